@@ -1,0 +1,35 @@
+# Everything accrue is built on. docs/notes/dependencies.md says why each was chosen.
+
+find_package(Torch REQUIRED)
+# Torch's warnings are not ours, and its flags must reach every target that sees its headers.
+add_library(accrue_torch INTERFACE)
+target_link_libraries(accrue_torch INTERFACE ${TORCH_LIBRARIES})
+target_include_directories(accrue_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+string(REPLACE " " ";" accrue_torch_flags "${TORCH_CXX_FLAGS}")
+target_compile_options(accrue_torch INTERFACE ${accrue_torch_flags})
+
+find_package(OpenMP REQUIRED)
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.9 REQUIRED)
+
+# oneDNN is optional: without it (or with a CUDA libtorch) the GEMMs go through ATen.
+find_package(dnnl CONFIG QUIET)
+if(dnnl_FOUND)
+  set(ACCRUE_HAVE_ONEDNN ON)
+else()
+  set(ACCRUE_HAVE_ONEDNN OFF)
+  message(STATUS "accrue: oneDNN not found; matrix multiplications go through ATen")
+endif()
+
+find_path(ACCRUE_HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
+find_library(ACCRUE_HWY_LIBRARY NAMES hwy REQUIRED)
+find_path(ACCRUE_RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
+find_path(ACCRUE_TOMLPP_INCLUDE_DIR toml++/toml.h REQUIRED)
+find_package(CLI11 REQUIRED)
+
+if(ACCRUE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(ACCRUE_BUILD_BENCH)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,70 @@
+# Helpers that give every room, test binary and benchmark the same shape.
+
+add_library(accrue_options INTERFACE)
+target_compile_options(accrue_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow
+  # g++ 12 sees an overlap in "literal" + std::string that is not there (GCC bug 105329).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+                                                $<$<BOOL:${ACCRUE_WERROR}>:-Werror>)
+if(ACCRUE_SANITIZE)
+  target_compile_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE}
+                                                  -fno-omit-frame-pointer)
+  target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
+endif()
+find_program(ACCRUE_MOLD mold)
+if(ACCRUE_MOLD)
+  target_link_options(accrue_options INTERFACE -fuse-ld=mold)
+endif()
+
+# One precompiled header of the narrow ATen and autograd headers serves all targets that use torch.
+add_library(accrue_pch OBJECT ${PROJECT_SOURCE_DIR}/src/support/pch.cpp)
+target_link_libraries(accrue_pch PRIVATE accrue_torch accrue_options OpenMP::OpenMP_CXX)
+target_precompile_headers(accrue_pch PRIVATE ${PROJECT_SOURCE_DIR}/src/support/pch.h)
+
+function(accrue_use_pch target)
+  target_precompile_headers(${target} REUSE_FROM accrue_pch)
+endfunction()
+
+# accrue_add_room(NAME SOURCES ... [DEPENDS room...] [NO_TORCH])
+# A static library accrue::NAME of src/NAME with public headers in include/accrue/NAME.
+function(accrue_add_room name)
+  cmake_parse_arguments(ROOM "NO_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(accrue_${name} STATIC ${ROOM_SOURCES})
+  add_library(accrue::${name} ALIAS accrue_${name})
+  set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(
+    accrue_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(accrue_${name} PRIVATE $<BUILD_INTERFACE:accrue_options>
+                                               OpenMP::OpenMP_CXX)
+  foreach(dependency IN LISTS ROOM_DEPENDS)
+    target_link_libraries(accrue_${name} PUBLIC accrue_${dependency})
+  endforeach()
+  if(NOT ROOM_NO_TORCH)
+    target_link_libraries(accrue_${name} PUBLIC $<BUILD_INTERFACE:accrue_torch>)
+    accrue_use_pch(accrue_${name})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
+endfunction()
+
+# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH]): one GoogleTest binary a room.
+function(accrue_add_test room)
+  cmake_parse_arguments(TEST "NO_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  set(target ${room}_test)
+  add_executable(${target} ${TEST_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
+                                               ${PROJECT_SOURCE_DIR}/src/${room})
+  target_link_libraries(${target} PRIVATE accrue_options GTest::gtest GTest::gmock GTest::gtest_main
+                                          OpenMP::OpenMP_CXX)
+  foreach(dependency IN LISTS TEST_DEPENDS ITEMS ${room})
+    if(TARGET accrue_${dependency})
+      target_link_libraries(${target} PRIVATE accrue_${dependency})
+    endif()
+  endforeach()
+  if(NOT TEST_NO_TORCH)
+    target_link_libraries(${target} PRIVATE accrue_torch)
+    accrue_use_pch(${target})
+  endif()
+  add_test(NAME ${room} COMMAND ${target})
+  set_tests_properties(${room} PROPERTIES TIMEOUT 600)
+endfunction()

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+namespace accrue::batch {
+
+enum class Order { shuffle, sequential };
+
+/// Draw ordinal -> sample. `shuffle` is a keyed permutation per epoch that needs no memory, so any
+/// position can be resumed. Pure: the same (size, order, seed) gives the same samples on every machine.
+class Sampler {
+ public:
+  /// `size` >= 1 samples per epoch.
+  Sampler(std::int64_t size, Order order, std::uint64_t seed);
+  std::int64_t sample(std::int64_t ordinal) const;
+  std::int64_t size() const { return size_; }
+
+ private:
+  std::int64_t size_;
+  Order order_;
+  std::uint64_t seed_;
+};
+
+}  // namespace accrue::batch

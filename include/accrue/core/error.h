@@ -1,0 +1,42 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace accrue {
+
+/// What went wrong, in the four parts a user needs. Every error that leaves accrue is one of these.
+///
+/// `what()` reads `<operation>: expected <expected>, received <received>; try <suggestion>`.
+/// The command line prefixes it with `error: ` and ends with `exit_code()`.
+class Error : public std::runtime_error {
+ public:
+  enum class Kind {
+    usage,    ///< the command line, the config or the input is wrong: exit 2, nothing was changed
+    runtime,  ///< it failed while running: exit 1
+    refused,  ///< a difference was found or a budget cannot be met: exit 3
+  };
+
+  Error(Kind kind, std::string operation, std::string expected, std::string received,
+        std::string suggestion);
+
+  Kind kind() const noexcept { return kind_; }
+  int exit_code() const noexcept;
+  const std::string& operation() const noexcept { return operation_; }
+  const std::string& expected() const noexcept { return expected_; }
+  const std::string& received() const noexcept { return received_; }
+  const std::string& suggestion() const noexcept { return suggestion_; }
+
+ private:
+  Kind kind_;
+  std::string operation_, expected_, received_, suggestion_;
+};
+
+/// Shorthands that read well at the point of failure: `throw usage_error("open data", ...)`.
+Error usage_error(std::string_view operation, std::string_view expected, std::string_view received,
+                  std::string_view suggestion);
+Error runtime_error(std::string_view operation, std::string_view expected,
+                    std::string_view received, std::string_view suggestion);
+
+}  // namespace accrue

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "accrue/core/step_report.h"
+
+namespace accrue {
+
+/// Something that happened besides a step (resume, quarantine, decision), with its reason.
+struct Event {
+  std::string name;
+  std::string reason;
+  std::int64_t step = 0;
+};
+
+struct Evaluation {
+  std::int64_t step = 0;
+  double loss = 0;  ///< token (or sample) mean over the evaluated part of the validation data
+  double weight = 0;
+  double seconds = 0;
+};
+
+/// What is known when a run starts.
+struct RunStart {
+  std::int64_t first_step = 0;  ///< steps already done (0 unless resumed)
+  std::int64_t total_steps = 0;
+  std::int64_t parameters = 0;
+  std::string summary;          ///< one line for people: model, batch, micro-batch, precision
+};
+
+struct RunEnd {
+  std::int64_t step = 0;
+  bool interrupted = false;
+};
+
+/// Receives what a run does, on the thread that trains, in order. Implementations must not throw
+/// for a full disk or a closed terminal: training goes on without them.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_start(const RunStart&) {}
+  /// After each micro-batch: how much of the current window is done.
+  virtual void on_micro_batch(std::int64_t /*done*/, std::int64_t /*total*/) {}
+  virtual void on_step(const StepReport&) {}
+  virtual void on_evaluation(const Evaluation&) {}
+  virtual void on_event(const Event&) {}
+  virtual void on_end(const RunEnd&) {}
+};
+
+}  // namespace accrue

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace accrue {
+
+/// A parameter under the name that checkpoints, errors and reports use ("h.0.attn.c_attn.weight").
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;  ///< a leaf; frozen where it does not require a gradient
+};
+
+using NamedParameters = std::vector<NamedParameter>;
+
+}  // namespace accrue

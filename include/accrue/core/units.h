@@ -1,0 +1,61 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace accrue {
+
+/// Input tokens that are not padding. `Tokens{524'288}` is an optimisation batch.
+struct Tokens {
+  std::int64_t count = 0;
+  auto operator<=>(const Tokens&) const = default;
+};
+
+/// Samples: sequences, images, rows.
+struct Samples {
+  std::int64_t count = 0;
+  auto operator<=>(const Samples&) const = default;
+};
+
+struct Bytes {
+  std::int64_t count = 0;
+  auto operator<=>(const Bytes&) const = default;
+};
+
+/// "6GiB", "512 MiB", "1.5 GB", "4096" -> bytes. Binary units are powers of 1024, decimal of 1000.
+/// Throws a usage Error naming `what` where the text is none of these.
+Bytes parse_bytes(std::string_view text, std::string_view what);
+
+/// 1536 -> "1.5 KiB": for people, three significant digits.
+std::string format_bytes(std::int64_t bytes);
+/// 12'345'678 -> "12.3 M": for people.
+std::string format_count(double count);
+/// 3725.4 -> "1h02m", 65 -> "1m05s", 4.2 -> "4.2s".
+std::string format_duration(double seconds);
+
+/// A position or length in a run, as configs state it. Plain numbers are steps.
+/// "200 steps", "10 M tokens", "1%", "3 epochs"; "10 min", "2 h", "90 s" where time is allowed.
+struct Duration {
+  enum class Unit { steps, tokens, percent, epochs, seconds };
+  double value = 0;
+  Unit unit = Unit::steps;
+  bool operator==(const Duration&) const = default;
+};
+
+/// Throws a usage Error naming `what` (a config key) where the text is not a duration.
+Duration parse_duration(std::string_view text, std::string_view what);
+
+/// Facts of a run that turn any Duration into steps.
+struct Horizon {
+  std::int64_t total_steps = 0;      ///< the run's length
+  double tokens_per_step = 0;        ///< input tokens of one optimizer step
+  double steps_per_epoch = 0;
+};
+
+/// Steps that `duration` spans in a run, rounded to the nearest step; `seconds` are not convertible
+/// (usage Error naming `what`).
+std::int64_t to_steps(const Duration& duration, const Horizon& horizon, std::string_view what);
+
+}  // namespace accrue

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+namespace accrue::kernels {
+
+/// Layer normalisation over the last dimension C (Ba, Kiros, Hinton: arXiv:1607.06450), differentiable.
+/// x[..., C] fp32 or fp64; weight[C], bias[C] masters. The result has dtype `out` (x's own, or bf16),
+/// ready for the next GEMM. Statistics are taken in fp32 (fp64 for fp64).
+/// Weight and bias gradients go to their open slots.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps, at::ScalarType out);
+
+/// The residual connection and the norm behind it in one pass: returns {x + y, layer_norm(x + y)}.
+/// x [..., C] fp32 or fp64 (the residual stream); y the same shape, x's dtype or bf16.
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
+                                                 const at::Tensor& weight, const at::Tensor& bias,
+                                                 double eps, at::ScalarType out);
+
+}  // namespace accrue::kernels

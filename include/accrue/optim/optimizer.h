@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accrue/accum/window.h"
+#include "accrue/core/parameter.h"
+
+namespace accrue::optim {
+
+/// Parameters that share settings. Every trained parameter is in exactly one group.
+struct ParameterGroup {
+  std::vector<std::string> names;
+  double weight_decay = 0;
+  double lr_factor = 1;  ///< times the schedule's learning rate
+};
+
+/// Decay on matrices only (dimension >= 2), the usual split: two groups, or one with `decay_all`.
+std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
+                                           bool decay_all);
+
+/// Takes one step per window. It consumes a MeanGradient, which only a closed window makes.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// Updates the parameters in place with learning rate `lr` (>= 0). The gradient's scale is applied
+  /// on the way. The parameters' version counters move.
+  virtual void step(accum::MeanGradient&& gradient, double lr) = 0;
+
+  /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"): plain data.
+  virtual NamedParameters state() const = 0;
+  /// Throws a usage Error that names the first missing, extra or misshapen tensor; nothing is
+  /// changed then.
+  virtual void load_state(const NamedParameters& state) = 0;
+  virtual std::int64_t state_bytes() const = 0;
+};
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  bool decoupled_decay = true;  ///< AdamW (Loshchilov and Hutter, arXiv:1711.05101), else Adam with L2
+};
+struct SgdOptions {
+  double momentum = 0.9;
+};
+struct RmsPropOptions {
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double momentum = 0;
+};
+
+/// Each updates as torch.optim's optimizer of that name does. Throw a usage Error where a group names
+/// a parameter that is not in `parameters`, one is in no group or in two, or an option is out of range.
+std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
+                                     std::vector<ParameterGroup> groups, const AdamOptions& options);
+std::unique_ptr<Optimizer> make_sgd(const NamedParameters& parameters,
+                                    std::vector<ParameterGroup> groups, const SgdOptions& options);
+std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
+                                        std::vector<ParameterGroup> groups,
+                                        const RmsPropOptions& options);
+
+}  // namespace accrue::optim

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+namespace accrue::optim {
+
+enum class ScheduleKind { constant, linear, cosine };
+
+/// The learning rate as a pure function of the optimizer step. Linear warm-up over `warmup` steps
+/// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr` at the last step,
+/// linearly or as half a cosine (Loshchilov and Hutter, arXiv:1608.03983).
+struct LearningRate {
+  ScheduleKind kind = ScheduleKind::cosine;
+  double peak = 3e-4;
+  double min_lr = 0;
+  std::int64_t warmup = 0;
+  std::int64_t total_steps = 1;
+
+  /// For optimizer step `step`, 0-based. Beyond the horizon: its last value.
+  double at(std::int64_t step) const;
+};
+
+enum class ScaleRule { none, linear, sqrt };
+
+/// The learning rate for `batch` where `lr` was found for `base_batch`: times batch/base_batch
+/// (Goyal et al., arXiv:1706.02677), its square root, or unchanged. Both in the same unit, > 0.
+double scale_learning_rate(double lr, ScaleRule rule, std::int64_t batch, std::int64_t base_batch);
+
+}  // namespace accrue::optim

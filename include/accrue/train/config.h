@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/core/units.h"
+
+namespace accrue::train {
+
+/// A run, as its TOML file states it: one struct per section, one member per key, the defaults being
+/// those of docs/design.md section 5. Values that this version does not have are refused while parsing.
+struct RunConfig {
+  std::string out;
+  std::optional<std::int64_t> steps;   ///< exactly one of steps, tokens, epochs
+  std::optional<std::int64_t> tokens;
+  std::optional<double> epochs;
+  std::uint64_t seed = 1337;
+  std::string device = "auto";
+  std::int64_t threads = 0;  ///< 0: all that the cgroup grants
+  Duration checkpoint_every{600, Duration::Unit::seconds};
+  std::int64_t keep = 2;
+  bool keep_best = true;
+  std::optional<Duration> eval_every;
+  std::optional<std::int64_t> eval_batches;  ///< none: all of the validation data
+};
+
+struct ModelConfig {
+  std::string kind = "gpt2";
+  std::int64_t layers = 6;
+  std::int64_t heads = 6;
+  std::int64_t width = 384;
+  std::int64_t context = 256;
+  std::optional<std::int64_t> vocab;  ///< none: the tokenizer's
+  double dropout = 0;
+  std::string from;  ///< a Hugging Face folder to start from; it then fixes the shape
+};
+
+struct DataConfig {
+  std::vector<std::string> train;
+  std::vector<std::string> val;
+  double val_fraction = 0;
+  std::string format = "auto";    ///< auto, text, tokens
+  std::string tokenizer = "bytes";
+  std::string order = "shuffle";  ///< shuffle, sequential
+};
+
+struct BatchConfig {
+  std::optional<std::int64_t> tokens;   ///< exactly one of tokens, samples
+  std::optional<std::int64_t> samples;
+  std::optional<std::int64_t> micro;    ///< none: auto
+  std::string last = "weighted";        ///< weighted, drop
+};
+
+struct PrecisionConfig {
+  std::string compute = "fp32";     ///< fp32, bf16, fp64
+  std::string accumulate = "fp32";
+};
+
+struct ScheduleConfig {
+  std::string kind = "cosine";  ///< cosine, linear, constant
+  Duration warmup{0, Duration::Unit::steps};
+  double min_lr = 0;
+};
+
+struct OptimConfig {
+  std::string kind = "adamw";  ///< adamw, adam, sgd, rmsprop
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::string decay = "matrices";  ///< matrices, all
+  double momentum = 0.9;
+  double clip = 1.0;  ///< 0: off
+  ScheduleConfig schedule;
+  std::string scale_lr = "none";  ///< none, linear, sqrt
+  std::optional<std::int64_t> base_batch;  ///< in the unit of the batch (tokens or samples)
+};
+
+struct ObserveConfig {
+  bool jsonl = true;
+  std::string progress = "auto";  ///< auto, bar, lines, off
+};
+
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  OptimConfig optim;
+  ObserveConfig observe;
+};
+
+/// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML
+/// (a bare word is taken as a string). Throws a usage Error that names the key: unknown (with the
+/// nearest known one), of the wrong type or out of range, another system's name (with its translation),
+/// or a key or value that is not in this version.
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+/// The same from text; `origin` names it in errors.
+Config parse_config(const std::string& toml, const std::string& origin,
+                    const std::vector<std::string>& overrides = {});
+
+/// The config as TOML with every value stated: what a run directory keeps. parse_config reads it
+/// back to an equal Config.
+std::string to_toml(const Config& config);
+
+/// A key that differs, as "section.key", with both values printed.
+struct ConfigDifference {
+  std::string key;
+  std::string before;
+  std::string after;
+};
+std::vector<ConfigDifference> differences(const Config& before, const Config& after);
+
+/// Keys that may change when a run is resumed: those that do not change the mathematics of the steps.
+bool may_change_on_resume(const std::string& key);
+
+}  // namespace accrue::train

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs what accrue is built with. Idempotent: what is there already is left alone.
+#   scripts/setup.sh build   system packages by apt; libtorch and oneDNN in .venv
+#   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+TORCH="torch==2.13.0"                          # the CPU build on the package index
+ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
+PACKAGES=(g++ make cmake ninja-build ccache mold git python3 python3-venv libcli11-dev
+          libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libgtest-dev
+          libgmock-dev libbenchmark-dev)
+TEST_PACKAGES=(clang-format clang-tidy)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { printf 'error: setup: %s\n' "$*" >&2; exit 2; }
+
+install_packages() {
+  command -v dpkg-query >/dev/null || die "expected a Debian or Ubuntu system, received one without dpkg; try installing ${PACKAGES[*]} by hand and cmake --preset release"
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  say "installing ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "expected root or sudo to install ${missing[*]}, received neither; try as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" >/dev/null || die "expected apt-get to install ${missing[*]}, received an error (above); try it by hand"
+}
+
+# make_venv FOLDER STAMP COMMAND...: runs COMMAND once per content of STAMP.
+make_venv() {
+  local folder=$1 stamp=$2
+  shift 2
+  [ "$(cat "$folder/.accrue-stamp" 2>/dev/null)" = "$stamp" ] && return 0
+  say "making $folder ($stamp)"
+  rm -rf "$folder"
+  python3 -m venv "$folder" || die "expected 'python3 -m venv' to work, received an error; try apt-get install python3-venv"
+  "$@"
+  printf '%s' "$stamp" >"$folder/.accrue-stamp"
+}
+
+pip_build() { .venv/bin/pip install -q --disable-pip-version-check "$TORCH" "$ONEDNN"; }
+
+pip_test() {
+  local site
+  site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  printf '%s\n' "$site" >"$(.venv-test/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/accrue-build.pth"
+  .venv-test/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+}
+
+case "${1:-build}" in
+  build)
+    install_packages "${PACKAGES[@]}"
+    make_venv .venv "$TORCH $ONEDNN" pip_build
+    ;;
+  test)
+    install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    make_venv .venv "$TORCH $ONEDNN" pip_build
+    make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test
+    ;;
+  *) die "expected build or test, received $1; try scripts/setup.sh build" ;;
+esac

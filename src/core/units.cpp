@@ -1,0 +1,145 @@
+#include "accrue/core/units.h"
+
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "accrue/core/error.h"
+
+namespace accrue {
+namespace {
+
+struct NumberAndUnit {
+  double number;
+  std::string unit;
+};
+
+std::string_view trim(std::string_view text) {
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<NumberAndUnit> split_number(std::string_view text) {
+  text = trim(text);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || !std::isfinite(number) || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return NumberAndUnit{number, std::string(trim(text))};
+}
+
+std::string print(const char* format, double value, const char* unit) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, value, unit);
+  return buffer.data();
+}
+
+}  // namespace
+
+Bytes parse_bytes(std::string_view text, std::string_view what) {
+  static constexpr std::array<std::pair<std::string_view, double>, 10> units{{{"", 1.0},
+                                                                              {"B", 1.0},
+                                                                              {"KiB", 0x1p10},
+                                                                              {"MiB", 0x1p20},
+                                                                              {"GiB", 0x1p30},
+                                                                              {"TiB", 0x1p40},
+                                                                              {"kB", 1e3},
+                                                                              {"MB", 1e6},
+                                                                              {"GB", 1e9},
+                                                                              {"TB", 1e12}}};
+  if (const auto parts = split_number(text))
+    for (const auto& [name, factor] : units)
+      if (parts->unit == name && parts->number * factor < 0x1p62)
+        return Bytes{static_cast<std::int64_t>(std::llround(parts->number * factor))};
+  throw usage_error(what, "a size such as \"6GiB\" or \"512MiB\"", "\"" + std::string(text) + "\"",
+                    "a number followed by KiB, MiB, GiB, kB, MB or GB");
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  static constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (std::abs(value) >= 1000 && unit + 1 < units.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  const char* format = unit == 0 || value >= 100 ? "%.0f %s" : value >= 10 ? "%.1f %s" : "%.2f %s";
+  return print(format, value, units[unit]);
+}
+
+std::string format_count(double count) {
+  static constexpr std::array<const char*, 5> units{"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  while (std::abs(count) >= 1000 && unit + 1 < units.size()) {
+    count /= 1000;
+    ++unit;
+  }
+  if (unit == 0) return print("%.0f%s", count, "");
+  return print(count >= 100 ? "%.0f %s" : count >= 10 ? "%.1f %s" : "%.2f %s", count, units[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (seconds < 10) return print("%.1f%s", seconds, "s");
+  const auto total = static_cast<long long>(std::llround(seconds));
+  std::array<char, 64> buffer{};
+  if (total < 60) {
+    std::snprintf(buffer.data(), buffer.size(), "%llds", total);
+  } else if (total < 3600) {
+    std::snprintf(buffer.data(), buffer.size(), "%lldm%02llds", total / 60, total % 60);
+  } else {
+    std::snprintf(buffer.data(), buffer.size(), "%lldh%02lldm", total / 3600, total % 3600 / 60);
+  }
+  return buffer.data();
+}
+
+Duration parse_duration(std::string_view text, std::string_view what) {
+  using Unit = Duration::Unit;
+  struct Name {
+    std::string_view text;
+    Unit unit;
+    double factor;
+  };
+  static constexpr std::array<Name, 22> names{{
+      {"", Unit::steps, 1},         {"steps", Unit::steps, 1},     {"step", Unit::steps, 1},
+      {"tokens", Unit::tokens, 1},  {"k tokens", Unit::tokens, 1e3}, {"M tokens", Unit::tokens, 1e6},
+      {"G tokens", Unit::tokens, 1e9}, {"B tokens", Unit::tokens, 1e9}, {"%", Unit::percent, 1},
+      {"epochs", Unit::epochs, 1},  {"epoch", Unit::epochs, 1},    {"s", Unit::seconds, 1},
+      {"sec", Unit::seconds, 1},    {"seconds", Unit::seconds, 1}, {"min", Unit::seconds, 60},
+      {"minutes", Unit::seconds, 60}, {"minute", Unit::seconds, 60}, {"h", Unit::seconds, 3600},
+      {"hours", Unit::seconds, 3600}, {"hour", Unit::seconds, 3600}, {"second", Unit::seconds, 1},
+      {"token", Unit::tokens, 1},
+  }};
+  if (const auto parts = split_number(text))
+    for (const Name& name : names)
+      if (parts->unit == name.text) return {parts->number * name.factor, name.unit};
+  throw usage_error(what, "a duration such as 200, \"200 steps\", \"10 M tokens\", \"1%\" or \"3 epochs\"",
+                    "\"" + std::string(text) + "\"", "a number followed by one of these units");
+}
+
+std::int64_t to_steps(const Duration& duration, const Horizon& horizon, std::string_view what) {
+  const auto rounded = [](double steps) { return static_cast<std::int64_t>(std::llround(steps)); };
+  switch (duration.unit) {
+    case Duration::Unit::steps:
+      return rounded(duration.value);
+    case Duration::Unit::percent:
+      return rounded(duration.value / 100 * static_cast<double>(horizon.total_steps));
+    case Duration::Unit::tokens:
+      if (horizon.tokens_per_step > 0) return rounded(duration.value / horizon.tokens_per_step);
+      break;
+    case Duration::Unit::epochs:
+      if (horizon.steps_per_epoch > 0) return rounded(duration.value * horizon.steps_per_epoch);
+      break;
+    case Duration::Unit::seconds:
+      break;
+  }
+  throw usage_error(what, "a duration that counts steps, tokens, epochs or percent of the run",
+                    duration.unit == Duration::Unit::seconds ? "a time" : "a unit this run does not count",
+                    "a number of steps");
+}
+
+}  // namespace accrue

@@ -1,0 +1,56 @@
+#include "accrue/core/units.h"
+
+#include <gtest/gtest.h>
+
+#include "accrue/core/error.h"
+
+namespace accrue {
+namespace {
+
+TEST(ParseBytes, ReadsBinaryAndDecimalUnits) {
+  EXPECT_EQ(parse_bytes("4096", "x").count, 4096);
+  EXPECT_EQ(parse_bytes("6GiB", "x").count, std::int64_t{6} << 30);
+  EXPECT_EQ(parse_bytes(" 1.5 GB ", "x").count, 1'500'000'000);
+}
+
+TEST(ParseBytes, RefusesWhatIsNotASizeAndNamesTheKey) {
+  for (const char* text : {"", "GiB", "-1", "6 gigs", "nan", "1e300GiB"}) {
+    try {
+      parse_bytes(text, "memory.budget");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.operation(), "memory.budget");
+    }
+  }
+}
+
+TEST(ParseDuration, ReadsEveryUnit) {
+  using Unit = Duration::Unit;
+  EXPECT_EQ(parse_duration("200", "x"), (Duration{200, Unit::steps}));
+  EXPECT_EQ(parse_duration("200 steps", "x"), (Duration{200, Unit::steps}));
+  EXPECT_EQ(parse_duration("10 M tokens", "x"), (Duration{1e7, Unit::tokens}));
+  EXPECT_EQ(parse_duration("1%", "x"), (Duration{1, Unit::percent}));
+  EXPECT_EQ(parse_duration("3 epochs", "x"), (Duration{3, Unit::epochs}));
+  EXPECT_EQ(parse_duration("10 min", "x"), (Duration{600, Unit::seconds}));
+  EXPECT_THROW(parse_duration("10 fortnights", "x"), Error);
+}
+
+TEST(ToSteps, ConvertsWhatCountsAndRefusesTime) {
+  const Horizon horizon{.total_steps = 1000, .tokens_per_step = 500, .steps_per_epoch = 40};
+  EXPECT_EQ(to_steps({1, Duration::Unit::percent}, horizon, "x"), 10);
+  EXPECT_EQ(to_steps({10'000, Duration::Unit::tokens}, horizon, "x"), 20);
+  EXPECT_EQ(to_steps({2.5, Duration::Unit::epochs}, horizon, "x"), 100);
+  EXPECT_THROW(to_steps({60, Duration::Unit::seconds}, horizon, "x"), Error);
+}
+
+TEST(Format, IsForPeople) {
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_count(12'345'678), "12.3 M");
+  EXPECT_EQ(format_duration(4.25), "4.2s");
+  EXPECT_EQ(format_duration(65), "1m05s");
+  EXPECT_EQ(format_duration(3725), "1h02m");
+}
+
+}  // namespace
+}  // namespace accrue
