@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/models/gpt2.h"
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// A run's folder: config.toml, run.json, metrics.jsonl, checkpoints/step-00000010/ (docs/design.md,
+/// section 5).
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path config_file() const { return root_ / "config.toml"; }
+  std::filesystem::path run_file() const { return root_ / "run.json"; }
+  std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+  std::filesystem::path checkpoint(std::int64_t step) const;
+
+  /// Whether a run was started here.
+  bool holds_run() const;
+  /// Makes the folder and writes config.toml and run.json. Throws a runtime Error where it cannot.
+  void create(const Config& config, const std::string& run_json) const;
+  /// The config the run was started with. Throws a usage Error where this is no run directory.
+  Config config() const;
+  /// Steps of the checkpoints that are complete, ascending.
+  std::vector<std::int64_t> checkpoint_steps() const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+/// A run's model as of a checkpoint (none: the newest complete one). Throws a usage Error that names what
+/// is missing, and lists the steps there are.
+std::unique_ptr<models::Gpt2> load_model(const RunDirectory& run, std::optional<std::int64_t> step);
+
+/// The checkpoint folder that `load_model` reads.
+std::filesystem::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step);
+
+}  // namespace accrue::train

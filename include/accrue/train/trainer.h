@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/core/observer.h"
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// What a config comes to on this machine, with the reason of what was decided.
+struct RunPlan {
+  std::int64_t parameters = 0;
+  std::int64_t train_samples = 0;
+  std::int64_t val_samples = 0;
+  std::int64_t batch_samples = 0;  ///< of a full window
+  std::int64_t batch_tokens = 0;
+  std::int64_t micro_batch = 0;    ///< samples
+  std::int64_t micro_batches = 0;  ///< of a full window
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t total_steps = 0;
+  std::string micro_reason;  ///< why this micro-batch
+};
+
+struct RunOptions {
+  bool resume = false;
+  std::string checkpoint;  ///< with `resume`: a checkpoint folder or a step; empty: the newest whole one
+  std::vector<std::string> command;  ///< as typed, for run.json
+};
+
+struct RunResult {
+  std::int64_t step = 0;
+  bool interrupted = false;  ///< by a signal; a checkpoint was written
+  std::optional<double> loss;       ///< of the last step
+  std::optional<double> eval_loss;  ///< of the last evaluation
+  std::filesystem::path checkpoint;
+};
+
+/// The whole of a training run: data, model, windows, optimizer, checkpoints, evaluation.
+class Trainer {
+ public:
+  /// Opens the data and builds the model; writes nothing. Throws a usage Error for whatever in the
+  /// config does not fit (a batch that no sequence fits into, no file, a model that does not load).
+  explicit Trainer(Config config);
+  ~Trainer();
+
+  /// Receives everything the run does. To be called before `run`.
+  void add_observer(std::shared_ptr<Observer> observer);
+
+  /// Decides the micro-batch (measured where it is "auto") and states what the run will be.
+  const RunPlan& plan();
+
+  /// Trains to the end of the run, or to a SIGINT or SIGTERM, after which a checkpoint is written.
+  /// Throws a usage Error where run.out holds a run already and `resume` is not set, or where config,
+  /// model or data differ from the run's in what may not change; nothing is written then.
+  RunResult run(const RunOptions& options = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace accrue::train
