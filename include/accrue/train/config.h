@@ -96,7 +96,8 @@ struct Config {
 };
 
 /// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML
-/// (a bare word is taken as a string). Throws a usage Error that names the key: unknown (with the
+/// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens, run.epochs;
+/// batch.tokens, batch.samples; data.val, data.val_fraction) an override of one replaces the file's. Throws a usage Error that names the key: unknown (with the
 /// nearest known one), of the wrong type or out of range, another system's name (with its translation),
 /// or a key or value that is not in this version.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
@@ -116,7 +117,9 @@ struct ConfigDifference {
 };
 std::vector<ConfigDifference> differences(const Config& before, const Config& after);
 
-/// Keys that may change when a run is resumed: those that do not change the mathematics of the steps.
+/// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
+/// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every, run.eval_batches and
+/// observe.*. The run's length is not among them: it is the horizon of the schedule.
 bool may_change_on_resume(const std::string& key);
 
 }  // namespace accrue::train

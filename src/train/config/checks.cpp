@@ -1,0 +1,93 @@
+#include "checks.h"
+
+#include <vector>
+
+#include "accrue/core/error.h"
+#include "value.h"
+
+namespace accrue::train {
+namespace {
+
+std::string where(const StatedKeys& stated, const std::string& key) {
+  const auto at = stated.find(key);
+  return at == stated.end() ? "config key " + key : at->second;
+}
+
+std::string listed(const std::vector<std::string>& keys, const std::string& last_word) {
+  std::string text;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == keys.size() ? " " + last_word + " " : ", ") + keys[i];
+  return text;
+}
+
+void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& stated,
+                       const std::string& origin, const std::string& example) {
+  std::vector<std::string> present;
+  for (const std::string& key : group)
+    if (stated.contains(key)) present.push_back(key);
+  if (present.size() == 1) return;
+  const std::string operation =
+      present.empty() ? "config " + origin : where(stated, present.back());
+  throw usage_error(operation, "exactly one of " + listed(group, "and"),
+                    present.empty() ? "none of them" : listed(present, "and"),
+                    present.empty() ? "for example " + example : "removing all but one");
+}
+
+void check_data(const Config& config, const StatedKeys& stated, const std::string& origin) {
+  if (config.data.train.empty())
+    throw usage_error(
+        stated.contains("data.train") ? where(stated, "data.train") : "config " + origin,
+        "data.train with at least one file pattern", "none",
+        "for example data.train = [\"texts/*.txt\"]");
+  const bool has_val = !config.data.val.empty();
+  if (has_val && config.data.val_fraction > 0)
+    throw usage_error(where(stated, "data.val_fraction"), "either data.val or data.val_fraction",
+                      "both", "removing one of them");
+  if (config.run.eval_every && !has_val && config.data.val_fraction == 0)
+    throw usage_error(where(stated, "run.eval_every"), "validation data to evaluate on", "none",
+                      "data.val or data.val_fraction, or removing run.eval_every");
+}
+
+void check_model(const Config& config, const StatedKeys& stated) {
+  if (!config.model.from.empty()) {
+    for (const char* key :
+         {"model.layers", "model.heads", "model.width", "model.context", "model.vocab"})
+      if (stated.contains(key))
+        throw usage_error(where(stated, key), "the shape to come from model.from alone",
+                          "a value for it", "removing " + std::string(key));
+  } else if (config.model.width % config.model.heads != 0) {
+    throw usage_error(where(stated, "model.width"),
+                      "a multiple of model.heads (" + std::to_string(config.model.heads) + ")",
+                      std::to_string(config.model.width),
+                      "another width or another number of heads");
+  }
+}
+
+void check_schedule(const Config& config, const StatedKeys& stated) {
+  const ScheduleConfig& schedule = config.optim.schedule;
+  if (schedule.min_lr > config.optim.lr)
+    throw usage_error(where(stated, "optim.schedule.min_lr"),
+                      "at most optim.lr (" + to_toml(Value{config.optim.lr}) + ")",
+                      to_toml(Value{schedule.min_lr}), "a smaller one: it is absolute");
+  if (config.run.steps && schedule.warmup.unit == Duration::Unit::steps &&
+      schedule.warmup.value > static_cast<double>(*config.run.steps))
+    throw usage_error(where(stated, "optim.schedule.warmup"),
+                      "at most the run's length (" + std::to_string(*config.run.steps) + " steps)",
+                      to_toml(Value{schedule.warmup.value}) + " steps", "a shorter one or \"1%\"");
+  if (config.optim.scale_lr != "none" && !config.optim.base_batch)
+    throw usage_error(where(stated, "optim.scale_lr"),
+                      "optim.base_batch, the batch for which optim.lr was found", "none",
+                      "for example optim.base_batch = 32768, in the unit of the batch");
+}
+
+}  // namespace
+
+void check_together(const Config& config, const StatedKeys& stated, const std::string& origin) {
+  check_exactly_one({"run.steps", "run.tokens", "run.epochs"}, stated, origin, "run.steps = 1000");
+  check_exactly_one({"batch.tokens", "batch.samples"}, stated, origin, "batch.tokens = 16384");
+  check_data(config, stated, origin);
+  check_model(config, stated);
+  check_schedule(config, stated);
+}
+
+}  // namespace accrue::train

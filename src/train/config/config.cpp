@@ -1,0 +1,147 @@
+#include "accrue/train/config.h"
+
+#include <algorithm>
+#include <array>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+#include "checks.h"
+#include "key.h"
+#include "names.h"
+#include "toml_reader.h"
+
+namespace accrue::train {
+namespace {
+
+std::string section_of(const std::string& name) { return name.substr(0, name.find('.')); }
+
+std::string place(const Entry& entry) {
+  return "config key " + entry.path + " (" + entry.position + ")";
+}
+
+bool is_section(const std::string& path) {
+  return std::any_of(keys().begin(), keys().end(),
+                     [&](const Key& key) { return key.name.starts_with(path + "."); });
+}
+
+/// The key that `path` reaches into ("optim.lr" of "optim.lr.value"), or null.
+const Key* key_above(const std::string& path) {
+  for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = path.rfind('.', dot - 1))
+    if (const Key* key = find_key(path.substr(0, dot))) return key;
+  return nullptr;
+}
+
+Error unknown_key(const Entry& entry) {
+  if (const auto advice = translation(entry.path))
+    return usage_error(place(entry), "a key of accrue", "a name that other systems use", *advice);
+  if (const Key* key = key_above(entry.path))
+    return usage_error(place(entry), key->name + " to be " + key->expected, "a table",
+                       "a value instead of a table");
+  if (is_section(entry.path))
+    return usage_error(place(entry), "a table of keys", describe(entry.value),
+                       "[" + entry.path + "] with its keys below");
+  return usage_error(place(entry), "a known key", "an unknown one", nearest_key(entry.path));
+}
+
+void apply(const Entry& entry, Config& config, StatedKeys& stated) {
+  const Key* key = find_key(entry.path);
+  if (!key) {
+    const bool empty_section = entry.value.as<Value::Other>() && is_section(entry.path);
+    if (empty_section) return;
+    throw unknown_key(entry);
+  }
+  key->set({entry.value, entry.bare, place(entry)}, config);
+  stated[entry.path] = place(entry);
+}
+
+/// Keys of one group exclude each other.
+struct Alternative {
+  int group;
+  const char* key;
+  void (*withdraw)(Config&);
+};
+
+constexpr std::array<Alternative, 7> alternatives{{
+    {0, "run.steps", [](Config& c) { c.run.steps.reset(); }},
+    {0, "run.tokens", [](Config& c) { c.run.tokens.reset(); }},
+    {0, "run.epochs", [](Config& c) { c.run.epochs.reset(); }},
+    {1, "batch.tokens", [](Config& c) { c.batch.tokens.reset(); }},
+    {1, "batch.samples", [](Config& c) { c.batch.samples.reset(); }},
+    {2, "data.val", [](Config& c) { c.data.val.clear(); }},
+    {2, "data.val_fraction", [](Config& c) { c.data.val_fraction = 0; }},
+}};
+
+/// An override of one alternative takes the place of whichever the file states.
+void withdraw_alternatives(const std::string& path, Config& config, StatedKeys& stated) {
+  const auto chosen = std::find_if(alternatives.begin(), alternatives.end(),
+                                   [&](const Alternative& a) { return path == a.key; });
+  if (chosen == alternatives.end()) return;
+  for (const Alternative& other : alternatives) {
+    if (other.group != chosen->group) continue;
+    other.withdraw(config);
+    stated.erase(other.key);
+  }
+}
+
+std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
+  std::vector<Entry> entries;
+  for (const std::string& text : overrides)
+    for (Entry& entry : read_override(text)) entries.push_back(std::move(entry));
+  return entries;
+}
+
+}  // namespace
+
+Config parse_config(const std::string& toml, const std::string& origin,
+                    const std::vector<std::string>& overrides) {
+  Config config;
+  StatedKeys stated;
+  for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated);
+
+  const std::vector<Entry> overriding = read_overrides(overrides);
+  for (const Entry& entry : overriding) withdraw_alternatives(entry.path, config, stated);
+  for (const Entry& entry : overriding) apply(entry, config, stated);
+  check_together(config, stated, origin);
+  return config;
+}
+
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  if (std::filesystem::is_directory(file))
+    throw usage_error("read config " + file.string(), "a TOML file", "a folder",
+                      "the config.toml in it");
+  return parse_config(read_file(file), file.string(), overrides);
+}
+
+std::string to_toml(const Config& config) {
+  std::string text, section;
+  for (const Key& key : keys()) {
+    const auto value = key.get(config);
+    if (!value) continue;
+    if (section_of(key.name) != section) {
+      text += (section.empty() ? "[" : "\n[") + section_of(key.name) + "]\n";
+      section = section_of(key.name);
+    }
+    text += key.name.substr(section.size() + 1) + " = " + to_toml(*value) + "\n";
+  }
+  return text;
+}
+
+std::vector<ConfigDifference> differences(const Config& before, const Config& after) {
+  const auto printed = [](const std::optional<Value>& value) {
+    return value ? to_toml(*value) : std::string("not stated");
+  };
+  std::vector<ConfigDifference> found;
+  for (const Key& key : keys()) {
+    const std::string old_text = printed(key.get(before)), new_text = printed(key.get(after));
+    if (old_text != new_text) found.push_back({key.name, old_text, new_text});
+  }
+  return found;
+}
+
+bool may_change_on_resume(const std::string& key) {
+  const Key* known = find_key(key);
+  return known && known->may_change_on_resume;
+}
+
+}  // namespace accrue::train

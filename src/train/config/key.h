@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "value.h"
+
+namespace accrue::train {
+
+/// A value as somebody stated it.
+struct Stated {
+  Value value;
+  std::optional<std::string> bare;  ///< of an override: the text as typed
+  std::string where;                ///< "config key optim.lr (run.toml:3:7)": names it in errors
+};
+
+/// One row of the table of keys: all that the parser, the printer and the errors know about a key.
+struct Key {
+  std::string name;      ///< "optim.schedule.warmup"
+  std::string expected;  ///< what a value must be, in words
+  /// Checks and stores a value. Throws a usage Error; the config is then unchanged.
+  std::function<void(const Stated&, Config&)> set;
+  /// The value a config has; none where it states none, or for keys that are not in this version.
+  std::function<std::optional<Value>(const Config&)> get;
+  bool may_change_on_resume = false;
+};
+
+/// The table, in the order of docs/design.md, section 5.
+const std::vector<Key>& keys();
+/// Null where there is none of this name.
+const Key* find_key(const std::string& name);
+
+}  // namespace accrue::train

@@ -1,0 +1,224 @@
+#include "key_builders.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "names.h"
+
+namespace accrue::train {
+namespace {
+
+Error refusal(const Stated& stated, const std::string& expected, const std::string& suggestion) {
+  return usage_error(stated.where, expected, describe(stated.value), suggestion);
+}
+
+std::string number_text(double value) { return to_toml(Value{value}); }
+
+constexpr const char* value_in_range = "a value in that range";
+
+std::string duration_text(const Duration& duration) {
+  std::string number = number_text(duration.value);
+  if (number.ends_with(".0")) number.resize(number.size() - 2);
+  switch (duration.unit) {
+    case Duration::Unit::steps:
+      return number + " steps";
+    case Duration::Unit::tokens:
+      return number + " tokens";
+    case Duration::Unit::percent:
+      return number + "%";
+    case Duration::Unit::epochs:
+      return number + " epochs";
+    case Duration::Unit::seconds:
+      break;
+  }
+  return number + " s";
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+}  // namespace
+
+std::string IntegerRange::in_words() const {
+  if (most == std::numeric_limits<std::int64_t>::max())
+    return "an integer of at least " + std::to_string(least);
+  return "an integer from " + std::to_string(least) + " to " + std::to_string(most);
+}
+
+std::string NumberRange::in_words() const {
+  if (std::isinf(most))
+    return std::string("a number ") + (least_excluded ? "above " : "of at least ") +
+           number_text(least);
+  return std::string("a number in ") + (least_excluded ? "(" : "[") + number_text(least) + ", " +
+         number_text(most) + (most_excluded ? ")" : "]");
+}
+
+bool NumberRange::holds(double value) const {
+  const bool above = least_excluded ? value > least : value >= least;
+  const bool below = most_excluded ? value < most : value <= most;
+  return std::isfinite(value) && above && below;
+}
+
+std::string DurationRule::in_words() const {
+  std::string text = zero_allowed ? "a duration" : "a duration above 0";
+  text += " such as 200, \"200 steps\", \"10 M tokens\", \"1%\", \"3 epochs\"";
+  return time_allowed ? text + " or \"10 min\"" : text + ", not a time";
+}
+
+std::int64_t read_integer(const Stated& stated, const std::string& expected,
+                          const IntegerRange& range) {
+  const auto* integer = stated.value.as<std::int64_t>();
+  if (!integer) throw refusal(stated, expected, "an integer without quotes or a point");
+  if (!range.holds(*integer)) throw refusal(stated, expected, value_in_range);
+  return *integer;
+}
+
+double read_number(const Stated& stated, const std::string& expected, const NumberRange& range) {
+  const auto number = stated.value.number();
+  if (!number) throw refusal(stated, expected, "a number without quotes");
+  if (!range.holds(*number)) throw refusal(stated, expected, value_in_range);
+  return *number;
+}
+
+bool read_boolean(const Stated& stated, const std::string& expected) {
+  if (const auto* flag = stated.value.as<bool>()) return *flag;
+  throw refusal(stated, expected, "true or false, without quotes");
+}
+
+std::string read_string(const Stated& stated, const std::string& expected) {
+  if (const auto* text = stated.value.as<std::string>()) return *text;
+  if (stated.bare && !stated.value.as<Value::Array>()) return *stated.bare;
+  throw refusal(stated, expected, "a text in quotes");
+}
+
+std::vector<std::string> read_strings(const Stated& stated, const std::string& expected) {
+  const auto* array = stated.value.as<Value::Array>();
+  if (!array) return {read_string(stated, expected)};
+  std::vector<std::string> texts;
+  for (const Value& element : *array) {
+    const auto* text = element.as<std::string>();
+    if (!text) throw refusal(stated, expected, "texts in quotes");
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
+Duration read_duration(const Stated& stated, const std::string& expected,
+                       const DurationRule& rule) {
+  Duration duration;
+  if (const auto number = stated.value.number()) {
+    duration.value = *number;
+  } else if (const auto* text = stated.value.as<std::string>()) {
+    duration = parse_duration(*text, stated.where);
+  } else {
+    throw refusal(stated, expected, "a number of steps");
+  }
+  const bool whole_steps =
+      duration.unit != Duration::Unit::steps || duration.value == std::floor(duration.value);
+  const bool fits = std::isfinite(duration.value) && duration.value < 0x1p53 && whole_steps &&
+                    (rule.zero_allowed ? duration.value >= 0 : duration.value > 0);
+  if (!fits) throw refusal(stated, expected, "a whole number of steps");
+  if (duration.unit == Duration::Unit::seconds && !rule.time_allowed)
+    throw refusal(stated, expected, "a number of steps");
+  if (duration.unit == Duration::Unit::percent && duration.value > 100)
+    throw refusal(stated, expected, "at most \"100%\"");
+  return duration;
+}
+
+std::string choice_in_words(const std::vector<std::string>& choices,
+                            const std::vector<Refused>& refused) {
+  std::vector<std::string> quoted;
+  for (const std::string& choice : choices) quoted.push_back(to_toml(Value{choice}));
+  std::string text = joined(quoted, " or ");
+  std::vector<std::string> later;
+  for (const Refused& value : refused) later.push_back(value.value);
+  if (!later.empty()) text += " (not in this version: " + joined(later, ", ") + ")";
+  return text;
+}
+
+std::string read_choice(const Stated& stated, const std::string& expected,
+                        const std::vector<std::string>& choices,
+                        const std::vector<Refused>& refused) {
+  std::string text;
+  if (stated.value.as<std::string>() || stated.bare) text = read_string(stated, expected);
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return text;
+  for (const Refused& value : refused)
+    if (value.value == text)
+      throw usage_error(stated.where, choice_in_words(choices, {}),
+                        describe(stated.value) + ", which is " + value.reason,
+                        to_toml(Value{choices.front()}));
+  throw refusal(stated, expected,
+                to_toml(Value{text.empty() ? choices.front() : nearest(text, choices)}));
+}
+
+bool is_word(const Stated& stated, const std::string& word) {
+  const auto* text = stated.value.as<std::string>();
+  return text && *text == word;
+}
+
+Value value_of(bool value) { return {value}; }
+Value value_of(std::int64_t value) { return {value}; }
+Value value_of(std::uint64_t value) { return {static_cast<std::int64_t>(value)}; }
+Value value_of(double value) { return {value}; }
+Value value_of(const std::string& value) { return {value}; }
+Value value_of(const std::vector<std::string>& value) {
+  Value::Array array;
+  for (const std::string& text : value) array.push_back({text});
+  return {std::move(array)};
+}
+Value value_of(const Duration& value) { return {duration_text(value)}; }
+
+Key betas_key(std::string name) {
+  const NumberRange range{.least = 0, .most = 1, .most_excluded = true};
+  const std::string expected = "an array of two numbers, each in [0.0, 1.0)";
+  auto set = [=](const Stated& stated, Config& config) {
+    const auto* array = stated.value.as<Value::Array>();
+    if (!array || array->size() != 2) throw refusal(stated, expected, "[0.9, 0.95]");
+    for (const Value& beta : *array)
+      if (!beta.number() || !range.holds(*beta.number()))
+        throw refusal(stated, expected, "[0.9, 0.95]");
+    config.optim.beta1 = *(*array)[0].number();
+    config.optim.beta2 = *(*array)[1].number();
+  };
+  auto get = [](const Config& config) {
+    return std::optional(
+        Value{Value::Array{value_of(config.optim.beta1), value_of(config.optim.beta2)}});
+  };
+  return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
+Key later_key(std::string name, std::vector<Value> harmless) {
+  std::vector<std::string> texts;
+  for (const Value& value : harmless) texts.push_back(to_toml(value));
+  const std::string expected = harmless.empty()
+                                   ? "nothing, as the key is not in this version"
+                                   : joined(texts, " or ") + ", the rest is not in this version";
+  auto set = [=](const Stated& stated, Config&) {
+    const auto same = [&](const Value& value) {
+      const auto* text = value.as<std::string>();
+      return equal(value, stated.value) || (text && stated.bare && *stated.bare == *text);
+    };
+    if (std::none_of(harmless.begin(), harmless.end(), same))
+      throw refusal(stated, expected, "leaving the key out");
+  };
+  auto get = [](const Config&) { return std::optional<Value>(); };
+  return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
+Key resumable(Key key) {
+  key.may_change_on_resume = true;
+  return key;
+}
+
+Key shape(Key key) {
+  key.get = [get = std::move(key.get)](const Config& config) {
+    return config.model.from.empty() ? get(config) : std::nullopt;
+  };
+  return key;
+}
+
+}  // namespace accrue::train

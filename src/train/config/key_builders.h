@@ -1,0 +1,161 @@
+#pragma once
+
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "key.h"
+
+/// Makers of the table's rows. `access` is a generic lambda `(auto& config) -> auto&` to the
+/// member.
+namespace accrue::train {
+
+struct IntegerRange {
+  std::int64_t least;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::string in_words() const;
+  bool holds(std::int64_t value) const { return value >= least && value <= most; }
+};
+
+struct NumberRange {
+  double least;
+  double most = std::numeric_limits<double>::infinity();
+  bool least_excluded = false;
+  bool most_excluded = false;
+  std::string in_words() const;
+  bool holds(double value) const;
+};
+
+struct DurationRule {
+  bool zero_allowed = false;
+  bool time_allowed = true;
+  std::string in_words() const;
+};
+
+/// A value that belongs to a later version, or to none, with the reason where there is a special
+/// one.
+struct Refused {
+  std::string value;
+  std::string reason = "not in this version";
+};
+
+std::int64_t read_integer(const Stated& stated, const std::string& expected,
+                          const IntegerRange& range);
+double read_number(const Stated& stated, const std::string& expected, const NumberRange& range);
+bool read_boolean(const Stated& stated, const std::string& expected);
+std::string read_string(const Stated& stated, const std::string& expected);
+std::vector<std::string> read_strings(const Stated& stated, const std::string& expected);
+Duration read_duration(const Stated& stated, const std::string& expected, const DurationRule& rule);
+std::string read_choice(const Stated& stated, const std::string& expected,
+                        const std::vector<std::string>& choices,
+                        const std::vector<Refused>& refused);
+/// Whether the value is this word, which stands for "not stated".
+bool is_word(const Stated& stated, const std::string& word);
+
+std::string choice_in_words(const std::vector<std::string>& choices,
+                            const std::vector<Refused>& refused);
+
+Value value_of(bool value);
+Value value_of(std::int64_t value);
+Value value_of(std::uint64_t value);
+Value value_of(double value);
+Value value_of(const std::string& value);
+Value value_of(const std::vector<std::string>& value);
+Value value_of(const Duration& value);
+
+template <typename T>
+std::optional<Value> stated_value(const T& member) {
+  return value_of(member);
+}
+template <typename T>
+std::optional<Value> stated_value(const std::optional<T>& member) {
+  return member ? std::optional(value_of(*member)) : std::nullopt;
+}
+
+template <typename Access, typename Read>
+Key make_key(std::string name, std::string expected, Access access, Read read) {
+  auto set = [=](const Stated& stated, Config& config) {
+    using Member = std::remove_reference_t<decltype(access(config))>;
+    access(config) = static_cast<Member>(read(stated, expected));
+  };
+  auto get = [=](const Config& config) { return stated_value(access(config)); };
+  return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
+template <typename Access>
+Key integer_key(std::string name, IntegerRange range, Access access) {
+  return make_key(std::move(name), range.in_words(), access,
+                  [=](const Stated& stated, const std::string& expected) {
+                    return read_integer(stated, expected, range);
+                  });
+}
+
+/// An optional member whose absence is written as `word` ("auto", "all").
+template <typename Access>
+Key integer_or_word_key(std::string name, IntegerRange range, std::string word, Access access) {
+  Key key = make_key(std::move(name), range.in_words() + " or \"" + word + "\"", access,
+                     [=](const Stated& stated, const std::string& expected) {
+                       return is_word(stated, word)
+                                  ? std::optional<std::int64_t>()
+                                  : std::optional(read_integer(stated, expected, range));
+                     });
+  key.get = [=](const Config& config) {
+    const auto& member = access(config);
+    return std::optional(member ? value_of(*member) : value_of(word));
+  };
+  return key;
+}
+
+template <typename Access>
+Key number_key(std::string name, NumberRange range, Access access) {
+  return make_key(std::move(name), range.in_words(), access,
+                  [=](const Stated& stated, const std::string& expected) {
+                    return read_number(stated, expected, range);
+                  });
+}
+
+template <typename Access>
+Key boolean_key(std::string name, Access access) {
+  return make_key(std::move(name), "true or false", access, read_boolean);
+}
+
+template <typename Access>
+Key string_key(std::string name, std::string expected, Access access) {
+  return make_key(std::move(name), std::move(expected), access, read_string);
+}
+
+template <typename Access>
+Key strings_key(std::string name, std::string expected, Access access) {
+  return make_key(std::move(name), std::move(expected), access, read_strings);
+}
+
+template <typename Access>
+Key duration_key(std::string name, DurationRule rule, Access access) {
+  return make_key(std::move(name), rule.in_words(), access,
+                  [=](const Stated& stated, const std::string& expected) {
+                    return read_duration(stated, expected, rule);
+                  });
+}
+
+template <typename Access>
+Key choice_key(std::string name, std::vector<std::string> choices, std::vector<Refused> refused,
+               Access access) {
+  return make_key(std::move(name), choice_in_words(choices, refused), access,
+                  [=](const Stated& stated, const std::string& expected) {
+                    return read_choice(stated, expected, choices, refused);
+                  });
+}
+
+/// optim.betas: one array for two members.
+Key betas_key(std::string name);
+
+/// A key that this version has not: only `harmless` values, which ask for nothing, are taken.
+Key later_key(std::string name, std::vector<Value> harmless);
+
+Key resumable(Key key);
+/// A key of the model's shape, which a folder given by model.from fixes.
+Key shape(Key key);
+
+}  // namespace accrue::train

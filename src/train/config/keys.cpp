@@ -1,0 +1,216 @@
+#include <algorithm>
+
+#include "key_builders.h"
+
+namespace accrue::train {
+namespace {
+
+std::vector<Key> run_keys() {
+  return {
+      resumable(string_key(
+          "run.out", "a folder", [](auto& c) -> auto& { return c.run.out; })),
+      integer_key(
+          "run.steps", {1}, [](auto& c) -> auto& { return c.run.steps; }),
+      integer_key(
+          "run.tokens", {1}, [](auto& c) -> auto& { return c.run.tokens; }),
+      number_key(
+          "run.epochs", {.least = 0, .least_excluded = true},
+          [](auto& c) -> auto& { return c.run.epochs; }),
+      integer_key(
+          "run.seed", {0}, [](auto& c) -> auto& { return c.run.seed; }),
+      choice_key(
+          "run.device", {"auto", "cpu"}, {{"cuda"}}, [](auto& c) -> auto& { return c.run.device; }),
+      resumable(integer_key(
+          "run.threads", {0, 4096}, [](auto& c) -> auto& { return c.run.threads; })),
+      resumable(duration_key(
+          "run.checkpoint_every", {}, [](auto& c) -> auto& { return c.run.checkpoint_every; })),
+      resumable(integer_key(
+          "run.keep", {1}, [](auto& c) -> auto& { return c.run.keep; })),
+      resumable(boolean_key(
+          "run.keep_best", [](auto& c) -> auto& { return c.run.keep_best; })),
+      resumable(duration_key(
+          "run.eval_every", {}, [](auto& c) -> auto& { return c.run.eval_every; })),
+      resumable(integer_or_word_key(
+          "run.eval_batches", {1}, "all", [](auto& c) -> auto& { return c.run.eval_batches; })),
+  };
+}
+
+std::vector<Key> model_keys() {
+  return {
+      choice_key(
+          "model.kind", {"gpt2"}, {{"llama"}, {"vit"}, {"resnet"}, {"torchscript"}},
+          [](auto& c) -> auto& { return c.model.kind; }),
+      shape(integer_key(
+          "model.layers", {1}, [](auto& c) -> auto& { return c.model.layers; })),
+      shape(integer_key(
+          "model.heads", {1}, [](auto& c) -> auto& { return c.model.heads; })),
+      shape(integer_key(
+          "model.width", {1}, [](auto& c) -> auto& { return c.model.width; })),
+      shape(integer_key(
+          "model.context", {1}, [](auto& c) -> auto& { return c.model.context; })),
+      shape(integer_or_word_key(
+          "model.vocab", {1}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
+      number_key(
+          "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.model.dropout; }),
+      string_key(
+          "model.from", "a folder in Hugging Face's GPT-2 format",
+          [](auto& c) -> auto& { return c.model.from; }),
+      later_key("model.batchnorm", {{"error"}}),
+  };
+}
+
+std::vector<Key> data_keys() {
+  return {
+      strings_key(
+          "data.train", "an array of file patterns", [](auto& c) -> auto& { return c.data.train; }),
+      strings_key(
+          "data.val", "an array of file patterns", [](auto& c) -> auto& { return c.data.val; }),
+      number_key(
+          "data.val_fraction", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.data.val_fraction; }),
+      choice_key(
+          "data.format", {"auto", "text", "tokens"}, {{"jsonl"}, {"images"}},
+          [](auto& c) -> auto& { return c.data.format; }),
+      choice_key(
+          "data.tokenizer", {"bytes"}, {{"a tokenizer file"}},
+          [](auto& c) -> auto& { return c.data.tokenizer; }),
+      choice_key(
+          "data.order", {"shuffle", "sequential"}, {},
+          [](auto& c) -> auto& { return c.data.order; }),
+      later_key("data.packing", {{false}}),
+  };
+}
+
+std::vector<Key> batch_keys() {
+  return {
+      integer_key(
+          "batch.tokens", {1}, [](auto& c) -> auto& { return c.batch.tokens; }),
+      integer_key(
+          "batch.samples", {1}, [](auto& c) -> auto& { return c.batch.samples; }),
+      integer_or_word_key(
+          "batch.micro", {1}, "auto", [](auto& c) -> auto& { return c.batch.micro; }),
+      later_key("batch.schedule", {{Value::Array{}}}),
+      choice_key(
+          "batch.last", {"weighted", "drop"}, {}, [](auto& c) -> auto& { return c.batch.last; }),
+      later_key("batch.max_quarantined", {{0.1}}),
+  };
+}
+
+std::vector<Key> precision_keys() {
+  return {
+      choice_key(
+          "precision.compute", {"fp32", "bf16", "fp64"},
+          {{"fp16",
+            "not in this version: it trains on the CPU, which has no usable fp16 "
+            "matrix product; bf16 is its mixed precision"}},
+          [](auto& c) -> auto& { return c.precision.compute; }),
+      later_key("precision.loss_scale", {{"dynamic"}}),
+      choice_key(
+          "precision.accumulate", {"fp32"},
+          {{"fp64"}, {"bf16"}, {"bf16-kahan"}, {"bf16-stochastic"}, {"fixed"}},
+          [](auto& c) -> auto& { return c.precision.accumulate; }),
+  };
+}
+
+std::vector<Key> optim_keys() {
+  return {
+      choice_key(
+          "optim.kind", {"adamw", "adam", "sgd", "rmsprop"}, {{"adama"}},
+          [](auto& c) -> auto& { return c.optim.kind; }),
+      number_key(
+          "optim.lr", {.least = 0, .least_excluded = true},
+          [](auto& c) -> auto& { return c.optim.lr; }),
+      betas_key("optim.betas"),
+      number_key(
+          "optim.eps", {.least = 0}, [](auto& c) -> auto& { return c.optim.eps; }),
+      number_key(
+          "optim.weight_decay", {.least = 0},
+          [](auto& c) -> auto& { return c.optim.weight_decay; }),
+      choice_key(
+          "optim.decay", {"matrices", "all"}, {}, [](auto& c) -> auto& { return c.optim.decay; }),
+      number_key(
+          "optim.momentum", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.optim.momentum; }),
+      number_key(
+          "optim.clip", {.least = 0}, [](auto& c) -> auto& { return c.optim.clip; }),
+      later_key("optim.state", {{"fp32"}}),
+      choice_key(
+          "optim.schedule.kind", {"cosine", "linear", "constant"}, {},
+          [](auto& c) -> auto& { return c.optim.schedule.kind; }),
+      duration_key(
+          "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
+          [](auto& c) -> auto& { return c.optim.schedule.warmup; }),
+      number_key(
+          "optim.schedule.min_lr", {.least = 0},
+          [](auto& c) -> auto& { return c.optim.schedule.min_lr; }),
+      choice_key(
+          "optim.scale_lr", {"none", "linear", "sqrt"}, {},
+          [](auto& c) -> auto& { return c.optim.scale_lr; }),
+      integer_key(
+          "optim.base_batch", {1}, [](auto& c) -> auto& { return c.optim.base_batch; }),
+  };
+}
+
+std::vector<Key> observe_keys() {
+  return {
+      resumable(boolean_key(
+          "observe.jsonl", [](auto& c) -> auto& { return c.observe.jsonl; })),
+      // Its default in docs/design.md is true; stating that would ask for files nobody writes yet.
+      resumable(later_key("observe.tensorboard", {{false}})),
+      resumable(choice_key(
+          "observe.progress", {"auto", "bar", "lines", "off"}, {},
+          [](auto& c) -> auto& { return c.observe.progress; })),
+      resumable(later_key("observe.prometheus", {{""}})),
+      resumable(later_key("observe.mlflow", {{""}})),
+  };
+}
+
+/// Sections of which this version has nothing but the defaults.
+std::vector<Key> later_sections() {
+  const Value one{std::int64_t{1}}, zero{std::int64_t{0}};
+  return {
+      later_key("memory.budget", {{"none"}}),
+      later_key("memory.budget_file", {{""}}),
+      later_key("memory.recompute", {{"auto"}, {"none"}}),
+      later_key("loss.cross_entropy", {{"fused"}}),
+      later_key("loss.label_smoothing", {zero}),
+      later_key("loss.z_loss", {zero}),
+      later_key("dist.backend", {{"auto"}}),
+      later_key("dist.reduce", {{"overlap"}}),
+      later_key("dist.shard", {{"none"}}),
+      later_key("dist.compress", {{"none"}}),
+      later_key("dist.local_steps", {one}),
+      later_key("dist.outer.lr", {}),
+      later_key("dist.outer.momentum", {}),
+      later_key("dist.stages", {one}),
+      later_key("dist.timeout", {{"5 min"}}),
+      later_key("adapt.batch", {{"fixed"}}),
+      later_key("adapt.min", {}),
+      later_key("adapt.max", {}),
+      later_key("adapt.lr_rule", {{"none"}}),
+  };
+}
+
+std::vector<Key> all_keys() {
+  std::vector<Key> table;
+  for (auto section : {run_keys(), model_keys(), data_keys(), batch_keys(), precision_keys(),
+                       optim_keys(), observe_keys(), later_sections()})
+    table.insert(table.end(), section.begin(), section.end());
+  return table;
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> table = all_keys();
+  return table;
+}
+
+const Key* find_key(const std::string& name) {
+  const auto at =
+      std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.name == name; });
+  return at == keys().end() ? nullptr : &*at;
+}
+
+}  // namespace accrue::train

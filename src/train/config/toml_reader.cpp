@@ -1,0 +1,119 @@
+#include "toml_reader.h"
+
+#include <toml++/toml.h>
+
+#include <sstream>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+namespace {
+
+std::string type_name(const toml::node& node) {
+  std::ostringstream name;
+  name << node.type();
+  return name.str();
+}
+
+Value to_value(const toml::node& node) {
+  if (const auto* flag = node.as_boolean()) return {flag->get()};
+  if (const auto* integer = node.as_integer()) return {integer->get()};
+  if (const auto* real = node.as_floating_point()) return {real->get()};
+  if (const auto* text = node.as_string()) return {text->get()};
+  if (const auto* array = node.as_array()) {
+    Value::Array elements;
+    for (const toml::node& element : *array) elements.push_back(to_value(element));
+    return {std::move(elements)};
+  }
+  return {Value::Other{type_name(node)}};
+}
+
+std::string position_text(const std::string& origin, const toml::source_position& position) {
+  return origin + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+}
+
+void flatten(const toml::table& table, const std::string& prefix, const std::string& origin,
+             std::vector<Entry>& entries) {
+  for (const auto& [key, node] : table) {
+    const std::string path = prefix + std::string(key.str());
+    const toml::table* inner = node.as_table();
+    if (inner && !inner->empty()) {
+      flatten(*inner, path + ".", origin, entries);
+    } else {
+      entries.push_back(
+          {path, to_value(node), position_text(origin, key.source().begin), std::nullopt});
+    }
+  }
+}
+
+std::optional<toml::table> try_parse(const std::string& text) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+Error malformed_override(const std::string& text, const std::string& what) {
+  return usage_error("override " + text, what, "\"" + text + "\"",
+                     "for example --optim.lr=1e-3 or --optim.schedule.warmup=100");
+}
+
+/// Whether `text` opens a TOML string, array or table, so that failing to parse is a mistake.
+bool opens_toml(const std::string& text) {
+  return !text.empty() && std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
+}
+
+bool is_key_path(const std::string& path) {
+  const auto word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  bool expects_word = true;
+  for (const char c : path) {
+    if (!word(c) && (c != '.' || expects_word)) return false;
+    expects_word = c == '.';
+  }
+  return !expects_word;
+}
+
+}  // namespace
+
+std::vector<Entry> read_toml(const std::string& text, const std::string& origin) {
+  std::vector<Entry> entries;
+  try {
+    flatten(toml::parse(text), "", origin, entries);
+  } catch (const toml::parse_error& error) {
+    throw usage_error("read config " + position_text(origin, error.source().begin), "valid TOML",
+                      std::string(error.description()), "correcting that line");
+  }
+  return entries;
+}
+
+std::vector<Entry> read_override(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || !is_key_path(text.substr(0, equals)))
+    throw malformed_override(text, "section.key=value");
+  const std::string path = text.substr(0, equals);
+  const std::string word = text.substr(equals + 1);
+  if (word.empty()) throw malformed_override(text, "a value behind the '='");
+
+  std::vector<Entry> entries;
+  // A line break would let one override state a second key.
+  const bool one_line = word.find('\n') == std::string::npos;
+  if (const auto parsed = one_line ? try_parse("value = " + word) : std::nullopt) {
+    flatten(*parsed, "", text, entries);
+  } else if (opens_toml(word)) {
+    throw malformed_override(text, "a TOML value behind the '='");
+  } else {
+    entries.push_back({"value", Value{word}, "", std::nullopt});
+  }
+  for (Entry& entry : entries) {
+    entry.path = path + entry.path.substr(std::string_view("value").size());
+    entry.position = "--" + text;
+    entry.bare = word;
+  }
+  return entries;
+}
+
+}  // namespace accrue::train

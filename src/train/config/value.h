@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace accrue::train {
+
+/// A TOML value, free of the TOML library.
+struct Value {
+  using Array = std::vector<Value>;
+  /// What no key takes: a date, a time, a table.
+  struct Other {
+    std::string type;
+    bool operator==(const Other&) const = default;
+  };
+  std::variant<bool, std::int64_t, double, std::string, Array, Other> data;
+
+  template <typename T>
+  const T* as() const {
+    return std::get_if<T>(&data);
+  }
+  /// An integer or a float as a number.
+  std::optional<double> number() const;
+};
+
+/// The same value; 1 and 1.0 are.
+bool equal(const Value& a, const Value& b);
+
+/// As TOML that reads back to the same value (an Other as its type's name).
+std::string to_toml(const Value& value);
+
+/// For errors: `"abc" (a string)`.
+std::string describe(const Value& value);
+
+}  // namespace accrue::train

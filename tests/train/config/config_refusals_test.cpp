@@ -1,0 +1,202 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "accrue/core/error.h"
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A config that is right but for `line`, which stands in line 2 below `section`.
+std::string config_with(const std::string& section, const std::string& line) {
+  std::string text = "[" + section + "]\n" + line + "\n";
+  const auto add = [&](const std::string& name, const std::string& keys) {
+    if (name == section) {
+      text += keys;
+    } else {
+      text += "[" + name + "]\n" + keys;
+    }
+  };
+  // The section's own keys must follow its header at once, so it comes first.
+  if (section == "run") add("run", "steps = 10\n");
+  if (section == "data") add("data", "train = [\"a\"]\n");
+  if (section == "batch") add("batch", "tokens = 256\n");
+  if (section != "run") add("run", "steps = 10\n");
+  if (section != "data") add("data", "train = [\"a\"]\n");
+  if (section != "batch") add("batch", "tokens = 256\n");
+  return text;
+}
+
+std::string refusal_of(const std::string& toml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_config(toml, "run.toml", overrides);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    return error.what();
+  }
+  return "accepted";
+}
+
+struct Case {
+  const char* section;
+  const char* line;
+  std::vector<std::string> says;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << "[" << c.section << "] " << c.line; }
+
+class Refusals : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Refusals, SayWhatWasExpectedAndReceived) {
+  const Case& c = GetParam();
+  const std::string message = refusal_of(config_with(c.section, c.line));
+  EXPECT_THAT(message, HasSubstr("run.toml:2:")) << c.line;
+  for (const std::string& part : c.says) EXPECT_THAT(message, HasSubstr(part)) << c.line;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    UnknownKeys, Refusals,
+    ::testing::Values(Case{"optim", "weigth_decay = 0", {"unknown", "try optim.weight_decay"}},
+                      Case{"optim", "warmup = 10", {"try optim.schedule.warmup"}},
+                      Case{"model", "layer = 2", {"try model.layers"}},
+                      Case{"optimizer", "lr = 2", {"try optim.lr"}},
+                      Case{"optim", "lr.value = 2", {"optim.lr to be a number", "a table"}},
+                      Case{"optim", "schedule = \"cosine\"", {"a table of keys", "a string"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    TypesAndRanges, Refusals,
+    ::testing::Values(
+        Case{"optim", "lr = \"fast\"", {"optim.lr", "a number above 0", "\"fast\" (a string)"}},
+        Case{"optim", "lr = 0", {"a number above 0.0", "0 (an integer)"}},
+        Case{"optim", "lr = nan", {"nan (a float)"}}, Case{"optim", "lr = inf", {"inf (a float)"}},
+        Case{"optim", "betas = [0.9, 1.0]", {"[0.9, 1.0] (an array)"}},
+        Case{"optim", "betas = 0.9", {"two numbers"}},
+        Case{"optim", "clip = -1", {"at least 0.0", "-1"}},
+        Case{"optim", "weight_decay = -0.1", {"at least 0.0"}},
+        Case{"optim", "kind = \"adamx\"", {"\"adamw\" or \"adam\"", "try \"adamw\""}},
+        Case{"batch", "micro = 0", {"at least 1", "or \"auto\""}},
+        Case{"batch", "micro = 1.5", {"an integer", "1.5 (a float)"}},
+        Case{"batch", "micro = \"aut\"", {"or \"auto\"", "a string"}},
+        Case{"batch", "last = \"keep\"", {"\"weighted\" or \"drop\""}},
+        Case{"run", "seed = -1", {"at least 0"}}, Case{"run", "keep = 0", {"at least 1"}},
+        Case{"run", "keep_best = 1", {"true or false", "1 (an integer)"}},
+        Case{"run", "out = 3", {"a text in quotes"}},
+        Case{"run", "checkpoint_every = \"10 fortnights\"", {"a duration", "10 fortnights"}},
+        Case{"run", "checkpoint_every = 0", {"above 0"}},
+        Case{"run", "checkpoint_every = 1.5", {"a whole number of steps"}},
+        Case{"run", "eval_every = true", {"a duration", "a boolean"}},
+        Case{"run", "threads = -1", {"from 0 to"}},
+        Case{"optim", "schedule.warmup = \"10 min\"", {"not a time"}},
+        Case{"optim", "schedule.warmup = \"150%\"", {"at most \"100%\""}},
+        Case{"data", "order = 2026-11-21", {"\"shuffle\"", "a date"}},
+        Case{"data", "val = [1]", {"texts in quotes"}},
+        Case{"model", "dropout = 1.0", {"[0.0, 1.0)"}},
+        Case{"model", "context = 0", {"at least 1"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    NotInThisVersion, Refusals,
+    ::testing::Values(
+        Case{"model", "kind = \"llama\"", {"not in this version", "\"gpt2\""}},
+        Case{"model", "batchnorm = \"exact\"", {"not in this version"}},
+        Case{"run", "device = \"cuda\"", {"not in this version"}},
+        Case{"precision", "compute = \"fp16\"", {"no usable fp16", "bf16"}},
+        Case{"precision", "accumulate = \"bf16-kahan\"", {"not in this version"}},
+        Case{"precision", "loss_scale = 1024", {"not in this version"}},
+        Case{"memory", "budget = \"6GiB\"", {"not in this version", "leaving the key out"}},
+        Case{"memory", "recompute = \"full\"", {"not in this version"}},
+        Case{"data", "format = \"jsonl\"", {"not in this version"}},
+        Case{"data", "tokenizer = \"tokenizer.json\"", {"not in this version"}},
+        Case{"data", "packing = true", {"not in this version"}},
+        Case{"batch", "schedule = [{at = 1, tokens = 8}]", {"not in this version"}},
+        Case{"batch", "max_quarantined = 0.2", {"not in this version"}},
+        Case{"optim", "state = \"int8\"", {"not in this version"}},
+        Case{"optim", "kind = \"adama\"", {"not in this version"}},
+        Case{"loss", "label_smoothing = 0.1", {"not in this version"}},
+        Case{"dist", "stages = 2", {"not in this version"}},
+        Case{"dist", "outer.lr = 0.7", {"not in this version"}},
+        Case{"adapt", "batch = \"norm-test\"", {"not in this version"}},
+        Case{"adapt", "max = 8", {"not in this version"}},
+        Case{"observe", "tensorboard = true", {"not in this version"}},
+        Case{"observe", "prometheus = \"localhost:9\"", {"not in this version"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OtherSystems, Refusals,
+    ::testing::Values(
+        Case{"train", "gradient_accumulation_steps = 8", {"other systems", "batch.tokens"}},
+        Case{"batch", "accumulate_grad_batches = 8", {"batch.tokens or batch.samples"}},
+        Case{"batch", "per_device_train_batch_size = 8", {"batch.micro"}},
+        Case{"batch", "train_micro_batch_size_per_gpu = 8", {"batch.micro"}},
+        Case{"batch", "global_batch_size = 8", {"batch.samples or batch.tokens"}},
+        Case{"optim", "learning_rate = 1", {"optim.lr"}},
+        Case{"optim", "Max-Grad-Norm = 1", {"optim.clip"}},
+        Case{"run", "max_steps = 1", {"run.steps"}},
+        Case{"run", "num_train_epochs = 1", {"run.epochs"}},
+        Case{"optim", "warmup_steps = 1", {"optim.schedule.warmup"}},
+        Case{"precision", "bf16 = true", {"precision.compute = \"bf16\""}},
+        Case{"model", "block_size = 64", {"model.context"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Contradictions, Refusals,
+    ::testing::Values(
+        Case{"optim", "schedule.min_lr = 1", {"at most optim.lr (0.0003)", "received 1.0"}},
+        Case{"optim", "schedule.warmup = 11", {"at most the run's length (10 steps)"}},
+        Case{"optim", "scale_lr = \"linear\"", {"optim.base_batch"}},
+        Case{"run", "tokens = 5", {"exactly one of run.steps, run.tokens and run.epochs"}},
+        Case{"batch", "samples = 5", {"exactly one of batch.tokens and batch.samples"}},
+        Case{"run", "eval_every = 5", {"validation data"}},
+        Case{"model", "width = 100", {"a multiple of model.heads (6)", "received 100"}}));
+
+TEST(RefusalsAtTopLevel, TranslateOtherSystemsNames) {
+  const std::string message =
+      refusal_of("per_gpu_train_batch_size = 2\n" + config_with("run", "keep = 1"));
+  EXPECT_THAT(message, HasSubstr("run.toml:1:1"));
+  EXPECT_THAT(message, HasSubstr("batch.micro"));
+}
+
+TEST(RefusalsAtTopLevel, NameASectionGivenAsAValue) {
+  EXPECT_THAT(refusal_of("model = \"gpt2\"\n"), HasSubstr("[model] with its keys below"));
+  EXPECT_THAT(refusal_of("[optimisation]\n"), HasSubstr("unknown"));
+}
+
+TEST(RefusalsOfMissingKeys, NameWhatIsMissing) {
+  EXPECT_THAT(refusal_of(""), HasSubstr("config run.toml: expected exactly one of run.steps"));
+  EXPECT_THAT(refusal_of("run.steps = 1\n"), HasSubstr("batch.tokens and batch.samples"));
+  EXPECT_THAT(refusal_of("run.steps = 1\nbatch.tokens = 1\n"), HasSubstr("data.train"));
+  EXPECT_THAT(refusal_of("run.steps = 1\nbatch.tokens = 1\ndata.train = []\n"),
+              HasSubstr("run.toml:3:6"));
+}
+
+TEST(RefusalsOfPairs, ValidationDataIsGivenOnce) {
+  EXPECT_THAT(refusal_of(config_with("data", "val = [\"b\"]\nval_fraction = 0.1")),
+              HasSubstr("either data.val or data.val_fraction"));
+  EXPECT_EQ(refusal_of(config_with("data", "val = [\"b\"]"), {"data.val_fraction=0.1"}),
+            "accepted");
+}
+
+TEST(RefusalsOfPairs, AModelFromAFolderBringsItsShape) {
+  EXPECT_THAT(refusal_of(config_with("model", "from = \"x\"\nlayers = 2")),
+              HasSubstr("removing model.layers"));
+}
+
+TEST(RefusalsOfToml, GiveLineAndColumn) {
+  EXPECT_THAT(refusal_of("[run]\nsteps = = 2\n"), HasSubstr("read config run.toml:2:9"));
+  EXPECT_THAT(refusal_of("[run]\nsteps = 1\nsteps = 2\n"), HasSubstr("run.toml:3:"));
+}
+
+TEST(RefusalsOfOverrides, QuoteTheOverride) {
+  const std::string right = config_with("run", "keep = 1");
+  for (const char* text : {"optim.lr", "=3", ".lr=3", "optim.=3", "optim..lr=3", "a b=3",
+                           "data.train=[\"a\"", "optim.lr="})
+    EXPECT_THAT(refusal_of(right, {text}), HasSubstr(std::string("override ") + text));
+  EXPECT_THAT(refusal_of(right, {"optim.lr=abc"}), HasSubstr("--optim.lr=abc"));
+  EXPECT_THAT(refusal_of(right, {"optim.lrr=1"}), HasSubstr("try optim.lr"));
+  EXPECT_THAT(refusal_of(right, {"batch_size=1"}), HasSubstr("batch.samples"));
+  EXPECT_THAT(refusal_of(right, {"model.kind=vit"}), HasSubstr("not in this version"));
+  EXPECT_THAT(refusal_of(right, {"run.steps=1", "run.tokens=1"}), HasSubstr("exactly one of"));
+  EXPECT_THAT(refusal_of(right, {"run.out=a\nb = 1"}), "accepted");
+}
+
+}  // namespace
+}  // namespace accrue::train

@@ -1,0 +1,275 @@
+#include "accrue/train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "accrue/core/error.h"
+#include "key.h"
+
+namespace accrue::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* smallest = R"(
+[run]
+steps = 100
+[data]
+train = ["a.txt"]
+[batch]
+tokens = 512
+)";
+
+constexpr const char* everything = R"(
+[run]
+out = "runs/\"a\"\tb"
+tokens = 1_000_000
+seed = 7
+device = "cpu"
+threads = 2
+checkpoint_every = "500 steps"
+keep = 5
+keep_best = false
+eval_every = "2 epochs"
+eval_batches = 3
+[model]
+kind = "gpt2"
+layers = 2
+heads = 4
+width = 64
+context = 32
+vocab = 300
+dropout = 0.1
+batchnorm = "error"
+[data]
+train = ["a/*.txt", "b.txt"]
+val = "c.txt"
+format = "text"
+tokenizer = "bytes"
+order = "sequential"
+packing = false
+[batch]
+samples = 64
+micro = 4
+schedule = []
+last = "drop"
+max_quarantined = 0.1
+[precision]
+compute = "bf16"
+accumulate = "fp32"
+loss_scale = "dynamic"
+[memory]
+budget = "none"
+recompute = "none"
+[loss]
+cross_entropy = "fused"
+label_smoothing = 0.0
+z_loss = 0
+[optim]
+kind = "sgd"
+lr = 1
+betas = [0.5, 0]
+eps = 1e-6
+weight_decay = 0
+decay = "all"
+momentum = 0.5
+clip = 0
+state = "fp32"
+schedule = {kind = "linear", warmup = "1%", min_lr = 0.25}
+scale_lr = "sqrt"
+base_batch = 8
+[dist]
+stages = 1
+local_steps = 1
+timeout = "5 min"
+[adapt]
+batch = "fixed"
+[observe]
+jsonl = false
+tensorboard = false
+progress = "lines"
+prometheus = ""
+mlflow = ""
+)";
+
+Config parse(const std::string& toml, const std::vector<std::string>& overrides = {}) {
+  return parse_config(toml, "run.toml", overrides);
+}
+
+TEST(ParseConfig, KeepsDocumentedDefaultsWhereNothingIsStated) {
+  const Config config = parse(smallest);
+  EXPECT_EQ(config.run.steps, 100);
+  EXPECT_EQ(config.batch.tokens, 512);
+  EXPECT_EQ(config.run.seed, 1337u);
+  EXPECT_EQ(config.run.checkpoint_every, (Duration{600, Duration::Unit::seconds}));
+  EXPECT_EQ(config.run.keep, 2);
+  EXPECT_TRUE(config.run.keep_best);
+  EXPECT_EQ(config.run.eval_batches, std::nullopt);
+  EXPECT_EQ(config.batch.micro, std::nullopt);
+  EXPECT_EQ(config.optim.kind, "adamw");
+  EXPECT_EQ(config.optim.lr, 3e-4);
+  EXPECT_EQ(config.optim.beta1, 0.9);
+  EXPECT_EQ(config.optim.beta2, 0.95);
+  EXPECT_EQ(config.optim.clip, 1.0);
+  EXPECT_EQ(config.optim.schedule.kind, "cosine");
+  EXPECT_EQ(config.precision.compute, "fp32");
+}
+
+TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
+  const Config config = parse(everything);
+  EXPECT_EQ(config.run.out, "runs/\"a\"\tb");
+  EXPECT_EQ(config.run.tokens, 1'000'000);
+  EXPECT_EQ(config.run.seed, 7u);
+  EXPECT_EQ(config.run.device, "cpu");
+  EXPECT_EQ(config.run.threads, 2);
+  EXPECT_EQ(config.run.checkpoint_every, (Duration{500, Duration::Unit::steps}));
+  EXPECT_EQ(config.run.keep, 5);
+  EXPECT_FALSE(config.run.keep_best);
+  EXPECT_EQ(config.run.eval_every, (Duration{2, Duration::Unit::epochs}));
+  EXPECT_EQ(config.run.eval_batches, 3);
+  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.model.heads, 4);
+  EXPECT_EQ(config.model.width, 64);
+  EXPECT_EQ(config.model.context, 32);
+  EXPECT_EQ(config.model.vocab, 300);
+  EXPECT_EQ(config.model.dropout, 0.1);
+  EXPECT_EQ(config.data.train, (std::vector<std::string>{"a/*.txt", "b.txt"}));
+  EXPECT_EQ(config.data.val, (std::vector<std::string>{"c.txt"}));
+  EXPECT_EQ(config.data.format, "text");
+  EXPECT_EQ(config.data.order, "sequential");
+  EXPECT_EQ(config.batch.samples, 64);
+  EXPECT_EQ(config.batch.tokens, std::nullopt);
+  EXPECT_EQ(config.batch.micro, 4);
+  EXPECT_EQ(config.batch.last, "drop");
+  EXPECT_EQ(config.precision.compute, "bf16");
+  EXPECT_EQ(config.optim.kind, "sgd");
+  EXPECT_EQ(config.optim.lr, 1.0);
+  EXPECT_EQ(config.optim.beta1, 0.5);
+  EXPECT_EQ(config.optim.beta2, 0.0);
+  EXPECT_EQ(config.optim.eps, 1e-6);
+  EXPECT_EQ(config.optim.weight_decay, 0.0);
+  EXPECT_EQ(config.optim.decay, "all");
+  EXPECT_EQ(config.optim.momentum, 0.5);
+  EXPECT_EQ(config.optim.clip, 0.0);
+  EXPECT_EQ(config.optim.schedule.kind, "linear");
+  EXPECT_EQ(config.optim.schedule.warmup, (Duration{1, Duration::Unit::percent}));
+  EXPECT_EQ(config.optim.schedule.min_lr, 0.25);
+  EXPECT_EQ(config.optim.scale_lr, "sqrt");
+  EXPECT_EQ(config.optim.base_batch, 8);
+  EXPECT_FALSE(config.observe.jsonl);
+  EXPECT_EQ(config.observe.progress, "lines");
+}
+
+TEST(ToToml, ReadsBackToTheSameConfig) {
+  for (const char* text : {smallest, everything}) {
+    const Config config = parse(text);
+    const std::string toml = to_toml(config);
+    const Config again = parse(toml);
+    EXPECT_TRUE(differences(config, again).empty()) << toml;
+    EXPECT_EQ(to_toml(again), toml);
+  }
+}
+
+TEST(ToToml, KeepsOddNumbersToTheBit) {
+  Config config = parse(smallest);
+  config.optim.lr = 0.1 + 0.2;
+  config.optim.eps = 5e-324;
+  config.run.checkpoint_every = {1e7, Duration::Unit::tokens};
+  config.run.out = "line\nbreak \x01 back\\slash";
+  const Config again = parse(to_toml(config));
+  EXPECT_EQ(again.optim.lr, config.optim.lr);
+  EXPECT_EQ(again.optim.eps, config.optim.eps);
+  EXPECT_EQ(again.run.checkpoint_every, config.run.checkpoint_every);
+  EXPECT_EQ(again.run.out, config.run.out);
+}
+
+TEST(ToToml, LeavesTheShapeToTheFolderAModelComesFrom) {
+  const Config config = parse(smallest, {"model.from=gpt2-small"});
+  EXPECT_THAT(to_toml(config), ::testing::Not(HasSubstr("layers")));
+  EXPECT_TRUE(differences(config, parse(to_toml(config))).empty());
+}
+
+TEST(Differences, NameEachKeyWithBothValues) {
+  const auto found = differences(parse(smallest), parse(smallest, {"optim.lr=0.5", "run.keep=9"}));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].key, "run.keep");
+  EXPECT_EQ(found[1].key, "optim.lr");
+  EXPECT_EQ(found[1].before, "0.0003");
+  EXPECT_EQ(found[1].after, "0.5");
+}
+
+TEST(Differences, SeeEveryKeyThatCanBeStated) {
+  const Config before = parse(smallest), after = parse(everything);
+  std::size_t seen = 0;
+  for (const ConfigDifference& difference : differences(before, after))
+    seen += difference.key.empty() ? 0 : 1;
+  // All but model.kind, model.from, data.tokenizer, data.val_fraction, precision.accumulate and
+  // run.epochs, which are the same in both.
+  std::size_t known = 0;
+  for (const Key& key : keys()) known += key.get(after) || key.get(before) ? 1 : 0;
+  EXPECT_EQ(seen, known - 5);
+}
+
+TEST(MayChangeOnResume, OnlyWhatLeavesTheStepsAlone) {
+  for (const char* key :
+       {"run.out", "run.threads", "run.keep", "run.keep_best", "run.eval_every", "run.eval_batches",
+        "run.checkpoint_every", "observe.jsonl", "observe.progress"})
+    EXPECT_TRUE(may_change_on_resume(key)) << key;
+  for (const char* key : {"run.steps", "run.seed", "batch.tokens", "batch.micro", "optim.lr",
+                          "data.train", "model.layers", "precision.compute", "no.key"})
+    EXPECT_FALSE(may_change_on_resume(key)) << key;
+}
+
+TEST(Overrides, TakeTomlOrBareWords) {
+  const Config config =
+      parse(smallest, {"optim.lr=1e-2", "run.out=runs/b", "optim.schedule.warmup=10",
+                       "run.checkpoint_every=10 min", "data.train=[\"x\", \"y\"]",
+                       "model.kind=\"gpt2\"", "batch.micro=auto", "optim.schedule={min_lr=1e-3}"});
+  EXPECT_EQ(config.optim.lr, 1e-2);
+  EXPECT_EQ(config.run.out, "runs/b");
+  EXPECT_EQ(config.optim.schedule.warmup, (Duration{10, Duration::Unit::steps}));
+  EXPECT_EQ(config.run.checkpoint_every, (Duration{600, Duration::Unit::seconds}));
+  EXPECT_EQ(config.data.train, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(config.optim.schedule.min_lr, 1e-3);
+}
+
+TEST(Overrides, TakeWhatLooksLikeANumberAsTextWhereTextIsAsked) {
+  EXPECT_EQ(parse(smallest, {"run.out=2026"}).run.out, "2026");
+  EXPECT_EQ(parse(smallest, {"run.out=true"}).run.out, "true");
+  EXPECT_EQ(parse(smallest, {"run.out=2026-11-21"}).run.out, "2026-11-21");
+}
+
+TEST(Overrides, TheLastOneWins) {
+  EXPECT_EQ(parse(smallest, {"optim.lr=0.1", "optim.lr=0.2"}).optim.lr, 0.2);
+}
+
+TEST(Overrides, OfOneAlternativeReplaceTheOneInTheFile) {
+  const Config config = parse(smallest, {"run.epochs=2", "batch.samples=8"});
+  EXPECT_EQ(config.run.steps, std::nullopt);
+  EXPECT_EQ(config.run.epochs, 2.0);
+  EXPECT_EQ(config.batch.tokens, std::nullopt);
+  EXPECT_EQ(config.batch.samples, 8);
+}
+
+TEST(LoadConfig, ReadsAFileAndNamesItInErrors) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "load_config_test.toml";
+  std::ofstream(path) << smallest;
+  EXPECT_EQ(load_config(path, {"run.keep=3"}).run.keep, 3);
+  std::ofstream(path) << smallest << "micro = = 2\n";
+  try {
+    load_config(path);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(path.string() + ":8:"));
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+  std::filesystem::remove(path);
+  EXPECT_THROW(load_config(path), Error);
+  EXPECT_THROW(load_config(::testing::TempDir()), Error);
+}
+
+}  // namespace
+}  // namespace accrue::train
