@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+#include "accrue/core/observer.h"
+
+namespace accrue::observe {
+
+/// One line of metrics.jsonl: the step's measurements under the names of docs/design.md, section 5.
+/// What was not measured, or is not finite, is absent.
+std::string to_json_line(const StepReport& report);
+/// `{"step", "time", "event", "reason"}`.
+std::string to_json_line(const Event& event, double time);
+/// `{"step", "time", "eval_loss", "weight", "seconds"}`.
+std::string to_json_line(const Evaluation& evaluation, double time);
+
+/// Appends to metrics.jsonl. A line reaches the file whole or not at all, with one write, so that a
+/// reader (or a crash) never sees half of one.
+class JsonlSink : public Observer {
+ public:
+  /// `first_step`: steps done already. Lines of an earlier attempt beyond it are removed,
+  /// atomically, as are lines that are torn. Throws a runtime Error where the file cannot be
+  /// opened. A write that fails later is warned of once, on `warnings`; the run goes on.
+  JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
+            std::function<double()> unix_clock);
+  /// With warnings on stderr and the system's clock.
+  JsonlSink(std::filesystem::path file, std::int64_t first_step);
+  ~JsonlSink() override;
+  JsonlSink(const JsonlSink&) = delete;
+  JsonlSink& operator=(const JsonlSink&) = delete;
+
+  void on_step(const StepReport& report) override;
+  void on_evaluation(const Evaluation& evaluation) override;
+  void on_event(const Event& event) override;
+
+ private:
+  void append(std::string line);
+  void warn_once(const char* reason);
+
+  std::filesystem::path file_;
+  std::ostream& warnings_;
+  std::function<double()> unix_clock_;
+  int descriptor_ = -1;
+  bool warned_ = false;
+};
+
+}  // namespace accrue::observe

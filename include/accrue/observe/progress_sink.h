@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "accrue/core/observer.h"
+
+namespace accrue::observe {
+
+enum class ProgressStyle {
+  off,
+  lines,  ///< a line now and then, for logs
+  bar,    ///< one line that is redrawn, for terminals
+};
+
+/// The style for observe.progress ("auto", "bar", "lines", "off"); "auto" is a bar on a terminal
+/// that can redraw, else lines. Throws a usage Error for another word.
+ProgressStyle choose_progress_style(const std::string& setting, int descriptor);
+
+/// Columns of the terminal behind `descriptor` as of now; 80 where it does not tell.
+int terminal_width(int descriptor);
+
+struct ProgressOptions {
+  ProgressStyle style = ProgressStyle::lines;
+  std::function<double()> clock;  ///< seconds, monotonic; empty: the system's
+  std::function<int()> width;     ///< columns, for the bar; empty: 80
+};
+
+/// Tells people how a run goes. The line before the first step and the micro-batches done within it
+/// show that it moves, however long a step takes.
+class ProgressSink : public Observer {
+ public:
+  /// `out` must outlive the sink.
+  ProgressSink(std::ostream& out, ProgressOptions options);
+  /// On stderr, which leaves stdout to results.
+  explicit ProgressSink(const std::string& setting);
+
+  void on_start(const RunStart& start) override;
+  void on_micro_batch(std::int64_t done, std::int64_t total) override;
+  void on_step(const StepReport& report) override;
+  void on_evaluation(const Evaluation& evaluation) override;
+  void on_event(const Event& event) override;
+  void on_end(const RunEnd& end) override;
+
+ private:
+  std::string measurements() const;
+  std::string time_left() const;
+  std::string position(std::int64_t step) const;
+  std::string bar_line() const;
+  bool step_line_is_due(double now) const;
+  void redraw(bool always);
+  void print_line(const std::string& text);
+
+  std::ostream& out_;
+  ProgressOptions options_;
+  RunStart start_;
+  std::optional<StepReport> last_;
+  std::optional<double> eval_loss_;
+  std::int64_t micro_done_ = 0;
+  std::int64_t micro_total_ = 0;
+  double started_ = 0;
+  double last_output_ = 0;
+  std::int64_t tenths_told_ = 0;
+  bool bar_drawn_ = false;
+};
+
+}  // namespace accrue::observe

@@ -1,0 +1,153 @@
+#include "accrue/observe/jsonl_sink.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+
+namespace accrue::observe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void put(Json& line, const char* name, double value) {
+  if (std::isfinite(value)) line[name] = value;
+}
+
+void put(Json& line, const char* name, std::int64_t value) { line[name] = value; }
+
+template <typename T>
+void put(Json& line, const char* name, const std::optional<T>& value) {
+  if (value) put(line, name, *value);
+}
+
+std::string dump(const Json& line) {
+  // A reason may quote a file name that is not UTF-8.
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// The step of a line, or none where the line is not whole.
+std::optional<std::int64_t> step_of(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto step = json.find("step");
+  if (step == json.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<std::int64_t>();
+}
+
+void remove_lines_after(const std::filesystem::path& file, std::int64_t last_step) {
+  if (!std::filesystem::is_regular_file(file)) return;
+  const std::string content = read_file(file);
+  std::string kept;
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    const auto step = step_of(line);
+    if (step && *step <= last_step) kept += line + "\n";
+  }
+  if (kept != content) write_file_atomically(file, kept);
+}
+
+}  // namespace
+
+std::string to_json_line(const StepReport& report) {
+  Json line;
+  put(line, "step", report.step);
+  put(line, "epoch", report.epoch);
+  put(line, "time", report.time);
+  put(line, "elapsed", report.elapsed);
+  put(line, "samples", report.samples);
+  put(line, "tokens", report.tokens);
+  put(line, "weight", report.weight);
+  put(line, "loss", report.loss);
+  put(line, "grad_norm", report.grad_norm);
+  put(line, "lr", report.lr);
+  put(line, "micro_batch", report.micro_batch);
+  put(line, "micro_batches", report.micro_batches);
+  put(line, "batch_tokens", report.batch_tokens);
+  put(line, "seconds", report.seconds);
+  put(line, "tokens_per_second", report.tokens_per_second);
+  put(line, "updates_per_hour", report.updates_per_hour);
+  put(line, "accumulation_seconds", report.accumulation_seconds);
+  put(line, "optimizer_seconds", report.optimizer_seconds);
+  put(line, "peak_bytes", report.peak_bytes);
+  put(line, "quarantined", report.quarantined);
+  put(line, "retries", report.retries);
+  put(line, "world", report.world);
+  return dump(line);
+}
+
+std::string to_json_line(const Event& event, double time) {
+  Json line;
+  put(line, "step", event.step);
+  put(line, "time", time);
+  line["event"] = event.name;
+  line["reason"] = event.reason;
+  return dump(line);
+}
+
+std::string to_json_line(const Evaluation& evaluation, double time) {
+  Json line;
+  put(line, "step", evaluation.step);
+  put(line, "time", time);
+  put(line, "eval_loss", evaluation.loss);
+  put(line, "weight", evaluation.weight);
+  put(line, "seconds", evaluation.seconds);
+  return dump(line);
+}
+
+JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
+                     std::function<double()> unix_clock)
+    : file_(std::move(file)), warnings_(warnings), unix_clock_(std::move(unix_clock)) {
+  remove_lines_after(file_, first_step);
+  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0)
+    throw runtime_error("open " + file_.string(), "a file that can be written",
+                        std::strerror(errno), "another run.out, or observe.jsonl = false");
+}
+
+JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step)
+    : JsonlSink(std::move(file), first_step, std::cerr, unix_time) {}
+
+JsonlSink::~JsonlSink() { ::close(descriptor_); }
+
+void JsonlSink::on_step(const StepReport& report) { append(to_json_line(report)); }
+
+void JsonlSink::on_evaluation(const Evaluation& evaluation) {
+  append(to_json_line(evaluation, unix_clock_()));
+}
+
+void JsonlSink::on_event(const Event& event) { append(to_json_line(event, unix_clock_())); }
+
+void JsonlSink::append(std::string line) {
+  ssize_t written = -1;
+  do {
+    written = ::write(descriptor_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(line.size())) return;
+  const int error = written < 0 ? errno : ENOSPC;
+  struct stat status {};
+  const bool torn = written > 0 && ::fstat(descriptor_, &status) == 0;
+  if (torn && ::ftruncate(descriptor_, status.st_size - written) != 0)
+    warn_once("a line was cut short");
+  warn_once(std::strerror(error));
+}
+
+void JsonlSink::warn_once(const char* reason) {
+  if (warned_) return;
+  warned_ = true;
+  warnings_ << "warning: write " << file_.string() << ": " << reason
+            << "; training goes on, lines that do not fit are left out" << std::endl;
+}
+
+}  // namespace accrue::observe

@@ -1,0 +1,191 @@
+#include "accrue/observe/jsonl_sink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+
+namespace accrue::observe {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+StepReport full_report() {
+  return {.step = 3,
+          .epoch = 0.5,
+          .time = 1000.25,
+          .elapsed = 7.5,
+          .samples = 96,
+          .tokens = 6144,
+          .weight = 2048,
+          .loss = 2.25,
+          .grad_norm = 0.1,
+          .lr = 3e-4,
+          .micro_batch = 4,
+          .micro_batches = 8,
+          .batch_tokens = 2048,
+          .seconds = 2.5,
+          .tokens_per_second = 819.2,
+          .updates_per_hour = 1440,
+          .accumulation_seconds = 2.25,
+          .optimizer_seconds = 0.125,
+          .peak_bytes = 1 << 30,
+          .quarantined = 1,
+          .retries = 2,
+          .world = 1};
+}
+
+class JsonlSinkTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    file_ =
+        std::filesystem::path(::testing::TempDir()) /
+        ("metrics_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove(file_);
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  JsonlSink sink(std::int64_t first_step) {
+    return JsonlSink(file_, first_step, warnings_, [] { return 5.0; });
+  }
+  std::vector<json> lines() const {
+    std::vector<json> parsed;
+    std::istringstream content(read_file(file_));
+    for (std::string line; std::getline(content, line);) parsed.push_back(json::parse(line));
+    return parsed;
+  }
+
+  std::filesystem::path file_;
+  std::ostringstream warnings_;
+};
+
+TEST(JsonLine, OfAStepHasTheDocumentedKeysInOrder) {
+  EXPECT_EQ(to_json_line(full_report()),
+            R"({"step":3,"epoch":0.5,"time":1000.25,"elapsed":7.5,"samples":96,"tokens":6144,)"
+            R"("weight":2048.0,"loss":2.25,"grad_norm":0.1,"lr":0.0003,"micro_batch":4,)"
+            R"("micro_batches":8,"batch_tokens":2048,"seconds":2.5,"tokens_per_second":819.2,)"
+            R"("updates_per_hour":1440.0,"accumulation_seconds":2.25,"optimizer_seconds":0.125,)"
+            R"("peak_bytes":1073741824,"quarantined":1,"retries":2,"world":1})"
+            "\n");
+}
+
+TEST(JsonLine, LeavesOutWhatWasNotMeasuredOrIsNotFinite) {
+  StepReport report;
+  report.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  report.loss = std::numeric_limits<double>::infinity();
+  const json line = json::parse(to_json_line(report));
+  for (const char* key : {"loss", "grad_norm", "lr", "epoch", "tokens", "peak_bytes"})
+    EXPECT_FALSE(line.contains(key)) << key;
+  EXPECT_TRUE(line.contains("quarantined"));
+  EXPECT_THAT(line.dump(), ::testing::Not(HasSubstr("null")));
+}
+
+TEST(JsonLine, KeepsDoublesToTheBit) {
+  StepReport report = full_report();
+  report.loss = 0.1 + 0.2;
+  EXPECT_EQ(json::parse(to_json_line(report))["loss"].get<double>(), 0.1 + 0.2);
+}
+
+TEST(JsonLine, OfAnEventSurvivesAnyReason) {
+  const json line = json::parse(to_json_line({"resume", "file \xff\"\n", 4}, 9.5));
+  EXPECT_EQ(line["event"], "resume");
+  EXPECT_EQ(line["step"], 4);
+  EXPECT_EQ(line["time"], 9.5);
+  EXPECT_THAT(line["reason"].get<std::string>(), HasSubstr("\"\n"));
+}
+
+TEST_F(JsonlSinkTest, WritesStepsEvaluationsAndEvents) {
+  JsonlSink writer = sink(0);
+  writer.on_event({"decision", "micro-batch 4", 0});
+  writer.on_step(full_report());
+  writer.on_evaluation({.step = 3, .loss = 2.5, .weight = 100, .seconds = 0.5});
+  const auto written = lines();
+  ASSERT_EQ(written.size(), 3u);
+  EXPECT_EQ(written[0]["reason"], "micro-batch 4");
+  EXPECT_EQ(written[1]["loss"], 2.25);
+  EXPECT_EQ(written[2]["eval_loss"], 2.5);
+  EXPECT_EQ(written[2]["weight"], 100);
+  EXPECT_EQ(written[2]["time"], 5.0);
+  EXPECT_EQ(warnings_.str(), "");
+}
+
+TEST_F(JsonlSinkTest, RemovesStepsThatAResumedRunTakesAgain) {
+  std::ofstream(file_) << "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"eval_loss\":1.5}\n"
+                       << "{\"step\":3}\n{\"step\":2,\"event\":\"resume\",\"reason\":\"\"}\n"
+                       << "not json\n{\"loss\":1}\n{\"step\":2,\"lo";
+  JsonlSink writer = sink(2);
+  writer.on_step(full_report());
+  const auto written = lines();
+  ASSERT_EQ(written.size(), 5u);
+  EXPECT_EQ(written[2]["eval_loss"], 1.5);
+  EXPECT_EQ(written[3]["event"], "resume");
+  EXPECT_EQ(written[4]["step"], 3);
+}
+
+TEST_F(JsonlSinkTest, KeepsAWholeFileAsItIs) {
+  std::ofstream(file_) << "{\"step\":1}\n";
+  const auto before = std::filesystem::last_write_time(file_);
+  sink(1);
+  EXPECT_EQ(std::filesystem::last_write_time(file_), before);
+  EXPECT_EQ(lines().size(), 1u);
+}
+
+TEST_F(JsonlSinkTest, SaysWhyItCannotBeOpened) {
+  EXPECT_THROW(JsonlSink("/nowhere/metrics.jsonl", 0, warnings_, [] { return 0.0; }), Error);
+}
+
+TEST_F(JsonlSinkTest, WarnsOnceOfAFullDiskAndGoesOn) {
+  JsonlSink writer("/dev/full", 0, warnings_, [] { return 0.0; });
+  writer.on_step(full_report());
+  writer.on_step(full_report());
+  const std::string warning = warnings_.str();
+  EXPECT_THAT(warning, HasSubstr("/dev/full"));
+  EXPECT_THAT(warning, HasSubstr("No space left"));
+  EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
+}
+
+/// A limit on file sizes cuts a write short, as a disk that fills up does.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    previous_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, previous_handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*previous_handler_)(int) = nullptr;
+};
+
+TEST_F(JsonlSinkTest, TakesBackALineThatWasCutShort) {
+  const auto line_bytes = static_cast<rlim_t>(to_json_line(full_report()).size());
+  {
+    JsonlSink writer = sink(0);
+    const FileSizeLimit limit(line_bytes + line_bytes / 2);
+    writer.on_step(full_report());
+    writer.on_step(full_report());
+  }
+  EXPECT_EQ(std::filesystem::file_size(file_), line_bytes);
+  EXPECT_EQ(lines().size(), 1u);
+  EXPECT_THAT(warnings_.str(), HasSubstr("warning: "));
+}
+
+}  // namespace
+}  // namespace accrue::observe
