@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <string_view>
+
+#include "accrue/core/error.h"
+#include "element.h"
+
+namespace accrue::kernels {
+
+inline Element element_of(at::ScalarType dtype, std::string_view operation) {
+  switch (dtype) {
+    case at::kFloat:
+      return Element::fp32;
+    case at::kBFloat16:
+      return Element::bf16;
+    case at::kDouble:
+      return Element::fp64;
+    default:
+      throw usage_error(operation, "fp32, bf16 or fp64", c10::toString(dtype),
+                        "converting the tensor with .to(at::kFloat)");
+  }
+}
+
+/// fp32 for fp32 and bf16, fp64 for fp64: what sums and statistics are kept in.
+inline at::ScalarType accumulation_dtype(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+/// The vectorised kernels read host memory.
+inline void expect_on_cpu(const at::Tensor& tensor, std::string_view operation) {
+  if (!tensor.is_cpu())
+    throw usage_error(operation, "a tensor in host memory", "one on " + tensor.device().str(),
+                      "moving it with .cpu()");
+}
+
+}  // namespace accrue::kernels

@@ -1,0 +1,143 @@
+#include "elementwise.h"
+
+#include <ATen/Parallel.h>
+
+#include <array>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "aten_element.h"
+#include "row_kernels.h"
+
+namespace accrue::kernels::elementwise {
+namespace {
+
+constexpr std::int64_t grain_elements =
+    16384;  // below this a second thread costs more than it saves
+
+std::int64_t grain_of(std::int64_t elements_per_item) {
+  return std::max<std::int64_t>(1, grain_elements / std::max<std::int64_t>(1, elements_per_item));
+}
+
+const char* at_element(const at::Tensor& tensor, std::int64_t index) {
+  return static_cast<const char*>(tensor.const_data_ptr()) + index * tensor.element_size();
+}
+
+char* at_element(at::Tensor& tensor, std::int64_t index) {
+  return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
+}
+
+void expect_alike(const at::Tensor& expected, const at::Tensor& received,
+                  std::string_view operation) {
+  if (received.is_contiguous() && expected.is_contiguous() &&
+      received.numel() == expected.numel() && received.scalar_type() == expected.scalar_type())
+    return;
+  throw usage_error(operation, "contiguous tensors of one dtype and size",
+                    std::to_string(expected.numel()) + " and " + std::to_string(received.numel()) +
+                        " elements of " + c10::toString(expected.scalar_type()) + " and " +
+                        c10::toString(received.scalar_type()),
+                    "passing tensors made by empty_like");
+}
+
+/// Sums of a block of columns are gathered here, so that each call rounds at its own magnitude and
+/// not at that of what `out` already holds.
+constexpr std::int64_t block_columns = 512;
+
+template <class T>
+void sum_columns(const at::Tensor& g, at::Tensor& out, std::int64_t begin, std::int64_t end) {
+  const Element type = element_of(g.scalar_type(), "column_sum");
+  const Element sum_type = element_of(out.scalar_type(), "column_sum");
+  std::array<T, block_columns> sums;
+  for (std::int64_t column = begin; column < end; column += block_columns) {
+    const auto columns = static_cast<std::size_t>(std::min(block_columns, end - column));
+    sums.fill(0);
+    rows::add_columns(type, at_element(g, column), static_cast<std::size_t>(g.size(0)),
+                      static_cast<std::size_t>(g.size(1)), columns, sums.data());
+    rows::add_columns(sum_type, sums.data(), 1, columns, columns, at_element(out, column));
+  }
+}
+
+void expect_targets(const std::int64_t* targets, std::int64_t rows, std::int64_t classes,
+                    std::int64_t ignored) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= classes))
+      throw usage_error(
+          "cross_entropy",
+          "targets in [0, " + std::to_string(classes) + ") or " + std::to_string(ignored),
+          std::to_string(targets[row]) + " in row " + std::to_string(row),
+          "checking that the tokenizer belongs to the model");
+}
+
+}  // namespace
+
+void gelu(const at::Tensor& pre, at::Tensor& out) {
+  expect_alike(pre, out, "gelu");
+  const Element type = element_of(pre.scalar_type(), "gelu");
+  at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::gelu(type, at_element(pre, begin), at_element(out, begin),
+               static_cast<std::size_t>(end - begin));
+  });
+}
+
+void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre) {
+  expect_alike(pre, grad_out, "gelu_backward");
+  expect_alike(pre, grad_pre, "gelu_backward");
+  const Element type = element_of(pre.scalar_type(), "gelu_backward");
+  at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::gelu_backward(type, at_element(grad_out, begin), at_element(pre, begin),
+                        at_element(grad_pre, begin), static_cast<std::size_t>(end - begin));
+  });
+}
+
+void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
+  if (g.dim() != 2 || !g.is_contiguous() || !out.is_contiguous() || out.numel() != g.size(-1) ||
+      out.scalar_type() != accumulation_dtype(g.scalar_type()))
+    throw usage_error("column_sum", "g [M, N] and out [N] in fp32 (fp64 for fp64), contiguous",
+                      "out of " + std::to_string(out.numel()) + " elements of " +
+                          c10::toString(out.scalar_type()),
+                      "allocating out with one element per column");
+  if (!accumulate) out.zero_();
+  constexpr std::int64_t group = 64;  // columns; whole cache lines for each thread
+  const std::int64_t columns = g.size(1), groups = (columns + group - 1) / group;
+  at::parallel_for(0, groups, grain_of(group * g.size(0)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     const std::int64_t last = std::min(columns, end * group);
+                     if (out.scalar_type() == at::kDouble)
+                       sum_columns<double>(g, out, begin * group, last);
+                     else
+                       sum_columns<float>(g, out, begin * group, last);
+                   });
+}
+
+double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
+                          at::Tensor* grad) {
+  const std::int64_t count = logits.size(0), classes = logits.size(1);
+  expect_targets(targets, count, classes, ignored);
+  const Element type = element_of(logits.scalar_type(), "cross_entropy");
+  const Element grad_type =
+      grad == nullptr ? type : element_of(grad->scalar_type(), "cross_entropy");
+  std::vector<double> losses(static_cast<std::size_t>(count), 0.0);
+  at::parallel_for(0, count, grain_of(classes), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto size = static_cast<std::size_t>(classes);
+      const auto target = static_cast<std::size_t>(targets[row]);
+      double& loss = losses[static_cast<std::size_t>(row)];
+      char* values = at_element(logits, row * classes);
+      if (grad == nullptr) {
+        if (targets[row] != ignored) loss = rows::cross_entropy_row(type, values, size, target);
+        continue;
+      }
+      char* gradient = at_element(*grad, row * classes);
+      if (targets[row] == ignored)
+        std::fill_n(gradient, classes * grad->element_size(), char{0});
+      else
+        loss = rows::cross_entropy_row_with_grad(type, values, size, target, grad_type, gradient);
+    }
+  });
+  // In the order of the rows, so that the sum does not depend on the threads.
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum;
+}
+
+}  // namespace accrue::kernels::elementwise

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+
+#include "element.h"
+
+namespace accrue::kernels::rows {
+
+/// Single-threaded vectorised passes behind elementwise.h, compiled once per instruction set and
+/// chosen when the program runs. Pointers may be unaligned.
+
+/// out[0, size) = gelu_tanh(pre). In place allowed.
+void gelu(Element type, const void* pre, void* out, std::size_t size);
+
+/// grad_pre = grad_out * gelu_tanh'(pre). In place allowed.
+void gelu_backward(Element type, const void* grad_out, const void* pre, void* grad_pre,
+                   std::size_t size);
+
+/// sums[j] += sum over i of g[i * stride + j], i < rows, j < columns; sums fp32 (fp64 for fp64 g).
+void add_columns(Element type, const void* g, std::size_t rows, std::size_t stride,
+                 std::size_t columns, void* sums);
+
+/// -log softmax(logits)[target] of one row of fp32 or fp64 logits.
+double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target);
+
+/// As above, and grad = softmax - onehot, in `grad_type` (the logits' or bf16); grad may be logits,
+/// and `logits` is overwritten.
+double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
+                                   Element grad_type, void* grad);
+
+}  // namespace accrue::kernels::rows

@@ -1,0 +1,123 @@
+#include "accrue/kernels/dropout.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "accrue/core/error.h"
+
+namespace accrue::kernels {
+namespace {
+
+ForwardContext context_of(std::vector<std::int64_t> samples, std::int64_t window = 3,
+                          std::uint64_t seed = 1337) {
+  return {.training = true, .seed = seed, .window = window, .sample_ids = std::move(samples)};
+}
+
+at::Tensor mask(std::vector<std::int64_t> samples, std::int64_t positions, std::int64_t channels,
+                std::int64_t site = 0, std::int64_t window = 3, std::uint64_t seed = 1337,
+                double probability = 0.3) {
+  const auto rows = static_cast<std::int64_t>(samples.size());
+  return dropout(at::ones({rows, positions, channels}), probability,
+                 context_of(std::move(samples), window, seed), site);
+}
+
+TEST(Dropout, MaskDependsOnTheSampleAndNotOnTheSplit) {
+  const at::Tensor whole = mask({10, 11, 1LL << 40, 13}, 5, 37);
+  EXPECT_TRUE(at::equal(mask({10, 11}, 5, 37), whole.narrow(0, 0, 2)));
+  EXPECT_TRUE(at::equal(mask({1LL << 40, 13}, 5, 37), whole.narrow(0, 2, 2)));
+  EXPECT_TRUE(at::equal(mask({13, 10}, 5, 37), at::stack({whole[3], whole[0]})));
+  // A shorter sequence and fewer channels see the beginning of the same mask.
+  EXPECT_TRUE(
+      at::equal(mask({10, 11}, 3, 33), whole.narrow(0, 0, 2).narrow(1, 0, 3).narrow(2, 0, 33)));
+  // The comparison can fail: the row's place in the micro-batch must not matter, the sample must.
+  EXPECT_FALSE(at::equal(mask({11, 10}, 5, 37), whole.narrow(0, 0, 2)));
+}
+
+TEST(Dropout, DiffersBetweenSitesWindowsSeedsSamplesAndPositions) {
+  const at::Tensor one = mask({5}, 2, 256);
+  EXPECT_FALSE(at::equal(one, mask({5}, 2, 256, 1)));
+  EXPECT_FALSE(at::equal(one, mask({5}, 2, 256, 0, 4)));
+  EXPECT_FALSE(at::equal(one, mask({5}, 2, 256, 0, 3, 1338)));
+  EXPECT_FALSE(at::equal(one, mask({5}, 2, 256, 0, 3, 1337 + (1ULL << 32))));
+  EXPECT_FALSE(at::equal(one, mask({6}, 2, 256)));
+  EXPECT_FALSE(at::equal(one, mask({5 + (1LL << 32)}, 2, 256)));
+  EXPECT_FALSE(at::equal(one[0][0], one[0][1]));
+  EXPECT_TRUE(at::equal(one, mask({5}, 2, 256)));
+}
+
+TEST(Dropout, KeepsTheStatedShareAndTheMean) {
+  for (const double probability : {0.1, 0.5, 0.9}) {
+    const at::Tensor x = mask({1, 2, 3, 4}, 50, 1001, 0, 3, 1337, probability).to(at::kDouble);
+    const auto count = static_cast<double>(x.numel());
+    // Five standard deviations of a mean of `count` independent values.
+    const double keep = 1 - probability;
+    const double deviation = std::sqrt(probability / keep / count);
+    EXPECT_NEAR(x.mean().item<double>(), 1, 5 * deviation);
+    EXPECT_NEAR(x.square().mean().item<double>(), 1 / keep, 5 * deviation / keep);
+    const at::Tensor kept = x.masked_select(x != 0);
+    EXPECT_TRUE(at::allclose(kept, at::full_like(kept, 1 / keep), 1e-6));
+  }
+}
+
+TEST(Dropout, NeighboursAreNotCorrelated) {
+  const at::Tensor x = mask({1, 2}, 100, 1000).to(at::kDouble) - 1;
+  const double variance = 0.3 / 0.7;
+  const double bound = 5 * variance / std::sqrt(200.0 * 990);
+  for (const std::int64_t lag : {1, 2, 3, 4, 8}) {
+    const at::Tensor product = x.narrow(2, 0, 1000 - lag) * x.narrow(2, lag, 1000 - lag);
+    EXPECT_NEAR(product.mean().item<double>(), 0, bound) << lag;
+  }
+  EXPECT_NEAR((x[0] * x[1]).mean().item<double>(), 0, 2 * bound);
+}
+
+TEST(Dropout, GradientHasTheSameMask) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    at::manual_seed(1);
+    const at::Tensor x = at::randn({2, 7, 13}, at::kDouble).to(dtype).requires_grad_(true);
+    const ForwardContext context = context_of({8, 9});
+    const at::Tensor y = dropout(x, 0.4, context, 2);
+    ASSERT_EQ(y.scalar_type(), dtype);
+    y.backward(at::ones_like(y));
+    const at::Tensor expected = dropout(at::ones_like(x), 0.4, context, 2).detach();
+    EXPECT_TRUE(at::equal(x.grad(), expected));
+    EXPECT_TRUE(at::equal(y.detach() == 0, expected == 0));
+    EXPECT_TRUE(at::allclose(y.to(at::kDouble), x.to(at::kDouble) / 0.6 * (expected != 0),
+                             dtype == at::kBFloat16 ? 1e-2 : 1e-6));
+  }
+}
+
+TEST(Dropout, TakesRowsWithoutPositions) {
+  const ForwardContext context = context_of({8, 9});
+  const at::Tensor x = at::ones({2, 13});
+  EXPECT_TRUE(
+      at::equal(dropout(x, 0.4, context, 2), dropout(x.unsqueeze(1), 0.4, context, 2).squeeze(1)));
+}
+
+TEST(Dropout, IsTheIdentityWhenNotTrainingOrOff) {
+  const at::Tensor x = at::ones({2, 3, 4});
+  ForwardContext context = context_of({8, 9});
+  EXPECT_TRUE(at::equal(dropout(x, 0, context, 0), x));
+  context.training = false;
+  EXPECT_TRUE(at::equal(dropout(x, 0.5, context, 0), x));
+}
+
+TEST(Dropout, HasTheSameBitsForAnyNumberOfThreads) {
+  const int threads = at::get_num_threads();
+  const at::Tensor together = mask({1, 2, 3}, 40, 100);
+  at::set_num_threads(1);
+  const at::Tensor alone = mask({1, 2, 3}, 40, 100);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(alone, together));
+}
+
+TEST(Dropout, RefusesBadArguments) {
+  const at::Tensor x = at::ones({2, 3, 4});
+  EXPECT_THROW(dropout(x, 1, context_of({8, 9}), 0), Error);
+  EXPECT_THROW(dropout(x, -0.1, context_of({8, 9}), 0), Error);
+  EXPECT_THROW(dropout(x, std::nan(""), context_of({8, 9}), 0), Error);
+  EXPECT_THROW(dropout(x, 0.1, context_of({8}), 0), Error);
+  EXPECT_THROW(dropout(at::ones({2}), 0.1, context_of({8, 9}), 0), Error);
+}
+
+}  // namespace
+}  // namespace accrue::kernels
