@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -20,7 +21,8 @@ Error system_failure(std::string_view operation, const std::filesystem::path& pa
 
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags, 0644)) {}
+  Descriptor(const std::filesystem::path& path, int flags)
+      : fd_(::open(path.c_str(), flags, 0644)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -50,22 +52,33 @@ void sync_to_disk(const std::filesystem::path& path) {
   if (file.get() < 0 || ::fsync(file.get()) != 0) throw system_failure("sync", path, errno);
 }
 
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(path_) {
+  temporary_ += ".partial";
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) throw system_failure("create", path_, errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, path_); }
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) throw system_failure("write", path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    throw system_failure("rename", path_, errno);
+  ::close(descriptor_);
+  descriptor_ = -1;
+  sync_to_disk(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+}
+
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  std::filesystem::path temporary = path;
-  temporary += ".partial";
-  try {
-    {
-      const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
-      if (file.get() < 0) throw system_failure("create", path, errno);
-      write_all(file.get(), content, path);
-      if (::fsync(file.get()) != 0) throw system_failure("write", path, errno);
-    }
-    if (::rename(temporary.c_str(), path.c_str()) != 0) throw system_failure("rename", path, errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  sync_to_disk(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 std::string read_file(const std::filesystem::path& path) {

@@ -11,6 +11,27 @@ namespace accrue {
 /// Throws a runtime Error naming the path and the system's reason (disk full, no permission).
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+/// The same for content that is too large to be held at once: bytes go to a temporary beside
+/// `path`, which takes its place in `commit`. Without a commit the temporary is removed and `path`
+/// is untouched.
+class AtomicFile {
+ public:
+  /// Throws a runtime Error naming the path where it cannot be created.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Throws a runtime Error where the disk is full; the temporary then goes with this object.
+  void write(std::string_view bytes);
+  /// Flushes to the disk, renames and flushes the folder. Nothing may be written afterwards.
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int descriptor_ = -1;
+};
+
 /// The whole file. Throws a usage Error where it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 

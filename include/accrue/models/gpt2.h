@@ -12,7 +12,7 @@ enum class Compute { fp32, bf16, fp64 };
 struct Gpt2Options {
   std::int64_t layers = 12;
   std::int64_t heads = 12;
-  std::int64_t width = 768;    ///< a multiple of `heads`
+  std::int64_t width = 768;  ///< a multiple of `heads`
   std::int64_t context = 1024;
   std::int64_t vocab = 50'257;
   double dropout = 0;
@@ -24,22 +24,37 @@ struct Gpt2Options {
 /// learned positions, tanh GELU, the head tied to the token embedding. Parameters carry the names
 /// of Hugging Face's GPT2LMHeadModel ("transformer.wte.weight", ...), but matrices are stored as
 /// [out, in]; safetensors in and out are transposed (gpt2_io.h).
-/// Initialised as GPT-2: N(0, 0.02), output projections of a block by 0.02 / sqrt(2 * layers), keyed by
-/// parameter, so the values do not depend on the order of creation.
+/// Initialised as GPT-2: N(0, 0.02), output projections of a block by 0.02 / sqrt(2 * layers),
+/// biases 0 and norms 1; keyed by the parameter's name, so the values do not depend on the order of
+/// creation. The values of an fp64 model are those of the fp32 model.
+///
+/// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
+/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding, 1 + 2i behind the
+/// attention projection of block i, 2 + 2i behind its feed-forward part.
 class Gpt2 : public Trainable {
  public:
-  /// Throws a usage Error where the options are out of range, naming the option.
-  explicit Gpt2(const Gpt2Options& options);
+  /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
+  enum class Initialisation { random, zeros };
+
+  /// Throws a usage Error where the options are out of range, naming the option ("model.width").
+  explicit Gpt2(const Gpt2Options& options, Initialisation initialisation = Initialisation::random);
   ~Gpt2() override;
 
   NamedParameters parameters() const override;
   std::vector<Segment> segments() override;
   std::vector<LossHead> losses() override;
 
-  /// Logits [B, vocab] of the last position, fp32 (fp64 model: fp64); no gradient. ids [B, T], T <= context.
+  /// Logits [B, vocab] of the last position, fp32 (fp64 model: fp64); no gradient. ids [B, T], T <=
+  /// context.
   at::Tensor next_token_logits(const at::Tensor& ids);
 
   const Gpt2Options& options() const;
+
+  /// Arithmetic of forward and backward for one token of a full context, recomputation not counted:
+  /// 6N + 12 * layers * width * context, with N all parameters but the position table, which is
+  /// only looked up, and every query counted against the whole context (Chowdhery et al.,
+  /// arXiv:2204.02311, appendix B).
+  std::int64_t flops_per_token() const;
 
  private:
   struct Impl;

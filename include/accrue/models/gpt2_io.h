@@ -7,10 +7,11 @@
 
 namespace accrue::models {
 
-/// Loads a Hugging Face GPT-2 folder: config.json (its shape replaces that of `options`; dropout, compute and
-/// seed are kept) and model.safetensors, with or without the "transformer." prefix and the tied
-/// "lm_head.weight". Throws a usage Error naming file and tensor where something is missing, extra, misshapen,
-/// or where the config asks for what this model is not (another activation, untied head, ...).
+/// Loads a Hugging Face GPT-2 folder: config.json (its shape replaces that of `options`; dropout,
+/// compute and seed are kept) and model.safetensors, with or without the "transformer." prefix and
+/// the tied "lm_head.weight". Throws a usage Error naming file and tensor where something is
+/// missing, extra, misshapen, or where the config asks for what this model is not (another
+/// activation, untied head, ...).
 std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options);
 
 /// Writes a folder that transformers' GPT2LMHeadModel.from_pretrained loads: config.json and
@@ -19,8 +20,8 @@ void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model);
 
 /// Parameters in Hugging Face's layout (matrices of blocks transposed to [in, out]) and back.
 NamedParameters to_hugging_face(const NamedParameters& parameters);
-/// Copies tensors in Hugging Face's layout into `model`. `origin` names them in errors; nothing is changed
-/// where one does not fit.
+/// Copies tensors in Hugging Face's layout into `model`. `origin` names them in errors; nothing is
+/// changed where one does not fit.
 void load_hugging_face(Gpt2& model, const NamedParameters& tensors, const std::string& origin);
 
 }  // namespace accrue::models

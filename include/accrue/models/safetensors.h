@@ -14,12 +14,14 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;  ///< "__metadata__"
 };
 
-/// Reads and checks a file: lengths, dtypes, shapes and offsets must agree, without gaps, overlaps or
-/// bytes behind the last tensor. Throws a usage Error that names the file, the tensor and what is wrong.
+/// Reads and checks a file: lengths, dtypes, shapes and offsets must agree, without gaps, overlaps
+/// or bytes behind the last tensor. Throws a usage Error that names the file, the tensor and what
+/// is wrong.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 /// Writes atomically. Tensors are made contiguous and brought to CPU one at a time. F32, F64, F16,
-/// BF16, I64, I32, U8 and BOOL. Throws a runtime Error naming the path where the disk is full or not writable.
+/// BF16, I64, I32, U8 and BOOL. Throws a runtime Error naming the path where the disk is full or
+/// not writable.
 void write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

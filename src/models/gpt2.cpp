@@ -1,0 +1,234 @@
+#include "accrue/models/gpt2.h"
+
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/attention.h"
+#include "accrue/kernels/cross_entropy.h"
+#include "accrue/kernels/dropout.h"
+#include "accrue/kernels/embedding.h"
+#include "accrue/kernels/linear.h"
+#include "accrue/kernels/norm.h"
+#include "parameter_builder.h"
+
+namespace accrue::models {
+namespace {
+
+constexpr double norm_eps = 1e-5;
+constexpr double initial_deviation = 0.02;
+constexpr double most_parameters = 1e12;
+// Kernels are specialised by shape, and the shape grows with every generated token: lengths are
+// rounded up to this, so that few shapes occur.
+constexpr std::int64_t length_step = 64;
+
+struct Norm {
+  at::Tensor weight, bias;
+};
+
+struct Projection {
+  at::Tensor weight, bias;
+  kernels::LowPrecisionCopy copy;
+
+  at::Tensor operator()(const at::Tensor& x) { return kernels::linear(x, weight, bias, copy); }
+};
+
+struct Block {
+  Norm ln_1;
+  Projection attention_in, attention_out;
+  Norm ln_2;
+  Projection mlp_in, mlp_out;
+};
+
+void check_at_least_one(const char* key, std::int64_t value) {
+  if (value < 1)
+    throw usage_error("make a GPT-2", std::string("model.") + key + " of at least 1",
+                      std::to_string(value), std::string("another model.") + key);
+}
+
+void check(const Gpt2Options& options) {
+  check_at_least_one("layers", options.layers);
+  check_at_least_one("heads", options.heads);
+  check_at_least_one("width", options.width);
+  check_at_least_one("context", options.context);
+  check_at_least_one("vocab", options.vocab);
+  if (options.width % options.heads != 0) {
+    const std::int64_t below = options.width / options.heads * options.heads;
+    throw usage_error(
+        "make a GPT-2",
+        "a model.width that is a multiple of model.heads (" + std::to_string(options.heads) + ')',
+        std::to_string(options.width), "model.width=" + std::to_string(below + options.heads));
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1))
+    throw usage_error("make a GPT-2", "a model.dropout in [0, 1)", std::to_string(options.dropout),
+                      "model.dropout=0.1");
+  const auto width = static_cast<double>(options.width);
+  const double parameters =
+      width * (static_cast<double>(options.vocab) + static_cast<double>(options.context) +
+               static_cast<double>(options.layers) * 12 * width);
+  if (parameters > most_parameters)
+    throw usage_error("make a GPT-2", "at most 10^12 parameters",
+                      std::to_string(parameters) + " of them",
+                      "smaller model.layers, model.width, model.context or model.vocab");
+}
+
+at::ScalarType master_dtype(Compute compute) {
+  return compute == Compute::fp64 ? at::kDouble : at::kFloat;
+}
+
+at::ScalarType compute_dtype(Compute compute) {
+  return compute == Compute::bf16 ? at::kBFloat16 : master_dtype(compute);
+}
+
+Norm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width) {
+  return {builder.constant(name + ".weight", {width}, 1),
+          builder.constant(name + ".bias", {width}, 0)};
+}
+
+Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
+                           std::int64_t out, double deviation) {
+  return {builder.normal(name + ".weight", {out, in}, deviation),
+          builder.constant(name + ".bias", {out}, 0),
+          {}};
+}
+
+Block make_block(ParameterBuilder& builder, const Gpt2Options& options, std::int64_t index) {
+  const std::string name = "transformer.h." + std::to_string(index);
+  const std::int64_t width = options.width;
+  const double residual_deviation =
+      initial_deviation / std::sqrt(2.0 * static_cast<double>(options.layers));
+  // Braces evaluate in order, and with it the parameters are registered in forward order.
+  return {
+      make_norm(builder, name + ".ln_1", width),
+      make_projection(builder, name + ".attn.c_attn", width, 3 * width, initial_deviation),
+      make_projection(builder, name + ".attn.c_proj", width, width, residual_deviation),
+      make_norm(builder, name + ".ln_2", width),
+      make_projection(builder, name + ".mlp.c_fc", width, 4 * width, initial_deviation),
+      make_projection(builder, name + ".mlp.c_proj", 4 * width, width, residual_deviation),
+  };
+}
+
+}  // namespace
+
+struct Gpt2::Impl {
+  Gpt2Options options;
+  at::ScalarType activations;  ///< of GEMM inputs; the residual stream has the masters' dtype
+  at::Tensor wte, wpe;
+  kernels::LowPrecisionCopy wte_copy;
+  std::vector<Block> blocks;
+  Norm ln_f;
+  NamedParameters parameters;
+
+  Impl(const Gpt2Options& wanted, Initialisation initialisation)
+      : options(wanted), activations(compute_dtype(wanted.compute)) {
+    ParameterBuilder builder(master_dtype(options.compute));
+    wte =
+        builder.normal("transformer.wte.weight", {options.vocab, options.width}, initial_deviation);
+    wpe = builder.normal("transformer.wpe.weight", {options.context, options.width},
+                         initial_deviation);
+    for (std::int64_t i = 0; i < options.layers; ++i)
+      blocks.push_back(make_block(builder, options, i));
+    ln_f = make_norm(builder, "transformer.ln_f", options.width);
+    if (initialisation == Initialisation::random) builder.draw(options.seed);
+    parameters = builder.take();
+  }
+
+  void check_ids(const at::Tensor& ids) const {
+    if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong ||
+        ids.size(1) > options.context)
+      throw usage_error("GPT-2 forward",
+                        "int64 token ids [B, T] with T <= " + std::to_string(options.context) +
+                            " (model.context)",
+                        ids.defined() ? c10::str(ids.scalar_type(), ' ', ids.sizes()) : "no tensor",
+                        "shorter samples or a larger context");
+  }
+
+  at::Tensor embed(const at::Tensor& ids, const ForwardContext& context) const {
+    check_ids(ids);
+    return kernels::dropout(kernels::embed_tokens(ids, wte, wpe), options.dropout, context, 0);
+  }
+
+  at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
+    Block& part = blocks[static_cast<std::size_t>(index)];
+    const std::int64_t attention_site = 1 + 2 * index, mlp_site = 2 + 2 * index;
+
+    const at::Tensor n =
+        kernels::layer_norm(x, part.ln_1.weight, part.ln_1.bias, norm_eps, activations);
+    const at::Tensor a =
+        part.attention_out(kernels::causal_attention(part.attention_in(n), options.heads));
+    const auto [residual, n2] =
+        kernels::add_layer_norm(x, kernels::dropout(a, options.dropout, context, attention_site),
+                                part.ln_2.weight, part.ln_2.bias, norm_eps, activations);
+    const at::Tensor m =
+        kernels::mlp_gelu(n2, part.mlp_in.weight, part.mlp_in.bias, part.mlp_in.copy,
+                          part.mlp_out.weight, part.mlp_out.bias, part.mlp_out.copy);
+    return residual + kernels::dropout(m, options.dropout, context, mlp_site);
+  }
+
+  at::Tensor head(const at::Tensor& x) const {
+    return kernels::layer_norm(x, ln_f.weight, ln_f.bias, norm_eps, activations);
+  }
+};
+
+Gpt2::Gpt2(const Gpt2Options& options, Initialisation initialisation) {
+  check(options);
+  impl_ = std::make_unique<Impl>(options, initialisation);
+}
+
+Gpt2::~Gpt2() = default;
+
+NamedParameters Gpt2::parameters() const { return impl_->parameters; }
+
+const Gpt2Options& Gpt2::options() const { return impl_->options; }
+
+std::vector<Segment> Gpt2::segments() {
+  Impl* model = impl_.get();
+  std::vector<Segment> chain;
+  chain.push_back({"embed", [model](const at::Tensor&, const batch::MicroBatch& micro,
+                                    const ForwardContext& context) {
+                     return model->embed(micro.inputs, context);
+                   }});
+  for (std::int64_t i = 0; i < model->options.layers; ++i) {
+    chain.push_back(
+        {"block." + std::to_string(i),
+         [model, i](const at::Tensor& x, const batch::MicroBatch&, const ForwardContext& context) {
+           return model->block(i, x, context);
+         }});
+  }
+  chain.push_back({"head", [model](const at::Tensor& x, const batch::MicroBatch&,
+                                   const ForwardContext&) { return model->head(x); }});
+  return chain;
+}
+
+std::vector<LossHead> Gpt2::losses() {
+  Impl* model = impl_.get();
+  return {
+      {"cross_entropy",
+       [model](const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext&) {
+         return kernels::linear_cross_entropy(hidden, model->wte, micro.targets, model->wte_copy);
+       }}};
+}
+
+at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
+  const at::NoGradGuard no_grad;
+  impl_->check_ids(ids);
+  const std::int64_t length = ids.size(1);
+  if (length == 0) throw usage_error("GPT-2 next token", "at least one token", "none", "a prompt");
+  const std::int64_t padded =
+      std::min(impl_->options.context, (length + length_step - 1) / length_step * length_step);
+  const ForwardContext context{.training = false, .sample_ids = {}};
+  // Attention is causal, so what stands behind the last token does not reach its logits.
+  at::Tensor x = impl_->embed(at::constant_pad_nd(ids, {0, padded - length}), context);
+  for (std::int64_t i = 0; i < impl_->options.layers; ++i) x = impl_->block(i, x, context);
+  const Norm& norm = impl_->ln_f;
+  const at::Tensor hidden = kernels::layer_norm(x.select(1, length - 1).contiguous(), norm.weight,
+                                                norm.bias, norm_eps, impl_->wte.scalar_type());
+  return kernels::linear(hidden, impl_->wte, {}, impl_->wte_copy);
+}
+
+std::int64_t Gpt2::flops_per_token() const {
+  const Gpt2Options& options = impl_->options;
+  const std::int64_t multiplied = parameter_count(*this) - impl_->wpe.numel();
+  return 6 * multiplied + 12 * options.layers * options.width * options.context;
+}
+
+}  // namespace accrue::models

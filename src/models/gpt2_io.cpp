@@ -1,0 +1,134 @@
+#include "accrue/models/gpt2_io.h"
+
+#include <array>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+#include "accrue/models/safetensors.h"
+#include "gpt2_config.h"
+
+namespace accrue::models {
+namespace {
+
+constexpr std::string_view prefix = "transformer.";
+constexpr std::string_view tied_head = "lm_head.weight";
+
+/// Hugging Face keeps these as Conv1D, [in, out].
+bool is_transposed(std::string_view name) {
+  constexpr std::array<std::string_view, 4> matrices{".attn.c_attn.weight", ".attn.c_proj.weight",
+                                                     ".mlp.c_fc.weight", ".mlp.c_proj.weight"};
+  return std::any_of(matrices.begin(), matrices.end(),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+/// Causal masks that older versions of transformers saved as if they were weights.
+bool is_mask(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+std::string full_name(const std::string& name) {
+  return name == tied_head || name.starts_with(prefix) ? name : std::string(prefix) + name;
+}
+
+Error misfit(const std::string& origin, const std::string& tensor, std::string_view expected,
+             std::string_view received) {
+  return usage_error("load " + origin + ", tensor \"" + tensor + '"', expected, received,
+                     "weights of a GPT-2 of this shape");
+}
+
+using TensorsByName = std::unordered_map<std::string, at::Tensor>;
+
+TensorsByName by_full_name(const NamedParameters& tensors, const std::string& origin) {
+  TensorsByName result;
+  for (const auto& [name, tensor] : tensors) {
+    if (is_mask(name)) continue;
+    if (!result.emplace(full_name(name), tensor).second)
+      throw misfit(origin, name, "each tensor once", "it with and without \"transformer.\"");
+  }
+  return result;
+}
+
+void check_fits(const at::Tensor& tensor, const NamedParameter& target, const std::string& origin) {
+  if (!at::isFloatingType(tensor.scalar_type()))
+    throw misfit(origin, target.name, "floating-point numbers",
+                 c10::toString(tensor.scalar_type()));
+  if (tensor.sizes() != target.tensor.sizes())
+    throw misfit(origin, target.name, "shape " + c10::str(target.tensor.sizes()),
+                 c10::str(tensor.sizes()));
+}
+
+/// The tied head may be stated a second time, but must then be the embedding.
+void take_tied_head(TensorsByName& tensors, const std::string& origin) {
+  const auto head = tensors.find(std::string(tied_head));
+  if (head == tensors.end()) return;
+  const auto embedding = tensors.find("transformer.wte.weight");
+  if (embedding != tensors.end() &&
+      !at::equal(head->second.to(embedding->second.scalar_type()), embedding->second))
+    throw misfit(origin, head->first, "the token embedding's values (a tied head)", "others");
+  tensors.erase(head);
+}
+
+void refuse_existing(const std::filesystem::path& file) {
+  if (std::filesystem::exists(file))
+    throw usage_error("save a model to " + file.parent_path().string(), "a folder without a model",
+                      file.string(), "another folder");
+}
+
+}  // namespace
+
+NamedParameters to_hugging_face(const NamedParameters& parameters) {
+  NamedParameters result;
+  for (const auto& [name, tensor] : parameters)
+    result.push_back({name, is_transposed(name) ? tensor.detach().t() : tensor.detach()});
+  return result;
+}
+
+void load_hugging_face(Gpt2& model, const NamedParameters& tensors, const std::string& origin) {
+  const at::NoGradGuard no_grad;
+  TensorsByName given = by_full_name(tensors, origin);
+  take_tied_head(given, origin);
+  const NamedParameters targets = to_hugging_face(model.parameters());
+  for (const NamedParameter& target : targets) {
+    const auto found = given.find(target.name);
+    if (found == given.end()) throw misfit(origin, target.name, "it to be there", "no such tensor");
+    check_fits(found->second, target, origin);
+  }
+  if (given.size() != targets.size()) {
+    std::set<std::string> extra;
+    for (const auto& [name, tensor] : given) extra.insert(name);
+    for (const NamedParameter& target : targets) extra.erase(target.name);
+    throw misfit(origin, *extra.begin(), "only the tensors of this model",
+                 std::to_string(extra.size()) + " more, this one among them");
+  }
+  // The targets are views of the parameters and share their version counters, so cached copies
+  // notice.
+  for (const NamedParameter& target : targets) target.tensor.copy_(given.at(target.name));
+}
+
+std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options) {
+  const std::filesystem::path config = folder / "config.json";
+  auto model = std::make_unique<Gpt2>(
+      parse_gpt2_config(read_file(config), config.string(), options), Gpt2::Initialisation::zeros);
+  const std::filesystem::path weights = folder / "model.safetensors";
+  load_hugging_face(*model, read_safetensors(weights).tensors, weights.string());
+  return model;
+}
+
+void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model) {
+  const std::filesystem::path config = folder / "config.json";
+  const std::filesystem::path weights = folder / "model.safetensors";
+  refuse_existing(config);
+  refuse_existing(weights);
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed)
+    throw runtime_error("make " + folder.string(), "a folder that can be made", failed.message(),
+                        "another folder");
+  write_safetensors(weights, to_hugging_face(model.parameters()), {{"format", "pt"}});
+  write_file_atomically(config, make_gpt2_config(model.options()));
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/core/error.h"
+
+namespace accrue::models {
+
+struct TensorEntry {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+  std::int64_t begin = 0, end = 0;  ///< bytes, from the end of the header
+};
+
+struct SafetensorsHeader {
+  std::vector<TensorEntry> tensors;  ///< as the header lists them
+  std::map<std::string, std::string> metadata;
+};
+
+/// Reads the JSON of a header and checks each entry by itself. `file` names it in errors.
+SafetensorsHeader parse_header(std::string_view json, const std::string& file);
+
+/// Checks that the tensors fill the `data_bytes` behind the header: no overlap, no gap, nothing
+/// left.
+void check_layout(const SafetensorsHeader& header, std::int64_t data_bytes,
+                  const std::string& file);
+
+/// "F32" for at::kFloat. Throws a usage Error naming `what` for a dtype that the format does not
+/// have here.
+std::string_view dtype_name(at::ScalarType dtype, const std::string& what);
+
+/// A usage Error about a file that is not what the format asks for; `tensor` may be empty.
+Error damaged(const std::string& file, std::string_view tensor, std::string_view expected,
+              std::string_view received);
+
+}  // namespace accrue::models

@@ -1,0 +1,215 @@
+#include "accrue/models/gpt2_io.h"
+
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/models/safetensors.h"
+#include "support.h"
+
+namespace accrue::models {
+namespace {
+
+using namespace models::testing;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+double loss_of(Gpt2& model, const batch::MicroBatch& micro) {
+  return evaluate(model, micro, context_of(micro)).sum.item<double>();
+}
+
+void change_config(const std::filesystem::path& folder, const std::string& key, const json& value) {
+  const auto path = folder / "config.json";
+  json config = json::parse(read_file(path));
+  if (value.is_discarded()) {
+    config.erase(key);
+  } else {
+    config[key] = value;
+  }
+  write_file_atomically(path, config.dump());
+}
+
+void change_tensors(const std::filesystem::path& folder,
+                    const std::function<void(NamedParameters&)>& change) {
+  const auto path = folder / "model.safetensors";
+  NamedParameters tensors = read_safetensors(path).tensors;
+  change(tensors);
+  write_safetensors(path, tensors);
+}
+
+at::Tensor& find(NamedParameters& tensors, const std::string& name) {
+  for (NamedParameter& parameter : tensors)
+    if (parameter.name == name) return parameter.tensor;
+  throw std::out_of_range(name);
+}
+
+TEST(Gpt2Folder, RoundTripKeepsEveryBitAndTheOptionsThatAreNotShape) {
+  for (const Compute compute : {Compute::fp32, Compute::bf16, Compute::fp64}) {
+    const TemporaryFolder folder;
+    Gpt2 model(small(compute));
+    perturb(model);
+    save_gpt2_folder(folder / "a/b", model);
+    const auto loaded =
+        load_gpt2_folder(folder / "a/b", {.dropout = 0.25, .compute = compute, .seed = 9});
+    EXPECT_EQ(loaded->options().layers, 2);
+    EXPECT_EQ(loaded->options().context, 12);
+    EXPECT_EQ(loaded->options().dropout, 0.25);
+    EXPECT_EQ(loaded->options().seed, 9U);
+    for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+      EXPECT_EQ(loaded->parameters()[i].name, model.parameters()[i].name);
+      EXPECT_TRUE(at::equal(loaded->parameters()[i].tensor, model.parameters()[i].tensor));
+    }
+  }
+}
+
+TEST(Gpt2Folder, StoresBlockMatricesTransposedInTheMastersDtype) {
+  const TemporaryFolder folder;
+  const Gpt2 model(small(Compute::bf16));
+  save_gpt2_folder(folder / "a", model);
+  TensorFile file = read_safetensors(folder / "a/model.safetensors");
+  EXPECT_EQ(file.metadata.at("format"), "pt");
+  const at::Tensor& stored = find(file.tensors, "transformer.h.1.attn.c_attn.weight");
+  EXPECT_EQ(stored.sizes(), (std::vector<std::int64_t>{24, 72}));
+  EXPECT_EQ(stored.scalar_type(), at::kFloat);
+  EXPECT_EQ(find(file.tensors, "transformer.wte.weight").sizes(),
+            (std::vector<std::int64_t>{31, 24}));
+  EXPECT_EQ(file.tensors.size(), model.parameters().size());
+}
+
+TEST(Gpt2Folder, DoesNotOverwriteAModel) {
+  const TemporaryFolder folder;
+  const Gpt2 model(small());
+  save_gpt2_folder(folder / "a", model);
+  EXPECT_THAT(message_of([&] { save_gpt2_folder(folder / "a", model); }), HasSubstr("config.json"));
+  std::filesystem::remove(folder / "a/config.json");
+  EXPECT_THAT(message_of([&] { save_gpt2_folder(folder / "a", model); }),
+              HasSubstr("model.safetensors"));
+}
+
+TEST(Gpt2Folder, LoadsNamesWithoutPrefixATiedHeadAndOldMasks) {
+  const TemporaryFolder folder;
+  Gpt2 model(small());
+  perturb(model);
+  save_gpt2_folder(folder / "a", model);
+  change_tensors(folder / "a", [](NamedParameters& tensors) {
+    for (NamedParameter& parameter : tensors)
+      parameter.name = parameter.name.substr(std::string("transformer.").size());
+    tensors.push_back({"lm_head.weight", find(tensors, "wte.weight").clone()});
+    tensors.push_back({"h.0.attn.bias", at::ones({1, 1, 12, 12}, at::kBool)});
+    tensors.push_back({"h.0.attn.masked_bias", at::scalar_tensor(-1e4)});
+  });
+  const batch::MicroBatch micro = random_batch(model.options(), 2, 12);
+  EXPECT_EQ(loss_of(*load_gpt2_folder(folder / "a", small()), micro), loss_of(model, micro));
+}
+
+TEST(Gpt2Folder, RefusesTensorsThatDoNotFitByName) {
+  const Gpt2 model(small());
+  const auto message = [&](const std::function<void(NamedParameters&)>& change) {
+    const TemporaryFolder folder;
+    save_gpt2_folder(folder / "a", model);
+    change_tensors(folder / "a", change);
+    const std::string text = message_of([&] { load_gpt2_folder(folder / "a", small()); });
+    EXPECT_THAT(text, HasSubstr((folder / "a/model.safetensors").string()));
+    return text;
+  };
+  const std::string name = "transformer.h.1.mlp.c_fc.weight";
+  EXPECT_THAT(message([&](auto& t) { std::swap(find(t, name), t.back().tensor); }),
+              HasSubstr(name));
+  EXPECT_THAT(
+      message([&](auto& t) { std::erase_if(t, [&](const auto& p) { return p.name == name; }); }),
+      ::testing::AllOf(HasSubstr(name), HasSubstr("no such tensor")));
+  EXPECT_THAT(message([](auto& t) {
+                t.push_back({"transformer.h.2.ln_1.weight", at::ones(24)});
+              }),
+              HasSubstr("transformer.h.2.ln_1.weight"));
+  EXPECT_THAT(message([](auto& t) {
+                t.push_back({"wte.weight", at::ones({31, 24})});
+              }),
+              HasSubstr("wte.weight"));
+  EXPECT_THAT(message([](auto& t) {
+                t.push_back({"lm_head.weight", at::ones({31, 24})});
+              }),
+              HasSubstr("tied head"));
+  EXPECT_THAT(message([&](auto& t) { find(t, name) = find(t, name).t().contiguous(); }),
+              ::testing::AllOf(HasSubstr("[24, 96]"), HasSubstr("[96, 24]")));
+  EXPECT_THAT(message([&](auto& t) { find(t, name) = find(t, name).to(at::kInt); }),
+              ::testing::AllOf(HasSubstr(name), HasSubstr("floating")));
+}
+
+TEST(Gpt2Folder, RefusesConfigsOfOtherModelsByKey) {
+  const TemporaryFolder folder;
+  save_gpt2_folder(folder / "good", Gpt2(small()));
+  const auto message = [&](const std::string& key, const json& value) {
+    const auto path = folder / "changed";
+    std::filesystem::remove_all(path);
+    std::filesystem::copy(folder / "good", path);
+    change_config(path, key, value);
+    const std::string text = message_of([&] { load_gpt2_folder(path, small()); });
+    EXPECT_THAT(text, HasSubstr((path / "config.json").string()));
+    return text;
+  };
+  const json absent = json(json::value_t::discarded);
+  for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
+           {"model_type", "llama"},
+           {"model_type", absent},
+           {"n_layer", absent},
+           {"n_head", "3"},
+           {"n_embd", 24.5},
+           {"n_positions", nullptr},
+           {"vocab_size", json::array()},
+           {"activation_function", "relu"},
+           {"activation_function", absent},
+           {"layer_norm_epsilon", 1e-6},
+           {"scale_attn_weights", false},
+           {"scale_attn_by_inverse_layer_idx", true},
+           {"add_cross_attention", true},
+           {"tie_word_embeddings", false},
+           {"n_inner", 100},
+       })
+    EXPECT_THAT(message(key, value), HasSubstr(key)) << value;
+}
+
+TEST(Gpt2Folder, AcceptsWhatMeansTheSame) {
+  const TemporaryFolder folder;
+  save_gpt2_folder(folder / "a", Gpt2(small()));
+  change_config(folder / "a", "activation_function", "gelu_pytorch_tanh");
+  change_config(folder / "a", "n_inner", 96);
+  change_config(folder / "a", "tie_word_embeddings", json(json::value_t::discarded));
+  EXPECT_NO_THROW(load_gpt2_folder(folder / "a", small()));
+}
+
+TEST(Gpt2Folder, NamesMissingAndBrokenFiles) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "none", small()); }),
+              HasSubstr("none/config.json"));
+  save_gpt2_folder(folder / "a", Gpt2(small()));
+  std::filesystem::remove(folder / "a/model.safetensors");
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "a", small()); }),
+              HasSubstr("a/model.safetensors"));
+  write_file_atomically(folder / "a/config.json", "{");
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "a", small()); }), HasSubstr("JSON"));
+}
+
+TEST(LoadHuggingFace, ChangesNothingWhereOneTensorDoesNotFit) {
+  Gpt2 model(small());
+  NamedParameters tensors = to_hugging_face(Gpt2(small()).parameters());
+  const at::Tensor before = model.parameters().front().tensor.detach().clone();
+  tensors.front().tensor = at::ones_like(tensors.front().tensor);
+  tensors.pop_back();
+  message_of([&] { load_hugging_face(model, tensors, "memory"); });
+  EXPECT_TRUE(at::equal(model.parameters().front().tensor, before));
+}
+
+TEST(LoadHuggingFace, IsSeenByCopiesInLowPrecision) {
+  Gpt2Options options = small(Compute::bf16);
+  Gpt2 model(options);
+  options.seed = 99;
+  Gpt2 other(options);
+  perturb(other);
+  const batch::MicroBatch micro = random_batch(options, 2, 12);
+  EXPECT_NE(loss_of(model, micro), loss_of(other, micro));  // makes the copies
+  load_hugging_face(model, to_hugging_face(other.parameters()), "memory");
+  EXPECT_EQ(loss_of(model, micro), loss_of(other, micro));
+}
+
+}  // namespace
+}  // namespace accrue::models

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "accrue/models/gpt2.h"
+
+namespace accrue::models::testing {
+
+/// An empty folder that goes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::path(::testing::TempDir()) /
+            (std::string("accrue_") + test->test_suite_name() + '_' + test->name());
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Runs `action`, which must throw an Error that ends with `exit_code`, and returns its message.
+inline std::string message_of(const std::function<void()>& action, int exit_code = 2) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), exit_code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+inline Gpt2Options small(Compute compute = Compute::fp64) {
+  return {.layers = 2, .heads = 3, .width = 24, .context = 12, .vocab = 31, .compute = compute};
+}
+
+/// `rows` samples of `length` random ids; the last target of each row is ignored.
+inline batch::MicroBatch random_batch(const Gpt2Options& options, std::int64_t rows,
+                                      std::int64_t length, std::uint64_t seed = 5) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  batch::MicroBatch micro;
+  const auto ids = at::TensorOptions().dtype(at::kLong);
+  micro.inputs = at::randint(0, options.vocab, {rows, length}, generator, ids);
+  micro.targets = at::randint(0, options.vocab, {rows, length}, generator, ids);
+  micro.targets.select(1, length - 1).fill_(-100);
+  for (std::int64_t row = 0; row < rows; ++row) micro.sample_ids.push_back(row);
+  micro.tokens = rows * length;
+  return micro;
+}
+
+inline ForwardContext context_of(const batch::MicroBatch& micro) {
+  return {.training = true, .seed = 7, .window = 3, .sample_ids = micro.sample_ids};
+}
+
+/// The whole chain, differentiable.
+inline Loss forward(Trainable& model, const batch::MicroBatch& micro,
+                    const ForwardContext& context) {
+  at::Tensor x;
+  for (const Segment& segment : model.segments()) x = segment.forward(x, micro, context);
+  return model.losses().front().forward(x, micro, context);
+}
+
+/// Moves norms and biases away from 1 and 0, where mistakes in them would not show.
+inline void perturb(const Trainable& model) {
+  const at::NoGradGuard no_grad;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(11);
+  for (const auto& [name, tensor] : model.parameters())
+    tensor.add_(at::randn(tensor.sizes(), generator, tensor.options()), 0.1);
+}
+
+}  // namespace accrue::models::testing
