@@ -16,8 +16,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Which samples each optimizer step takes. Draw ordinals count epoch * N + position; a window never
-/// crosses an epoch's end: the last one of an epoch is short (rightly weighted) or dropped.
+/// Which samples each optimizer step takes. Draw ordinals count epoch * N + position; a window
+/// never crosses an epoch's end: the last one of an epoch is short (rightly weighted) or dropped.
 struct WindowSchedule {
   std::int64_t samples_per_epoch = 0;   ///< N >= 1
   std::int64_t samples_per_window = 0;  ///< >= 1
@@ -33,8 +33,8 @@ struct WindowSchedule {
 /// Splits a window into micro-batches of `micro` samples, the last one short. `micro` >= 1.
 std::vector<Range> split(Range window, std::int64_t micro);
 
-/// Samples in a batch of `tokens` input tokens with a fixed context. Throws a usage Error that names
-/// both neighbouring multiples where `tokens` is not a positive multiple of `context`.
+/// Samples in a batch of `tokens` input tokens with a fixed context. Throws a usage Error that
+/// names both neighbouring multiples where `tokens` is not a positive multiple of `context`.
 std::int64_t samples_of_tokens(std::int64_t tokens, std::int64_t context);
 
 /// Micro-batches each of `world` ranks runs: ceil-balanced, the first ranks take the remainder.

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Measures accrue beside a plain libtorch loop, in turn, in one run.
+
+    bench/e2e/speed.py [--rounds 5] [--only NAME] [--out bench/results/speed.json]
+
+Each round runs the plain loop (bench/peers/plain_libtorch) and `accrue bench` on the same model, batch and
+number of threads, one after the other, each in a process of its own; the ratio is taken round by round.
+Also: accumulation overhead at K = 64, and the peak memory of K = 64 beside K = 1. Only the standard library.
+"""
+import argparse
+import array
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "release"
+
+MODELS = {
+    "10.8M fp32": dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16, compute="fp32"),
+    "124M fp32": dict(layers=12, heads=12, width=768, context=64, vocab=50304, micro=4, count=8, compute="fp32"),
+    "10.8M bf16": dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16, compute="bf16"),
+    "124M bf16": dict(layers=12, heads=12, width=768, context=64, vocab=50304, micro=4, count=8, compute="bf16"),
+}
+
+
+def token_file(folder: pathlib.Path, vocab: int) -> pathlib.Path:
+    path = folder / f"random-{vocab}.bin"
+    if not path.exists():
+        generator = random.Random(1337)
+        path.write_bytes(array.array("H", (generator.randrange(vocab) for _ in range(300_000))).tobytes())
+    return path
+
+
+def overrides(model: dict, folder: pathlib.Path) -> list[str]:
+    tokens = model["micro"] * model["count"] * model["context"]
+    return [
+        f"--model.layers={model['layers']}", f"--model.heads={model['heads']}", f"--model.width={model['width']}",
+        f"--model.context={model['context']}", f"--model.vocab={model['vocab']}",
+        f"--data.train=[\"{token_file(folder, model['vocab'])}\"]", f"--batch.tokens={tokens}",
+        f"--batch.micro={model['micro']}", f"--precision.compute={model['compute']}",
+    ]
+
+
+def run_json(command: list[str]) -> dict:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"error: {' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def accrue(model: dict, folder: pathlib.Path, rounds: int) -> dict:
+    config = folder / "bench.toml"
+    config.write_text('[run]\nsteps = 100\nout = "unused"\n[optim]\nlr = 3e-4\n')
+    return run_json([str(BUILD / "accrue"), "bench", str(config), "--json", f"--rounds={rounds}",
+                     *overrides(model, folder)])
+
+
+def plain(model: dict, steps: int) -> dict:
+    keys = ("layers", "heads", "width", "context", "vocab", "micro", "count")
+    return run_json([str(BUILD / "bench" / "peers" / "plain_libtorch"), f"--steps={steps}",
+                     f"--threads={os.cpu_count()}", *(f"--{k}={model[k]}" for k in keys)])
+
+
+def spread(values: list[float]) -> dict:
+    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+def compare(name: str, model: dict, folder: pathlib.Path, rounds: int) -> dict:
+    ours, theirs, ratios, last = [], [], [], {}
+    for _ in range(rounds):
+        theirs.append(statistics.median(plain(model, 2)["tokens_per_second"]))
+        last = accrue(model, folder, 2)
+        ours.append(last["tokens_per_second"]["median"])
+        ratios.append(ours[-1] / theirs[-1])
+    row = {"accrue_tokens_per_second": spread(ours), "plain_libtorch_fp32_tokens_per_second": spread(theirs),
+           "ratio": spread(ratios), "model_gflops": last["model_gflops"], "ceiling_gflops": last["ceiling_gflops"],
+           "share_of_ceiling": last["share_of_ceiling"]}
+    print(f"{name:12} accrue {row['accrue_tokens_per_second']['median']:8.0f} tokens/s   plain libtorch fp32 "
+          f"{row['plain_libtorch_fp32_tokens_per_second']['median']:8.0f}   ratio {row['ratio']['median']:.2f} "
+          f"({row['ratio']['min']:.2f} to {row['ratio']['max']:.2f})   "
+          f"{100 * row['share_of_ceiling']:.0f}% of the GEMM ceiling", flush=True)
+    return row
+
+
+def overhead(folder: pathlib.Path, rounds: int) -> dict:
+    model = dict(MODELS["10.8M fp32"], count=64)
+    many = accrue(model, folder, rounds)
+    one = accrue(dict(model, count=1), folder, rounds)
+    row = {"accumulation_overhead": many["accumulation_overhead"],
+           "seconds_per_micro_batch": many["seconds_per_micro_batch"],
+           "bare_seconds_per_micro_batch": many["bare_seconds_per_micro_batch"],
+           "optimizer_seconds": many["optimizer_seconds"],
+           "peak_bytes": {"K=1": one["peak_bytes"], "K=64": many["peak_bytes"],
+                          "ratio": many["peak_bytes"] / one["peak_bytes"]},
+           "peak_resident_bytes": {"K=1": one["peak_resident_bytes"], "K=64": many["peak_resident_bytes"],
+                                   "ratio": many["peak_resident_bytes"] / one["peak_resident_bytes"]}}
+    print(f"K = 64 over 64 bare passes: {100 * row['accumulation_overhead']:+.2f}% "
+          f"(optimizer step apart: {1000 * row['optimizer_seconds']['median']:.1f} ms)\n"
+          f"peak of K = 64 / K = 1: {row['peak_bytes']['ratio']:.4f} by the meter, "
+          f"{row['peak_resident_bytes']['ratio']:.4f} resident", flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="one of: " + ", ".join([*MODELS, "overhead"]))
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench" / "results" / "speed.json")
+    options = parser.parse_args()
+    results = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for key, model in MODELS.items():
+            if options.only in (None, key):
+                results[key] = compare(key, model, folder, options.rounds)
+        if options.only in (None, "overhead"):
+            results["overhead"] = overhead(folder, options.rounds)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

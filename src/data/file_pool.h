@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace accrue::data {
+
+/// Reads parts of many files with few of them open. Safe to call from several threads.
+class FilePool {
+ public:
+  static constexpr std::size_t max_open_files = 64;
+
+  /// Notes each file's size. Throws a usage Error, its operation being `what`, where one cannot be
+  /// read.
+  FilePool(std::vector<std::filesystem::path> paths, const std::string& what);
+  ~FilePool();
+
+  std::size_t count() const { return paths_.size(); }
+  const std::filesystem::path& path(std::size_t file) const { return paths_[file]; }
+  std::int64_t bytes(std::size_t file) const { return bytes_[file]; }
+
+  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error where the file
+  /// shrank, was replaced by one of another size, or cannot be read any more.
+  void read(std::size_t file, std::int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  class Descriptor;
+  struct Slot {
+    std::size_t file = 0;
+    std::shared_ptr<const Descriptor> descriptor;
+  };
+
+  std::shared_ptr<const Descriptor> descriptor_of(std::size_t file) const;
+  std::shared_ptr<const Descriptor> reopen(std::size_t file) const;
+
+  std::vector<std::filesystem::path> paths_;
+  std::vector<std::int64_t> bytes_;
+  mutable std::mutex mutex_;  ///< guards slots_; reading happens outside of it
+  mutable std::array<Slot, max_open_files> slots_;
+};
+
+}  // namespace accrue::data

@@ -1,0 +1,151 @@
+#include "glob.h"
+
+#include <fnmatch.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_regular(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool has_wildcard(const std::string& part) { return part.find_first_of("*?[\\") != part.npos; }
+
+bool is_hidden(const std::string& name) { return name.starts_with('.'); }
+
+/// Walks the folders of one glob, part by part of its path.
+class GlobWalk {
+ public:
+  GlobWalk(const std::string& glob, const std::string& what) : what_(what) {
+    for (const fs::path& part : fs::path(glob)) {
+      if (part == ".") continue;  // "./a" and "a" sort alike
+      // "**/**" is "**", and would otherwise visit each folder many times over.
+      if (part == "**" && !parts_.empty() && parts_.back() == "**") continue;
+      parts_.push_back(part.string());
+    }
+    if (!parts_.empty() && parts_.back() == "**") parts_.emplace_back("*");
+  }
+
+  std::vector<fs::path> files() && {
+    visit({}, 0);
+    return std::move(found_);
+  }
+
+ private:
+  void visit(const fs::path& base, std::size_t part) {
+    if (part == parts_.size()) {
+      if (is_regular(base)) found_.push_back(base);
+    } else if (parts_[part] == "**") {
+      visit_tree(base, part);
+    } else if (has_wildcard(parts_[part])) {
+      visit_matches(base, part);
+    } else {
+      visit(base / parts_[part], part + 1);
+    }
+  }
+
+  void visit_tree(const fs::path& base, std::size_t part) {
+    visit(base, part + 1);
+    for (const fs::directory_entry& entry : entries(base)) {
+      std::error_code ignored;
+      const std::string name = entry.path().filename().string();
+      // Links are not followed: they may lead back up.
+      if (!is_hidden(name) && !entry.is_symlink(ignored) && entry.is_directory(ignored))
+        visit(base / name, part);
+    }
+  }
+
+  void visit_matches(const fs::path& base, std::size_t part) {
+    const bool is_last = part + 1 == parts_.size();
+    for (const fs::directory_entry& entry : entries(base)) {
+      std::error_code ignored;
+      const std::string name = entry.path().filename().string();
+      if (::fnmatch(parts_[part].c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      if (is_last || entry.is_directory(ignored)) visit(base / name, part + 1);
+    }
+  }
+
+  std::vector<fs::directory_entry> entries(const fs::path& folder) const {
+    std::error_code failure;
+    std::vector<fs::directory_entry> listed;
+    fs::directory_iterator entry(folder.empty() ? fs::path(".") : folder, failure);
+    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure))
+      listed.push_back(*entry);
+    const bool is_no_folder =
+        failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
+    if (failure && !is_no_folder) {
+      throw usage_error(what_, "folders that can be read",
+                        folder.string() + ": " + failure.message(), "a glob that leaves it out");
+    }
+    return listed;
+  }
+
+  const std::string& what_;
+  std::vector<std::string> parts_;
+  std::vector<fs::path> found_;
+};
+
+std::vector<fs::path> files_of(const std::string& glob, const std::string& what) {
+  if (has_wildcard(glob) && is_regular(glob)) return {glob};
+  return GlobWalk(glob, what).files();
+}
+
+std::string quoted(const std::vector<std::string>& globs) {
+  std::string text;
+  for (const std::string& glob : globs) text += (text.empty() ? "'" : ", '") + glob + "'";
+  return text;
+}
+
+std::string suggestion_for(const std::string& glob) {
+  std::error_code ignored;
+  if (fs::is_directory(glob, ignored))
+    return "'" + (fs::path(glob) / "**").string() + "': it is a folder";
+  if (glob.starts_with('~')) return "the home folder's full path: ~ is not expanded";
+  return "an absolute path, or **/ for files in any folder below";
+}
+
+void sort_and_drop_duplicates(std::vector<fs::path>& files) {
+  std::sort(files.begin(), files.end(),
+            [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  std::set<std::pair<dev_t, ino_t>> seen;
+  std::erase_if(files, [&](const fs::path& file) {
+    struct stat status {};
+    return ::stat(file.c_str(), &status) == 0 && !seen.emplace(status.st_dev, status.st_ino).second;
+  });
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const std::string& what) {
+  if (globs.empty())
+    throw usage_error(what, "at least one glob of files", "none", "[\"data/**/*.txt\"]");
+  std::vector<fs::path> files;
+  std::vector<std::string> unmatched;
+  for (const std::string& glob : globs) {
+    std::vector<fs::path> matches = files_of(glob, what);
+    if (matches.empty()) unmatched.push_back(glob);
+    std::move(matches.begin(), matches.end(), std::back_inserter(files));
+  }
+  if (!unmatched.empty()) {
+    std::error_code ignored;
+    throw usage_error(what, "files that match",
+                      "none for " + quoted(unmatched) + " in " + fs::current_path(ignored).string(),
+                      suggestion_for(unmatched.front()));
+  }
+  sort_and_drop_duplicates(files);
+  return files;
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace accrue::data {
+
+/// The regular files that `globs` match (SourceOptions::globs says how), sorted by path as bytes,
+/// each file once whatever its names. A glob that is the name of a file is that file, whatever
+/// signs are in it. Throws a usage Error, its operation being `what`, that names the globs and the
+/// working directory where one of them matches nothing, and where a folder cannot be read.
+std::vector<std::filesystem::path> expand_globs(const std::vector<std::string>& globs,
+                                                const std::string& what);
+
+}  // namespace accrue::data

@@ -1,0 +1,101 @@
+#include "accrue/data/loader.h"
+
+#include <string>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::data {
+
+Loader::Loader(std::shared_ptr<const Source> source, batch::Sampler sampler, std::size_t ahead)
+    : source_(std::move(source)), sampler_(sampler), ahead_(ahead) {
+  if (sampler_.size() != source_->size()) {
+    throw usage_error("load data", "a sampler of " + std::to_string(source_->size()) + " samples",
+                      "one of " + std::to_string(sampler_.size()), "Sampler(source->size(), ...)");
+  }
+  if (ahead_ < 1) {
+    throw usage_error("load data", "at least one micro-batch ahead", "0", "1, or fetch()");
+  }
+  worker_ = std::thread([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_to_do_.notify_one();
+  worker_.join();
+}
+
+batch::MicroBatch Loader::fetch(batch::Range ordinals) const {
+  std::vector<std::int64_t> ids, samples;
+  for (std::int64_t ordinal = ordinals.begin; ordinal < ordinals.end; ++ordinal) {
+    ids.push_back(ordinal);
+    samples.push_back(sampler_.sample(ordinal));
+  }
+  batch::MicroBatch micro = source_->fetch(samples);
+  micro.sample_ids = std::move(ids);
+  return micro;
+}
+
+void Loader::prefetch(std::vector<batch::Range> ranges) {
+  {
+    const std::lock_guard lock(mutex_);
+    requested_.insert(requested_.end(), ranges.begin(), ranges.end());
+  }
+  work_to_do_.notify_one();
+}
+
+batch::MicroBatch Loader::next() {
+  std::unique_lock lock(mutex_);
+  if (requested_.empty() && ready_.empty() && in_progress_ == 0) {
+    throw usage_error("load data", "a prefetch() before next()", "nothing left to take",
+                      "prefetch() of the window's ranges");
+  }
+  work_done_.wait(lock, [this] { return !ready_.empty(); });
+  Outcome outcome = std::move(ready_.front());
+  ready_.pop_front();
+  lock.unlock();
+  work_to_do_.notify_one();
+  if (const auto* error = std::get_if<std::exception_ptr>(&outcome)) std::rethrow_exception(*error);
+  return std::get<batch::MicroBatch>(std::move(outcome));
+}
+
+void Loader::cancel() {
+  const std::lock_guard lock(mutex_);
+  requested_.clear();
+  ready_.clear();
+  in_progress_ = 0;
+  ++generation_;
+}
+
+void Loader::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_to_do_.wait(
+        lock, [this] { return stopping_ || (!requested_.empty() && ready_.size() < ahead_); });
+    if (stopping_) return;
+    const batch::Range range = requested_.front();
+    requested_.pop_front();
+    const std::uint64_t generation = generation_;
+    in_progress_ = 1;
+    lock.unlock();
+    Outcome outcome = attempt(range);
+    lock.lock();
+    if (generation != generation_) continue;  // cancelled meanwhile
+    in_progress_ = 0;
+    ready_.push_back(std::move(outcome));
+    work_done_.notify_one();
+  }
+}
+
+Loader::Outcome Loader::attempt(batch::Range range) const noexcept {
+  try {
+    return fetch(range);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,143 @@
+#include "token_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "content_hash.h"
+
+namespace accrue::data {
+namespace {
+
+template <class Token>
+void widen(std::span<const std::byte> bytes, std::span<std::int64_t> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Token token;
+    std::memcpy(&token, bytes.data() + i * sizeof(Token), sizeof(Token));
+    out[i] = token;
+  }
+}
+
+void widen(std::span<const std::byte> bytes, std::int64_t width, std::span<std::int64_t> out) {
+  if (width == 1) return widen<std::uint8_t>(bytes, out);
+  if (width == 2) return widen<std::uint16_t>(bytes, out);
+  widen<std::uint32_t>(bytes, out);
+}
+
+std::string hexadecimal(std::uint64_t word) {
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), word, 16).ptr;
+  const auto count = static_cast<std::size_t>(end - digits.data());
+  return std::string(digits.size() - count, '0') + std::string(digits.data(), count);
+}
+
+void add_file(ContentHash& hash, const FilePool& files, std::size_t file,
+              std::vector<std::byte>& buffer) {
+  const std::string name = files.path(file).filename().string();
+  hash.add(std::as_bytes(std::span(name)));
+  hash.add(static_cast<std::uint64_t>(files.bytes(file)));
+  for (const Block& block : fingerprint_blocks(files.bytes(file))) {
+    buffer.resize(static_cast<std::size_t>(block.size));
+    files.read(file, block.offset, buffer);
+    hash.add(buffer);
+  }
+}
+
+}  // namespace
+
+TokenStream::TokenStream(std::unique_ptr<const FilePool> files, std::vector<TokenLayout> layouts,
+                         StreamTraits traits, const std::string& what)
+    : files_(std::move(files)), layouts_(std::move(layouts)), traits_(std::move(traits)) {
+  std::int64_t total = 0;
+  for (const TokenLayout& layout : layouts_) ends_.push_back(total += layout.tokens);
+  if (total <= traits_.context) {
+    throw usage_error(what,
+                      "at least " + std::to_string(traits_.context + 1) + " tokens (a context of " +
+                          std::to_string(traits_.context) + " and one more to predict)",
+                      std::to_string(total) + " in " + std::to_string(files_->count()) +
+                          " file(s), the first being " + files_->path(0).string(),
+                      "more data or a shorter context");
+  }
+}
+
+std::int64_t TokenStream::size() const { return (tokens() - 1) / traits_.context; }
+
+batch::MicroBatch TokenStream::fetch(std::span<const std::int64_t> indices) const {
+  const auto rows = static_cast<std::int64_t>(indices.size());
+  const std::int64_t context = traits_.context;
+  batch::MicroBatch micro{.inputs = at::empty({rows, context}, at::kLong),
+                          .targets = at::empty({rows, context}, at::kLong),
+                          .sample_ids = {},
+                          .tokens = rows * context};
+  auto* inputs = micro.inputs.data_ptr<std::int64_t>();
+  auto* targets = micro.targets.data_ptr<std::int64_t>();
+  std::vector<std::int64_t> window(static_cast<std::size_t>(context) + 1);
+  Scratch scratch;
+  for (const std::int64_t index : indices) {
+    if (index < 0 || index >= size()) {
+      throw usage_error("fetch samples", "indices in [0, " + std::to_string(size()) + ")",
+                        std::to_string(index), "a sampler of this source's size");
+    }
+    read(index * context, window, scratch);
+    inputs = std::copy_n(window.begin(), context, inputs);
+    targets = std::copy_n(window.begin() + 1, context, targets);
+  }
+  return micro;
+}
+
+void TokenStream::read(std::int64_t first, std::span<std::int64_t> out, Scratch& scratch) const {
+  auto file =
+      static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
+  for (; !out.empty(); ++file) {
+    const auto count = std::min(out.size(), static_cast<std::size_t>(ends_[file] - first));
+    if (count == 0) continue;  // an empty text file
+    const std::int64_t begin = ends_[file] - layouts_[file].tokens;
+    read_file(file, first - begin, out.first(count), scratch);
+    out = out.subspan(count);
+    first += static_cast<std::int64_t>(count);
+  }
+}
+
+void TokenStream::read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
+                            Scratch& scratch) const {
+  const TokenLayout& layout = layouts_[file];
+  scratch.resize(out.size() * static_cast<std::size_t>(layout.width));
+  files_->read(file, layout.offset + first * layout.width, scratch);
+  widen(scratch, layout.width, out);
+  if (traits_.vocab_bound > 0) check_vocab(file, first, out);
+}
+
+void TokenStream::check_vocab(std::size_t file, std::int64_t first,
+                              std::span<const std::int64_t> ids) const {
+  const auto bad = std::find_if(ids.begin(), ids.end(),
+                                [bound = traits_.vocab_bound](auto id) { return id >= bound; });
+  if (bad == ids.end()) return;
+  throw usage_error(
+      "read " + files_->path(file).string(),
+      "token ids below the vocabulary of " + std::to_string(traits_.vocab_bound),
+      "id " + std::to_string(*bad) + " at token " + std::to_string(first + (bad - ids.begin())),
+      "a larger model.vocab, or data made with this model's tokenizer");
+}
+
+std::string TokenStream::fingerprint() const {
+  const std::lock_guard lock(fingerprint_mutex_);
+  if (!fingerprint_) fingerprint_ = make_fingerprint();
+  return *fingerprint_;
+}
+
+std::string TokenStream::make_fingerprint() const {
+  ContentHash hash;
+  std::vector<std::byte> buffer;
+  std::int64_t bytes = 0;
+  for (std::size_t file = 0; file < files_->count(); ++file) {
+    add_file(hash, *files_, file, buffer);
+    bytes += files_->bytes(file);
+  }
+  return traits_.format + ": " + std::to_string(files_->count()) + " files, " +
+         std::to_string(bytes) + " bytes, hash " + hexadecimal(hash.value());
+}
+
+}  // namespace accrue::data

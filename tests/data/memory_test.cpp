@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <system_error>
+
+#include "folder.h"
+
+namespace accrue::data {
+namespace {
+
+using testing::fetch;
+using testing::Folder;
+using testing::open;
+
+constexpr std::int64_t mebibyte = 1 << 20;
+constexpr std::int64_t ten_gigabytes = 10'000'000'000;
+constexpr std::int64_t context = 1024;
+
+std::int64_t resident_maximum_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+// By how much `work` raises the resident maximum. In a child, whose maximum starts with what it
+// has: in this process an earlier test may have gone higher, and would hide the growth. `warm_up`
+// pages code in.
+std::int64_t growth_bytes(const std::function<void()>& warm_up, const std::function<void()>& work) {
+  std::array<int, 2> channel{};
+  EXPECT_EQ(::pipe(channel.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    warm_up();
+    const std::int64_t before = resident_maximum_bytes();
+    work();
+    const std::int64_t growth = resident_maximum_bytes() - before;
+    const bool is_sent = ::write(channel[1], &growth, sizeof growth) == sizeof growth;
+    ::_exit(is_sent ? 0 : 1);
+  }
+  ::close(channel[1]);
+  std::int64_t growth = -1;
+  EXPECT_EQ(::read(channel[0], &growth, sizeof growth), ssize_t{sizeof growth});
+  ::close(channel[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return growth;
+}
+
+// Samples from all over the file, touching more pages than would be allowed to stay (24,000 of 4
+// KiB: 94 MiB).
+void read_throughout(const std::string& file) {
+  const auto source = open(file, context);
+  const std::int64_t stride = std::max<std::int64_t>(1, source->size() / 24'000);
+  for (std::int64_t i = 0; i < source->size(); i += stride) fetch(*source, {i});
+  (void)source->fingerprint();
+}
+
+// The negative control: the same pages through a map stay resident.
+void read_throughout_with_a_map(const std::string& file) {
+  FILE* handle = std::fopen(file.c_str(), "rb");
+  void* map = ::mmap(nullptr, static_cast<std::size_t>(ten_gigabytes), PROT_READ, MAP_PRIVATE,
+                     ::fileno(handle), 0);
+  const auto* bytes = static_cast<const volatile char*>(map);
+  char sum = 0;
+  for (std::int64_t i = 0; i < ten_gigabytes; i += ten_gigabytes / 24'000)
+    sum = static_cast<char>(sum + bytes[i]);
+  std::fclose(handle);
+}
+
+TEST(ResidentMemory, DoesNotGrowWithTheFile) {
+  const Folder folder;
+  const std::string large = folder.write("large.bin", "");
+  std::error_code failure;
+  std::filesystem::resize_file(large, ten_gigabytes, failure);
+  if (failure) GTEST_SKIP() << "no sparse file of 10 GB here: " << failure.message();
+  const std::string small = folder.write("small.bin", std::string(64 * context, '\1'));
+  const auto warm_up = [&] { read_throughout(small); };
+
+  EXPECT_LT(growth_bytes(warm_up, [&] { read_throughout(large); }), 64 * mebibyte);
+  EXPECT_GT(growth_bytes(warm_up, [&] { read_throughout_with_a_map(large); }), 64 * mebibyte);
+}
+
+}  // namespace
+}  // namespace accrue::data
