@@ -10,11 +10,12 @@
 
 namespace accrue::train {
 
-/// A run, as its TOML file states it: one struct per section, one member per key, the defaults being
-/// those of docs/design.md section 5. Values that this version does not have are refused while parsing.
+/// A run, as its TOML file states it: one struct per section, one member per key, the defaults
+/// being those of docs/design.md section 5. Values that this version does not have are refused
+/// while parsing.
 struct RunConfig {
   std::string out;
-  std::optional<std::int64_t> steps;   ///< exactly one of steps, tokens, epochs
+  std::optional<std::int64_t> steps;  ///< exactly one of steps, tokens, epochs
   std::optional<std::int64_t> tokens;
   std::optional<double> epochs;
   std::uint64_t seed = 1337;
@@ -42,20 +43,20 @@ struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
   double val_fraction = 0;
-  std::string format = "auto";    ///< auto, text, tokens
+  std::string format = "auto";  ///< auto, text, tokens
   std::string tokenizer = "bytes";
   std::string order = "shuffle";  ///< shuffle, sequential
 };
 
 struct BatchConfig {
-  std::optional<std::int64_t> tokens;   ///< exactly one of tokens, samples
+  std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples
   std::optional<std::int64_t> samples;
-  std::optional<std::int64_t> micro;    ///< none: auto
-  std::string last = "weighted";        ///< weighted, drop
+  std::optional<std::int64_t> micro;  ///< none: auto
+  std::string last = "weighted";      ///< weighted, drop
 };
 
 struct PrecisionConfig {
-  std::string compute = "fp32";     ///< fp32, bf16, fp64
+  std::string compute = "fp32";  ///< fp32, bf16, fp64
   std::string accumulate = "fp32";
 };
 
@@ -76,7 +77,7 @@ struct OptimConfig {
   double momentum = 0.9;
   double clip = 1.0;  ///< 0: off
   ScheduleConfig schedule;
-  std::string scale_lr = "none";  ///< none, linear, sqrt
+  std::string scale_lr = "none";           ///< none, linear, sqrt
   std::optional<std::int64_t> base_batch;  ///< in the unit of the batch (tokens or samples)
 };
 
@@ -96,11 +97,13 @@ struct Config {
 };
 
 /// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML
-/// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens, run.epochs;
-/// batch.tokens, batch.samples; data.val, data.val_fraction) an override of one replaces the file's. Throws a usage Error that names the key: unknown (with the
-/// nearest known one), of the wrong type or out of range, another system's name (with its translation),
-/// or a key or value that is not in this version.
-Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+/// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens,
+/// run.epochs; batch.tokens, batch.samples; data.val, data.val_fraction) an override of one
+/// replaces the file's. Throws a usage Error that names the key: unknown (with the nearest known
+/// one), of the wrong type or out of range, another system's name (with its translation), or a key
+/// or value that is not in this version.
+Config load_config(const std::filesystem::path& file,
+                   const std::vector<std::string>& overrides = {});
 /// The same from text; `origin` names it in errors.
 Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides = {});
@@ -118,8 +121,9 @@ struct ConfigDifference {
 std::vector<ConfigDifference> differences(const Config& before, const Config& after);
 
 /// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
-/// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every, run.eval_batches and
-/// observe.*. The run's length is not among them: it is the horizon of the schedule.
+/// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
+/// run.eval_batches and observe.*. The run's length is not among them: it is the horizon of the
+/// schedule.
 bool may_change_on_resume(const std::string& key);
 
 }  // namespace accrue::train

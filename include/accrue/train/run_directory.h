@@ -12,8 +12,8 @@
 
 namespace accrue::train {
 
-/// A run's folder: config.toml, run.json, metrics.jsonl, checkpoints/step-00000010/ (docs/design.md,
-/// section 5).
+/// A run's folder: config.toml, run.json, metrics.jsonl, checkpoints/step-00000010/
+/// (docs/design.md, section 5).
 class RunDirectory {
  public:
   explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
@@ -38,8 +38,8 @@ class RunDirectory {
   std::filesystem::path root_;
 };
 
-/// A run's model as of a checkpoint (none: the newest complete one). Throws a usage Error that names what
-/// is missing, and lists the steps there are.
+/// A run's model as of a checkpoint (none: the newest complete one). Throws a usage Error that
+/// names what is missing, and lists the steps there are.
 std::unique_ptr<models::Gpt2> load_model(const RunDirectory& run, std::optional<std::int64_t> step);
 
 /// The checkpoint folder that `load_model` reads.

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "accrue/accum/window.h"
 #include "accrue/core/observer.h"
 #include "accrue/train/config.h"
 
@@ -28,13 +30,14 @@ struct RunPlan {
 
 struct RunOptions {
   bool resume = false;
-  std::string checkpoint;  ///< with `resume`: a checkpoint folder or a step; empty: the newest whole one
+  std::string
+      checkpoint;  ///< with `resume`: a checkpoint folder or a step; empty: the newest whole one
   std::vector<std::string> command;  ///< as typed, for run.json
 };
 
 struct RunResult {
   std::int64_t step = 0;
-  bool interrupted = false;  ///< by a signal; a checkpoint was written
+  bool interrupted = false;         ///< by a signal; a checkpoint was written
   std::optional<double> loss;       ///< of the last step
   std::optional<double> eval_loss;  ///< of the last evaluation
   std::filesystem::path checkpoint;
@@ -48,6 +51,11 @@ class Trainer {
   explicit Trainer(Config config);
   ~Trainer();
 
+  /// Sees the mean gradient between the close of a window and the step, before clipping; may change
+  /// the buffer in place (its scale is 1 then).
+  using GradientHook = std::function<void(accum::MeanGradient&)>;
+  void set_gradient_hook(GradientHook hook);
+
   /// Receives everything the run does. To be called before `run`.
   void add_observer(std::shared_ptr<Observer> observer);
 
@@ -55,8 +63,8 @@ class Trainer {
   const RunPlan& plan();
 
   /// Trains to the end of the run, or to a SIGINT or SIGTERM, after which a checkpoint is written.
-  /// Throws a usage Error where run.out holds a run already and `resume` is not set, or where config,
-  /// model or data differ from the run's in what may not change; nothing is written then.
+  /// Throws a usage Error where run.out holds a run already and `resume` is not set, or where
+  /// config, model or data differ from the run's in what may not change; nothing is written then.
   RunResult run(const RunOptions& options = {});
 
  private:

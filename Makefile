@@ -1,0 +1,80 @@
+# accrue: `make demo` trains a small GPT on real text, `make test` builds and runs all tests.
+# Everything else is for people who work on accrue (CONTRIBUTING.md).
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-data bench-peers install clean help
+
+PRESET ?= release
+JOBS ?= $(shell nproc)
+CLANG_FORMAT ?= clang-format
+SOURCES = $(shell git ls-files '*.h' '*.cpp')
+
+# Evaluated late: the virtual environment exists only after `setup`.
+PREFIX = $(shell .venv/bin/python -c 'import importlib.util as u, os; print(os.path.join(os.path.dirname(u.find_spec("torch").origin), "share/cmake"))');$(CURDIR)/.venv
+CONFIGURE = cmake --preset $(1) "-DCMAKE_PREFIX_PATH=$(PREFIX)" $(2) >build/$(1).configure.log 2>&1 \
+            || { cat build/$(1).configure.log >&2; exit 1; }
+# A test that waits for the other thread by spinning slows everything when two of them run at once.
+TEST_ENV = OMP_WAIT_POLICY=passive
+
+help:
+	@echo 'make demo   set up, build, and train a small GPT on Python sources (about 5 minutes of training)'
+	@echo 'make test   set up, build, and run all tests'
+	@echo 'make build  set up and build build/release/accrue'
+	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop'
+	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
+
+setup:
+	@scripts/setup.sh build
+
+setup-test:
+	@scripts/setup.sh test
+
+build: setup
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=OFF -DACCRUE_BUILD_BENCH=OFF -DACCRUE_BUILD_EXAMPLES=OFF)
+	@cmake --build build/release -j $(JOBS) --target accrue
+
+demo: build
+	@scripts/demo.sh
+
+test: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@cmake --build build/$(PRESET) -j $(JOBS)
+	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
+
+# The rooms that own memory and state, under the address and undefined-behaviour sanitizers.
+ASAN_ROOMS = core accum batch data train
+asan: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)
+	@cmake --build build/asan-ubsan -j $(JOBS) --target $(addsuffix _test,$(ASAN_ROOMS))
+	@$(TEST_ENV) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	  ctest --test-dir build/asan-ubsan --output-on-failure -j 1 -R '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS))))$$'
+
+bench: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@cmake --build build/release -j $(JOBS)
+	@.venv/bin/python bench/e2e/speed.py
+
+fmt:
+	@$(CLANG_FORMAT) -i $(SOURCES)
+
+fmt-check:
+	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
+
+# clang-tidy on what changed since BASE (default: the last commit).
+BASE ?= HEAD~1
+lint: setup-test
+	@scripts/lint.sh $(BASE)
+
+docs: setup
+	@scripts/docs.sh
+
+install: build
+	@cmake --install build/release --prefix "$(or $(PREFIX_DIR),$(CURDIR)/build/install)"
+
+clean:
+	@rm -rf build

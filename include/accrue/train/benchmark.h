@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// Centre and spread of repeated measurements.
+struct Spread {
+  double min = 0;
+  double median = 0;
+  double max = 0;
+};
+Spread spread_of(std::vector<double> values);
+
+struct BenchmarkOptions {
+  std::int64_t rounds =
+      5;  ///< each: one accumulated window, as many bare micro-batches, the GEMM ceiling
+};
+
+/// What `accrue bench` prints. "Bare" is the same kernels' forward and backward into reused
+/// scratch, nothing kept: what accumulation is measured against. All are taken in turn in one
+/// process.
+struct BenchmarkResult {
+  std::int64_t parameters = 0;
+  std::int64_t micro_batch = 0;
+  std::int64_t micro_batches = 0;
+  std::int64_t micro_batch_tokens = 0;
+  Spread tokens_per_second;  ///< of whole steps, optimizer included
+  Spread bare_seconds_per_micro_batch;
+  Spread seconds_per_micro_batch;    ///< accumulated, the optimizer step excluded
+  double accumulation_overhead = 0;  ///< median over rounds of accumulated / bare - 1
+  Spread optimizer_seconds;          ///< norm, clip and step
+  std::int64_t peak_bytes = 0;       ///< of tensors, from the meter
+  std::int64_t peak_resident_bytes = 0;
+  double loss = 0;            ///< of the last window: a run that diverges is no benchmark
+  double model_gflops = 0;    ///< 6 N + attention per token, at the median speed
+  double ceiling_gflops = 0;  ///< GEMM rate at the model's own shapes
+  double peak_gflops = 0;     ///< GEMM rate at 2048 x 2048 x 2048
+  double share_of_ceiling = 0;
+};
+
+/// Trains the config's model on its data for a few windows without a run directory and measures.
+BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options = {});
+
+}  // namespace accrue::train

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Trains examples/base/python.toml on the standard library of the interpreter that set-up used, then lets
+# the model write. Files whose names begin with t to z are held out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+library=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')
+run=runs/demo-$(date +%Y%m%d-%H%M%S)
+build/release/accrue train examples/base/python.toml \
+  "--data.train=[\"$library/[_a-s]*.py\", \"$library/[_a-r]*/**/*.py\"]" \
+  "--data.val=[\"$library/[t-z]*.py\"]" \
+  "--run.out=$run" "$@"
+printf '\nA sample of what it learned (after "class "):\n\n'
+build/release/accrue sample "$run" --prompt $'class ' --tokens 400 --temperature 0.8
+printf '\n\nThe run:    %s (config.toml, run.json, metrics.jsonl, checkpoints/)\n' "$run"
+printf 'Go on:      build/release/accrue sample %s --prompt "def " \n' "$run"
+printf 'Export:     build/release/accrue export %s --out %s/hf\n' "$run" "$run"

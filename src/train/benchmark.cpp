@@ -1,0 +1,187 @@
+#include "accrue/train/benchmark.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "accrue/kernels/grad_slot.h"
+#include "accrue/memory/caching_allocator.h"
+#include "forward_backward.h"
+#include "gemm_ceiling.h"
+#include "micro_batch_size.h"
+#include "setup.h"
+#include "window_runner.h"
+#include "workload.h"
+
+namespace accrue::train {
+namespace {
+
+/// Slots for bare passes: every parameter's gradient is written into the same scratch memory, the
+/// size of the largest, and nothing is kept.
+class ScratchGradients {
+ public:
+  explicit ScratchGradients(const NamedParameters& parameters) {
+    std::int64_t largest = 0;
+    for (const NamedParameter& p : parameters) largest = std::max(largest, p.tensor.numel());
+    const at::ScalarType dtype = parameters.front().tensor.scalar_type();
+    scratch_ = at::empty({largest}, dtype);
+    for (const NamedParameter& p : parameters) {
+      auto slot = std::make_shared<kernels::GradSlot>(
+          scratch_.narrow(0, 0, p.tensor.numel()).view(p.tensor.sizes()));
+      kernels::attach(p.tensor, slot);
+      attached_.push_back({p.tensor, std::move(slot)});
+    }
+  }
+  ~ScratchGradients() {
+    for (const Attached& a : attached_) {
+      kernels::detach(a.parameter);
+      a.parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  ScratchGradients(const ScratchGradients&) = delete;
+  ScratchGradients& operator=(const ScratchGradients&) = delete;
+
+  void renew() {
+    for (const Attached& a : attached_) {
+      a.slot->fresh = a.slot->open = true;
+      a.parameter.mutable_grad() = at::Tensor();
+    }
+  }
+
+ private:
+  struct Attached {
+    at::Tensor parameter;
+    std::shared_ptr<kernels::GradSlot> slot;
+  };
+  at::Tensor scratch_;
+  std::vector<Attached> attached_;
+};
+
+/// A config's model, data and optimizer, and what is measured on them.
+class Bench {
+ public:
+  explicit Bench(const Config& config)
+      : config_(config),
+        data_(open_datasets(config_)),
+        model_(make_initial_model(config_)),
+        optimizer_(make_optimizer(config_, model_->parameters())),
+        schedule_(make_window_schedule(config_, data_.train->size())),
+        micro_(choose_micro_batch(config_, data_, *model_).samples),
+        loader_(data_.train, make_sampler(config_, data_.train->size())) {}
+
+  struct WindowTimes {
+    double accumulation = 0;
+    double optimizer = 0;
+    double loss = 0;
+  };
+
+  WindowTimes accumulated_window(std::int64_t index) {
+    accum::Window window(std::make_shared<accum::GradientBuffer>(model_->parameters()));
+    WindowRunner runner(*model_, window, loader_, config_.run.seed, {});
+    WindowRun run = runner.run(index, schedule_.window(0), micro_);
+    WindowTimes times{.accumulation = run.seconds, .loss = run.loss_sum / run.weight};
+    const Stopwatch watch;
+    if (config_.optim.clip > 0) {
+      run.gradient->clip(config_.optim.clip);
+    } else {
+      run.gradient->norm();
+    }
+    optimizer_->step(std::move(*run.gradient), config_.optim.lr);
+    times.optimizer = watch.seconds();
+    return times;
+  }
+
+  double bare_window() {
+    ScratchGradients scratch(model_->parameters());
+    const std::vector<batch::Range> parts = batch::split(schedule_.window(0), micro_);
+    loader_.prefetch(parts);
+    const Stopwatch watch;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      scratch.renew();
+      const batch::MicroBatch micro = loader_.next();
+      forward_backward(*model_, micro, {.seed = config_.run.seed, .sample_ids = micro.sample_ids});
+    }
+    return watch.seconds();
+  }
+
+  std::int64_t micro_batch() const { return micro_; }
+  std::int64_t micro_batches() const { return (schedule_.window(0).size() + micro_ - 1) / micro_; }
+  std::int64_t window_tokens() const { return schedule_.window(0).size() * config_.model.context; }
+  const models::Gpt2& model() const { return *model_; }
+
+ private:
+  Config config_;
+  Datasets data_;
+  std::unique_ptr<models::Gpt2> model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  batch::WindowSchedule schedule_;
+  std::int64_t micro_;
+  data::Loader loader_;
+};
+
+std::int64_t count_parameters(const NamedParameters& parameters) {
+  std::int64_t count = 0;
+  for (const NamedParameter& p : parameters) count += p.tensor.numel();
+  return count;
+}
+
+}  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  const double median =
+      values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return {values.front(), median, values.back()};
+}
+
+BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options) {
+  if (options.rounds < 1)
+    throw usage_error("bench", "at least 1 round", std::to_string(options.rounds), "--rounds 5");
+  use_threads(config.run.threads);
+  const Config resolved = resolve(config);
+  Bench bench(resolved);
+  BenchmarkResult result;
+  result.micro_batch = bench.micro_batch();
+  result.micro_batches = bench.micro_batches();
+  result.micro_batch_tokens = result.micro_batch * resolved.model.context;
+  result.parameters = count_parameters(bench.model().parameters());
+
+  const auto count = static_cast<double>(bench.micro_batches());
+  const auto tokens = static_cast<double>(bench.window_tokens());
+  const models::Compute compute = bench.model().options().compute;
+  const std::vector<GemmShape> shapes =
+      gemm_shapes(bench.model().options(), result.micro_batch_tokens);
+  std::vector<double> speed, bare, accumulated, overhead, optimizer, ceiling, peak;
+  bench.bare_window();
+  bench.accumulated_window(0);
+  memory::reset_peak();
+  for (std::int64_t round = 1; round <= options.rounds; ++round) {
+    const Bench::WindowTimes times = bench.accumulated_window(round);
+    result.loss = times.loss;
+    result.peak_bytes = std::max(result.peak_bytes, memory::usage().peak);
+    accumulated.push_back(times.accumulation / count);
+    optimizer.push_back(times.optimizer);
+    speed.push_back(tokens / (times.accumulation + times.optimizer));
+    bare.push_back(bench.bare_window() / count);
+    overhead.push_back(accumulated.back() / bare.back() - 1);
+    ceiling.push_back(measure_gemm_rate(shapes, compute));
+    peak.push_back(measure_gemm_rate({{2048, 2048, 2048, 1}}, compute));
+  }
+  result.tokens_per_second = spread_of(speed);
+  result.bare_seconds_per_micro_batch = spread_of(bare);
+  result.seconds_per_micro_batch = spread_of(accumulated);
+  result.accumulation_overhead = spread_of(overhead).median;
+  result.optimizer_seconds = spread_of(optimizer);
+  result.peak_resident_bytes = memory::peak_resident_bytes();
+  result.ceiling_gflops = spread_of(ceiling).median / 1e9;
+  result.peak_gflops = spread_of(peak).median / 1e9;
+  result.model_gflops = bench.model().flops_per_token() * tokens /
+                        (result.seconds_per_micro_batch.median * count) / 1e9;
+  result.share_of_ceiling = result.model_gflops / result.ceiling_gflops;
+  return result;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,155 @@
+#include "checkpoint.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+#include "accrue/models/gpt2_io.h"
+#include "accrue/models/safetensors.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* model_file = "model.safetensors";
+constexpr const char* optimizer_file = "optimizer.safetensors";
+constexpr const char* state_file = "state.json";
+
+json state_to_json(const TrainState& state) {
+  json out{{"step", state.step},
+           {"window", state.window},
+           {"samples", state.samples},
+           {"tokens", state.tokens},
+           {"elapsed", state.elapsed},
+           {"plan", {{"micro_batch", state.micro_batch}}},
+           {"data", {{"next_window", state.window}, {"fingerprint", state.data_fingerprint}}}};
+  if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
+  return out;
+}
+
+TrainState state_from_json(const json& in) {
+  TrainState state;
+  in.at("step").get_to(state.step);
+  in.at("window").get_to(state.window);
+  in.at("samples").get_to(state.samples);
+  in.at("tokens").get_to(state.tokens);
+  in.at("elapsed").get_to(state.elapsed);
+  in.at("plan").at("micro_batch").get_to(state.micro_batch);
+  in.at("data").at("fingerprint").get_to(state.data_fingerprint);
+  if (in.contains("best")) {
+    state.best_eval = in["best"].at("eval_loss").get<double>();
+    state.best_step = in["best"].at("step").get<std::int64_t>();
+  }
+  return state;
+}
+
+Error not_whole(const fs::path& checkpoint, const std::string& received) {
+  return usage_error("read checkpoint " + checkpoint.string(), "a whole checkpoint", received,
+                     "an earlier checkpoint of the run");
+}
+
+json read_state(const fs::path& checkpoint) {
+  const json state = json::parse(read_file(checkpoint / state_file), nullptr, false);
+  if (state.is_discarded()) throw not_whole(checkpoint, "a state.json that does not parse");
+  return state;
+}
+
+void check_lengths(const fs::path& checkpoint, const json& state) {
+  for (const auto& [name, bytes] : state.at("files").items()) {
+    std::error_code error;
+    const auto found = fs::file_size(checkpoint / name, error);
+    if (error) throw not_whole(checkpoint, "no " + name);
+    if (found != bytes.get<std::uintmax_t>())
+      throw not_whole(checkpoint, name + " of " + std::to_string(found) + " bytes instead of " +
+                                      std::to_string(bytes.get<std::uintmax_t>()));
+  }
+}
+
+/// Puts `from` in the place of `to` in one step, so that a whole checkpoint is there at any moment.
+void replace_folder(const fs::path& from, const fs::path& to) {
+  const bool exchange = fs::exists(to);
+  const int failed = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
+                               exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+  if (failed != 0) {
+    throw runtime_error("write checkpoint " + to.string(), "a writable run directory",
+                        std::strerror(errno), "another run.out");
+  }
+  if (exchange) fs::remove_all(from);
+  sync_to_disk(to.parent_path());
+}
+
+}  // namespace
+
+fs::path write_checkpoint(const RunDirectory& run, const TrainState& state,
+                          const models::Gpt2& model, const optim::Optimizer& optimizer) {
+  const fs::path final_path = run.checkpoint(state.step);
+  const fs::path partial = run.checkpoints() / ("." + final_path.filename().string() + ".partial");
+  try {
+    fs::remove_all(partial);
+    fs::create_directories(partial);
+    models::write_safetensors(partial / model_file, models::to_hugging_face(model.parameters()),
+                              {{"format", "pt"}});
+    models::write_safetensors(partial / optimizer_file, optimizer.state());
+    json out = state_to_json(state);
+    for (const char* name : {model_file, optimizer_file})
+      out["files"][name] = fs::file_size(partial / name);
+    write_file_atomically(partial / state_file, out.dump(2) + "\n");
+    replace_folder(partial, final_path);
+  } catch (const fs::filesystem_error& error) {
+    throw runtime_error("write checkpoint " + final_path.string(), "a writable run directory",
+                        error.code().message(), "another run.out");
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  return final_path;
+}
+
+TrainState read_checkpoint_state(const fs::path& checkpoint) {
+  try {
+    const json state = read_state(checkpoint);
+    check_lengths(checkpoint, state);
+    return state_from_json(state);
+  } catch (const json::exception& error) {
+    throw not_whole(checkpoint, std::string("a state.json that lacks something: ") + error.what());
+  }
+}
+
+void read_checkpoint_tensors(const fs::path& checkpoint, models::Gpt2& model,
+                             optim::Optimizer& optimizer) {
+  const fs::path model_path = checkpoint / model_file;
+  models::load_hugging_face(model, models::read_safetensors(model_path).tensors,
+                            model_path.string());
+  optimizer.load_state(models::read_safetensors(checkpoint / optimizer_file).tensors);
+}
+
+bool checkpoint_is_whole(const fs::path& checkpoint) {
+  try {
+    read_checkpoint_state(checkpoint);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void prune_checkpoints(const RunDirectory& run, std::int64_t keep,
+                       std::optional<std::int64_t> keep_step) {
+  const std::vector<std::int64_t> steps = run.checkpoint_steps();
+  const auto surplus = static_cast<std::int64_t>(steps.size()) - keep;
+  for (std::int64_t i = 0; i < surplus; ++i) {
+    const std::int64_t step = steps[static_cast<std::size_t>(i)];
+    if (step == keep_step) continue;
+    std::error_code ignored;
+    fs::remove_all(run.checkpoint(step), ignored);
+  }
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "accrue/models/gpt2.h"
+#include "accrue/optim/optimizer.h"
+#include "accrue/train/run_directory.h"
+
+namespace accrue::train {
+
+/// Where a run stands between two optimizer steps. With the parameters and the optimizer's state it
+/// is all that the next step depends on: randomness and data order are functions of seed and
+/// window.
+struct TrainState {
+  std::int64_t step = 0;    ///< optimizer steps taken
+  std::int64_t window = 0;  ///< windows done; more than `step` where a window had no weight
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  double elapsed = 0;            ///< seconds, over all resumptions
+  std::int64_t micro_batch = 0;  ///< the plan: a resume does not measure anew
+  std::optional<double> best_eval;
+  std::optional<std::int64_t> best_step;
+  std::string data_fingerprint;
+};
+
+/// Writes checkpoints/step-N whole or not at all: a hidden folder, fsync, rename. Throws a runtime
+/// Error where the disk is full or not writable; earlier checkpoints are untouched then.
+std::filesystem::path write_checkpoint(const RunDirectory& run, const TrainState& state,
+                                       const models::Gpt2& model,
+                                       const optim::Optimizer& optimizer);
+
+/// Only the bookkeeping of a checkpoint. Throws a usage Error where the checkpoint is not whole.
+TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
+
+/// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is changed
+/// in the one that does not.
+void read_checkpoint_tensors(const std::filesystem::path& checkpoint, models::Gpt2& model,
+                             optim::Optimizer& optimizer);
+
+/// Whether every file is there with the length it was written with.
+bool checkpoint_is_whole(const std::filesystem::path& checkpoint);
+
+/// Removes all but the newest `keep` checkpoints and `keep_step`.
+void prune_checkpoints(const RunDirectory& run, std::int64_t keep,
+                       std::optional<std::int64_t> keep_step);
+
+}  // namespace accrue::train

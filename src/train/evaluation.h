@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "accrue/core/observer.h"
+#include "accrue/data/source.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+struct EvaluationOptions {
+  std::int64_t micro_batch = 1;
+  std::int64_t max_samples = 0;  ///< 0: all
+  /// Asked between micro-batches; true ends the evaluation early, and nothing is returned.
+  std::function<bool()> cancelled;
+};
+
+/// Token-mean loss over the first samples of `source`, without dropout and without gradients.
+/// Throws a usage Error where no label counts.
+std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
+                                          const EvaluationOptions& options);
+
+}  // namespace accrue::train

@@ -1,0 +1,60 @@
+#include "gemm_ceiling.h"
+
+#include "accrue/core/clock.h"
+#include "accrue/kernels/gemm.h"
+
+namespace accrue::train {
+namespace {
+
+at::ScalarType operand_dtype(models::Compute compute) {
+  switch (compute) {
+    case models::Compute::bf16:
+      return at::kBFloat16;
+    case models::Compute::fp64:
+      return at::kDouble;
+    case models::Compute::fp32:
+      break;
+  }
+  return at::kFloat;
+}
+
+double seconds_of(const GemmShape& shape, at::ScalarType dtype) {
+  const at::Tensor a = at::ones({shape.m, shape.k}, dtype);
+  const at::Tensor b = at::ones({shape.k, shape.n}, dtype);
+  at::Tensor out = at::empty({shape.m, shape.n}, dtype);
+  kernels::matmul_out(out, a, b);
+  const Stopwatch watch;
+  kernels::matmul_out(out, a, b);
+  return watch.seconds() * static_cast<double>(shape.count);
+}
+
+void add_linear(std::vector<GemmShape>& shapes, std::int64_t tokens, std::int64_t in,
+                std::int64_t out, std::int64_t count) {
+  shapes.push_back({tokens, out, in, count});
+  shapes.push_back({tokens, in, out, count});
+  shapes.push_back({out, in, tokens, count});
+}
+
+}  // namespace
+
+std::vector<GemmShape> gemm_shapes(const models::Gpt2Options& model, std::int64_t tokens) {
+  std::vector<GemmShape> shapes;
+  const std::int64_t width = model.width;
+  add_linear(shapes, tokens, width, 3 * width, model.layers);
+  add_linear(shapes, tokens, width, width, model.layers);
+  add_linear(shapes, tokens, width, 4 * width, model.layers);
+  add_linear(shapes, tokens, 4 * width, width, model.layers);
+  add_linear(shapes, tokens, width, model.vocab, 1);
+  return shapes;
+}
+
+double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute) {
+  double flops = 0, seconds = 0;
+  for (const GemmShape& shape : shapes) {
+    flops += shape.flops();
+    seconds += seconds_of(shape, operand_dtype(compute));
+  }
+  return flops / seconds;
+}
+
+}  // namespace accrue::train

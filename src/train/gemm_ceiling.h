@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "accrue/models/gpt2.h"
+
+namespace accrue::train {
+
+/// One matrix product of a micro-batch: out[m, n] = a[m, k] b[k, n], `count` times.
+struct GemmShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t count = 1;
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
+           static_cast<double>(count);
+  }
+};
+
+/// Forward, data-gradient and weight-gradient products of all linear layers and the head for
+/// `tokens` tokens; attention's own products are not among them.
+std::vector<GemmShape> gemm_shapes(const models::Gpt2Options& model, std::int64_t tokens);
+
+/// FLOP/s of these products through the library's own GEMM, each run once, weighted by their work.
+double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute);
+
+}  // namespace accrue::train

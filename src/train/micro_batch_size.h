@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "accrue/batch/micro_batch.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+/// What one trial micro-batch told.
+struct MicroTrial {
+  std::int64_t bytes_per_sample = 0;  ///< activations and temporaries
+  std::int64_t available_bytes = 0;
+  std::int64_t window_samples = 0;
+};
+
+struct MicroDecision {
+  std::int64_t samples = 1;
+  std::string reason;
+};
+
+/// The largest power of two whose predicted activations fit in a quarter of the free memory, at
+/// most the window. Pure.
+MicroDecision decide_micro_batch(const MicroTrial& trial);
+
+/// Runs one sample forward and backward into a window that is dropped, and measures it.
+MicroTrial measure_micro_batch(models::Trainable& model, const batch::MicroBatch& one_sample,
+                               std::int64_t window_samples);
+
+}  // namespace accrue::train

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "accrue/train/run_directory.h"
+#include "checkpoint.h"
+
+namespace accrue::train {
+
+/// What a resume found.
+struct Resumed {
+  TrainState state;                  ///< of a fresh run where no whole checkpoint was there
+  std::filesystem::path checkpoint;  ///< empty then
+  std::vector<std::string> skipped;  ///< checkpoints that were not whole, with the reason
+};
+
+/// Refuses a run directory that cannot be used: one that holds a run without `resume`, or none with
+/// it.
+void check_run_directory(const RunDirectory& run, bool resume);
+
+/// Refuses a disk too full for the run's checkpoints before anything is written.
+void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where);
+/// Bytes that all checkpoints a run keeps take at most.
+std::int64_t checkpoint_room(const RunConfig& config, std::int64_t model_bytes,
+                             std::int64_t optimizer_bytes);
+/// Free bytes of the file system that `where` is, or will be, on.
+std::int64_t free_bytes_at(std::filesystem::path where);
+
+/// Refuses what may not change between a run's start and its resumption; the message lists what
+/// differs and what may.
+void check_config_unchanged(const Config& started, const Config& now);
+
+/// Loads the newest whole checkpoint, or the `requested` one (a folder or a step), into model and
+/// optimizer. Throws a usage Error where the requested one is not whole or the data changed.
+Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
+                        const std::string& data_fingerprint, models::Gpt2& model,
+                        optim::Optimizer& optimizer);
+
+}  // namespace accrue::train

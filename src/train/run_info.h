@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// run.json of a new run: versions, machine, seed, threads, command, start.
+std::string describe_run(const Config& config, const std::vector<std::string>& command);
+
+/// The same with this resumption added to its "resumed" list.
+std::string add_resumption(const std::string& run_json, std::int64_t step,
+                           const std::vector<std::string>& command);
+
+}  // namespace accrue::train

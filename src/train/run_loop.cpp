@@ -1,0 +1,188 @@
+#include "run_loop.h"
+
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "evaluation.h"
+#include "run_plan.h"
+
+namespace accrue::train {
+namespace {
+
+std::string list_of_samples(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return "none";
+  return std::to_string(ids.front()) + " to " + std::to_string(ids.back());
+}
+
+}  // namespace
+
+RunLoop::RunLoop(const RunParts& parts, TrainState state)
+    : parts_(parts),
+      state_(std::move(state)),
+      elapsed_before_(state_.elapsed),
+      schedule_(make_window_schedule(parts.config, parts.data.train->size())),
+      learning_rate_(make_learning_rate(parts.config, make_horizon(parts.plan))),
+      window_(std::make_shared<accum::GradientBuffer>(parts.model.parameters())),
+      loader_(parts.data.train, make_sampler(parts.config, parts.data.train->size())),
+      runner_(parts.model, window_, loader_, parts.config.run.seed,
+              {.interrupted = [this] { return signals_.interrupted(); },
+               .on_micro_batch =
+                   [this](std::int64_t done, std::int64_t total) {
+                     tell([&](Observer& o) { o.on_micro_batch(done, total); });
+                   },
+               .on_quarantine =
+                   [this](const MicroRef& micro, const std::string& reason) {
+                     tell([&](Observer& o) {
+                       o.on_event({.name = "quarantine",
+                                   .reason = "micro-batch " + std::to_string(micro.index) +
+                                             " (samples " + list_of_samples(micro.sample_ids) +
+                                             ") was left out: " + reason,
+                                   .step = state_.step + 1});
+                     });
+                   }}),
+      checkpoint_cadence_(parts.config.run.checkpoint_every, make_horizon(parts.plan),
+                          "run.checkpoint_every") {
+  if (parts.config.run.eval_every)
+    eval_cadence_.emplace(*parts.config.run.eval_every, make_horizon(parts.plan), "run.eval_every");
+}
+
+template <class Notify>
+void RunLoop::tell(Notify&& notify) {
+  for (const std::shared_ptr<Observer>& observer : parts_.observers) notify(*observer);
+}
+
+RunResult RunLoop::run() {
+  tell([&](Observer& o) {
+    o.on_start({.first_step = state_.step,
+                .total_steps = parts_.plan.total_steps,
+                .parameters = parts_.plan.parameters,
+                .summary = summarise(parts_.config, parts_.plan)});
+  });
+  bool interrupted = false;
+  while (!interrupted && state_.window < parts_.plan.total_steps) {
+    const bool last = state_.window + 1 == parts_.plan.total_steps;
+    interrupted = !run_window() || !evaluate_if_due(last);
+    if (!interrupted) checkpoint_if_due(last);
+  }
+  if (written_step_ != state_.step) write();
+  tell([&](Observer& o) { o.on_end({.step = state_.step, .interrupted = interrupted}); });
+  return {.step = state_.step,
+          .interrupted = interrupted,
+          .loss = last_loss_,
+          .eval_loss = last_eval_,
+          .checkpoint = parts_.directory.checkpoint(state_.step)};
+}
+
+bool RunLoop::run_window() {
+  const Stopwatch watch;
+  memory::reset_peak();
+  const batch::Range range = schedule_.window(state_.window);
+  WindowRun window = runner_.run(state_.window, range, parts_.plan.micro_batch);
+  if (window.interrupted) return false;
+  if (window.micro_batches > 0 && window.quarantined == window.micro_batches) {
+    throw runtime_error(
+        "step " + std::to_string(state_.step + 1), "a finite loss",
+        "none in any of its micro-batches",
+        "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
+  }
+  const double lr = learning_rate_.at(state_.step);
+  const Stopwatch optimizer_watch;
+  std::optional<double> norm;
+  if (window.gradient) norm = take_step(std::move(*window.gradient), lr);
+  state_.window += 1;
+  state_.samples += range.size();
+  state_.tokens += window.tokens;
+  report_window(window, watch.seconds(), norm, lr, optimizer_watch.seconds());
+  return true;
+}
+
+std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr) {
+  if (parts_.gradient_hook) {
+    gradient.materialize();
+    parts_.gradient_hook(gradient);
+  }
+  const double clip = parts_.config.optim.clip;
+  const double norm = clip > 0 ? gradient.clip(clip) : gradient.norm();
+  if (!std::isfinite(norm)) {
+    throw runtime_error("step " + std::to_string(state_.step + 1), "a finite gradient",
+                        "norm " + std::to_string(norm),
+                        "a lower optim.lr, or --resume from the last checkpoint");
+  }
+  parts_.optimizer.step(std::move(gradient), lr);
+  state_.step += 1;
+  return norm;
+}
+
+void RunLoop::report_window(const WindowRun& window, double seconds, std::optional<double> norm,
+                            double lr, double optimizer_seconds) {
+  state_.elapsed = elapsed_before_ + watch_.seconds();
+  if (window.weight > 0) last_loss_ = window.loss_sum / window.weight;
+  StepReport report{.step = state_.step,
+                    .epoch = schedule_.epoch_at(state_.window),
+                    .time = unix_time(),
+                    .elapsed = state_.elapsed,
+                    .samples = state_.samples,
+                    .tokens = state_.tokens,
+                    .weight = window.weight,
+                    .grad_norm = norm,
+                    .lr = lr,
+                    .micro_batch = parts_.plan.micro_batch,
+                    .micro_batches = window.micro_batches,
+                    .batch_tokens = window.tokens,
+                    .seconds = seconds,
+                    .tokens_per_second = static_cast<double>(window.tokens) / seconds,
+                    .updates_per_hour = 3600 / seconds,
+                    .accumulation_seconds = window.seconds,
+                    .optimizer_seconds = optimizer_seconds,
+                    .quarantined = window.quarantined,
+                    .stepped = norm.has_value()};
+  if (window.weight > 0) report.loss = window.loss_sum / window.weight;
+  if (memory::caching_allocator_installed()) report.peak_bytes = memory::usage().peak;
+  tell([&](Observer& o) { o.on_step(report); });
+  if (!norm)
+    tell([&](Observer& o) {
+      o.on_event(
+          {.name = "no_step", .reason = "no label in the batch counts", .step = state_.step});
+    });
+}
+
+bool RunLoop::evaluate_if_due(bool last) {
+  if (!parts_.data.val) return true;
+  const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step));
+  if (!due || evaluated_step_ == state_.step) return true;
+  EvaluationOptions options{.micro_batch = parts_.plan.micro_batch,
+                            .cancelled = [this] { return signals_.interrupted(); }};
+  if (parts_.config.run.eval_batches)
+    options.max_samples = *parts_.config.run.eval_batches * parts_.plan.batch_samples;
+  std::optional<Evaluation> evaluation = evaluate_source(parts_.model, *parts_.data.val, options);
+  if (!evaluation) return false;
+  evaluation->step = evaluated_step_ = state_.step;
+  last_eval_ = evaluation->loss;
+  tell([&](Observer& o) { o.on_evaluation(*evaluation); });
+  if (eval_cadence_) eval_cadence_->done();
+  note_best(evaluation->loss);
+  return true;
+}
+
+void RunLoop::note_best(double eval_loss) {
+  if (!parts_.config.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss)) return;
+  state_.best_eval = eval_loss;
+  state_.best_step = state_.step;
+  write();
+}
+
+void RunLoop::checkpoint_if_due(bool last) {
+  if (written_step_ != state_.step && (last || checkpoint_cadence_.due(state_.step))) write();
+}
+
+void RunLoop::write() {
+  state_.elapsed = elapsed_before_ + watch_.seconds();
+  write_checkpoint(parts_.directory, state_, parts_.model, parts_.optimizer);
+  prune_checkpoints(parts_.directory, parts_.config.run.keep,
+                    parts_.config.run.keep_best ? state_.best_step : std::nullopt);
+  written_step_ = state_.step;
+  checkpoint_cadence_.done();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "accrue/accum/window.h"
+#include "accrue/core/observer.h"
+#include "accrue/data/loader.h"
+#include "accrue/train/run_directory.h"
+#include "accrue/train/trainer.h"
+#include "cadence.h"
+#include "checkpoint.h"
+#include "signals.h"
+#include "window_runner.h"
+#include "workload.h"
+
+namespace accrue::train {
+
+/// What a run works on; all of it outlives the loop.
+struct RunParts {
+  const Config& config;
+  const RunPlan& plan;
+  const Datasets& data;
+  models::Gpt2& model;
+  optim::Optimizer& optimizer;
+  const RunDirectory& directory;
+  const std::vector<std::shared_ptr<Observer>>& observers;
+  const Trainer::GradientHook& gradient_hook;
+};
+
+/// The training loop: windows, steps, evaluations, checkpoints, until the end or a signal.
+class RunLoop {
+ public:
+  RunLoop(const RunParts& parts, TrainState state);
+
+  RunResult run();
+
+ private:
+  bool run_window();  ///< false: interrupted
+  std::optional<double> take_step(accum::MeanGradient gradient, double lr);
+  void report_window(const WindowRun& window, double seconds, std::optional<double> norm, double lr,
+                     double optimizer_seconds);
+  bool evaluate_if_due(bool last);  ///< false: interrupted
+  void checkpoint_if_due(bool last);
+  void write();
+  void note_best(double eval_loss);
+  template <class Notify>
+  void tell(Notify&& notify);
+
+  RunParts parts_;
+  TrainState state_;
+  double elapsed_before_;
+  batch::WindowSchedule schedule_;
+  optim::LearningRate learning_rate_;
+  SignalWatch signals_;
+  accum::Window window_;
+  data::Loader loader_;
+  WindowRunner runner_;
+  Cadence checkpoint_cadence_;
+  std::optional<Cadence> eval_cadence_;
+  Stopwatch watch_;
+  std::optional<double> last_loss_, last_eval_;
+  std::int64_t written_step_ = -1;  ///< of the newest checkpoint written by this loop
+  std::int64_t evaluated_step_ = -1;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "accrue/models/gpt2.h"
+#include "accrue/train/config.h"
+#include "micro_batch_size.h"
+#include "workload.h"
+
+namespace accrue::train {
+
+/// Sets the threads of libtorch and of OpenMP; 0: all that the machine grants.
+void use_threads(std::int64_t threads);
+
+/// `batch.micro`, or what one trial of the model says.
+MicroDecision choose_micro_batch(const Config& config, const Datasets& data, models::Gpt2& model);
+
+}  // namespace accrue::train

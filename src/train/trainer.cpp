@@ -1,0 +1,131 @@
+#include "accrue/train/trainer.h"
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+#include "resume.h"
+#include "run_info.h"
+#include "run_loop.h"
+#include "run_plan.h"
+#include "setup.h"
+#include "sinks.h"
+#include "workload.h"
+
+namespace accrue::train {
+namespace {
+
+std::string fingerprint_of(const Datasets& data) {
+  return data.val ? data.train->fingerprint() + " " + data.val->fingerprint()
+                  : data.train->fingerprint();
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  explicit Impl(Config unresolved)
+      : config((use_threads(unresolved.run.threads), resolve(std::move(unresolved)))),
+        data(open_datasets(config)),
+        directory(config.run.out),
+        model(make_initial_model(config)) {
+    total_windows(config, make_window_schedule(config, data.train->size()));
+  }
+
+  const RunPlan& decide_plan() {
+    if (!plan) {
+      const MicroDecision micro = choose_micro_batch(config, data, *model);
+      plan = make_plan(config, data, model->parameters(), micro.samples, micro.reason);
+    }
+    return *plan;
+  }
+
+  void announce(const std::string& name, const std::string& reason, std::int64_t step) const {
+    for (const std::shared_ptr<Observer>& observer : observers)
+      observer->on_event({.name = name, .reason = reason, .step = step});
+  }
+
+  TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options) {
+    decide_plan();
+    std::int64_t model_bytes = 0;
+    for (const NamedParameter& p : model->parameters())
+      model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
+    check_room(checkpoint_room(config.run, model_bytes, optimizer.state_bytes()),
+               free_bytes_at(directory.root()), directory.root().string());
+    directory.create(config, describe_run(config, options.command));
+    return {.micro_batch = plan->micro_batch, .data_fingerprint = fingerprint_of(data)};
+  }
+
+  TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
+    check_config_unchanged(directory.config(), config);
+    Resumed found =
+        load_checkpoint(directory, options.checkpoint, fingerprint_of(data), *model, optimizer);
+    if (found.checkpoint.empty()) {
+      found.state = {.micro_batch = decide_plan().micro_batch,
+                     .data_fingerprint = fingerprint_of(data)};
+    } else {
+      plan = make_plan(config, data, model->parameters(), found.state.micro_batch,
+                       "as the checkpoint says");
+    }
+    resumed = std::move(found);
+    std::error_code error;
+    const std::string info =
+        std::filesystem::exists(directory.run_file(), error) ? read_file(directory.run_file()) : "";
+    write_file_atomically(directory.run_file(),
+                          add_resumption(info, resumed->state.step, options.command));
+    return resumed->state;
+  }
+
+  void announce_start() const {
+    if (!resumed) {
+      announce("plan",
+               "micro-batch of " + std::to_string(plan->micro_batch) + ": " + plan->micro_reason,
+               0);
+      return;
+    }
+    for (const std::string& skipped : resumed->skipped)
+      announce("checkpoint_skipped", skipped, resumed->state.step);
+    announce("resume",
+             resumed->checkpoint.empty()
+                 ? "no whole checkpoint was found: starting again from step 0"
+                 : "continuing after step " + std::to_string(resumed->state.step) + " from " +
+                       resumed->checkpoint.string(),
+             resumed->state.step);
+  }
+
+  Config config;
+  Datasets data;
+  RunDirectory directory;
+  std::unique_ptr<models::Gpt2> model;
+  std::optional<RunPlan> plan;
+  std::optional<Resumed> resumed;
+  std::vector<std::shared_ptr<Observer>> observers;
+  GradientHook gradient_hook;
+};
+
+Trainer::Trainer(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+Trainer::~Trainer() = default;
+
+void Trainer::set_gradient_hook(GradientHook hook) { impl_->gradient_hook = std::move(hook); }
+
+void Trainer::add_observer(std::shared_ptr<Observer> observer) {
+  impl_->observers.push_back(std::move(observer));
+}
+
+const RunPlan& Trainer::plan() { return impl_->decide_plan(); }
+
+RunResult Trainer::run(const RunOptions& options) {
+  Impl& self = *impl_;
+  check_run_directory(self.directory, options.resume);
+  const std::unique_ptr<optim::Optimizer> optimizer =
+      make_optimizer(self.config, self.model->parameters());
+  TrainState state =
+      options.resume ? self.continue_run(*optimizer, options) : self.start_new(*optimizer, options);
+  for (std::shared_ptr<Observer>& sink :
+       make_sinks(self.config.observe, self.directory, state.step))
+    self.observers.push_back(std::move(sink));
+  RunLoop loop({self.config, *self.plan, self.data, *self.model, *optimizer, self.directory,
+                self.observers, self.gradient_hook},
+               std::move(state));
+  self.announce_start();
+  return loop.run();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include "accrue/core/error.h"
+#include "accrue/train/benchmark.h"
+#include "cadence.h"
+#include "gemm_ceiling.h"
+#include "micro_batch_size.h"
+#include "resume.h"
+
+namespace accrue::train {
+namespace {
+
+TEST(DecideMicroBatch, TakesTheLargestPowerOfTwoInAQuarterOfTheMemory) {
+  struct Case {
+    std::int64_t bytes_per_sample, available, window, expected;
+  };
+  for (const Case& c : {Case{100, 4'000, 64, 8}, Case{100, 6'300, 64, 8}, Case{100, 6'400, 64, 16},
+                        Case{100, 1'000'000, 64, 64}, Case{100, 1'000'000, 63, 32},
+                        Case{1'000'000, 1'000, 64, 1}, Case{0, 1'000, 6, 4}}) {
+    const MicroDecision decision = decide_micro_batch({c.bytes_per_sample, c.available, c.window});
+    EXPECT_EQ(decision.samples, c.expected) << decision.reason;
+  }
+}
+
+TEST(Cadence, CountsStepsOrConvertsToThem) {
+  const Horizon horizon{.total_steps = 200, .tokens_per_step = 100, .steps_per_epoch = 50};
+  const Cadence every_ten({10, Duration::Unit::steps}, horizon, "x");
+  EXPECT_FALSE(every_ten.due(9));
+  EXPECT_TRUE(every_ten.due(20));
+  const Cadence quarter({25, Duration::Unit::percent}, horizon, "x");
+  EXPECT_TRUE(quarter.due(50));
+  EXPECT_FALSE(quarter.due(51));
+  const Cadence hourly({3600, Duration::Unit::seconds}, horizon, "x");
+  EXPECT_FALSE(hourly.due(10));
+}
+
+TEST(GemmShapes, CountTwelveWidthSquaredPerLayerSixTimesPerToken) {
+  const models::Gpt2Options model{.layers = 3, .heads = 2, .width = 8, .context = 16, .vocab = 50};
+  double flops = 0;
+  for (const GemmShape& shape : gemm_shapes(model, 10)) flops += shape.flops();
+  EXPECT_DOUBLE_EQ(flops, 10 * 6.0 * (3 * 12 * 8 * 8 + 50 * 8));
+}
+
+TEST(CheckRoom, RefusesADiskThatCannotHoldTheCheckpoints) {
+  EXPECT_EQ(checkpoint_room({.keep = 2, .keep_best = true}, 100, 200), 4 * 300);
+  EXPECT_EQ(checkpoint_room({.keep = 2, .keep_best = false}, 100, 200), 3 * 300);
+  EXPECT_NO_THROW(check_room(1200, 1200, "here"));
+  try {
+    check_room(1200, 1199, "here");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.operation(), "run directory here");
+  }
+  EXPECT_GT(free_bytes_at("/"), 0);
+}
+
+TEST(SpreadOf, IsMinMedianMax) {
+  const Spread odd = spread_of({3, 1, 2});
+  EXPECT_EQ(odd.min, 1);
+  EXPECT_EQ(odd.median, 2);
+  EXPECT_EQ(odd.max, 3);
+  EXPECT_EQ(spread_of({4, 1, 2, 3}).median, 2.5);
+}
+
+}  // namespace
+}  // namespace accrue::train

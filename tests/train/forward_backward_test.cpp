@@ -1,0 +1,71 @@
+#include "forward_backward.h"
+
+#include "accrue/accum/window.h"
+#include "accrue/models/gpt2.h"
+#include "support/tolerance.h"
+
+namespace accrue::train {
+namespace {
+
+batch::MicroBatch random_batch(std::int64_t samples, std::int64_t context, std::int64_t vocab) {
+  at::manual_seed(5);
+  batch::MicroBatch micro;
+  micro.inputs = at::randint(vocab, {samples, context}, at::kLong);
+  micro.targets = at::randint(vocab, {samples, context}, at::kLong);
+  for (std::int64_t i = 0; i < samples; ++i) micro.sample_ids.push_back(100 + i);
+  micro.tokens = samples * context;
+  return micro;
+}
+
+models::Gpt2 small_model() {
+  return models::Gpt2({.layers = 2,
+                       .heads = 2,
+                       .width = 16,
+                       .context = 8,
+                       .vocab = 20,
+                       .compute = models::Compute::fp64});
+}
+
+TEST(ForwardBackward, CutsBetweenSegmentsDoNotChangeTheGradient) {
+  models::Gpt2 model = small_model();
+  const batch::MicroBatch micro = random_batch(3, 8, 20);
+  const ForwardContext context{.sample_ids = micro.sample_ids};
+  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters()));
+  window.open(0);
+  window.begin({.sample_ids = micro.sample_ids});
+  const PassResult pass = forward_backward(model, micro, context);
+  window.commit(pass.loss_sum, pass.weight);
+
+  // The independent side: one uncut graph, its slots detached, so autograd returns every gradient.
+  models::Gpt2 same = small_model();
+  at::Tensor x;
+  for (models::Segment& segment : same.segments()) x = segment.forward(x, micro, context);
+  const Loss loss = same.losses().at(0).forward(x, micro, context);
+  std::vector<at::Tensor> leaves;
+  for (const NamedParameter& p : same.parameters()) leaves.push_back(p.tensor);
+  const auto expected = torch::autograd::grad({loss.sum}, leaves);
+  EXPECT_DOUBLE_EQ(pass.weight, 24);
+  EXPECT_NEAR(pass.loss_sum, loss.sum.item<double>(), 1e-12 * loss.sum.item<double>());
+  const auto& entries = window.buffer()->entries();
+  ASSERT_EQ(entries.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(accrue::testing::close(entries[i].slot->main, expected[i], at::kDouble, 24 * 20))
+        << entries[i].name;
+}
+
+TEST(ForwardBackward, FindsANonFiniteLoss) {
+  models::Gpt2 model = small_model();
+  const batch::MicroBatch micro = random_batch(1, 8, 20);
+  {
+    const at::NoGradGuard no_grad;
+    model.parameters().front().tensor.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters()));
+  window.open(0);
+  window.begin({.sample_ids = micro.sample_ids});
+  EXPECT_FALSE(forward_backward(model, micro, {.sample_ids = micro.sample_ids}).finite);
+  window.discard();
+}
+
+}  // namespace
+}  // namespace accrue::train
