@@ -4,19 +4,21 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
 #include "accrue/core/ledger.h"
 #include "accrue/core/loss.h"
+#include "accrue/core/parameter.h"
 
 namespace accrue::accum {
 
 /// What a window leaves: the gradient of the mean loss. Only Window::close() makes one, and an
 /// optimizer consumes it, so clipping, decay and schedules cannot run in the middle of a window.
 ///
-/// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied where
-/// the gradient is used, so the division costs no pass over memory.
+/// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied
+/// where the gradient is used, so the division costs no pass over memory.
 class MeanGradient {
  public:
   MeanGradient(MeanGradient&&) noexcept = default;
@@ -28,11 +30,12 @@ class MeanGradient {
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
   double norm();
-  /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm, scales the
-  /// gradient by max_norm / norm. Returns the norm before. max_norm > 0.
+  /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
+  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
   double clip(double max_norm);
-  /// Multiplies the buffer by `scale`, which becomes 1: for readers that know nothing of it, such as
-  /// torch::optim or a user's hook.
+  /// Multiplies the buffer by `scale`, which becomes 1: for readers that know nothing of it, such
+  /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
+  /// is 1.
   void materialize();
 
  private:
@@ -44,53 +47,108 @@ class MeanGradient {
   std::optional<double> raw_norm_;
 };
 
-/// One optimizer step's worth of micro-batches: a ledger of what went in, with the gradient buffer as
-/// its cache.
+/// A window in the middle, as plain data: what a user's own checkpoint holds. Sums are copies, by
+/// name, without the slots that nothing was added to yet.
+struct WindowState {
+  std::int64_t index = 0;
+  bool open = false;
+  bool lost = false;
+  std::vector<LedgerEntry> entries;
+  NamedParameters sums;
+};
+
+/// One optimizer step's worth of micro-batches: a ledger of what went in, with the gradient buffer
+/// as its cache.
 ///
 ///   window.open(index);
-///   window.begin(micro); loss = forward(); backward(loss); window.commit(loss_sum, weight);   // repeat
-///   optimizer.step(window.close());
+///   window.begin(micro); loss = forward(); backward(loss); window.commit(loss_sum, weight);   //
+///   repeat optimizer.step(window.close());
 ///
 /// Out of order, each call throws a usage Error that names the call expected.
+///
+/// Between micro-batches `.grad` of a parameter shows its sum so far (where the dtypes agree), to
+/// be read and not written. From open to close these are refused, by `begin` and `close`, each
+/// once:
+///   - zero_grad() that detaches gradients, and gradients that a backward outside a micro-batch
+///   left:
+///     the sums are intact, `.grad` is bound anew, and the window goes on;
+///   - zero_grad(false), clipping and other writes to `.grad`, and a step() that changes
+///   parameters:
+///     the sums are no longer those of the ledger, and the window is lost.
+/// A lost window goes through the same calls, but records micro-batches as lost, and closes to
+/// nothing.
 class Window {
  public:
   explicit Window(std::shared_ptr<GradientBuffer> buffer);
+  ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
 
-  /// Opens window `index`: all slots are fresh.
+  /// Opens window `index`: all slots are fresh, `.grad` is undefined. Throws a usage Error where a
+  /// parameter belongs to another window that is open.
   void open(std::int64_t index);
   bool is_open() const { return open_; }
+  bool is_lost() const { return lost_; }
 
-  /// Starts a micro-batch: slots take gradients until `commit` or `abort`, `.grad` of parameters is bound
-  /// to them. Throws a usage Error naming `zero_grad()` or `step()` where the gradients or the
-  /// parameters were changed inside the window.
+  /// Starts a micro-batch: slots take gradients until `commit` or `abort`, `.grad` of parameters is
+  /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` where the gradients or
+  /// the parameters were changed inside the window.
   void begin(MicroRef micro);
-  /// Ends it. `weight` finite and >= 0, `loss_sum` finite, else a usage Error and the micro-batch is aborted.
+  /// Ends it. `weight` finite and >= 0, `loss_sum` finite, else a usage Error and the micro-batch
+  /// is aborted; likewise where a gradient did not arrive in its slot, naming the parameter.
   void commit(double loss_sum, double weight);
   /// Ends it without its contribution. Where nothing was added yet that is all; else the window is
-  /// undone: with `replay` the committed micro-batches are run again into a fresh buffer, without one
-  /// the whole window is lost (`close` then returns nothing).
+  /// undone: with `replay` the committed micro-batches are run again into a fresh buffer, without
+  /// one the whole window is lost (`close` then returns nothing). What `replay` throws goes on to
+  /// the caller, and the window is lost.
   void abort(MicroStatus status, const std::string& reason);
 
   /// Runs one micro-batch again (forward and backward) and returns its loss.
   using Replay = std::function<Loss(const MicroRef&)>;
   void set_replay(Replay replay) { replay_ = std::move(replay); }
 
-  /// Ends the window: slots still fresh become zero. Nothing where the total weight is 0 or the window was
-  /// lost: no step is to be taken. The window may be opened again after it.
+  /// Ends the window: slots still fresh become zero (`.grad` of their parameters stays undefined,
+  /// so that an optimizer skips what was not used). Nothing where the total weight is 0 or the
+  /// window was lost: no step is to be taken. The window may be opened again after it.
   std::optional<MeanGradient> close();
 
-  /// Drops the open window and everything in it.
+  /// Drops the open window and everything in it; nothing where none is open.
   void discard();
 
+  /// Of the open window, or of the last one until the next is opened.
   LedgerView ledger() const;
+  /// Committed so far.
   double weight() const;
   const std::shared_ptr<GradientBuffer>& buffer() const { return buffer_; }
 
+  /// Between micro-batches only (usage Error).
+  WindowState state() const;
+  /// Continues from `state`, to the bit. No window may be open. Throws a usage Error naming the
+  /// first sum that fits no parameter; nothing is changed then.
+  void load(const WindowState& state);
+
  private:
+  std::string where() const;
+  void require_open(const char* call) const;
+  void require_between(const char* call) const;
+  void take_slots();
+  void release_slots();
+  void open_slots();
+  void close_slots();
+  void check_undisturbed(const char* call);
+  void check_arrived() const;
+  void undo(const std::string& reason);
+  void replay_committed();
+  void lose(const std::string& reason);
+  std::int64_t contributions() const;
+
   std::shared_ptr<GradientBuffer> buffer_;
   std::vector<LedgerEntry> entries_;
+  std::vector<std::int64_t>
+      parameter_versions_;  ///< when the window opened, in order of the buffer's entries
   Replay replay_;
   std::int64_t index_ = 0;
+  std::int64_t contributions_at_begin_ = 0;
   bool open_ = false;
   bool in_micro_batch_ = false;
   bool lost_ = false;

@@ -9,16 +9,17 @@ namespace accrue::kernels {
 
 /// The place where one parameter's gradient of a window is summed.
 ///
-/// A slot belongs to whoever owns `main` (accum::GradientBuffer, or a benchmark's scratch memory) and
-/// is attached to the parameter, so that a kernel's backward finds it without any registry.
+/// A slot belongs to whoever owns `main` (accum::GradientBuffer, or a benchmark's scratch memory)
+/// and is attached to the parameter, so that a kernel's backward finds it without any registry.
 /// While `open`, kernels that can (linear, embedding, norms) put their contribution into `main`
 /// themselves and return no gradient to autograd; what arrives from other operators is moved there
 /// by the slot's post-accumulate hook. The first contribution of a window writes, later ones add:
 /// `fresh` tells which, so no pass zeroes the buffer.
 struct GradSlot {
-  at::Tensor main;     ///< [as the parameter]; fp32 (fp64 for fp64 parameters), contiguous
-  bool fresh = true;   ///< nothing of this window is in `main` yet
-  bool open = false;   ///< a micro-batch is being accumulated; else autograd works as always
+  at::Tensor main;         ///< [as the parameter]; fp32 (fp64 for fp64 parameters), contiguous
+  bool fresh = true;       ///< nothing of this window is in `main` yet
+  bool open = false;       ///< a micro-batch is being accumulated; else autograd works as always
+  bool in_window = false;  ///< its owner's window is open: no other owner may take the parameter
   /// Same memory as `main` with a version counter of its own: what `.grad` is bound to where the
   /// dtypes agree. Its version tells whether somebody else wrote to it.
   at::Tensor bound;

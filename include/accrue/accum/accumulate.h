@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <ranges>
+
+#include "accrue/core/loss.h"
+#include "accrue/core/parameter.h"
+
+namespace accrue {
+
+/// What `accumulate` returns.
+struct Accumulated {
+  /// Of the mean loss, under the parameters' names, in registration order; tied parameters once,
+  /// frozen ones not at all, unused ones zero. fp64 for fp64 parameters, else fp32. All zero where
+  /// `weight` is 0.
+  NamedParameters gradients;
+  double weight = 0;
+  double loss_sum = 0;
+};
+
+/// Runs the next micro-batch's forward pass and returns its loss; nothing when there is no more.
+using NextLoss = std::function<std::optional<Loss>()>;
+
+/// The gradient of the mean loss over all micro-batches, as a function: parameters, their `.grad`
+/// and their accumulators are as before, also after an exception. Throws a usage Error where a
+/// parameter belongs to an open window or a loss is not finite.
+Accumulated accumulate(const NamedParameters& parameters, const NextLoss& next_loss);
+
+/// The same for a model with named_parameters() (a torch::nn module or its holder): `loss_fn(model,
+/// micro)` for each micro-batch of `batch`.
+template <typename Model, std::ranges::input_range Batch, typename LossFn>
+Accumulated accumulate(Model& model, Batch&& batch, LossFn&& loss_fn) {
+  NamedParameters parameters;
+  const auto add = [&](const auto& named) {
+    for (const auto& item : named) parameters.push_back({item.key(), item.value()});
+  };
+  if constexpr (requires { model->named_parameters(); }) {
+    add(model->named_parameters());
+  } else {
+    add(model.named_parameters());
+  }
+  auto micro = std::ranges::begin(batch);
+  return accumulate(parameters, [&]() -> std::optional<Loss> {
+    if (micro == std::ranges::end(batch)) return std::nullopt;
+    Loss loss = loss_fn(model, *micro);
+    ++micro;
+    return loss;
+  });
+}
+
+}  // namespace accrue

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+#include "accrue/accum/accumulator.h"
+
+namespace accrue {
+
+/// A torch::optim::Optimizer around another one that acts only when its window is full: for code
+/// that calls `step()` after every backward and cannot be changed.
+///
+///   accrue::AccumulatingOptimizer optimizer(adamw, {.batch = accrue::Samples{256}});
+///   optimizer.backward(Loss{sum, weight});   // instead of loss.backward()
+///   optimizer.step();                        // does nothing until 256 samples are in
+///
+/// It holds no parameter groups itself, so zero_grad() through it is harmless at any time;
+/// learning-rate schedulers take `inner()`.
+class AccumulatingOptimizer : public torch::optim::Optimizer {
+ public:
+  /// `inner` must outlive this object. Accumulates all its parameters that require gradients.
+  AccumulatingOptimizer(torch::optim::Optimizer& inner, AccumulatorOptions options);
+
+  void backward(const Loss& loss) { accumulator_.backward(loss); }
+  void backward(const Loss& loss, BatchSize size) { accumulator_.backward(loss, size); }
+
+  /// Steps `inner` where the window is full; else does nothing. Returns an undefined tensor. Throws
+  /// a usage Error for a closure, which would run in the middle of a window, and where no
+  /// backward() came before.
+  at::Tensor step(LossClosure closure = nullptr) override;
+  /// Steps with what is pending, at the end of the data.
+  StepReport finish() { return accumulator_.finish(inner_); }
+  /// Of the last full window; `stepped` is false while the next one fills.
+  const StepReport& last_report() const { return last_report_; }
+
+  torch::optim::Optimizer& inner() { return inner_; }
+  Accumulator& accumulator() { return accumulator_; }
+
+  /// The inner optimizer's state and the accumulator's, in the middle of a window too.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  torch::optim::Optimizer& inner_;
+  Accumulator accumulator_;
+  StepReport last_report_;
+};
+
+}  // namespace accrue

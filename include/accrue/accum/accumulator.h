@@ -1,0 +1,164 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "accrue/accum/window.h"
+#include "accrue/core/clock.h"
+#include "accrue/core/ledger.h"
+#include "accrue/core/loss.h"
+#include "accrue/core/observer.h"
+#include "accrue/core/parameter.h"
+#include "accrue/core/step_report.h"
+#include "accrue/core/units.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace accrue {
+
+/// A size in the unit that a batch is stated in; nothing: not stated.
+using BatchSize = std::variant<std::monostate, Tokens, Samples>;
+
+struct AccumulatorOptions {
+  /// The optimisation batch. A micro-batch counts by its loss's weight, or by what `backward` was
+  /// told.
+  BatchSize batch{};
+  /// Instead of `batch`: how many micro-batches make a window. With neither, full() is never true
+  /// and the loop decides when to step.
+  std::int64_t micro_batches = 0;
+  double clip_norm = 0;  ///< global norm of the mean gradient; 0: off
+  /// Computes the mean gradient's norm and drops the window where it is not finite. One pass per
+  /// window.
+  bool check_finite = true;
+  /// Micro-batches of one window that may be left out for a non-finite loss; one more is a runtime
+  /// Error.
+  std::int64_t max_quarantined = 16;
+  /// Runs a committed micro-batch's forward again, so that one that failed half-way costs a replay
+  /// and not the window. Without it such a window is lost: full() is true at once and step()
+  /// reports it.
+  std::function<Loss(const MicroRef&)> replay{};
+  /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
+  /// optimizer.
+  std::function<void(accum::MeanGradient&)> on_mean_gradient{};
+  /// Told of what happens besides: "quarantined", "dropped", each with its reason.
+  std::function<void(const Event&)> on_event{};
+};
+
+/// An accumulator in the middle of anything, as plain data (see accumulator_archive.h for files).
+struct AccumulatorState {
+  accum::WindowState window;
+  std::int64_t steps = 0;    ///< optimizer steps taken
+  std::int64_t windows = 0;  ///< windows opened
+  double window_units = 0;   ///< counted so far in the open window, in the batch's unit
+  double total_units = 0;    ///< of all windows closed
+};
+
+class AccumulatorScope;
+
+/// Gradient accumulation for an existing loop: backward() as often as memory wants, one step() per
+/// batch.
+///
+///   accrue::Accumulator acc(model->parameters(), {.batch = accrue::Tokens{524'288}});
+///   for (auto& micro : loader) {
+///     acc.backward(loss_fn(model, micro));
+///     if (acc.full()) acc.step(optimizer);
+///   }
+///   acc.finish(optimizer);
+///
+/// A window is open from its first backward() to step(). While it is, zero_grad() and step() by
+/// others are refused (see accum::Window). Parameters frozen at construction are left out; tied
+/// ones count once; what a window did not use keeps an undefined `.grad`, so torch::optim skips it.
+/// After step() `.grad` holds the mean gradient that was used, until the next window opens.
+class Accumulator {
+ public:
+  /// Throws a usage Error where nothing is to be trained, `options` contradict each other, or a
+  /// parameter belongs to an open window.
+  explicit Accumulator(const NamedParameters& parameters, AccumulatorOptions options = {});
+  /// Names them "0", "1", ... in order.
+  explicit Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options = {});
+
+  /// One micro-batch: differentiates `loss.sum` with respect to these parameters and no others (two
+  /// models with an accumulator each never touch each other's gradients) and adds it to the window.
+  /// A loss that is not finite is quarantined: it is left out, and the window goes on. What
+  /// autograd throws goes on to the caller after the micro-batch was undone.
+  void backward(const Loss& loss);
+  /// Where the weight is not the unit that the batch is stated in: how much of it this micro-batch
+  /// is.
+  void backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
+
+  /// Whether the window holds its batch (or was lost, and nothing more can come of it).
+  bool full() const;
+  /// Whether a window is open.
+  bool pending() const { return window_.is_open(); }
+  const accum::Window& current_window() const { return window_; }
+
+  /// Closes the window: mean gradient, clipping, one optimizer step. The optimizer may not hold
+  /// trained parameters that are not accumulated here. Throws a usage Error where no window is
+  /// open.
+  StepReport step(torch::optim::Optimizer& optimizer);
+  /// The same with any consumer of the gradient, such as an accrue::optim::Optimizer.
+  using StepFunction = std::function<void(accum::MeanGradient&&)>;
+  StepReport step(const StepFunction& take_step);
+
+  /// step() for a short last window; reports `stepped = false` where nothing is pending.
+  StepReport finish(torch::optim::Optimizer& optimizer);
+  StepReport finish(const StepFunction& take_step);
+
+  /// Drops the open window, if any.
+  void discard();
+
+  /// A window as a scope: left without step(), by return or exception, it is discarded. Throws a
+  /// usage Error where a window is open.
+  AccumulatorScope window();
+
+  /// Copies; between micro-batches. load() throws a usage Error where a window is open or the sums
+  /// do not fit the parameters.
+  AccumulatorState state() const;
+  void load(const AccumulatorState& state);
+
+ private:
+  void open_lazily();
+  double units_of(const Loss& loss, const BatchSize& size) const;
+  void differentiate(const Loss& loss) const;
+  void quarantine(MicroRef micro, const std::string& reason);
+  StepReport blank_report() const;
+  StepReport report() const;
+  void drop(const std::string& reason) const;
+  void apply(accum::MeanGradient gradient, const StepFunction& take_step, StepReport& report);
+  void emit(const char* name, const std::string& reason) const;
+
+  AccumulatorOptions options_;
+  accum::Window window_;
+  Stopwatch since_start_;
+  Stopwatch since_open_;
+  AccumulatorState counters_;  ///< its `window` stays empty: window_ holds that
+};
+
+/// One window of an Accumulator, dropped unless stepped. See Accumulator::window().
+class AccumulatorScope {
+ public:
+  ~AccumulatorScope();
+  AccumulatorScope(const AccumulatorScope&) = delete;
+  AccumulatorScope& operator=(const AccumulatorScope&) = delete;
+
+  void backward(const Loss& loss) { accumulator_->backward(loss); }
+  void backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
+  bool full() const { return accumulator_->full(); }
+  StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_->step(optimizer); }
+  StepReport step(const Accumulator::StepFunction& take) { return accumulator_->step(take); }
+
+ private:
+  friend class Accumulator;
+  explicit AccumulatorScope(Accumulator* accumulator) : accumulator_(accumulator) {}
+  Accumulator* accumulator_;
+};
+
+}  // namespace accrue

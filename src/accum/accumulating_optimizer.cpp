@@ -1,0 +1,54 @@
+#include "accrue/accum/accumulating_optimizer.h"
+
+#include <torch/serialize/archive.h>
+
+#include "accrue/accum/accumulator_archive.h"
+#include "accrue/core/error.h"
+
+namespace accrue {
+namespace {
+
+std::vector<at::Tensor> parameters_of(const torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups())
+    parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+  return parameters;
+}
+
+}  // namespace
+
+AccumulatingOptimizer::AccumulatingOptimizer(torch::optim::Optimizer& inner,
+                                             AccumulatorOptions options)
+    : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, nullptr),
+      inner_(inner),
+      accumulator_(parameters_of(inner), std::move(options)) {}
+
+at::Tensor AccumulatingOptimizer::step(LossClosure closure) {
+  if (closure)
+    throw usage_error("step", "no closure", "one",
+                      "an optimizer that takes none: a closure would evaluate part of the batch");
+  if (!accumulator_.pending())
+    throw usage_error("step", "a backward() of this optimizer before it", "none",
+                      "optimizer.backward(Loss{sum, weight}) instead of loss.backward()");
+  last_report_.stepped = false;
+  if (accumulator_.full()) last_report_ = accumulator_.step(inner_);
+  return {};
+}
+
+void AccumulatingOptimizer::save(torch::serialize::OutputArchive& archive) const {
+  torch::serialize::OutputArchive inner, accumulator;
+  inner_.save(inner);
+  write(accumulator_.state(), accumulator);
+  archive.write("inner", inner);
+  archive.write("accumulator", accumulator);
+}
+
+void AccumulatingOptimizer::load(torch::serialize::InputArchive& archive) {
+  torch::serialize::InputArchive inner, accumulator;
+  archive.read("inner", inner);
+  archive.read("accumulator", accumulator);
+  inner_.load(inner);
+  accumulator_.load(read_accumulator_state(accumulator));
+}
+
+}  // namespace accrue

@@ -1,0 +1,260 @@
+#include "accrue/accum/accumulator.h"
+
+#include <cmath>
+
+#include "accrue/core/error.h"
+
+namespace accrue {
+namespace {
+
+NamedParameters numbered(const std::vector<at::Tensor>& parameters) {
+  NamedParameters named;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    named.push_back({std::to_string(i), parameters[i]});
+  return named;
+}
+
+std::shared_ptr<accum::GradientBuffer> make_buffer(const NamedParameters& parameters) {
+  auto buffer = std::make_shared<accum::GradientBuffer>(parameters);
+  if (buffer->entries().empty())
+    throw usage_error("accumulator", "parameters to train", "none that requires a gradient",
+                      "passing model->parameters() before freezing all of them");
+  return buffer;
+}
+
+bool is_stated(const BatchSize& size) { return !std::holds_alternative<std::monostate>(size); }
+
+std::int64_t count_of(const BatchSize& size) {
+  if (const auto* tokens = std::get_if<Tokens>(&size)) return tokens->count;
+  if (const auto* samples = std::get_if<Samples>(&size)) return samples->count;
+  return 0;
+}
+
+void check_options(const AccumulatorOptions& options) {
+  if (is_stated(options.batch) && options.micro_batches != 0)
+    throw usage_error("accumulator", "one of batch and micro_batches", "both",
+                      "leaving micro_batches out: it follows from the batch");
+  if ((is_stated(options.batch) && count_of(options.batch) < 1) || options.micro_batches < 0)
+    throw usage_error(
+        "accumulator", "a batch of at least 1",
+        std::to_string(is_stated(options.batch) ? count_of(options.batch) : options.micro_batches),
+        "a batch such as Samples{256}");
+  if (!(options.clip_norm >= 0))
+    throw usage_error("accumulator", "clip_norm >= 0", std::to_string(options.clip_norm),
+                      "0 for no clipping");
+}
+
+double checked_sum(const Loss& loss) {
+  if (!loss.sum.defined() || loss.sum.numel() != 1)
+    throw usage_error(
+        "backward", "a loss sum of one element",
+        loss.sum.defined() ? std::to_string(loss.sum.numel()) + " elements" : "an undefined tensor",
+        "Loss{losses.sum(), number of them}");
+  if (!std::isfinite(loss.weight) || loss.weight < 0)
+    throw usage_error("backward", "a finite weight >= 0", std::to_string(loss.weight),
+                      "the number of terms in the sum");
+  return loss.sum.item<double>();
+}
+
+}  // namespace
+
+Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options)
+    : options_(std::move(options)), window_(make_buffer(parameters)) {
+  check_options(options_);
+  if (options_.replay)
+    window_.set_replay([this](const MicroRef& micro) {
+      const Loss loss = options_.replay(micro);
+      differentiate(loss);
+      return loss;
+    });
+}
+
+Accumulator::Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options)
+    : Accumulator(numbered(parameters), std::move(options)) {}
+
+void Accumulator::open_lazily() {
+  if (window_.is_open()) return;
+  window_.open(counters_.windows);
+  ++counters_.windows;
+  counters_.window_units = 0;
+  since_open_.restart();
+}
+
+double Accumulator::units_of(const Loss& loss, const BatchSize& size) const {
+  if (!is_stated(size)) return loss.weight;
+  if (is_stated(options_.batch) && size.index() != options_.batch.index())
+    throw usage_error("backward", "a size in the unit of the batch", "the other unit",
+                      "stating both in tokens, or both in samples");
+  if (count_of(size) < 0)
+    throw usage_error("backward", "a size >= 0", std::to_string(count_of(size)),
+                      "the tokens or samples of this micro-batch");
+  return static_cast<double>(count_of(size));
+}
+
+void Accumulator::backward(const Loss& loss) { backward(loss, BatchSize{}); }
+
+void Accumulator::backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
+  const double sum = checked_sum(loss);
+  const double units = units_of(loss, size);
+  open_lazily();
+  MicroRef micro{static_cast<std::int64_t>(window_.ledger().entries.size()), std::move(sample_ids),
+                 loss.weight};
+  if (!std::isfinite(sum)) {
+    quarantine(std::move(micro), "the loss is " + std::to_string(sum));
+    return;
+  }
+  window_.begin(std::move(micro));
+  // A lost window has no use for more gradients, but its loop goes on to step() as always.
+  if (loss.weight > 0 && !window_.is_lost()) {
+    try {
+      differentiate(loss);
+    } catch (const std::exception& error) {
+      window_.abort(MicroStatus::lost, error.what());
+      throw;
+    }
+  }
+  window_.commit(sum, loss.weight);
+  counters_.window_units += units;
+}
+
+void Accumulator::differentiate(const Loss& loss) const {
+  if (!loss.sum.requires_grad())
+    throw usage_error("backward", "a loss that depends on the parameters",
+                      "one that requires no gradient",
+                      "computing it without NoGradGuard, detach() or item()");
+  torch::autograd::variable_list trained;
+  for (const auto& entry : window_.buffer()->entries())
+    if (entry.parameter.requires_grad()) trained.push_back(entry.parameter);
+  if (trained.empty()) return;
+  torch::autograd::backward({loss.sum}, {}, std::nullopt, false, trained);
+}
+
+void Accumulator::quarantine(MicroRef micro, const std::string& reason) {
+  const std::string text = "micro-batch " + std::to_string(micro.index) + ": " + reason;
+  window_.begin(std::move(micro));
+  window_.abort(MicroStatus::quarantined, reason);
+  emit("quarantined", text);
+  const std::int64_t quarantined = window_.ledger().count(MicroStatus::quarantined);
+  if (quarantined > options_.max_quarantined)
+    throw runtime_error("backward",
+                        "at most " + std::to_string(options_.max_quarantined) +
+                            " micro-batches of a window without a finite loss",
+                        std::to_string(quarantined) + " of them",
+                        "a lower learning rate, clip_norm, or an earlier checkpoint");
+}
+
+bool Accumulator::full() const {
+  if (!window_.is_open()) return false;
+  if (window_.is_lost()) return true;
+  if (options_.micro_batches > 0)
+    return window_.ledger().count(MicroStatus::committed) >= options_.micro_batches;
+  return is_stated(options_.batch) &&
+         counters_.window_units >= static_cast<double>(count_of(options_.batch));
+}
+
+StepReport Accumulator::blank_report() const {
+  StepReport report;
+  report.step = counters_.steps;
+  report.time = unix_time();
+  report.elapsed = since_start_.seconds();
+  const std::int64_t total = std::llround(counters_.total_units + counters_.window_units);
+  if (std::holds_alternative<Samples>(options_.batch)) report.samples = total;
+  if (std::holds_alternative<Tokens>(options_.batch)) report.tokens = total;
+  report.stepped = false;
+  return report;
+}
+
+StepReport Accumulator::report() const {
+  StepReport report = blank_report();
+  const LedgerView ledger = window_.ledger();
+  report.weight = ledger.committed_weight();
+  if (report.weight > 0) report.loss = ledger.committed_loss_sum() / report.weight;
+  report.micro_batches = ledger.count(MicroStatus::committed);
+  report.quarantined = ledger.count(MicroStatus::quarantined);
+  if (report.tokens) report.batch_tokens = std::llround(counters_.window_units);
+  return report;
+}
+
+StepReport Accumulator::step(const StepFunction& take_step) {
+  if (!window_.is_open())
+    throw usage_error("step", "a window with at least one backward()", "none pending",
+                      "calling backward() before it, or finish() at the end of the data");
+  std::optional<accum::MeanGradient> gradient = window_.close();
+  StepReport result = report();
+  counters_.total_units += counters_.window_units;
+  counters_.window_units = 0;
+  if (gradient) {
+    apply(std::move(*gradient), take_step, result);
+  } else {
+    drop(window_.is_lost() ? "the window was lost" : "the total weight is 0");
+  }
+  result.step = counters_.steps;
+  result.seconds = since_open_.seconds();
+  return result;
+}
+
+void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_step,
+                        StepReport& result) {
+  if (options_.check_finite || options_.clip_norm > 0) {
+    result.grad_norm = gradient.norm();
+    if (!std::isfinite(*result.grad_norm))
+      return drop("the gradient's norm is " + std::to_string(*result.grad_norm));
+  }
+  if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
+  if (options_.on_mean_gradient) {
+    gradient.materialize();
+    options_.on_mean_gradient(gradient);
+  }
+  const Stopwatch watch;
+  take_step(std::move(gradient));
+  result.optimizer_seconds = watch.seconds();
+  ++counters_.steps;
+  result.stepped = true;
+}
+
+void Accumulator::drop(const std::string& reason) const {
+  for (const auto& entry : window_.buffer()->entries()) entry.parameter.mutable_grad().reset();
+  emit("dropped", reason);
+}
+
+void Accumulator::emit(const char* name, const std::string& reason) const {
+  if (options_.on_event) options_.on_event({name, reason, counters_.steps});
+}
+
+StepReport Accumulator::finish(const StepFunction& take_step) {
+  return window_.is_open() ? step(take_step) : blank_report();
+}
+
+void Accumulator::discard() {
+  window_.discard();
+  counters_.window_units = 0;
+}
+
+AccumulatorScope Accumulator::window() {
+  if (window_.is_open())
+    throw usage_error("window", "no open window", "one with micro-batches pending",
+                      "step() or finish() before it");
+  return AccumulatorScope(this);
+}
+
+AccumulatorState Accumulator::state() const {
+  AccumulatorState state = counters_;
+  state.window = window_.state();
+  return state;
+}
+
+void Accumulator::load(const AccumulatorState& state) {
+  window_.load(state.window);
+  counters_ = state;
+  counters_.window = {};
+  since_open_.restart();
+}
+
+AccumulatorScope::~AccumulatorScope() { accumulator_->discard(); }
+
+void AccumulatorScope::backward(const Loss& loss, BatchSize size,
+                                std::vector<std::int64_t> sample_ids) {
+  accumulator_->backward(loss, size, std::move(sample_ids));
+}
+
+}  // namespace accrue

@@ -1,0 +1,146 @@
+#include "accrue/accum/accumulator_archive.h"
+
+#include <torch/serialize/archive.h>
+
+#include "accrue/core/error.h"
+
+namespace accrue {
+namespace {
+
+at::Tensor tensor_of(const std::vector<double>& values) {
+  return at::tensor(values, at::TensorOptions().dtype(at::kDouble));
+}
+at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
+  return at::tensor(values, at::TensorOptions().dtype(at::kLong));
+}
+
+[[noreturn]] void refuse(const std::string& key) {
+  throw usage_error("load accumulator state", "an archive that accrue::write made",
+                    "one where '" + key + "' is missing or does not fit",
+                    "the file that was written with this accumulator's state");
+}
+
+c10::IValue read_value(torch::serialize::InputArchive& archive, const std::string& key) {
+  c10::IValue value;
+  if (!archive.try_read(key, value)) refuse(key);
+  return value;
+}
+
+std::string read_string(torch::serialize::InputArchive& archive, const std::string& key) {
+  const c10::IValue value = read_value(archive, key);
+  if (!value.isString()) refuse(key);
+  return value.toStringRef();
+}
+
+at::Tensor read_tensor(torch::serialize::InputArchive& archive, const std::string& key) {
+  at::Tensor tensor;
+  if (!archive.try_read(key, tensor)) refuse(key);
+  return tensor;
+}
+
+template <typename Element>
+std::vector<Element> read_list(torch::serialize::InputArchive& archive, const std::string& key,
+                               std::size_t count) {
+  const at::Tensor tensor = read_tensor(archive, key).cpu().contiguous();
+  if (tensor.scalar_type() != c10::CppTypeToScalarType<Element>::value ||
+      tensor.numel() != static_cast<std::int64_t>(count))
+    refuse(key);
+  const Element* first = tensor.const_data_ptr<Element>();
+  return {first, first + count};
+}
+
+struct LedgerColumns {
+  std::vector<double> weights, loss_sums;
+  std::vector<std::int64_t> indices, statuses, id_counts, ids;
+};
+
+LedgerColumns columns_of(const std::vector<LedgerEntry>& entries) {
+  LedgerColumns columns;
+  for (const LedgerEntry& entry : entries) {
+    const std::vector<std::int64_t>& ids = entry.micro.sample_ids;
+    columns.weights.push_back(entry.micro.weight);
+    columns.loss_sums.push_back(entry.loss_sum);
+    columns.indices.push_back(entry.micro.index);
+    columns.statuses.push_back(static_cast<std::int64_t>(entry.status));
+    columns.id_counts.push_back(static_cast<std::int64_t>(ids.size()));
+    columns.ids.insert(columns.ids.end(), ids.begin(), ids.end());
+  }
+  return columns;
+}
+
+void write_ledger(const std::vector<LedgerEntry>& entries,
+                  torch::serialize::OutputArchive& archive) {
+  const LedgerColumns columns = columns_of(entries);
+  archive.write("ledger.weights", tensor_of(columns.weights));
+  archive.write("ledger.loss_sums", tensor_of(columns.loss_sums));
+  archive.write("ledger.indices", tensor_of(columns.indices));
+  archive.write("ledger.statuses", tensor_of(columns.statuses));
+  archive.write("ledger.id_counts", tensor_of(columns.id_counts));
+  archive.write("ledger.ids", tensor_of(columns.ids));
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    archive.write("ledger.reason." + std::to_string(i), c10::IValue(entries[i].reason));
+}
+
+std::vector<LedgerEntry> read_ledger(torch::serialize::InputArchive& archive, std::size_t count) {
+  LedgerColumns columns;
+  columns.weights = read_list<double>(archive, "ledger.weights", count);
+  columns.loss_sums = read_list<double>(archive, "ledger.loss_sums", count);
+  columns.indices = read_list<std::int64_t>(archive, "ledger.indices", count);
+  columns.statuses = read_list<std::int64_t>(archive, "ledger.statuses", count);
+  columns.id_counts = read_list<std::int64_t>(archive, "ledger.id_counts", count);
+  std::size_t ids = 0;
+  for (const std::int64_t id_count : columns.id_counts) {
+    if (id_count < 0) refuse("ledger.id_counts");
+    ids += static_cast<std::size_t>(id_count);
+  }
+  columns.ids = read_list<std::int64_t>(archive, "ledger.ids", ids);
+
+  std::vector<LedgerEntry> entries(count);
+  auto id = columns.ids.begin();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (columns.statuses[i] < 0 || columns.statuses[i] > 3) refuse("ledger.statuses");
+    entries[i].micro = {columns.indices[i], {id, id + columns.id_counts[i]}, columns.weights[i]};
+    entries[i].status = static_cast<MicroStatus>(columns.statuses[i]);
+    entries[i].loss_sum = columns.loss_sums[i];
+    entries[i].reason = read_string(archive, "ledger.reason." + std::to_string(i));
+    id += columns.id_counts[i];
+  }
+  return entries;
+}
+
+}  // namespace
+
+void write(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
+  const accum::WindowState& window = state.window;
+  archive.write("counts", tensor_of(std::vector<std::int64_t>{
+                              state.steps, state.windows, window.index, window.open, window.lost,
+                              static_cast<std::int64_t>(window.entries.size()),
+                              static_cast<std::int64_t>(window.sums.size())}));
+  archive.write("units", tensor_of(std::vector<double>{state.window_units, state.total_units}));
+  write_ledger(window.entries, archive);
+  for (std::size_t i = 0; i < window.sums.size(); ++i) {
+    archive.write("sum.name." + std::to_string(i), c10::IValue(window.sums[i].name));
+    archive.write("sum." + std::to_string(i), window.sums[i].tensor);
+  }
+}
+
+AccumulatorState read_accumulator_state(torch::serialize::InputArchive& archive) {
+  const std::vector<std::int64_t> counts = read_list<std::int64_t>(archive, "counts", 7);
+  const std::vector<double> units = read_list<double>(archive, "units", 2);
+  if (counts[5] < 0 || counts[6] < 0) refuse("counts");
+  AccumulatorState state;
+  state.steps = counts[0];
+  state.windows = counts[1];
+  state.window_units = units[0];
+  state.total_units = units[1];
+  state.window.index = counts[2];
+  state.window.open = counts[3] != 0;
+  state.window.lost = counts[4] != 0;
+  state.window.entries = read_ledger(archive, static_cast<std::size_t>(counts[5]));
+  for (std::int64_t i = 0; i < counts[6]; ++i)
+    state.window.sums.push_back({read_string(archive, "sum.name." + std::to_string(i)),
+                                 read_tensor(archive, "sum." + std::to_string(i))});
+  return state;
+}
+
+}  // namespace accrue

@@ -1,0 +1,427 @@
+#include "accrue/accum/accumulator.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "accrue/accum/accumulate.h"
+#include "accum/problem.h"
+#include "support/tolerance.h"
+
+namespace accrue {
+namespace {
+
+using testing::copies;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::make_problem;
+using testing::Problem;
+using testing::same_bits;
+using Ids = std::vector<std::int64_t>;
+
+const Accumulator::StepFunction kTake = [](accum::MeanGradient&& gradient) {
+  gradient.materialize();
+};
+
+std::vector<at::Tensor> gradients_of(const Problem& problem) {
+  std::vector<at::Tensor> result;
+  for (const auto& parameter : problem.parameters)
+    result.push_back(parameter.tensor.grad().clone());
+  return result;
+}
+
+/// Cuts a shuffled batch at random places.
+std::vector<Ids> random_split(const Problem& problem, std::mt19937_64& random) {
+  Ids ids = problem.all();
+  std::shuffle(ids.begin(), ids.end(), random);
+  std::vector<Ids> micros(1);
+  for (const std::int64_t id : ids) {
+    if (!micros.back().empty() && random() % 3 == 0) micros.emplace_back();
+    micros.back().push_back(id);
+  }
+  return micros;
+}
+
+Loss nan_loss(const Problem& problem) {
+  return {problem.loss({0}).sum * std::numeric_limits<double>::quiet_NaN(), 4};
+}
+
+TEST(Accumulator, EqualsTheFullBatchForAnySplit) {
+  std::mt19937_64 random(1);
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble})
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      const Problem problem = make_problem(seed, dtype);
+      const auto expected = problem.reference();
+      Accumulator accumulator(problem.parameters, {.batch = Tokens{problem.rows}});
+      for (const Ids& micro : random_split(problem, random)) {
+        EXPECT_FALSE(accumulator.full());
+        accumulator.backward(problem.loss(micro));
+      }
+      ASSERT_TRUE(accumulator.full());
+      const StepReport report = accumulator.step(kTake);
+      EXPECT_EQ(report.weight, static_cast<double>(problem.rows));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(
+            testing::close(problem.parameters[i].tensor.grad(), expected[i], dtype, problem.rows));
+        if (dtype == at::kDouble) {
+          EXPECT_LE(testing::relative_error(problem.parameters[i].tensor.grad(), expected[i]),
+                    1e-12);
+        }
+      }
+    }
+}
+
+TEST(Accumulator, ComparatorSeesAMeanOfMeans) {
+  const Problem problem = make_problem(2, at::kFloat);
+  const auto expected = problem.reference();
+  Accumulator accumulator(problem.parameters);
+  for (const Ids& micro : {Ids{0}, Ids{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}) {
+    const Loss loss = problem.loss(micro);
+    accumulator.backward({loss.sum / loss.weight, 1});
+  }
+  accumulator.step(kTake);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_FALSE(
+        testing::close(problem.parameters[i].tensor.grad(), expected[i], at::kFloat, problem.rows));
+}
+
+TEST(Accumulator, CountsTheBatchInItsUnit) {
+  const Problem problem = make_problem(3, at::kFloat);
+  Accumulator by_samples(problem.parameters, {.batch = Samples{3}});
+  by_samples.backward(problem.loss({0, 1}), Samples{2});
+  EXPECT_FALSE(by_samples.full());
+  EXPECT_THAT(error_of([&] { by_samples.backward(problem.loss({2}), Tokens{1}); }),
+              HasSubstr("unit"));
+  by_samples.backward(problem.loss({2}), Samples{1});
+  EXPECT_TRUE(by_samples.full());
+  EXPECT_EQ(by_samples.step(kTake).samples, 3);
+
+  Accumulator by_count(problem.parameters, {.micro_batches = 2});
+  by_count.backward(problem.loss({0, 1}));
+  EXPECT_FALSE(by_count.full());
+  by_count.backward(problem.loss({2}));
+  EXPECT_TRUE(by_count.full());
+  by_count.step(kTake);
+  EXPECT_FALSE(by_count.full());
+
+  Accumulator by_loop(problem.parameters);
+  by_loop.backward(problem.loss(problem.all()));
+  EXPECT_FALSE(by_loop.full());
+}
+
+TEST(Accumulator, ReportsWhatItDid) {
+  const Problem problem = make_problem(4, at::kDouble);
+  Accumulator accumulator(problem.parameters, {.batch = Tokens{problem.rows}});
+  for (int round = 1; round <= 2; ++round) {
+    for (std::int64_t i = 0; i < 12; ++i) accumulator.backward(problem.loss({i}));
+    const StepReport report = accumulator.step(kTake);
+    EXPECT_EQ(report.step, round);
+    EXPECT_TRUE(report.stepped);
+    EXPECT_EQ(report.micro_batches, 12);
+    EXPECT_EQ(report.tokens, round * problem.rows);
+    EXPECT_EQ(report.batch_tokens, problem.rows);
+    const Loss loss = problem.loss(problem.all());
+    EXPECT_NEAR(report.loss.value(), loss.sum.item<double>() / loss.weight, 1e-10);
+    double squares = 0;
+    for (const at::Tensor& gradient : problem.reference())
+      squares += gradient.square().sum().item<double>();
+    EXPECT_NEAR(report.grad_norm.value(), std::sqrt(squares), 1e-10 * std::sqrt(squares));
+  }
+}
+
+TEST(Accumulator, ClipsTheMeanAndShowsItToTheHook) {
+  const Problem problem = make_problem(5, at::kFloat);
+  double seen = 0;
+  Accumulator accumulator(
+      problem.parameters,
+      {.clip_norm = 0.5, .on_mean_gradient = [&](accum::MeanGradient& gradient) {
+         EXPECT_EQ(gradient.scale(), 1);
+         for (const auto& p : problem.parameters)
+           seen += p.tensor.grad().square().sum().item<double>();
+         problem.parameters[1].tensor.grad().zero_();
+       }});
+  accumulator.backward(problem.loss({0, 1, 2}));
+  accumulator.backward(problem.loss({3}));
+  EXPECT_GT(accumulator.step(kTake).grad_norm.value(), 0.5);
+  EXPECT_NEAR(std::sqrt(seen), 0.5, 1e-6);
+  EXPECT_EQ(problem.parameters[1].tensor.grad().abs().sum().item<double>(), 0);
+}
+
+TEST(Accumulator, LeavesOutAMicroBatchWithoutAFiniteLoss) {
+  const Problem problem = make_problem(6, at::kFloat);
+  std::vector<std::string> events;
+  Accumulator accumulator(problem.parameters,
+                          {.batch = Tokens{problem.rows}, .on_event = [&](const Event& event) {
+                             events.push_back(event.name + ": " + event.reason);
+                           }});
+  accumulator.backward(problem.loss({0, 1, 2}));
+  accumulator.backward(nan_loss(problem));
+  EXPECT_FALSE(accumulator.full());
+  accumulator.backward(problem.loss({3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  ASSERT_TRUE(accumulator.full());
+  const StepReport report = accumulator.step(kTake);
+  EXPECT_EQ(report.quarantined, 1);
+  EXPECT_EQ(report.micro_batches, 2);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(events[0], HasSubstr("quarantined: micro-batch 1"));
+  const auto expected = problem.reference();
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(testing::close(gradients_of(problem)[i], expected[i], at::kFloat, problem.rows));
+}
+
+TEST(Accumulator, EndsALoopThatHasNoFiniteLossAnyMore) {
+  const Problem problem = make_problem(6, at::kFloat);
+  Accumulator accumulator(problem.parameters, {.batch = Tokens{10}, .max_quarantined = 2});
+  accumulator.backward(nan_loss(problem));
+  accumulator.backward(nan_loss(problem));
+  EXPECT_THAT(error_of([&] { accumulator.backward(nan_loss(problem)); }),
+              HasSubstr("without a finite loss"));
+}
+
+TEST(Accumulator, DropsAWindowWhoseGradientIsNotFinite) {
+  const at::Tensor w = at::zeros({2}).requires_grad_(true);
+  std::string reason;
+  Accumulator accumulator(std::vector<at::Tensor>{w},
+                          {.on_event = [&](const Event& event) { reason = event.reason; }});
+  bool called = false;
+  const Accumulator::StepFunction take = [&](accum::MeanGradient&&) { called = true; };
+  // d sqrt(x)/dx is infinite at 0, where the value is finite.
+  accumulator.backward({at::sqrt(w).sum(), 2});
+  const StepReport report = accumulator.step(take);
+  EXPECT_FALSE(report.stepped);
+  EXPECT_FALSE(called);
+  EXPECT_EQ(report.step, 0);
+  EXPECT_THAT(reason, HasSubstr("inf"));
+  EXPECT_FALSE(w.grad().defined());
+  accumulator.backward({w.sum(), 2});
+  EXPECT_TRUE(accumulator.step(take).stepped);
+}
+
+TEST(Accumulator, TakesNoStepForNoWeight) {
+  const Problem problem = make_problem(6, at::kFloat);
+  Accumulator accumulator(problem.parameters);
+  accumulator.backward({problem.loss({0}).sum * 0, 0});
+  EXPECT_FALSE(accumulator.step(kTake).stepped);
+  EXPECT_FALSE(accumulator.finish(kTake).stepped);
+  EXPECT_THAT(error_of([&] { accumulator.step(kTake); }), HasSubstr("backward()"));
+}
+
+TEST(Accumulator, FinishesAShortWindowWithItsOwnWeight) {
+  const Problem problem = make_problem(8, at::kDouble);
+  Accumulator accumulator(problem.parameters, {.batch = Tokens{1'000'000}});
+  for (std::int64_t i = 0; i < 12; ++i) accumulator.backward(problem.loss({i}));
+  EXPECT_FALSE(accumulator.full());
+  EXPECT_TRUE(accumulator.finish(kTake).stepped);
+  const auto expected = problem.reference();
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_LE(testing::relative_error(gradients_of(problem)[i], expected[i]), 1e-12);
+}
+
+TEST(Accumulator, RefusesLossesItCannotUse) {
+  const Problem problem = make_problem(9, at::kFloat);
+  Accumulator accumulator(problem.parameters);
+  EXPECT_THAT(error_of([&] { accumulator.backward({at::ones({3}), 3}); }), HasSubstr("3 elements"));
+  EXPECT_THAT(error_of([&] { accumulator.backward({at::Tensor(), 3}); }), HasSubstr("undefined"));
+  EXPECT_THAT(error_of([&] {
+                accumulator.backward({problem.loss({0}).sum, -1});
+              }),
+              HasSubstr("weight >= 0"));
+  EXPECT_THAT(error_of([&] {
+                accumulator.backward({problem.loss({0}).sum.detach(), 1});
+              }),
+              HasSubstr("requires no gradient"));
+}
+
+TEST(Accumulator, RefusesContradictingOptions) {
+  const Problem problem = make_problem(9, at::kFloat);
+  const auto make = [&](AccumulatorOptions options) {
+    return error_of([&] { Accumulator(problem.parameters, options); });
+  };
+  EXPECT_THAT(make({.batch = Tokens{8}, .micro_batches = 2}), HasSubstr("both"));
+  EXPECT_THAT(make({.batch = Samples{0}}), HasSubstr("at least 1"));
+  EXPECT_THAT(make({.clip_norm = -1}), HasSubstr("clip_norm"));
+  EXPECT_THAT(error_of([] { Accumulator(std::vector<at::Tensor>{at::ones({2})}); }),
+              HasSubstr("requires a gradient"));
+}
+
+/// Fails in backward, on its way to parameters that come after gradients of others are in.
+struct FailingBackward : torch::autograd::Function<FailingBackward> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) {
+    return input.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    throw std::runtime_error("out of memory");
+  }
+};
+
+Loss failing_loss(const Problem& problem) {
+  const at::Tensor hidden =
+      FailingBackward::apply(at::linear(problem.inputs[0], problem.parameters[0].tensor));
+  return {at::linear(hidden, problem.parameters[2].tensor).sum(), 1};
+}
+
+TEST(Accumulator, ReplaysAWindowWhoseBackwardFailed) {
+  const Problem problem = make_problem(10, at::kFloat);
+  const std::vector<Ids> micros{{0, 1, 2, 3}, {4, 5, 6}, {7, 8, 9, 10, 11}};
+  const auto run = [&](bool with_failure) {
+    Accumulator accumulator(problem.parameters, {.replay = [&](const MicroRef& micro) {
+                              return problem.loss(micro.sample_ids);
+                            }});
+    for (std::size_t i = 0; i < micros.size(); ++i) {
+      accumulator.backward(problem.loss(micros[i]), BatchSize{}, micros[i]);
+      if (with_failure && i == 1) {
+        EXPECT_THROW(accumulator.backward(failing_loss(problem)), std::runtime_error);
+      }
+    }
+    EXPECT_TRUE(accumulator.step(kTake).stepped);
+    return gradients_of(problem);
+  };
+  EXPECT_TRUE(same_bits(run(false), run(true)));
+}
+
+TEST(Accumulator, IsFullAtOnceWhenItsWindowIsLost) {
+  const Problem problem = make_problem(10, at::kFloat);
+  Accumulator accumulator(problem.parameters, {.batch = Tokens{1000}});
+  accumulator.backward(problem.loss({0}));
+  EXPECT_THROW(accumulator.backward(failing_loss(problem)), std::runtime_error);
+  EXPECT_TRUE(accumulator.full());
+  accumulator.backward(problem.loss({1}));
+  const StepReport report = accumulator.step(kTake);
+  EXPECT_FALSE(report.stepped);
+  EXPECT_FALSE(report.loss);
+  accumulator.backward(problem.loss({0}));
+  EXPECT_TRUE(accumulator.step(kTake).stepped);
+}
+
+TEST(Accumulator, DiscardsAScopeThatIsLeftWithoutAStep) {
+  const Problem problem = make_problem(11, at::kFloat);
+  Accumulator accumulator(problem.parameters);
+  try {
+    auto window = accumulator.window();
+    window.backward(problem.loss({0}));
+    throw std::runtime_error("the loader failed");
+  } catch (const std::runtime_error&) {
+    EXPECT_FALSE(accumulator.pending());
+    EXPECT_FALSE(problem.parameters[0].tensor.grad().defined());
+  }
+  {
+    auto window = accumulator.window();
+    window.backward(problem.loss(problem.all()));
+    EXPECT_EQ(window.step(kTake).weight, static_cast<double>(problem.rows));
+  }
+  EXPECT_TRUE(problem.parameters[0].tensor.grad().defined());
+  accumulator.backward(problem.loss({0}));
+  EXPECT_THAT(error_of([&] { accumulator.window(); }), HasSubstr("finish()"));
+}
+
+TEST(Accumulator, ContinuesFromItsStateToTheBit) {
+  const Problem problem = make_problem(12, at::kFloat);
+  const AccumulatorOptions options{.batch = Tokens{problem.rows}};
+  std::vector<at::Tensor> expected;
+  AccumulatorState state;
+  {
+    Accumulator accumulator(problem.parameters, options);
+    accumulator.backward(problem.loss(problem.all()));
+    accumulator.step(kTake);
+    accumulator.backward(problem.loss({0, 1, 2, 3, 4}));
+    accumulator.backward(nan_loss(problem));
+    state = accumulator.state();
+    accumulator.backward(problem.loss({5, 6, 7, 8, 9, 10, 11}));
+    accumulator.step(kTake);
+    expected = gradients_of(problem);
+  }
+  Accumulator resumed(problem.parameters, options);
+  resumed.load(state);
+  EXPECT_FALSE(resumed.full());
+  resumed.backward(problem.loss({5, 6, 7, 8, 9, 10, 11}));
+  ASSERT_TRUE(resumed.full());
+  const StepReport report = resumed.step(kTake);
+  EXPECT_TRUE(same_bits(expected, gradients_of(problem)));
+  EXPECT_EQ(report.step, 2);
+  EXPECT_EQ(report.tokens, 2 * problem.rows);
+  EXPECT_EQ(report.quarantined, 1);
+}
+
+TEST(Accumulator, KeepsTwoModelsApart) {
+  // The discriminator's window is open while the generator differentiates through it, as in a GAN.
+  at::manual_seed(13);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor g = at::randn({3, 3}, options).requires_grad_(true);
+  const at::Tensor d = at::randn({1, 3}, options).requires_grad_(true);
+  const at::Tensor noise = at::randn({6, 3}, options), real = at::randn({6, 3}, options);
+  const auto generator_loss = [&](std::int64_t from, std::int64_t to) {
+    const at::Tensor fake = at::tanh(at::linear(noise.slice(0, from, to), g));
+    return Loss{at::softplus(-at::linear(fake, d)).sum(), static_cast<double>(to - from)};
+  };
+  const auto discriminator_loss = [&](std::int64_t from, std::int64_t to) {
+    const at::Tensor fake = at::tanh(at::linear(noise.slice(0, from, to), g)).detach();
+    return Loss{
+        (at::softplus(at::linear(fake, d)) + at::softplus(-at::linear(real.slice(0, from, to), d)))
+            .sum(),
+        static_cast<double>(to - from)};
+  };
+  const at::Tensor expected_g = torch::autograd::grad({generator_loss(0, 6).sum / 6}, {g})[0];
+  const at::Tensor expected_d = torch::autograd::grad({discriminator_loss(0, 6).sum / 6}, {d})[0];
+  Accumulator acc_g(std::vector<at::Tensor>{g}), acc_d(std::vector<at::Tensor>{d});
+  for (const auto& [from, to] : std::vector<std::pair<int, int>>{{0, 1}, {1, 4}, {4, 6}}) {
+    acc_d.backward(discriminator_loss(from, to));
+    acc_g.backward(generator_loss(from, to));
+  }
+  acc_d.step(kTake);
+  acc_g.step(kTake);
+  EXPECT_LE(testing::relative_error(g.grad(), expected_g), 1e-12);
+  EXPECT_LE(testing::relative_error(d.grad(), expected_d), 1e-12);
+}
+
+TEST(Accumulator, RefusesParametersOfAnotherOpenWindow) {
+  const Problem problem = make_problem(14, at::kFloat);
+  Accumulator first(problem.parameters), second(problem.parameters);
+  first.backward(problem.loss({0}));
+  EXPECT_THAT(error_of([&] { second.backward(problem.loss({0})); }), HasSubstr("no open window"));
+  EXPECT_THAT(error_of([&] { Accumulator third(problem.parameters); }),
+              HasSubstr("no open window"));
+  first.discard();
+  second.backward(problem.loss({0}));
+}
+
+TEST(Accumulate, ReturnsGradientsAndTouchesNothing) {
+  const Problem problem = make_problem(15, at::kDouble);
+  const auto before = problem.parameters[0].tensor.detach().clone();
+  problem.parameters[1].tensor.mutable_grad() = at::full({7}, 3, at::kDouble);
+  const auto expected = problem.reference();
+  std::int64_t next = 0;
+  const auto next_loss = [&]() -> std::optional<Loss> {
+    if (next == 12) return std::nullopt;
+    next += 3;
+    return problem.loss({next - 3, next - 2, next - 1});
+  };
+  const Accumulated result = accumulate(problem.parameters, next_loss);
+  EXPECT_EQ(result.weight, static_cast<double>(problem.rows));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(result.gradients[i].name, problem.parameters[i].name);
+    EXPECT_LE(testing::relative_error(result.gradients[i].tensor, expected[i]), 1e-12);
+    EXPECT_EQ(kernels::slot_of(problem.parameters[i].tensor), nullptr);
+  }
+  EXPECT_FALSE(problem.parameters[0].tensor.grad().defined());
+  EXPECT_EQ(problem.parameters[1].tensor.grad()[0].item<double>(), 3);
+  EXPECT_TRUE(at::equal(before, problem.parameters[0].tensor));
+}
+
+TEST(Accumulate, RestoresGradientsAfterAnException) {
+  const Problem problem = make_problem(15, at::kDouble);
+  problem.parameters[1].tensor.mutable_grad() = at::full({7}, 3, at::kDouble);
+  EXPECT_THAT(error_of([&] { accumulate(problem.parameters, [&] { return nan_loss(problem); }); }),
+              HasSubstr("micro-batch 0"));
+  EXPECT_EQ(problem.parameters[1].tensor.grad()[0].item<double>(), 3);
+  EXPECT_FALSE(problem.parameters[0].tensor.grad().defined());
+  const Accumulated nothing = accumulate(problem.parameters, [] { return std::optional<Loss>(); });
+  EXPECT_EQ(nothing.weight, 0);
+  EXPECT_EQ(nothing.gradients[2].tensor.abs().sum().item<double>(), 0);
+}
+
+}  // namespace
+}  // namespace accrue

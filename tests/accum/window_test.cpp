@@ -1,0 +1,452 @@
+#include "accrue/accum/window.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "accum/problem.h"
+#include "support/tolerance.h"
+
+namespace accrue::accum {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::make_problem;
+using testing::Problem;
+using Ids = std::vector<std::int64_t>;
+
+/// A window over a problem's parameters, with micro-batches named by their samples.
+struct Fixture {
+  explicit Fixture(at::ScalarType dtype = at::kFloat)
+      : problem(make_problem(7, dtype)),
+        buffer(std::make_shared<GradientBuffer>(problem.parameters)),
+        window(buffer) {}
+
+  void add(const Ids& samples) {
+    window.begin({window.ledger().window, samples, 0});
+    const Loss loss = problem.loss(samples);
+    torch::autograd::backward({loss.sum});
+    window.commit(loss.sum.item<double>(), loss.weight);
+  }
+  /// Contributes and then fails, after the gradients are in.
+  void add_half_way(const Ids& samples) {
+    window.begin({99, samples, 0});
+    torch::autograd::backward({problem.loss(samples).sum});
+    window.abort(MicroStatus::lost, "out of memory");
+  }
+  Loss run_again(const MicroRef& micro) {
+    const Loss loss = problem.loss(micro.sample_ids);
+    torch::autograd::backward({loss.sum});
+    return loss;
+  }
+  std::vector<at::Tensor> sums() const {
+    std::vector<at::Tensor> result;
+    for (const auto& entry : buffer->entries()) result.push_back(entry.slot->main.clone());
+    return result;
+  }
+  const at::Tensor& parameter(std::size_t i) const { return problem.parameters[i].tensor; }
+  void expect_mean_gradient_of_everything() {
+    std::optional<MeanGradient> gradient = window.close();
+    ASSERT_TRUE(gradient);
+    gradient->materialize();
+    const auto expected = problem.reference();
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(testing::close(sums()[i], expected[i], parameter(i).scalar_type(), problem.rows));
+  }
+
+  Problem problem;
+  std::shared_ptr<GradientBuffer> buffer;
+  Window window;
+};
+
+const Ids kFirst{0, 1, 2, 3}, kSecond{4, 5}, kThird{6, 7, 8, 9, 10, 11};
+
+TEST(Window, GivesTheMeanGradientOfTheWholeBatch) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    Fixture f(dtype);
+    f.window.open(0);
+    f.add(kFirst);
+    f.add(kSecond);
+    f.add(kThird);
+    EXPECT_EQ(f.window.weight(), static_cast<double>(f.problem.rows));
+    f.expect_mean_gradient_of_everything();
+  }
+}
+
+TEST(Window, WritesTheFirstContributionOverWhateverWasThere) {
+  Fixture f;
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& entry : f.buffer->entries())
+      entry.slot->main.fill_(std::numeric_limits<double>::quiet_NaN());
+    f.window.open(round);
+    f.add(kFirst);
+    f.add(kSecond);
+    f.add(kThird);
+    f.expect_mean_gradient_of_everything();
+  }
+}
+
+TEST(Window, ShowsTheSumInGradBetweenMicroBatchesWithoutACopy) {
+  Fixture f;
+  f.window.open(0);
+  EXPECT_FALSE(f.parameter(0).grad().defined());
+  f.add(kFirst);
+  EXPECT_TRUE(f.parameter(0).grad().is_alias_of(f.buffer->flat()[0]));
+  EXPECT_TRUE(at::equal(f.parameter(0).grad(), f.buffer->entries()[0].slot->main));
+}
+
+TEST(Window, NamesTheCallExpectedWhenOutOfOrder) {
+  Fixture f;
+  EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("open()"));
+  EXPECT_THAT(error_of([&] { f.window.close(); }), HasSubstr("open()"));
+  f.window.open(3);
+  EXPECT_THAT(error_of([&] { f.window.open(4); }), HasSubstr("close()"));
+  EXPECT_THAT(error_of([&] { f.window.commit(1, 1); }), HasSubstr("begin()"));
+  EXPECT_THAT(error_of([&] { f.window.abort(MicroStatus::lost, ""); }), HasSubstr("begin()"));
+  f.window.begin({});
+  EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("commit()"));
+  EXPECT_THAT(error_of([&] { f.window.close(); }), HasSubstr("commit()"));
+  EXPECT_THAT(error_of([&] { f.window.state(); }), HasSubstr("commit()"));
+}
+
+TEST(Window, RefusesADetachingZeroGradOnceAndGoesOn) {
+  Fixture f;
+  f.window.open(0);
+  f.add(kFirst);
+  for (const auto& p : f.problem.parameters) p.tensor.mutable_grad().reset();
+  EXPECT_THAT(error_of([&] { f.window.begin({}); }),
+              ::testing::AllOf(HasSubstr("zero_grad()"), HasSubstr("the window goes on")));
+  f.add(kSecond);
+  f.add(kThird);
+  f.parameter(2).mutable_grad() = at::zeros_like(f.parameter(2));
+  EXPECT_THAT(error_of([&] { f.window.close(); }),
+              ::testing::AllOf(HasSubstr("zero_grad()"), HasSubstr("second.weight")));
+  f.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, LosesTheWindowToAZeroGradInPlace) {
+  Fixture f;
+  f.window.open(0);
+  f.add(kFirst);
+  f.parameter(1).grad().detach_();
+  f.parameter(1).grad().zero_();
+  EXPECT_THAT(error_of([&] { f.window.begin({}); }),
+              ::testing::AllOf(HasSubstr("zero_grad(false)"), HasSubstr("'first.bias'"),
+                               HasSubstr("window is lost")));
+  EXPECT_TRUE(f.window.is_lost());
+  f.add(kSecond);
+  EXPECT_EQ(f.window.ledger().count(MicroStatus::lost), 2);
+  EXPECT_FALSE(f.window.close());
+  EXPECT_FALSE(f.parameter(0).grad().defined());
+}
+
+TEST(Window, LosesTheWindowToAStepInside) {
+  Fixture f;
+  f.window.open(0);
+  f.add(kFirst);
+  {
+    const at::NoGradGuard no_grad;
+    f.parameter(2).sub_(f.parameter(2).grad(), 0.1);
+  }
+  EXPECT_THAT(error_of([&] { f.window.close(); }),
+              ::testing::AllOf(HasSubstr("step()"), HasSubstr("'second.weight'"),
+                               HasSubstr("window is lost")));
+  EXPECT_FALSE(f.window.close());
+  f.window.open(1);
+  f.add(kFirst);
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, RefusesABackwardOutsideItsMicroBatches) {
+  Fixture f;
+  f.window.open(0);
+  torch::autograd::backward({f.problem.loss(kFirst).sum});
+  EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("outside"));
+  f.add(kFirst);
+  torch::autograd::backward({f.problem.loss(kFirst).sum});
+  EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("window is lost"));
+}
+
+TEST(Window, TakesZeroGradAndStepAfterClosingAsHarmless) {
+  Fixture f;
+  for (int round = 0; round < 2; ++round) {
+    f.window.open(round);
+    f.add(kFirst);
+    f.add(kSecond);
+    f.add(kThird);
+    f.expect_mean_gradient_of_everything();
+    const at::NoGradGuard no_grad;
+    for (const auto& p : f.problem.parameters) {
+      p.tensor.sub_(p.tensor.grad(), 0.01);
+      if (round == 0) p.tensor.mutable_grad().reset();
+    }
+  }
+}
+
+TEST(Window, RefusesAGradientThatDidNotArrive) {
+  Fixture f;
+  f.window.open(0);
+  f.window.begin({});
+  f.parameter(1).mutable_grad() = at::ones_like(f.parameter(1));
+  EXPECT_THAT(error_of([&] { f.window.commit(1, 1); }), HasSubstr("'first.bias'"));
+  EXPECT_EQ(f.window.ledger().count(MicroStatus::lost), 1);
+  EXPECT_FALSE(f.window.is_lost());
+}
+
+TEST(Window, RecordsAnAbortBeforeBackwardAndNothingElse) {
+  Fixture f;
+  f.window.open(0);
+  f.add(kFirst);
+  const auto before = f.sums();
+  f.window.begin({1, kSecond, 0});
+  f.window.abort(MicroStatus::quarantined, "the loss is nan");
+  EXPECT_TRUE(testing::same_bits(before, f.sums()));
+  EXPECT_EQ(f.window.ledger().entries[1].reason, "the loss is nan");
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, ReplaysToTheBitsOfAWindowWithoutTheBadMicroBatch) {
+  Fixture clean, undone;
+  undone.window.set_replay([&](const MicroRef& micro) { return undone.run_again(micro); });
+  for (Fixture* f : {&clean, &undone}) {
+    f->window.open(0);
+    f->add(kFirst);
+    f->add(kSecond);
+  }
+  const auto before = undone.sums();
+  undone.add_half_way(kThird);
+  EXPECT_TRUE(testing::same_bits(before, undone.sums()));
+  clean.add(kThird);
+  undone.add(kThird);
+  EXPECT_TRUE(testing::same_bits(clean.sums(), undone.sums()));
+  EXPECT_EQ(undone.window.ledger().count(MicroStatus::committed), 3);
+  EXPECT_EQ(undone.window.weight(), clean.window.weight());
+  undone.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, IsLostWithoutAReplay) {
+  Fixture f;
+  f.window.open(0);
+  f.add(kFirst);
+  f.add_half_way(kSecond);
+  EXPECT_TRUE(f.window.is_lost());
+  EXPECT_THAT(f.window.ledger().entries[0].reason, HasSubstr("out of memory"));
+  EXPECT_FALSE(f.window.close());
+}
+
+TEST(Window, NeedsNoReplayWhereNothingWasCommitted) {
+  Fixture f;
+  f.window.open(0);
+  f.add_half_way(kSecond);
+  EXPECT_FALSE(f.window.is_lost());
+  f.add(kFirst);
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, IsLostToAReplayThatFailsOrDiffers) {
+  Fixture f;
+  f.window.set_replay([](const MicroRef&) -> Loss { throw std::runtime_error("disk gone"); });
+  f.window.open(0);
+  f.add(kFirst);
+  EXPECT_THROW(f.add_half_way(kSecond), std::runtime_error);
+  EXPECT_TRUE(f.window.is_lost());
+  EXPECT_FALSE(f.window.close());
+
+  f.window.set_replay([&](const MicroRef&) { return f.run_again({0, kThird, 0}); });
+  f.window.open(1);
+  f.add(kFirst);
+  EXPECT_THAT(error_of([&] { f.add_half_way(kSecond); }), HasSubstr("weight of the first time"));
+  EXPECT_TRUE(f.window.is_lost());
+}
+
+TEST(Window, QuarantinesANonFiniteLossAtCommit) {
+  Fixture f;
+  f.window.open(0);
+  f.window.begin({0, kFirst, 0});
+  EXPECT_THAT(error_of([&] { f.window.commit(std::nan(""), 3); }), HasSubstr("finite"));
+  EXPECT_EQ(f.window.ledger().count(MicroStatus::quarantined), 1);
+  f.window.begin({1, kFirst, 0});
+  EXPECT_THAT(error_of([&] { f.window.commit(1, -1); }), HasSubstr(">= 0"));
+}
+
+TEST(Window, ClosesToNothingWithoutWeight) {
+  Fixture f;
+  f.window.open(0);
+  EXPECT_FALSE(f.window.close());
+  f.window.open(1);
+  f.window.begin({});
+  f.window.commit(0, 0);
+  EXPECT_FALSE(f.window.close());
+  EXPECT_FALSE(f.window.is_open());
+}
+
+TEST(Window, GivesUnusedParametersAZeroSlotAndNoGrad) {
+  const Problem problem = make_problem(3, at::kFloat);
+  NamedParameters parameters = problem.parameters;
+  parameters.push_back({"unused", at::ones({4}).requires_grad_(true)});
+  const auto buffer = std::make_shared<GradientBuffer>(parameters);
+  buffer->flat()[0].fill_(5);
+  Window window(buffer);
+  window.open(0);
+  window.begin({});
+  torch::autograd::backward({problem.loss(kFirst).sum});
+  window.commit(1, 1);
+  ASSERT_TRUE(window.close());
+  EXPECT_EQ(buffer->entries()[3].slot->main.abs().sum().item<double>(), 0);
+  EXPECT_FALSE(parameters[3].tensor.grad().defined());
+}
+
+TEST(Window, SumsNarrowGradientsInFp32) {
+  const at::Tensor w = at::ones({2}, at::kBFloat16).requires_grad_(true);
+  const auto buffer = std::make_shared<GradientBuffer>(NamedParameters{{"w", w}});
+  Window window(buffer);
+  window.open(0);
+  for (int i = 0; i < 300; ++i) {
+    window.begin({});
+    torch::autograd::backward({w.sum()});
+    window.commit(1, 1);
+    ASSERT_FALSE(w.grad().defined());
+  }
+  // A bf16 sum would have stopped at 256.
+  EXPECT_EQ(buffer->entries()[0].slot->main[1].item<double>(), 300);
+}
+
+TEST(Window, RefusesParametersOfAnotherOpenWindow) {
+  Fixture f;
+  const auto other = std::make_shared<GradientBuffer>(NamedParameters{{"shared", f.parameter(0)}});
+  Window second(other);
+  f.window.open(0);
+  EXPECT_THAT(error_of([&] { second.open(0); }), HasSubstr("'shared'"));
+  f.window.discard();
+  second.open(0);
+  EXPECT_THAT(error_of([&] { f.window.open(1); }), HasSubstr("'first.weight'"));
+  second.discard();
+  f.window.open(1);
+  f.add(kFirst);
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, FreesItsParametersWhenItEnds) {
+  Fixture f;
+  {
+    Window brief(f.buffer);
+    brief.open(0);
+  }
+  f.window.open(0);
+  EXPECT_TRUE(f.window.is_open());
+}
+
+TEST(Window, ContinuesFromItsStateToTheBit) {
+  Fixture whole, stopped, resumed;
+  for (Fixture* f : {&whole, &stopped}) {
+    f->window.open(5);
+    f->add(kFirst);
+    f->add(kSecond);
+  }
+  const WindowState state = stopped.window.state();
+  resumed.window.load(state);
+  EXPECT_EQ(resumed.window.ledger().window, 5);
+  for (Fixture* f : {&whole, &resumed}) f->add(kThird);
+  EXPECT_TRUE(testing::same_bits(whole.sums(), resumed.sums()));
+  EXPECT_EQ(whole.window.weight(), resumed.window.weight());
+  resumed.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, RefusesAStateThatDoesNotFit) {
+  Fixture f;
+  f.window.open(0);
+  f.add(kFirst);
+  WindowState state = f.window.state();
+  EXPECT_THAT(error_of([&] { f.window.load(state); }), HasSubstr("no open window"));
+  f.window.discard();
+  state.sums[1].tensor = at::zeros({8});
+  EXPECT_THAT(error_of([&] { f.window.load(state); }), HasSubstr("'first.bias'"));
+  EXPECT_FALSE(f.window.is_open());
+}
+
+/// Puts the weight's gradient into its slot itself, as the kernels of accrue do.
+struct SlotLinear : torch::autograd::Function<SlotLinear> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight) {
+    context->save_for_backward({input, weight});
+    return input.matmul(weight.t());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor input_gradient = gradients[0].matmul(saved[1]);
+    const at::Tensor weight_gradient = gradients[0].t().matmul(saved[0]);
+    kernels::GradSlot* slot = kernels::open_slot_of(saved[1]);
+    if (slot == nullptr) return {input_gradient, weight_gradient};
+    slot->fresh ? slot->main.copy_(weight_gradient) : slot->main.add_(weight_gradient);
+    slot->done();
+    return {input_gradient, at::Tensor()};
+  }
+};
+
+TEST(Window, SumsKernelsAndForeignOperatorsOnATiedWeight) {
+  at::manual_seed(11);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor tied = at::randn({4, 4}, options).requires_grad_(true);
+  const at::Tensor x = at::randn({6, 4}, options);
+  const auto loss = [&](const at::Tensor& rows, bool kernel_first) {
+    const at::Tensor inner = kernel_first ? SlotLinear::apply(rows, tied) : at::linear(rows, tied);
+    const at::Tensor hidden = at::tanh(inner);
+    const at::Tensor output =
+        kernel_first ? at::linear(hidden, tied) : SlotLinear::apply(hidden, tied);
+    return output.square().sum();
+  };
+  const at::Tensor expected = torch::autograd::grad({loss(x, true)}, {tied})[0];
+  const auto buffer = std::make_shared<GradientBuffer>(NamedParameters{{"tied", tied}});
+  Window window(buffer);
+  for (const bool kernel_first : {true, false}) {
+    window.open(kernel_first);
+    for (const auto& rows : {x.slice(0, 0, 1), x.slice(0, 1, 4), x.slice(0, 4, 6)}) {
+      window.begin({});
+      torch::autograd::backward({loss(rows, kernel_first)});
+      window.commit(1, 1);
+    }
+    EXPECT_TRUE(testing::close(tied.grad(), expected, at::kDouble, 6 * 4 * 4));
+    EXPECT_FALSE(testing::close(tied.grad() * (1 + 1e-9), expected, at::kDouble, 6 * 4 * 4));
+    ASSERT_TRUE(window.close());
+  }
+}
+
+TEST(MeanGradient, NormIsThatOfAllSlotsInDouble) {
+  at::manual_seed(5);
+  // More than one chunk, and a length that no lane count divides.
+  const at::Tensor big = at::randn({200'003}).requires_grad_(true);
+  const at::Tensor small = at::randn({3}, at::kDouble).requires_grad_(true);
+  const auto buffer =
+      std::make_shared<GradientBuffer>(NamedParameters{{"big", big}, {"small", small}});
+  Window window(buffer);
+  window.open(0);
+  window.begin({});
+  torch::autograd::backward({(big.square() / 2).sum(), (small.square() / 2).sum()});
+  window.commit(1, 4);
+  std::optional<MeanGradient> gradient = window.close();
+  ASSERT_TRUE(gradient);
+  const double expected =
+      at::cat({big.detach().to(at::kDouble), small.detach()}).norm().item<double>() / 4;
+  EXPECT_NEAR(gradient->norm(), expected, 1e-12 * expected);
+  EXPECT_EQ(gradient->clip(2 * expected), gradient->norm());
+  EXPECT_EQ(gradient->scale(), 0.25);
+  gradient->clip(1);
+  EXPECT_NEAR(gradient->norm(), 1, 1e-12);
+  gradient->materialize();
+  EXPECT_EQ(gradient->scale(), 1);
+  EXPECT_TRUE(testing::close(big.grad(), big.detach() / (4 * expected), at::kFloat, 1));
+  EXPECT_THAT(error_of([&] { gradient->clip(0); }), HasSubstr("above 0"));
+}
+
+}  // namespace
+}  // namespace accrue::accum
