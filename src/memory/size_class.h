@@ -1,0 +1,32 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+
+namespace accrue::memory {
+
+/// Classes an eighth of a power of two apart: a block wastes at most an eighth of itself, and
+/// 8 classes a doubling are few enough that tensors of nearly equal size share blocks.
+inline constexpr std::size_t kClassesPerDoubling = 8;
+/// Blocks below go to the system's allocator, which serves them from its own free lists.
+inline constexpr std::size_t kSmallestCachedBytes = std::size_t{64} << 10;
+/// From here on blocks are whole huge pages (of x86-64 and of arm64 with 4 KiB pages).
+inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+/// The class that holds `bytes` (>= kSmallestCachedBytes).
+struct SizeClass {
+  std::size_t capacity_bytes;
+  std::size_t index;
+};
+
+inline SizeClass size_class_of(std::size_t bytes) {
+  const auto doubling = static_cast<std::size_t>(std::bit_width(bytes) - 1);
+  const std::size_t base = std::size_t{1} << doubling, step = base / kClassesPerDoubling;
+  const std::size_t eighths = (bytes - base + step - 1) / step;
+  return {base + eighths * step, doubling * kClassesPerDoubling + eighths};
+}
+
+/// One more than the largest index, for any request up to half of the address space.
+inline constexpr std::size_t kSizeClasses = 64 * kClassesPerDoubling;
+
+}  // namespace accrue::memory

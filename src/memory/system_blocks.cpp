@@ -1,0 +1,42 @@
+#include "system_blocks.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+#include "size_class.h"
+
+namespace accrue::memory {
+namespace {
+
+void* map(std::size_t bytes) {
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return block == MAP_FAILED ? nullptr : block;
+}
+
+/// Maps more than asked for, and gives back what lies before and behind the aligned part.
+void* map_aligned(std::size_t bytes, std::size_t alignment) {
+  auto* const raw = static_cast<std::byte*>(map(bytes + alignment));
+  if (raw == nullptr) return nullptr;
+  const std::size_t before =
+      (alignment - reinterpret_cast<std::uintptr_t>(raw) % alignment) % alignment;
+  if (before > 0) munmap(raw, before);
+  if (before < alignment) munmap(raw + before + bytes, alignment - before);
+  return raw + before;
+}
+
+}  // namespace
+
+void* take_from_system(std::size_t bytes) {
+  if (bytes < kHugePageBytes) return map(bytes);
+  void* const block = map_aligned(bytes, kHugePageBytes);
+#ifdef MADV_HUGEPAGE
+  // Advice only: a kernel without huge pages serves small ones.
+  if (block != nullptr) madvise(block, bytes, MADV_HUGEPAGE);
+#endif
+  return block;
+}
+
+void return_to_system(void* block, std::size_t bytes) { munmap(block, bytes); }
+
+}  // namespace accrue::memory

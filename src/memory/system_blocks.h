@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+
+namespace accrue::memory {
+
+/// `bytes` (a multiple of the page size) of page-aligned memory from the system; null where there
+/// is none. From kHugePageBytes on it is aligned to huge pages, and the kernel is advised to use
+/// them.
+void* take_from_system(std::size_t bytes);
+void return_to_system(void* block, std::size_t bytes);
+
+}  // namespace accrue::memory

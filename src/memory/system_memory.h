@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace accrue::memory {
+
+/// available_bytes() of a system whose /proc and /sys lie under `root`.
+std::int64_t available_bytes_under(const std::filesystem::path& root);
+
+}  // namespace accrue::memory

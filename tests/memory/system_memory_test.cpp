@@ -1,0 +1,76 @@
+#include "system_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "accrue/memory/caching_allocator.h"
+
+namespace accrue::memory {
+namespace {
+
+/// A /proc and /sys of its own.
+class SystemMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::path(::testing::TempDir()) /
+            ("accrue_memory_" +
+             std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(root_);
+    write("proc/meminfo", "MemTotal:       2000 kB\nMemFree:  10 kB\nMemAvailable:   1000 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& content) {
+    const std::filesystem::path file = root_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << content;
+  }
+  std::int64_t available() const { return available_bytes_under(root_); }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(SystemMemoryTest, WithoutALimitItIsWhatTheSystemHas) {
+  EXPECT_EQ(available(), 1'024'000);
+  write("proc/self/cgroup", "0::/job\n");
+  write("sys/fs/cgroup/job/memory.max", "max\n");
+  write("sys/fs/cgroup/job/memory.current", "5000\n");
+  EXPECT_EQ(available(), 1'024'000);
+}
+
+TEST_F(SystemMemoryTest, VersionTwoTakesTheTightestOfAllAncestors) {
+  write("proc/self/cgroup", "0::/slice/job\n");
+  write("sys/fs/cgroup/slice/job/memory.max", "600000\n");
+  write("sys/fs/cgroup/slice/job/memory.current", "100000\n");
+  EXPECT_EQ(available(), 500'000);
+  write("sys/fs/cgroup/slice/memory.max", "400000\n");
+  write("sys/fs/cgroup/slice/memory.current", "150000\n");
+  EXPECT_EQ(available(), 250'000);
+}
+
+TEST_F(SystemMemoryTest, FilePagesThatCanBeDroppedCountAsFree) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", "600000\n");
+  write("sys/fs/cgroup/memory.current", "500000\n");
+  write("sys/fs/cgroup/memory.stat", "anon 1\ninactive_file 300000\nactive_file 7\n");
+  EXPECT_EQ(available(), 400'000);
+}
+
+TEST_F(SystemMemoryTest, VersionOneInsideAContainerIsReadAtTheMount) {
+  write("proc/self/cgroup", "9:cpu:/x\n4:hugetlb,memory:/not/mounted/here\n0::/\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "700000\n");
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "100000\n");
+  EXPECT_EQ(available(), 600'000);
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "800000\n");
+  EXPECT_EQ(available(), 0);
+}
+
+TEST_F(SystemMemoryTest, ThisProcessHasSomeAndUsedSome) {
+  EXPECT_GT(available_bytes(), 1 << 20);
+  EXPECT_GT(peak_resident_bytes(), 1 << 20);
+}
+
+}  // namespace
+}  // namespace accrue::memory
