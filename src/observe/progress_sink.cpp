@@ -92,7 +92,9 @@ void ProgressSink::on_evaluation(const Evaluation& evaluation) {
 }
 
 void ProgressSink::on_event(const Event& event) {
-  print_line(position(event.step) + "  " + event.name + ": " + one_line(event.reason));
+  // Decisions that are taken before the run starts have no place in it.
+  const std::string place = start_.total_steps > 0 ? position(event.step) + "  " : "";
+  print_line(place + event.name + ": " + one_line(event.reason));
   redraw(true);
 }
 
@@ -155,7 +157,7 @@ std::string ProgressSink::bar_line() const {
 }
 
 void ProgressSink::redraw(bool always) {
-  if (options_.style != ProgressStyle::bar) return;
+  if (options_.style != ProgressStyle::bar || start_.total_steps == 0) return;
   const double now = options_.clock();
   if (!always && now - last_output_ < seconds_between_redraws) return;
   last_output_ = now;

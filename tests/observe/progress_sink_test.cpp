@@ -88,6 +88,14 @@ TEST(ProgressLines, TellTheLastStepAndWhatHappensBesides) {
             "step 200/200  interrupted\n");
 }
 
+TEST(ProgressSink, TellsDecisionsTakenBeforeTheStart) {
+  for (const auto style : {ProgressStyle::lines, ProgressStyle::bar}) {
+    Stage stage(style);
+    stage.sink.on_event({"plan", "micro-batch of 4", 0});
+    EXPECT_EQ(stage.taken(), "plan: micro-batch of 4\n");
+  }
+}
+
 TEST(ProgressLines, ShowMicroBatchesWhileAStepTakesLong) {
   Stage stage(ProgressStyle::lines);
   stage.sink.on_start(start);

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "names.h"
+#include "accrue/core/nearest.h"
 
 namespace accrue::train {
 namespace {

@@ -7,18 +7,6 @@
 namespace accrue::train {
 namespace {
 
-TEST(EditDistance, CountsEditsAndSwaps) {
-  EXPECT_EQ(edit_distance("", ""), 0u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("micro", "mciro"), 1u);
-  EXPECT_EQ(edit_distance("lr", "lrr"), 1u);
-}
-
-TEST(Nearest, TakesTheFewestEdits) {
-  EXPECT_EQ(nearest("cosin", {"linear", "cosine", "constant"}), "cosine");
-}
-
 TEST(NearestKey, WeighsTheNameOverTheSection) {
   EXPECT_EQ(nearest_key("lr"), "optim.lr");
   EXPECT_EQ(nearest_key("training.steps"), "run.steps");

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue {
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`: the restricted
+/// Damerau-Levenshtein distance (Damerau, Communications of the ACM 7(3), 1964).
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate with the fewest edits, the first of equals; `candidates` is not empty.
+std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace accrue
