@@ -12,18 +12,18 @@ namespace accrue::kernels::elementwise {
 /// out = gelu_tanh(pre), the same shape and dtype. `out` may be `pre`.
 void gelu(const at::Tensor& pre, at::Tensor& out);
 
-/// grad_pre = grad_out * gelu_tanh'(pre), all of one shape and dtype. `grad_pre` may be `grad_out` or
-/// `pre`.
+/// grad_pre = grad_out * gelu_tanh'(pre), all of one shape and dtype. `grad_pre` may be `grad_out`
+/// or `pre`.
 void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre);
 
 /// out[N] (+)= the sum of the rows of g[M, N]; out fp32 (fp64 for fp64 g). The order of additions
 /// depends on M and N alone, never on the number of threads.
 void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate);
 
-/// Cross-entropy of logits[R, V] (fp32 or fp64) against targets[R] in [0, V) or `ignored`: the sum of
-/// -log softmax(row)[target] over the rows that are not ignored, in double.
-/// Where `grad` is given it becomes softmax - onehot (zero in ignored rows): [R, V] in the logits'
-/// dtype or bf16; it may be `logits` itself. `logits` is scratch: its contents are unspecified after.
+/// Cross-entropy of logits[R, V] (fp32 or fp64) against targets[R] in [0, V) or `ignored`: the sum
+/// of -log softmax(row)[target] over the rows that are not ignored, in double. Where `grad` is
+/// given it becomes softmax - onehot (zero in ignored rows): [R, V] in the logits' dtype or bf16;
+/// it may be `logits` itself. `logits` is scratch: its contents are unspecified after.
 double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
                           at::Tensor* grad);
 

@@ -44,7 +44,8 @@ TEST_P(OfDtype, GeluGradientMatchesAutograd) {
     gelu_backward(actual, pre, actual);
     const at::Tensor leaf = pre.to(at::kDouble).detach().clone().requires_grad_(true);
     at::gelu(leaf, "tanh").backward(grad.to(at::kDouble));
-    EXPECT_TRUE(close(actual, leaf.grad(), GetParam(), 4)) << size;
+    // Rounding of the exponent, up to about 20 where the derivative still varies, comes on top.
+    EXPECT_TRUE(close(actual, leaf.grad(), GetParam(), 20)) << size;
   }
 }
 

@@ -59,10 +59,12 @@ TEST_P(Norm, MatchesATenForwardsAndBackwards) {
       const at::Tensor expected = at::layer_norm(rx, {channels}, rw, rb, eps);
       expected.backward(grad.to(at::kDouble));
       EXPECT_TRUE(close(y, expected, out(), channels));
-      EXPECT_TRUE(close(w.grad(), rw.grad(), master(), 4 * rows + channels));
       EXPECT_TRUE(close(b.grad(), rb.grad(), master(), rows));
-      // One channel: the exact gradient is zero.
-      if (channels > 1) EXPECT_TRUE(close(x.grad(), rx.grad(), master(), 16 * channels));
+      // With one channel these are zero, and the reference is nothing but rounding.
+      if (channels > 1) {
+        EXPECT_TRUE(close(w.grad(), rw.grad(), master(), 4 * rows + channels));
+        EXPECT_TRUE(close(x.grad(), rx.grad(), master(), 16 * channels));
+      }
     }
 }
 
