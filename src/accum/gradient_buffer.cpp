@@ -91,10 +91,17 @@ GradientBuffer::GradientBuffer(const NamedParameters& parameters) {
   entries_ = trained_entries(parameters);
   const at::NoGradGuard no_grad;
   for (const Group& group : lay_out(entries_)) flat_.push_back(allocate(group));
-  claim();
+  try {
+    claim();
+  } catch (...) {
+    release();
+    throw;
+  }
 }
 
-GradientBuffer::~GradientBuffer() {
+GradientBuffer::~GradientBuffer() { release(); }
+
+void GradientBuffer::release() {
   for (const Entry& entry : entries_)
     if (kernels::slot_of(entry.parameter) == entry.slot.get()) kernels::detach(entry.parameter);
 }
@@ -112,14 +119,9 @@ void GradientBuffer::claim() {
       throw usage_error("gradient buffer", "parameters that no open window is accumulating",
                         "'" + entry.name + "', which belongs to one",
                         "stepping or discarding that window first, or one accumulator for both");
-  std::size_t attached = 0;
-  try {
-    for (; attached < entries_.size(); ++attached)
-      kernels::attach(entries_[attached].parameter, entries_[attached].slot);
-  } catch (...) {
-    while (attached > 0) kernels::detach(entries_[--attached].parameter);
-    throw;
-  }
+  for (const Entry& entry : entries_)
+    if (kernels::slot_of(entry.parameter) != entry.slot.get())
+      kernels::attach(entry.parameter, entry.slot);
 }
 
 bool grad_can_view_slot(const GradientBuffer::Entry& entry) {

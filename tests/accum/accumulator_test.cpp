@@ -377,6 +377,18 @@ TEST(Accumulator, KeepsTwoModelsApart) {
   EXPECT_LE(testing::relative_error(d.grad(), expected_d), 1e-12);
 }
 
+TEST(Accumulator, LeavesAParameterAloneThatIsFrozenLater) {
+  const Problem problem = make_problem(14, at::kFloat);
+  Accumulator accumulator(problem.parameters);
+  accumulator.backward(problem.loss({0}));
+  accumulator.step(kTake);
+  problem.parameters[0].tensor.set_requires_grad(false);
+  accumulator.backward(problem.loss({0}));
+  EXPECT_TRUE(accumulator.step(kTake).stepped);
+  EXPECT_FALSE(problem.parameters[0].tensor.grad().defined());
+  EXPECT_TRUE(problem.parameters[1].tensor.grad().defined());
+}
+
 TEST(Accumulator, RefusesParametersOfAnotherOpenWindow) {
   const Problem problem = make_problem(14, at::kFloat);
   Accumulator first(problem.parameters), second(problem.parameters);

@@ -1,6 +1,7 @@
 #include "accrue/accum/gradient_buffer.h"
 
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/function_hook.h>
 
 #include "accum/problem.h"
 
@@ -74,6 +75,20 @@ TEST(GradientBuffer, AttachesItsSlotsAndLeavesOnlyThoseThatAreItsOwn) {
   EXPECT_EQ(kernels::slot_of(w), second->entries()[0].slot.get());
   second->entries()[0].slot->in_window = true;
   EXPECT_THAT(error_of([&] { GradientBuffer({{"other name", w}}); }), HasSubstr("'other name'"));
+}
+
+struct ForeignHook : torch::autograd::PostAccumulateGradHook {
+  void operator()(const at::Tensor&) override {}
+};
+
+TEST(GradientBuffer, RefusesSomebodyElsesHookAndLeavesTheOtherParametersFree) {
+  const at::Tensor free = parameter({2}), hooked = parameter({2});
+  torch::autograd::impl::set_post_acc_grad_hooks(hooked, std::make_unique<ForeignHook>());
+  EXPECT_THAT(error_of([&] {
+                GradientBuffer({{"free", free}, {"hooked", hooked}});
+              }),
+              HasSubstr("hook"));
+  EXPECT_EQ(kernels::slot_of(free), nullptr);
 }
 
 TEST(GradientBuffer, LeavesParametersWithoutASlotWhenItEnds) {

@@ -44,6 +44,8 @@ class GradientBuffer {
   void claim();
 
  private:
+  void release();
+
   std::vector<Entry> entries_;
   std::vector<at::Tensor> flat_;
 };
