@@ -6,16 +6,19 @@ namespace accrue::memory {
 
 /// Bytes as the allocator counts them.
 struct Usage {
-  std::int64_t live = 0;           ///< in tensors now
-  std::int64_t peak = 0;           ///< most `live` since the last reset_peak()
-  std::int64_t reserved = 0;       ///< taken from the system, free lists included
-  std::int64_t system_calls = 0;   ///< allocations that went to the system
+  std::int64_t live = 0;          ///< in tensors now
+  std::int64_t peak = 0;          ///< most `live` since the last reset_peak()
+  std::int64_t reserved = 0;      ///< taken from the system, free lists included
+  std::int64_t system_calls = 0;  ///< allocations that went to the system
 };
 
 /// Makes libtorch's CPU tensors come from a caching allocator: size classes an eighth apart, free
-/// lists, huge-page advice for blocks of 2 MiB and more. glibc gives large tensors back to the kernel after
-/// each use, which costs a page fault per 4 KiB in every micro-batch.
-/// To be called once by a program's main, before the first tensor; linking the library changes nothing.
+/// lists, huge pages for blocks of 2 MiB and more (docs/notes/allocator.md says why). To be called
+/// once by a program's main, before the first tensor; linking the library changes nothing.
+///
+/// What is reserved stays within one and a half times the most that was in use at once. Where the
+/// system has no more, the free lists are given back and it is asked again; then c10's
+/// OutOfMemoryError says what was asked for, in use and reserved. Thread-safe.
 void install_caching_allocator();
 bool caching_allocator_installed();
 

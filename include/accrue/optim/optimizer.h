@@ -22,15 +22,18 @@ struct ParameterGroup {
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all);
 
-/// Takes one step per window. It consumes a MeanGradient, which only a closed window makes.
+/// Takes one step per window. It consumes a MeanGradient, which only a closed window makes, of
+/// exactly the parameters it was made with (usage Error). What a window did not use has a zero
+/// gradient: it decays, and its momentum goes on.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Updates the parameters in place with learning rate `lr` (>= 0). The gradient's scale is applied
-  /// on the way. The parameters' version counters move.
+  /// Updates the parameters in place with learning rate `lr` (>= 0). The gradient's scale is
+  /// applied on the way. The parameters' version counters move.
   virtual void step(accum::MeanGradient&& gradient, double lr) = 0;
 
-  /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"): plain data.
+  /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"): plain data, in
+  /// the optimizer's own memory, so the next step changes it.
   virtual NamedParameters state() const = 0;
   /// Throws a usage Error that names the first missing, extra or misshapen tensor; nothing is
   /// changed then.
@@ -42,7 +45,8 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  bool decoupled_decay = true;  ///< AdamW (Loshchilov and Hutter, arXiv:1711.05101), else Adam with L2
+  /// AdamW (Loshchilov and Hutter, arXiv:1711.05101), else Adam with L2.
+  bool decoupled_decay = true;
 };
 struct SgdOptions {
   double momentum = 0.9;
@@ -53,10 +57,15 @@ struct RmsPropOptions {
   double momentum = 0;
 };
 
-/// Each updates as torch.optim's optimizer of that name does. Throw a usage Error where a group names
-/// a parameter that is not in `parameters`, one is in no group or in two, or an option is out of range.
+/// Each updates as torch.optim's optimizer of that name does, in one pass over memory. State is
+/// allocated here, so that no step runs out of memory: "exp_avg" and "exp_avg_sq" (Adam),
+/// "square_avg" (RMSProp), "momentum" (where it is not 0). Parameters are fp32 or fp64; training in
+/// lower precision keeps fp32 masters. Throw a usage Error for another dtype, where a group names a
+/// parameter that is not in `parameters` or is frozen, one is in no group or in two, or an option
+/// is out of range.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
-                                     std::vector<ParameterGroup> groups, const AdamOptions& options);
+                                     std::vector<ParameterGroup> groups,
+                                     const AdamOptions& options);
 std::unique_ptr<Optimizer> make_sgd(const NamedParameters& parameters,
                                     std::vector<ParameterGroup> groups, const SgdOptions& options);
 std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,

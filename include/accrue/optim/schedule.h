@@ -7,8 +7,8 @@ namespace accrue::optim {
 enum class ScheduleKind { constant, linear, cosine };
 
 /// The learning rate as a pure function of the optimizer step. Linear warm-up over `warmup` steps
-/// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr` at the last step,
-/// linearly or as half a cosine (Loshchilov and Hutter, arXiv:1608.03983).
+/// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr` at the last
+/// step, linearly or as half a cosine (Loshchilov and Hutter, arXiv:1608.03983).
 struct LearningRate {
   ScheduleKind kind = ScheduleKind::cosine;
   double peak = 3e-4;
@@ -16,7 +16,9 @@ struct LearningRate {
   std::int64_t warmup = 0;
   std::int64_t total_steps = 1;
 
-  /// For optimizer step `step`, 0-based. Beyond the horizon: its last value.
+  /// For optimizer step `step`, 0-based. Beyond the horizon: its last value (a constant rate has no
+  /// horizon). A run that ends within its warm-up never reaches the peak. Throws a usage Error
+  /// where a field makes no sense: min_lr above the peak, a negative warm-up, no step.
   double at(std::int64_t step) const;
 };
 

@@ -1,0 +1,82 @@
+#include <cmath>
+#include <limits>
+
+#include "elementwise_optimizer.h"
+#include "passes.h"
+
+namespace accrue::optim {
+namespace {
+
+enum State : std::size_t { exp_avg, exp_avg_sq };
+
+struct Coefficients {
+  double l2, keep, step_size, second_correction;
+};
+
+class Adam final : public ElementwiseOptimizer {
+ public:
+  Adam(std::vector<Trained> trained, const AdamOptions& options)
+      : ElementwiseOptimizer(std::move(trained), {"exp_avg", "exp_avg_sq"}), options_(options) {}
+
+ protected:
+  void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
+                    std::size_t end) const override {
+    if (tensors.parameter.scalar_type() == at::kDouble)
+      run_pass(pass<double>(update, tensors), begin, end);
+    else
+      run_pass(pass<float>(update, tensors), begin, end);
+  }
+
+  void update_whole(const Update& update, UpdatedTensors& tensors) const override {
+    const Coefficients c = coefficients(update);
+    const at::Tensor gradient = penalised_gradient(update, tensors, c.l2);
+    tensors.state[exp_avg].lerp_(gradient, 1 - options_.beta1);
+    tensors.state[exp_avg_sq].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+    const at::Tensor denominator =
+        tensors.state[exp_avg_sq].sqrt().mul_(c.second_correction).add_(options_.eps);
+    tensors.parameter.mul_(c.keep).addcdiv_(tensors.state[exp_avg], denominator, -c.step_size);
+  }
+
+ private:
+  Coefficients coefficients(const Update& update) const {
+    const auto step = static_cast<double>(update.step);
+    const double decay = update.weight_decay;
+    return {.l2 = options_.decoupled_decay ? 0 : decay,
+            .keep = options_.decoupled_decay ? 1 - update.lr * decay : 1,
+            .step_size = update.lr / (1 - std::pow(options_.beta1, step)),
+            .second_correction = 1 / std::sqrt(1 - std::pow(options_.beta2, step))};
+  }
+
+  template <class T>
+  AdamPass<T> pass(const Update& update, const UpdatedTensors& tensors) const {
+    const Coefficients c = coefficients(update);
+    return {.parameter = tensors.parameter.data_ptr<T>(),
+            .gradient = tensors.gradient.const_data_ptr<T>(),
+            .exp_avg = state_data<T>(tensors, exp_avg),
+            .exp_avg_sq = state_data<T>(tensors, exp_avg_sq),
+            .gradient_scale = static_cast<T>(update.gradient_scale),
+            .l2 = static_cast<T>(c.l2),
+            .keep = static_cast<T>(c.keep),
+            .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
+            .beta2 = static_cast<T>(options_.beta2),
+            .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
+            .step_size = static_cast<T>(c.step_size),
+            .second_correction = static_cast<T>(c.second_correction),
+            .eps = static_cast<T>(options_.eps)};
+  }
+
+  AdamOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
+                                     std::vector<ParameterGroup> groups,
+                                     const AdamOptions& options) {
+  require_option(options.beta1, 0, 1, "beta1");
+  require_option(options.beta2, 0, 1, "beta2");
+  require_option(options.eps, 0, std::numeric_limits<double>::infinity(), "eps");
+  return std::make_unique<Adam>(resolve_groups(parameters, groups), options);
+}
+
+}  // namespace accrue::optim

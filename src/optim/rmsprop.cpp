@@ -1,0 +1,71 @@
+#include <limits>
+
+#include "elementwise_optimizer.h"
+#include "passes.h"
+
+namespace accrue::optim {
+namespace {
+
+enum State : std::size_t { square_avg, momentum_buffer };
+
+class RmsProp final : public ElementwiseOptimizer {
+ public:
+  RmsProp(std::vector<Trained> trained, const RmsPropOptions& options)
+      : ElementwiseOptimizer(std::move(trained), state_names(options)), options_(options) {}
+
+ protected:
+  void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
+                    std::size_t end) const override {
+    if (tensors.parameter.scalar_type() == at::kDouble)
+      run_pass(pass<double>(update, tensors), begin, end);
+    else
+      run_pass(pass<float>(update, tensors), begin, end);
+  }
+
+  void update_whole(const Update& update, UpdatedTensors& tensors) const override {
+    const at::Tensor gradient = penalised_gradient(update, tensors, update.weight_decay);
+    at::Tensor& squares = tensors.state[square_avg];
+    squares.mul_(options_.alpha).addcmul_(gradient, gradient, 1 - options_.alpha);
+    at::Tensor direction = gradient / squares.sqrt().add_(options_.eps);
+    if (momentum_buffer < tensors.state.size())
+      direction = tensors.state[momentum_buffer].mul_(options_.momentum).add_(direction);
+    tensors.parameter.sub_(direction, update.lr);
+  }
+
+ private:
+  static std::vector<std::string> state_names(const RmsPropOptions& options) {
+    if (options.momentum == 0) return {"square_avg"};
+    return {"square_avg", "momentum"};
+  }
+
+  template <class T>
+  RmsPropPass<T> pass(const Update& update, const UpdatedTensors& tensors) const {
+    return {.parameter = tensors.parameter.data_ptr<T>(),
+            .gradient = tensors.gradient.const_data_ptr<T>(),
+            .square_avg = state_data<T>(tensors, square_avg),
+            .momentum_buffer = state_data<T>(tensors, momentum_buffer),
+            .gradient_scale = static_cast<T>(update.gradient_scale),
+            .l2 = static_cast<T>(update.weight_decay),
+            .alpha = static_cast<T>(options_.alpha),
+            .one_minus_alpha = static_cast<T>(1 - options_.alpha),
+            .eps = static_cast<T>(options_.eps),
+            .momentum = static_cast<T>(options_.momentum),
+            .lr = static_cast<T>(update.lr)};
+  }
+
+  RmsPropOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
+                                        std::vector<ParameterGroup> groups,
+                                        const RmsPropOptions& options) {
+  constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+  require_option(options.alpha, 0, 1, "alpha");
+  require_option(options.eps, 0, kUnbounded, "eps");
+  require_option(options.momentum, 0, kUnbounded, "momentum");
+  return std::make_unique<RmsProp>(resolve_groups(parameters, groups), options);
+}
+
+}  // namespace accrue::optim

@@ -1,0 +1,68 @@
+#include "accrue/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::optim {
+namespace {
+
+void require(bool holds, const char* expected, const std::string& received,
+             const char* suggestion) {
+  if (!holds) throw usage_error("learning rate schedule", expected, received, suggestion);
+}
+
+void validate(const LearningRate& schedule) {
+  require(std::isfinite(schedule.peak) && schedule.peak >= 0,
+          "a peak learning rate that is finite and not negative", std::to_string(schedule.peak),
+          "one such as 3e-4");
+  require(schedule.min_lr >= 0 && schedule.min_lr <= schedule.peak,
+          "a minimal learning rate between 0 and the peak",
+          std::to_string(schedule.min_lr) + " with peak " + std::to_string(schedule.peak),
+          "a tenth of the peak");
+  require(schedule.warmup >= 0, "a warm-up of 0 steps or more", std::to_string(schedule.warmup),
+          "0 for none");
+  require(schedule.total_steps >= 1, "a horizon of at least one step",
+          std::to_string(schedule.total_steps), "the run's length");
+}
+
+/// The part of the way from the peak to the minimum that is left; 1 at the first step after
+/// warm-up, 0 at the horizon's last.
+double remaining(ScheduleKind kind, double progress) {
+  if (kind == ScheduleKind::linear) return 1 - progress;
+  return (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+}  // namespace
+
+double LearningRate::at(std::int64_t step) const {
+  validate(*this);
+  require(step >= 0, "a step of 0 or more", std::to_string(step), "counting steps from 0");
+  const std::int64_t last = total_steps - 1;
+  // A constant rate has no horizon, so nothing holds back its warm-up.
+  if (kind != ScheduleKind::constant) step = std::min(step, last);
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (kind == ScheduleKind::constant) return peak;
+  const std::int64_t span = last - warmup;
+  if (span <= 0) return peak;
+  const double progress = static_cast<double>(step - warmup) / static_cast<double>(span);
+  return min_lr + (peak - min_lr) * remaining(kind, progress);
+}
+
+double scale_learning_rate(double lr, ScaleRule rule, std::int64_t batch, std::int64_t base_batch) {
+  if (!(std::isfinite(lr) && lr >= 0))
+    throw usage_error("scale learning rate", "a rate that is finite and not negative",
+                      std::to_string(lr), "one such as 3e-4");
+  if (rule == ScaleRule::none) return lr;
+  if (batch <= 0 || base_batch <= 0)
+    throw usage_error("scale learning rate", "a batch and a base batch above 0",
+                      std::to_string(batch) + " and " + std::to_string(base_batch),
+                      "stating both in the same unit");
+  const double ratio = static_cast<double>(batch) / static_cast<double>(base_batch);
+  return lr * (rule == ScaleRule::linear ? ratio : std::sqrt(ratio));
+}
+
+}  // namespace accrue::optim
