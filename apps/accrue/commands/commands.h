@@ -1,0 +1,26 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace accrue::cli {
+
+/// What the parsed command line asks for; returns the exit status.
+using Action = std::function<int()>;
+
+/// The command line as typed, the program's name included: what run.json keeps.
+using Arguments = std::vector<std::string>;
+
+/// Each adds one verb to `app`. Parsing that verb sets `action`, which runs afterwards. `action`
+/// and `typed` must outlive the parse.
+void add_train(CLI::App& app, Action& action, const Arguments& typed);
+void add_sample(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+
+/// The version of accrue and of what its numbers depend on.
+std::string version_text();
+
+}  // namespace accrue::cli

@@ -1,0 +1,62 @@
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "accrue/core/error.h"
+#include "accrue/data/source.h"
+#include "accrue/models/generate.h"
+#include "accrue/train/run_directory.h"
+#include "commands/commands.h"
+#include "commands/trained_text.h"
+
+namespace accrue::cli {
+namespace {
+
+struct SampleArguments {
+  std::string run;
+  std::string prompt;
+  std::optional<std::int64_t> checkpoint;
+  models::GenerateOptions generate{.temperature = 0.8};
+};
+
+int run_sample(const SampleArguments& arguments) {
+  const train::RunDirectory run(arguments.run);
+  const std::unique_ptr<models::Gpt2> model = train::load_model(run, arguments.checkpoint);
+  if (!trained_on_bytes(run.config(), *model))
+    throw usage_error("accrue sample", "a model of byte tokens",
+                      "a run on token files, whose tokenizer accrue does not know",
+                      "accrue export, and sampling with that tokenizer");
+  std::cout << data::bytes_to_text(models::generate(*model, data::text_to_bytes(arguments.prompt),
+                                                    arguments.generate))
+            << std::endl;
+  return 0;
+}
+
+}  // namespace
+
+void add_sample(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("sample", "Let a trained model continue a text");
+  verb->footer(
+      "The text goes to stdout. The same arguments give the same text.\n\n"
+      "Example:\n"
+      "  accrue sample runs/first --prompt \"def main(\" --tokens 200 --temperature 0.7");
+  auto arguments = std::make_shared<SampleArguments>();
+  models::GenerateOptions& options = arguments->generate;
+  verb->add_option("RUN_DIR", arguments->run, "Folder of a run")->required();
+  verb->add_option("--prompt", arguments->prompt, "Text to continue")->required();
+  verb->add_option("--checkpoint", arguments->checkpoint, "Step (default: the newest checkpoint)")
+      ->type_name("STEP");
+  verb->add_option("--tokens", options.max_tokens, "Tokens to add")
+      ->capture_default_str()
+      ->type_name("N");
+  verb->add_option("--temperature", options.temperature, "0: always the likeliest token")
+      ->capture_default_str()
+      ->type_name("T");
+  verb->add_option("--top-k", options.top_k, "Choose among the K likeliest tokens; 0: among all")
+      ->capture_default_str()
+      ->type_name("K");
+  verb->add_option("--seed", options.seed, "Of the draws")->capture_default_str()->type_name("N");
+  verb->callback([=, &action] { action = [=] { return run_sample(*arguments); }; });
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,127 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "accrue/core/units.h"
+#include "accrue/train/config.h"
+#include "accrue/train/run_directory.h"
+#include "accrue/train/trainer.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+
+namespace accrue::cli {
+namespace {
+
+constexpr int interrupted_status = 130;
+
+struct TrainArguments {
+  std::string config;
+  std::string checkpoint;
+  bool resume = false;
+  bool dry_run = false;
+  std::vector<std::string> overrides;
+};
+
+void print_row(const std::string& name, const std::string& value) {
+  constexpr std::size_t column = 13;
+  std::cout << name << std::string(column - name.size(), ' ') << value << "\n";
+}
+
+std::string text_of(double loss) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", loss);
+  return text;
+}
+
+void print_plan(const train::RunPlan& plan) {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  print_row("model", format_count(static_cast<double>(plan.parameters)) + " parameters");
+  print_row("data", number(plan.train_samples) + " training samples, " + number(plan.val_samples) +
+                        " validation samples");
+  print_row("batch",
+            number(plan.batch_tokens) + " tokens, " + number(plan.batch_samples) + " samples");
+  print_row("micro-batch", number(plan.micro_batch) + " samples, " + number(plan.micro_batches) +
+                               " per step (" + plan.micro_reason + ")");
+  print_row("steps", number(plan.total_steps) + ", " + number(plan.steps_per_epoch) + " per epoch");
+}
+
+void print_result(const train::RunDirectory& run, const train::RunResult& result,
+                  const train::ObserveConfig& observe) {
+  print_row("run", run.root().string());
+  if (observe.jsonl) print_row("metrics", run.metrics_file().string());
+  if (!result.checkpoint.empty()) print_row("checkpoint", result.checkpoint.string());
+  print_row("step", std::to_string(result.step));
+  if (result.loss) print_row("loss", text_of(*result.loss));
+  if (result.eval_loss) print_row("eval_loss", text_of(*result.eval_loss));
+  std::cout << std::flush;
+}
+
+/// A word as a shell reads it back.
+std::string shell_word(const std::string& word) {
+  const bool plain = word.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                         "_-+=.,:/@%") == std::string::npos;
+  if (plain && !word.empty()) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string command_to_resume(const TrainArguments& arguments) {
+  std::string command = "accrue train " + shell_word(arguments.config);
+  for (const std::string& text : arguments.overrides) command += " " + shell_word("--" + text);
+  return command + " --resume";
+}
+
+int run_train(const TrainArguments& arguments, const Arguments& typed) {
+  const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  train::Trainer trainer(config);
+  if (arguments.dry_run) {
+    print_plan(trainer.plan());
+    return 0;
+  }
+  const train::RunResult result = trainer.run(
+      {.resume = arguments.resume, .checkpoint = arguments.checkpoint, .command = typed});
+  print_result(train::RunDirectory(config.run.out), result, config.observe);
+  if (!result.interrupted) return 0;
+  std::cerr << "interrupted after step " << result.step
+            << "; a checkpoint was written, continue with: " << command_to_resume(arguments)
+            << "\n";
+  return interrupted_status;
+}
+
+/// `--resume` takes the word behind it, which is the config where no other word is.
+void tell_config_from_checkpoint(TrainArguments& arguments) {
+  if (arguments.config.empty()) std::swap(arguments.config, arguments.checkpoint);
+  if (arguments.config.empty()) throw CLI::RequiredError("CONFIG");
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action, const Arguments& typed) {
+  CLI::App* verb = app.add_subcommand("train", "Train a model as a config file says");
+  verb->allow_extras();
+  verb->footer(
+      "--section.key=value overrides a key of the config: a TOML value or a bare word.\n"
+      "A run ends with status 0, or 130 after SIGINT or SIGTERM with a checkpoint written.\n\n"
+      "Example:\n"
+      "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
+      "  accrue train gpt.toml --run.out=runs/first --resume");
+  auto arguments = std::make_shared<TrainArguments>();
+  verb->add_option("CONFIG", arguments->config, "Config file (TOML)");
+  const CLI::Option* resume =
+      verb->add_option("--resume", arguments->checkpoint,
+                       "Continue the run in run.out, from the newest whole checkpoint or this one "
+                       "(a step or a folder)")
+          ->expected(0, 1)
+          ->type_name("[CHECKPOINT]");
+  verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
+  verb->callback([=, &action, &typed] {
+    arguments->resume = resume->count() > 0;
+    tell_config_from_checkpoint(*arguments);
+    arguments->overrides = take_overrides(*verb);
+    action = [=, &typed] { return run_train(*arguments, typed); };
+  });
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,68 @@
+#include <c10/util/Exception.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+#include <new>
+
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+
+namespace {
+
+using accrue::cli::Action;
+using accrue::cli::Arguments;
+
+constexpr int failed = 1;
+
+/// Parses, then runs what was asked for. `--help` and `--version` are answered while parsing.
+int dispatch(const Arguments& typed) {
+  CLI::App app("Train with any batch size on the memory you have.", "accrue");
+  app.set_version_flag("--version", accrue::cli::version_text);
+  app.require_subcommand(1);
+  app.footer("Example:\n  accrue train gpt.toml --run.out=runs/first\n  accrue train --help");
+  Action action;
+  accrue::cli::add_train(app, action, typed);
+  accrue::cli::add_sample(app, action);
+  accrue::cli::add_export(app, action);
+  accrue::cli::add_bench(app, action);
+  accrue::cli::check_verb(app, typed);
+  try {
+    app.parse(Arguments(typed.rbegin(), typed.rend() - 1));
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    throw accrue::usage_error("command line", "arguments as the verb's --help describes them",
+                              error.what(), "accrue " + typed[1] + " --help");
+  }
+  return action();
+}
+
+int report(const std::string& message, int status) {
+  std::cerr << "error: " << message << std::endl;
+  return status;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+int main(int count, char** words) {
+  accrue::memory::install_caching_allocator();
+  try {
+    return dispatch({words, words + count});
+  } catch (const accrue::Error& error) {
+    return report(error.what(), error.exit_code());
+  } catch (const std::bad_alloc&) {
+    return report(
+        "allocate memory: expected enough for one micro-batch, received a refusal by the "
+        "system; try a smaller batch.micro",
+        failed);
+  } catch (const c10::Error& error) {
+    return report("libtorch: " + first_line(error.what_without_backtrace()), failed);
+  } catch (const std::exception& error) {
+    return report(first_line(error.what()), failed);
+  }
+}
