@@ -8,10 +8,10 @@ namespace accrue::kernels {
 
 /// Inverted dropout whose mask does not depend on how the batch was split, differentiable.
 ///
-/// x [B, T, C] (or [B, C]); row b belongs to context.sample_ids[b]. The element (t, c) of sample s at
-/// `site` is kept where Philox4x32-10 keyed by (seed, window, s, site, t, c) gives a uniform value
-/// of at least `probability`. Backward recomputes the mask. Identity when not training or p = 0.
-/// Throws an Error unless 0 <= probability < 1 and there is one sample id per row.
+/// x [B, T, C] (or [B, C]); row b belongs to context.sample_ids[b]. The element (t, c) of sample s
+/// at `site` is kept where Philox4x32-10 keyed by (seed, window, s, site, t, c) gives a uniform
+/// value of at least `probability`. Backward recomputes the mask. Identity when not training or p =
+/// 0. Throws an Error unless 0 <= probability < 1 and there is one sample id per row.
 at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                    std::int64_t site);
 

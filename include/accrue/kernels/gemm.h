@@ -7,17 +7,18 @@
 namespace accrue::kernels {
 
 /// Matrix products behind one interface: oneDNN on CPU where it was found, ATen elsewhere.
-/// Operands are fp32, bf16 or fp64 (both of one dtype), any strides with one unit stride per matrix;
-/// the destination is fp32 where the operands are bf16 and `out` says so, else of their dtype.
-/// A product that accumulates adds inside the GEMM: no temporary of the destination's size.
+/// Operands are fp32, bf16 or fp64 (both of one dtype), any strides with one unit stride per
+/// matrix; the destination is fp32 where the operands are bf16 and `out` says so, else of their
+/// dtype. A product that accumulates adds inside the GEMM: no temporary of the destination's size.
 
-/// out[..., M, N] (+)= a[..., M, K] · b[..., K, N]. 2 to 4 dimensions; leading ones are batches and agree.
-/// `out` may be strided (its last dimension contiguous). Throws an Error on shape or dtype mismatch.
-void matmul_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool accumulate = false);
+/// out[..., M, N] (+)= a[..., M, K] · b[..., K, N]. 2 to 4 dimensions; leading ones are batches and
+/// agree. `out` may be strided (its last dimension contiguous). Throws an Error on shape or dtype
+/// mismatch.
+void gemm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool accumulate = false);
 
 /// As above, plus bias[N] added to every row (fp32 or the operands' dtype).
-void matmul_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
-                     const at::Tensor& bias);
+void gemm_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const at::Tensor& bias);
 
 /// "oneDNN 3.2.0 (avx512_core_bf16)" or "ATen (MKL)": what `accrue --version` and run.json show.
 std::string gemm_backend();

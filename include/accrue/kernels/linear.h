@@ -8,10 +8,10 @@ namespace accrue::kernels {
 
 /// y[..., N] = x[..., K] · weightᵀ + bias, differentiable.
 ///
-/// x: fp32, fp64 or bf16. weight [N, K], bias [N] (may be undefined): masters, fp32 (fp64 with fp64 x).
-/// With bf16 x the weight's bf16 copy comes from `copy` and y is bf16.
-/// Backward adds the weight's and bias's gradients into their open slots inside the GEMM
-/// (C += gᵀx); without a slot they are returned to autograd in the master's dtype.
+/// x: fp32, fp64 or bf16. weight [N, K], bias [N] (may be undefined): masters, fp32 (fp64 with fp64
+/// x). With bf16 x the weight's bf16 copy comes from `copy` and y is bf16. Backward adds the
+/// weight's and bias's gradients into their open slots inside the GEMM (C += gᵀx); without a slot
+/// they are returned to autograd in the master's dtype.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   LowPrecisionCopy& copy);
 

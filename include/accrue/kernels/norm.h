@@ -6,9 +6,9 @@
 
 namespace accrue::kernels {
 
-/// Layer normalisation over the last dimension C (Ba, Kiros, Hinton: arXiv:1607.06450), differentiable.
-/// x[..., C] fp32 or fp64; weight[C], bias[C] masters. The result has dtype `out` (x's own, or bf16),
-/// ready for the next GEMM. Statistics are taken in fp32 (fp64 for fp64).
+/// Layer normalisation over the last dimension C (Ba, Kiros, Hinton: arXiv:1607.06450),
+/// differentiable. x[..., C] fp32 or fp64; weight[C], bias[C] masters. The result has dtype `out`
+/// (x's own, or bf16), ready for the next GEMM. Statistics are taken in fp32 (fp64 for fp64).
 /// Weight and bias gradients go to their open slots.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps, at::ScalarType out);

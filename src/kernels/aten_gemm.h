@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace accrue::kernels::aten {
+
+/// out (+)= a · b (+ bias, where defined) for any device, strides and dtype that ATen has; 2 to 4
+/// dimensions, checked by the caller.
+void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+              bool accumulate);
+
+/// "ATen (MKL)" or "ATen (BLAS)".
+std::string description();
+
+}  // namespace accrue::kernels::aten

@@ -1,0 +1,222 @@
+#include "accrue/kernels/cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/gemm.h"
+#include "accrue/kernels/grad_slot.h"
+#include "aten_element.h"
+#include "elementwise.h"
+#include "linear_forward.h"
+#include "parameter_gradient.h"
+
+namespace accrue::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// Chunks of this size stay near the last cache level between the passes over them. At least
+/// `least_rows`: each chunk reads the whole weight, which few rows would not pay for.
+constexpr std::int64_t logits_bytes = std::int64_t{6} << 20;
+constexpr std::int64_t least_rows = 64;
+
+/// Rows of about equal chunks, so that the last one is no remnant.
+std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t bytes_per_row) {
+  const std::int64_t most =
+      std::max(least_rows, logits_bytes / std::max<std::int64_t>(1, bytes_per_row));
+  const std::int64_t chunks = std::max<std::int64_t>(1, (rows + most - 1) / most);
+  return std::max<std::int64_t>(1, (rows + chunks - 1) / chunks);
+}
+
+std::string text_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets) {
+  std::ostringstream text;
+  text << "hidden " << c10::toString(hidden.scalar_type()) << ' ' << hidden.sizes() << ", weight "
+       << c10::toString(weight.scalar_type()) << ' ' << weight.sizes() << ", targets "
+       << c10::toString(targets.scalar_type()) << ' ' << targets.sizes();
+  return text.str();
+}
+
+void expect_arguments(const at::Tensor& hidden, const at::Tensor& weight,
+                      const at::Tensor& targets) {
+  expect_on_cpu(hidden, "linear_cross_entropy");
+  expect_linear("linear_cross_entropy", hidden, weight, {});
+  if (targets.scalar_type() != at::kLong || targets.dim() != hidden.dim() - 1 ||
+      targets.sizes() != hidden.sizes().slice(0, static_cast<std::size_t>(targets.dim())))
+    throw usage_error("linear_cross_entropy",
+                      "hidden [..., C], weight [V, C] and int64 targets [...]",
+                      text_of(hidden, weight, targets), "one target for each row of hidden");
+}
+
+/// How many targets count. Throws a usage Error for one that is no class.
+std::int64_t count_of(const at::Tensor& targets, std::int64_t classes) {
+  const std::int64_t* target = targets.const_data_ptr<std::int64_t>();
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < targets.numel(); ++row) {
+    if (target[row] == ignored_label) continue;
+    if (target[row] < 0 || target[row] >= classes)
+      throw usage_error(
+          "linear_cross_entropy",
+          "targets in [0, " + std::to_string(classes) + ") or " + std::to_string(ignored_label),
+          std::to_string(target[row]) + " in row " + std::to_string(row),
+          "checking that the tokenizer belongs to the model");
+    ++count;
+  }
+  return count;
+}
+
+/// Where the weight's gradient is summed: its open slot, or a tensor that autograd gets.
+class WeightGradient {
+ public:
+  explicit WeightGradient(const at::Tensor& weight)
+      : slot_(open_slot_of(weight)),
+        own_(slot_ != nullptr ? at::Tensor() : at::empty(weight.sizes(), weight.options())) {}
+
+  void add(const at::Tensor& grad_logits, const at::Tensor& hidden) {
+    gemm_out(slot_ != nullptr ? slot_->main : own_, grad_logits.t(), hidden,
+             slot_ != nullptr ? !slot_->fresh : !own_fresh_);
+    own_fresh_ = false;
+    if (slot_ != nullptr) slot_->done();
+  }
+  /// For autograd; undefined where a slot has it.
+  at::Tensor take() {
+    if (own_.defined() && own_fresh_) own_.zero_();
+    return own_;
+  }
+
+ private:
+  GradSlot* slot_;
+  at::Tensor own_;
+  bool own_fresh_ = true;
+};
+
+struct Wanted {
+  bool hidden = false, weight = false;
+  bool any() const { return hidden || weight; }
+};
+
+struct Input {
+  at::Tensor hidden, weight, compute, targets;  // hidden [R, C], targets [R]
+};
+
+struct Result {
+  double sum = 0;
+  at::Tensor grad_hidden, grad_weight;  // where wanted
+};
+
+/// The loss of one chunk after another, with its gradients while its logits are at hand.
+class Chunks {
+ public:
+  Chunks(const Input& input, Wanted wanted)
+      : input_(input),
+        wanted_(wanted),
+        rows_(input.hidden.size(0)),
+        size_(rows_per_chunk(rows_, classes() * elements_of(input.hidden))) {
+    const at::TensorOptions options = input.hidden.options();
+    const std::int64_t largest = std::min(size_, rows_);
+    logits_ = at::empty({largest, classes()},
+                        options.dtype(accumulation_dtype(input.hidden.scalar_type())));
+    if (!wanted.any()) return;
+    grad_logits_ = logits_;
+    if (logits_.scalar_type() != input.hidden.scalar_type())
+      grad_logits_ = at::empty({largest, classes()}, options);
+    if (wanted.hidden) grad_hidden_ = at::empty(input.hidden.sizes(), options);
+    if (wanted.weight) grad_weight_.emplace(input.weight);
+  }
+
+  Result run() {
+    Result result;
+    for (std::int64_t begin = 0; begin < rows_; begin += size_) {
+      const std::int64_t count = std::min(size_, rows_ - begin);
+      result.sum += forward(begin, count);
+      if (!std::isfinite(result.sum)) {
+        // The micro-batch is lost; what its caller may see must still be defined.
+        if (wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
+        break;
+      }
+      if (wanted_.any()) backward(begin, count);
+    }
+    result.grad_hidden = grad_hidden_;
+    if (grad_weight_) result.grad_weight = grad_weight_->take();
+    return result;
+  }
+
+ private:
+  static std::int64_t elements_of(const at::Tensor& hidden) {
+    return hidden.scalar_type() == at::kDouble ? 8 : 4;
+  }
+  std::int64_t classes() const { return input_.weight.size(0); }
+
+  double forward(std::int64_t begin, std::int64_t count) {
+    at::Tensor logits = logits_.narrow(0, 0, count);
+    at::Tensor grad = wanted_.any() ? grad_logits_.narrow(0, 0, count) : at::Tensor();
+    gemm_out(logits, input_.hidden.narrow(0, begin, count), input_.compute.t());
+    return elementwise::cross_entropy_rows(logits,
+                                           input_.targets.const_data_ptr<std::int64_t>() + begin,
+                                           ignored_label, wanted_.any() ? &grad : nullptr);
+  }
+
+  void backward(std::int64_t begin, std::int64_t count) {
+    const at::Tensor grad = grad_logits_.narrow(0, 0, count);
+    if (grad_weight_) grad_weight_->add(grad, input_.hidden.narrow(0, begin, count));
+    if (!wanted_.hidden) return;
+    at::Tensor rows = grad_hidden_.narrow(0, begin, count);
+    gemm_out(rows, grad, input_.compute);
+  }
+
+  const Input& input_;
+  Wanted wanted_;
+  std::int64_t rows_, size_;
+  at::Tensor logits_, grad_logits_, grad_hidden_;
+  std::optional<WeightGradient> grad_weight_;
+};
+
+at::Tensor scalar_of(double sum, const at::Tensor& hidden) {
+  return at::full({}, sum, hidden.options().dtype(accumulation_dtype(hidden.scalar_type())));
+}
+
+/// The gradients exist before backward does: it hands them on.
+class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
+                            const at::Tensor& weight, const Input& input) {
+    const Result result =
+        Chunks(input, {.hidden = hidden.requires_grad(), .weight = weight.requires_grad()}).run();
+    const at::Tensor grad_hidden =
+        result.grad_hidden.defined() ? result.grad_hidden.view(hidden.sizes()) : at::Tensor();
+    context->save_for_backward({grad_hidden, result.grad_weight});
+    return scalar_of(result.sum, hidden);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const double upstream = grads[0].item<double>();
+    if (upstream != 1)
+      throw usage_error("linear_cross_entropy", "the gradient 1 for the sum it returned",
+                        std::to_string(upstream),
+                        "backward() on the sum itself: the mean is taken when the window closes");
+    const variable_list saved = context->get_saved_variables();
+    return {saved[0], saved[1], at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                          const at::Tensor& targets, LowPrecisionCopy& copy) {
+  expect_arguments(hidden, weight, targets);
+  const Input input{.hidden = as_matrix(hidden.detach()),
+                    .weight = weight,
+                    .compute = copy.of(weight, hidden.scalar_type()),
+                    .targets = targets.contiguous()};
+  const auto count = static_cast<double>(count_of(input.targets, weight.size(0)));
+  if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad()))
+    return {LinearCrossEntropy::apply(hidden, weight, input), count};
+  const at::NoGradGuard no_grad;
+  return {scalar_of(Chunks(input, {}).run().sum, hidden), count};
+}
+
+}  // namespace accrue::kernels

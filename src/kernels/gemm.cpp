@@ -1,0 +1,159 @@
+#include "accrue/kernels/gemm.h"
+
+#include <optional>
+#include <sstream>
+
+#include "accrue/core/error.h"
+#include "aten_gemm.h"
+#include "onednn_gemm.h"
+
+namespace accrue::kernels {
+namespace {
+
+std::string text_of(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
+  return text.str();
+}
+
+std::string text_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  return text_of(out) + " = " + text_of(a) + " x " + text_of(b);
+}
+
+bool shapes_agree(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  const std::int64_t dimensions = out.dim();
+  if (dimensions < 2 || dimensions > 4 || a.dim() != dimensions || b.dim() != dimensions)
+    return false;
+  for (std::int64_t i = 0; i < dimensions - 2; ++i)
+    if (a.size(i) != out.size(i) || b.size(i) != out.size(i)) return false;
+  return a.size(-2) == out.size(-2) && a.size(-1) == b.size(-2) && b.size(-1) == out.size(-1);
+}
+
+bool dtypes_agree(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.device() != b.device() || a.device() != out.device())
+    return false;
+  return out.scalar_type() == a.scalar_type() ||
+         (out.scalar_type() == at::kFloat && a.scalar_type() == at::kBFloat16);
+}
+
+void expect_operands(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  if (!shapes_agree(out, a, b))
+    throw usage_error("matmul", "out [..., M, N], a [..., M, K] and b [..., K, N]",
+                      text_of(out, a, b), "transposing an operand or checking the layer's sizes");
+  if (!dtypes_agree(out, a, b))
+    throw usage_error("matmul",
+                      "operands of one dtype and device, out of theirs or fp32 for bf16 operands",
+                      text_of(out, a, b), "converting one of them");
+}
+
+void expect_bias(const at::Tensor& bias, const at::Tensor& out, const at::Tensor& a) {
+  const bool has_dtype =
+      bias.defined() && (bias.scalar_type() == a.scalar_type() || bias.scalar_type() == at::kFloat);
+  if (has_dtype && bias.dim() == 1 && bias.size(0) == out.size(-1)) return;
+  throw usage_error("matmul", "a bias of N elements in fp32 or the operands' dtype",
+                    bias.defined() ? text_of(bias) : "an undefined tensor",
+                    "gemm_out for a product without one");
+}
+
+std::optional<onednn::Type> onednn_type(at::ScalarType dtype) {
+  if (dtype == at::kFloat) return onednn::Type::fp32;
+  if (dtype == at::kBFloat16) return onednn::Type::bf16;
+  return std::nullopt;
+}
+
+/// The strides of the last two dimensions. A dimension of size 1 has any stride in ATen, but oneDNN
+/// wants one that a matrix could have. Nothing where neither is 1 or rows overlap.
+std::optional<std::pair<std::int64_t, std::int64_t>> matrix_strides(const at::Tensor& tensor) {
+  const std::int64_t rows = tensor.size(-2), columns = tensor.size(-1);
+  const std::int64_t row = tensor.stride(-2), column = tensor.stride(-1);
+  if ((column == 1 || columns == 1) && (row >= columns || rows == 1))
+    return {{rows == 1 ? columns : row, 1}};
+  if ((row == 1 || rows == 1) && (column >= rows || columns == 1))
+    return {{1, columns == 1 ? rows : column}};
+  return std::nullopt;
+}
+
+std::optional<onednn::Operand> onednn_operand(const at::Tensor& tensor) {
+  const auto type = onednn_type(tensor.scalar_type());
+  const auto strides = matrix_strides(tensor);
+  if (!type || !strides) return std::nullopt;
+  const auto last = static_cast<std::size_t>(tensor.dim() - 1);
+  onednn::Operand operand{.type = *type};
+  for (std::size_t i = 0; i <= last; ++i)
+    operand.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
+  operand.strides[last - 1] = strides->first;
+  operand.strides[last] = strides->second;
+  for (std::size_t i = 0; i + 1 < last; ++i) {
+    const std::int64_t stride = tensor.stride(static_cast<std::int64_t>(i));
+    if (stride == 0 && operand.sizes[i] != 1) return std::nullopt;
+    operand.strides[i] = operand.sizes[i] == 1 ? operand.sizes[last - 1] * operand.sizes[last] *
+                                                     strides->first * strides->second
+                                               : stride;
+  }
+  return operand;
+}
+
+std::optional<onednn::Product> onednn_product(const at::Tensor& out, const at::Tensor& a,
+                                              const at::Tensor& b, const at::Tensor& bias,
+                                              bool accumulate) {
+  if (!out.is_cpu()) return std::nullopt;
+  const auto a_operand = onednn_operand(a), b_operand = onednn_operand(b),
+             out_operand = onednn_operand(out);
+  if (!a_operand || !b_operand || !out_operand) return std::nullopt;
+  const auto dimensions = static_cast<std::size_t>(out.dim());
+  if (out_operand->strides[dimensions - 1] != 1) return std::nullopt;
+  onednn::Product product{.dimensions = dimensions,
+                          .a = *a_operand,
+                          .b = *b_operand,
+                          .out = *out_operand,
+                          .accumulate = accumulate,
+                          .has_bias = bias.defined()};
+  if (bias.defined()) {
+    const auto type = onednn_type(bias.scalar_type());
+    if (!type || !bias.is_contiguous()) return std::nullopt;
+    product.bias_type = *type;
+  }
+  return product;
+}
+
+/// The sum of no terms.
+void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
+  if (bias.defined())
+    out.copy_(bias.expand_as(out));
+  else if (!accumulate)
+    out.zero_();
+}
+
+void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+              bool accumulate) {
+  if (out.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
+  const auto product = onednn_product(out, a, b, bias, accumulate);
+  const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
+  if (product && onednn::multiply(*product, a.const_data_ptr(), b.const_data_ptr(), bias_data,
+                                  out.mutable_data_ptr()))
+    return;
+  aten::multiply(out, a, b, bias, accumulate);
+}
+
+}  // namespace
+
+void gemm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool accumulate) {
+  expect_operands(out, a, b);
+  multiply(out, a, b, {}, accumulate);
+}
+
+void gemm_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const at::Tensor& bias) {
+  expect_operands(out, a, b);
+  expect_bias(bias, out, a);
+  multiply(out, a, b, bias, false);
+}
+
+std::string gemm_backend() {
+  const std::string onednn = onednn::description();
+  return onednn.empty() ? aten::description() : onednn;
+}
+
+}  // namespace accrue::kernels

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+/// oneDNN's matmul in plain C++: torch ships other oneDNN headers, so no file sees both.
+namespace accrue::kernels::onednn {
+
+inline constexpr std::size_t max_dimensions = 4;
+using Extents = std::array<std::int64_t, max_dimensions>;
+
+enum class Type : std::uint8_t { fp32, bf16 };
+
+/// A (batch of) matrices; only the first `Product::dimensions` extents count. Strides in elements,
+/// one of the last two is 1, and none is 0.
+struct Operand {
+  Type type = Type::fp32;
+  Extents sizes{}, strides{};
+  bool operator==(const Operand&) const = default;
+};
+
+/// out (+)= a · b (+ bias[N]). No size is 0; out's last stride is 1.
+struct Product {
+  std::size_t dimensions = 2;
+  Operand a, b, out;
+  bool accumulate = false, has_bias = false;
+  Type bias_type = Type::fp32;
+  bool operator==(const Product&) const = default;
+};
+
+/// Computes the product, or returns false where oneDNN has no fast implementation of it. Throws an
+/// Error where oneDNN fails. May be called by several threads at once.
+bool multiply(const Product& product, const void* a, const void* b, const void* bias, void* out);
+
+/// "oneDNN 3.2.0 (avx512_core_bf16)"; empty where accrue was built without it.
+std::string description();
+
+}  // namespace accrue::kernels::onednn

@@ -1,0 +1,40 @@
+#include "parameter_gradient.h"
+
+#include <ATen/ATen.h>
+
+#include "accrue/kernels/gemm.h"
+#include "accrue/kernels/grad_slot.h"
+#include "aten_element.h"
+#include "elementwise.h"
+
+namespace accrue::kernels {
+
+at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& x) {
+  if (GradSlot* slot = open_slot_of(weight)) {
+    gemm_out(slot->main, grad.t(), x, !slot->fresh);
+    slot->done();
+    return {};
+  }
+  at::Tensor gradient = at::empty(weight.sizes(), weight.options());
+  gemm_out(gradient, grad.t(), x);
+  return gradient;
+}
+
+at::Tensor bias_gradient(const at::Tensor& bias, const at::Tensor& grad) {
+  if (GradSlot* slot = open_slot_of(bias)) {
+    elementwise::column_sum(grad, slot->main, !slot->fresh);
+    slot->done();
+    return {};
+  }
+  at::Tensor gradient =
+      at::empty(bias.sizes(), bias.options().dtype(accumulation_dtype(grad.scalar_type())));
+  elementwise::column_sum(grad, gradient, false);
+  return gradient.to(bias.scalar_type());
+}
+
+at::Tensor as_matrix(const at::Tensor& x) {
+  const std::int64_t columns = x.size(-1);
+  return x.reshape({columns == 0 ? 0 : x.numel() / columns, columns});
+}
+
+}  // namespace accrue::kernels

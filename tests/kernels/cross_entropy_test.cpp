@@ -1,0 +1,193 @@
+#include "accrue/kernels/cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "accrue/core/error.h"
+#include "kernels/gradients.h"
+#include "support/tolerance.h"
+
+namespace accrue::kernels {
+namespace {
+
+using testing::close;
+using ::testing::HasSubstr;
+using testing::in_double;
+using testing::leaf;
+using testing::open_slot;
+
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+at::Tensor targets_of(at::IntArrayRef sizes, std::int64_t classes, std::uint64_t seed) {
+  at::manual_seed(seed);
+  at::Tensor targets = at::randint(classes, sizes, at::kLong);
+  targets.view(-1).slice(0, 0, targets.numel(), 5).fill_(ignored_label);
+  return targets;
+}
+
+struct Case {
+  at::ScalarType compute, master;
+};
+
+class CrossEntropy : public ::testing::TestWithParam<Case> {
+ protected:
+  at::ScalarType compute() const { return GetParam().compute; }
+  at::ScalarType master() const { return GetParam().master; }
+
+  static at::Tensor reference_sum(const at::Tensor& hidden, const at::Tensor& weight,
+                                  const at::Tensor& targets) {
+    return at::cross_entropy_loss(at::matmul(hidden.reshape({-1, weight.size(1)}), weight.t()),
+                                  targets.reshape({-1}), {}, at::Reduction::Sum, ignored_label);
+  }
+  LowPrecisionCopy copy_;
+};
+INSTANTIATE_TEST_SUITE_P(All, CrossEntropy,
+                         ::testing::Values(Case{at::kFloat, at::kFloat},
+                                           Case{at::kDouble, at::kDouble},
+                                           Case{at::kBFloat16, at::kFloat}),
+                         [](const auto& param) { return c10::toString(param.param.compute); });
+
+/// Few classes are one chunk; many are several, of unequal size.
+struct Sizes {
+  std::int64_t batch, length, channels, classes;
+};
+constexpr Sizes all_sizes[] = {{2, 9, 16, 7}, {1, 1, 5, 3}, {3, 50, 8, 24001}};
+
+TEST_P(CrossEntropy, MatchesATen) {
+  for (const Sizes& sizes : all_sizes) {
+    SCOPED_TRACE(sizes.classes);
+    const at::Tensor hidden = leaf({sizes.batch, sizes.length, sizes.channels}, compute(), 1),
+                     weight = leaf({sizes.classes, sizes.channels}, master(), 2, 0.3);
+    at::Tensor targets = targets_of({sizes.batch, sizes.length}, sizes.classes, 3);
+    if (targets.numel() == 1) targets.fill_(1);
+    const at::Tensor rhidden = in_double(hidden), rweight = in_double(weight);
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_);
+    const at::Tensor expected = reference_sum(rhidden, rweight, targets);
+    EXPECT_EQ(loss.weight, (targets != ignored_label).sum().item<double>());
+    EXPECT_EQ(loss.sum.dim(), 0);
+    EXPECT_EQ(loss.sum.scalar_type(), master());
+    EXPECT_TRUE(close(loss.sum, expected, compute(), 4));
+    loss.sum.backward();
+    expected.backward();
+    const std::int64_t terms = 4 * sizes.channels + sizes.batch * sizes.length;
+    EXPECT_TRUE(close(hidden.grad(), rhidden.grad(), compute(), terms));
+    EXPECT_TRUE(close(weight.grad(), rweight.grad(), compute(), terms));
+    EXPECT_FALSE(close(weight.grad(), rweight.grad() / loss.weight * 2, compute(), terms));
+    EXPECT_EQ(hidden.grad().scalar_type(), compute());
+    EXPECT_EQ(weight.grad().scalar_type(), master());
+
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(
+        close(linear_cross_entropy(hidden, weight, targets, copy_).sum, loss.sum, master(), 4));
+  }
+}
+
+TEST_P(CrossEntropy, AddsUpInASlotWithoutATemporary) {
+  const std::int64_t classes = 24001, channels = 8, rows = 150;
+  const at::Tensor hidden = leaf({rows, channels}, compute(), 1),
+                   weight = leaf({classes, channels}, master(), 2, 0.3),
+                   plain = weight.detach().clone().requires_grad_(true);
+  const at::Tensor targets = targets_of({rows}, classes, 3);
+  linear_cross_entropy(hidden, plain, targets, copy_).sum.backward();
+  const at::Tensor expected_hidden = hidden.grad().clone();
+  hidden.mutable_grad().reset();
+
+  const auto slot = open_slot(weight);
+  for (const std::int64_t begin : {0, 40})
+    linear_cross_entropy(hidden.narrow(0, begin, begin == 0 ? 40 : rows - 40), weight,
+                         targets.narrow(0, begin, begin == 0 ? 40 : rows - 40), copy_)
+        .sum.backward();
+  EXPECT_TRUE(close(slot->main, plain.grad(), compute(), rows));
+  EXPECT_TRUE(close(hidden.grad(), expected_hidden, compute(), rows));
+  EXPECT_FALSE(weight.grad().defined());
+  EXPECT_FALSE(slot->fresh);
+  EXPECT_GE(slot->contributions, 2);
+}
+
+TEST_P(CrossEntropy, WantsNoMoreThanIsAsked) {
+  const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
+  const at::Tensor targets = targets_of({6}, 5, 3);
+  const auto slot = open_slot(weight);
+  {
+    const at::NoGradGuard no_grad;
+    EXPECT_FALSE(linear_cross_entropy(hidden, weight, targets, copy_).sum.requires_grad());
+  }
+  const at::Tensor frozen = weight.detach();
+  linear_cross_entropy(hidden, frozen, targets, copy_).sum.backward();
+  EXPECT_TRUE(hidden.grad().defined());
+  EXPECT_EQ(slot->contributions, 0);
+  linear_cross_entropy(hidden.detach(), weight, targets, copy_).sum.backward();
+  EXPECT_EQ(slot->contributions, 1);
+}
+
+TEST_P(CrossEntropy, IgnoredAndEmptyRowsGiveZero) {
+  for (const std::int64_t rows : {0, 4}) {
+    const at::Tensor hidden = leaf({rows, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
+    const Loss loss =
+        linear_cross_entropy(hidden, weight, at::full({rows}, ignored_label, at::kLong), copy_);
+    EXPECT_EQ(loss.weight, 0);
+    EXPECT_EQ(loss.sum.item<double>(), 0);
+    loss.sum.backward();
+    EXPECT_TRUE((weight.grad() == 0).all().item<bool>());
+    EXPECT_TRUE((hidden.grad() == 0).all().item<bool>());
+  }
+}
+
+TEST_P(CrossEntropy, AddsNothingFromAChunkThatIsNotFinite) {
+  const std::int64_t classes = 24001, channels = 8, rows = 150;
+  const at::Tensor hidden = leaf({rows, channels}, compute(), 1),
+                   weight = leaf({classes, channels}, master(), 2, 0.3);
+  const at::Tensor targets = targets_of({rows}, classes, 3);
+  {
+    const at::NoGradGuard no_grad;
+    hidden[rows - 1].fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto slot = open_slot(weight);
+  const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_);
+  EXPECT_FALSE(std::isfinite(loss.sum.item<double>()));
+  EXPECT_TRUE(slot->main.isfinite().all().item<bool>());
+  {
+    const at::NoGradGuard no_grad;
+    hidden[1].fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const std::int64_t before = slot->contributions;
+  EXPECT_FALSE(
+      std::isfinite(linear_cross_entropy(hidden, weight, targets, copy_).sum.item<double>()));
+  EXPECT_EQ(slot->contributions, before);
+}
+
+TEST_P(CrossEntropy, RefusesForeignTargetsBeforeAnythingIsAdded) {
+  const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
+  const auto slot = open_slot(weight);
+  for (const std::int64_t wrong : {5, -1, 1 << 20}) {
+    at::Tensor targets = targets_of({6}, 5, 3);
+    targets[4] = wrong;
+    EXPECT_THAT(error_of([&] { linear_cross_entropy(hidden, weight, targets, copy_); }),
+                HasSubstr(std::to_string(wrong) + " in row 4"));
+  }
+  EXPECT_TRUE(slot->fresh);
+  EXPECT_THAT(
+      error_of([&] { linear_cross_entropy(hidden, weight, at::zeros({5}, at::kLong), copy_); }),
+      HasSubstr("one target for each row"));
+}
+
+TEST_P(CrossEntropy, RefusesAScaledSum) {
+  const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
+  const Loss loss = linear_cross_entropy(hidden, weight, targets_of({6}, 5, 3), copy_);
+  EXPECT_THAT(error_of([&] { (loss.sum / 6).backward(); }), HasSubstr("the gradient 1"));
+}
+
+}  // namespace
+}  // namespace accrue::kernels

@@ -1,0 +1,238 @@
+#include "accrue/kernels/linear.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "accrue/core/error.h"
+#include "kernels/gradients.h"
+#include "support/tolerance.h"
+
+namespace accrue::kernels {
+namespace {
+
+using testing::close;
+using ::testing::HasSubstr;
+using testing::in_double;
+using testing::leaf;
+using testing::open_slot;
+
+struct Case {
+  at::ScalarType compute, master;
+};
+
+/// The parameters of two layers, and the same in double.
+struct Layers {
+  static constexpr std::int64_t in = 12, hidden = 20, out = 9;
+
+  explicit Layers(at::ScalarType dtype)
+      : w1(leaf({hidden, in}, dtype, 1, 0.3)),
+        b1(leaf({hidden}, dtype, 2)),
+        w2(leaf({out, hidden}, dtype, 3, 0.3)),
+        b2(leaf({out}, dtype, 4)) {}
+  std::vector<at::Tensor> all() const { return {w1, b1, w2, b2}; }
+  Layers doubles() const {
+    Layers other(at::kDouble);
+    for (const auto& [to, from] :
+         {std::pair{&other.w1, w1}, {&other.b1, b1}, {&other.w2, w2}, {&other.b2, b2}})
+      *to = in_double(from);
+    return other;
+  }
+
+  at::Tensor w1, b1, w2, b2;
+};
+
+class LinearLayers : public ::testing::TestWithParam<Case> {
+ protected:
+  at::ScalarType compute() const { return GetParam().compute; }
+  at::ScalarType master() const { return GetParam().master; }
+  at::Tensor input(std::int64_t rows, std::uint64_t seed) const {
+    return leaf({rows, 2, Layers::in}, compute(), seed);
+  }
+  at::Tensor upstream(std::int64_t rows, std::uint64_t seed) const {
+    return leaf({rows, 2, Layers::out}, compute(), seed).detach();
+  }
+  at::Tensor mlp(const at::Tensor& x, const Layers& layers) {
+    return mlp_gelu(x, layers.w1, layers.b1, copy1_, layers.w2, layers.b2, copy2_);
+  }
+  static at::Tensor aten_mlp(const at::Tensor& x, const Layers& layers) {
+    return at::linear(at::gelu(at::linear(x, layers.w1, layers.b1), "tanh"), layers.w2, layers.b2);
+  }
+  /// Terms of the longest chain of sums behind a gradient.
+  static constexpr std::int64_t terms = 64;
+
+  LowPrecisionCopy copy1_, copy2_;
+};
+INSTANTIATE_TEST_SUITE_P(All, LinearLayers,
+                         ::testing::Values(Case{at::kFloat, at::kFloat},
+                                           Case{at::kDouble, at::kDouble},
+                                           Case{at::kBFloat16, at::kFloat}),
+                         [](const auto& param) { return c10::toString(param.param.compute); });
+
+TEST_P(LinearLayers, LinearMatchesATenWithAndWithoutBias) {
+  for (const bool with_bias : {true, false})
+    for (const std::int64_t rows : {1, 7}) {
+      const Layers layers(master()), reference = layers.doubles();
+      const at::Tensor bias = with_bias ? layers.b1 : at::Tensor();
+      const at::Tensor x = input(rows, 5), rx = in_double(x);
+      const at::Tensor grad = leaf({rows, 2, Layers::hidden}, compute(), 6).detach();
+      const at::Tensor y = linear(x, layers.w1, bias, copy1_);
+      ASSERT_EQ(y.scalar_type(), compute());
+      y.backward(grad);
+      const at::Tensor expected =
+          at::linear(rx, reference.w1, with_bias ? reference.b1 : at::Tensor());
+      expected.backward(in_double(grad).detach());
+      EXPECT_TRUE(close(y, expected, compute(), terms));
+      EXPECT_TRUE(close(x.grad(), rx.grad(), compute(), terms));
+      EXPECT_TRUE(close(layers.w1.grad(), reference.w1.grad(), master(), terms));
+      EXPECT_EQ(layers.w1.grad().scalar_type(), master());
+      EXPECT_EQ(layers.b1.grad().defined(), with_bias);
+      if (with_bias) {
+        EXPECT_TRUE(close(layers.b1.grad(), reference.b1.grad(), master(), terms));
+      }
+      EXPECT_FALSE(close(layers.w1.grad(), reference.w1.grad() * 1.05, compute(), 1));
+    }
+}
+
+TEST_P(LinearLayers, MlpMatchesATen) {
+  for (const std::int64_t rows : {1, 7}) {
+    const Layers layers(master()), reference = layers.doubles();
+    const at::Tensor x = input(rows, 5), rx = in_double(x), grad = upstream(rows, 6);
+    const at::Tensor y = mlp(x, layers);
+    y.backward(grad);
+    const at::Tensor expected = aten_mlp(rx, reference);
+    expected.backward(in_double(grad).detach());
+    EXPECT_TRUE(close(y, expected, compute(), terms));
+    EXPECT_TRUE(close(x.grad(), rx.grad(), compute(), terms));
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(close(layers.all()[i].grad(), reference.all()[i].grad(), compute(), terms)) << i;
+      EXPECT_FALSE(close(layers.all()[i].grad(), reference.all()[i].grad() * 1.2, compute(), terms))
+          << i;
+    }
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(at::equal(mlp(x, layers), y));
+  }
+}
+
+TEST_P(LinearLayers, MlpWorksWithoutBiases) {
+  const Layers layers(master()), reference = layers.doubles();
+  const at::Tensor x = input(3, 5), rx = in_double(x), grad = upstream(3, 6), none;
+  for (const auto& [b1, b2] : {std::pair{false, false}, {true, false}, {false, true}}) {
+    for (const at::Tensor& parameter : layers.all()) parameter.mutable_grad().reset();
+    for (const at::Tensor& parameter : reference.all()) parameter.mutable_grad().reset();
+    mlp_gelu(x, layers.w1, b1 ? layers.b1 : none, copy1_, layers.w2, b2 ? layers.b2 : none, copy2_)
+        .backward(grad);
+    const at::Tensor hidden = at::linear(rx, reference.w1, b1 ? reference.b1 : none);
+    at::linear(at::gelu(hidden, "tanh"), reference.w2, b2 ? reference.b2 : none)
+        .backward(in_double(grad).detach());
+    for (std::size_t i = 0; i < 4; ++i) {
+      ASSERT_EQ(layers.all()[i].grad().defined(), reference.all()[i].grad().defined());
+      if (layers.all()[i].grad().defined()) {
+        EXPECT_TRUE(close(layers.all()[i].grad(), reference.all()[i].grad(), compute(), terms))
+            << i;
+      }
+    }
+  }
+}
+
+/// Gradients in slots: one micro-batch, and the same rows as two.
+TEST_P(LinearLayers, AddUpInSlotsWithoutATemporary) {
+  const at::Tensor x = input(8, 5), grad = upstream(8, 6);
+  const Layers whole(master()), split(master()), plain(master());
+  std::vector<std::shared_ptr<GradSlot>> whole_slots, split_slots;
+  for (const at::Tensor& parameter : whole.all()) whole_slots.push_back(open_slot(parameter));
+  for (const at::Tensor& parameter : split.all()) split_slots.push_back(open_slot(parameter));
+
+  mlp(x, plain).backward(grad);
+  mlp(x, whole).backward(grad);
+  for (const std::int64_t begin : {0, 3}) {
+    const std::int64_t rows = begin == 0 ? 3 : 5;
+    mlp(x.narrow(0, begin, rows), split).backward(grad.narrow(0, begin, rows));
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    const at::Tensor expected = plain.all()[i].grad();
+    EXPECT_TRUE(close(whole_slots[i]->main, expected, master(), terms)) << i;
+    EXPECT_TRUE(close(split_slots[i]->main, expected, master(), terms)) << i;
+    EXPECT_EQ(whole_slots[i]->contributions, 1);
+    EXPECT_EQ(split_slots[i]->contributions, 2);
+    // Nothing of the parameter's size went through autograd.
+    EXPECT_FALSE(whole.all()[i].grad().defined());
+    EXPECT_FALSE(split.all()[i].grad().defined());
+  }
+}
+
+TEST_P(LinearLayers, AnEmptyMicroBatchAddsNothing) {
+  const Layers layers(master());
+  const auto slot = open_slot(layers.w1);
+  linear(input(4, 5), layers.w1, layers.b1, copy1_).sum().backward();
+  const at::Tensor before = slot->main.clone();
+  linear(input(0, 5), layers.w1, layers.b1, copy1_).sum().backward();
+  EXPECT_TRUE(at::equal(slot->main, before));
+}
+
+TEST_P(LinearLayers, ComputesOnlyWhatIsWanted) {
+  const Layers layers(master());
+  const auto w1_slot = open_slot(layers.w1), b2_slot = open_slot(layers.b2);
+  layers.w2.requires_grad_(false);
+  const at::Tensor x = input(4, 5);
+  const auto grads = torch::autograd::grad({mlp(x, layers).sum()}, {x});
+  EXPECT_TRUE(grads[0].defined());
+  EXPECT_EQ(w1_slot->contributions + b2_slot->contributions, 0);
+  mlp(x.detach(), layers).sum().backward();
+  EXPECT_EQ(w1_slot->contributions, 1);
+  EXPECT_EQ(b2_slot->contributions, 1);
+  EXPECT_FALSE(layers.w2.grad().defined());
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST_P(LinearLayers, ReadsStridedInputsAndGradients) {
+  const Layers layers(master()), reference = layers.doubles();
+  const at::Tensor packed = leaf({3, 5, 3 * Layers::in}, compute(), 5), rpacked = in_double(packed);
+  linear(packed.narrow(2, Layers::in, Layers::in), layers.w1, layers.b1, copy1_).sum().backward();
+  at::linear(rpacked.narrow(2, Layers::in, Layers::in), reference.w1, reference.b1)
+      .sum()
+      .backward();
+  EXPECT_TRUE(close(packed.grad(), rpacked.grad(), compute(), terms));
+  EXPECT_TRUE(close(layers.w1.grad(), reference.w1.grad(), master(), terms));
+}
+
+TEST(LowPrecision, IsMadeAgainOnlyWhenTheMasterChanged) {
+  const at::Tensor master = leaf({4, 3}, at::kFloat, 1);
+  LowPrecisionCopy copy;
+  EXPECT_TRUE(copy.of(master, at::kFloat).is_same(master));
+  const at::Tensor first = copy.of(master, at::kBFloat16);
+  EXPECT_TRUE(at::equal(first, master.detach().to(at::kBFloat16)));
+  EXPECT_FALSE(first.requires_grad());
+  const auto version = first._version();
+  EXPECT_EQ(copy.of(master, at::kBFloat16)._version(), version);
+  {
+    const at::NoGradGuard no_grad;
+    master.add_(1);
+  }
+  EXPECT_TRUE(at::equal(copy.of(master, at::kBFloat16), master.detach().to(at::kBFloat16)));
+  EXPECT_NE(first._version(), version);
+  const at::Tensor other = leaf({4, 3}, at::kFloat, 2);
+  EXPECT_TRUE(at::equal(copy.of(other, at::kBFloat16), other.detach().to(at::kBFloat16)));
+}
+
+TEST(LinearArguments, AreChecked) {
+  const auto message = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    LowPrecisionCopy copy;
+    try {
+      linear(x, w, b, copy);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const at::Tensor x = at::ones({2, 3}), w = at::ones({4, 3}), b = at::ones({4});
+  EXPECT_EQ(message(x, w, b), "no error");
+  EXPECT_THAT(message(x, w.t(), b), HasSubstr("weight [N, K]"));
+  EXPECT_THAT(message(x, w, x), HasSubstr("bias [N]"));
+  EXPECT_THAT(message(x.to(at::kDouble), w, b), HasSubstr("in x's dtype"));
+  EXPECT_THAT(message(x, w, b.to(at::kDouble)), HasSubstr("in x's dtype"));
+  EXPECT_THAT(message(x.to(at::kLong), w, b), HasSubstr("fp32, fp64 or bf16"));
+}
+
+}  // namespace
+}  // namespace accrue::kernels
