@@ -1,0 +1,123 @@
+#include <gmock/gmock.h>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class CommandLine : public AccrueProgram {
+ protected:
+  /// Expects status 2, one line on stderr in the form of all errors, nothing on stdout.
+  std::string refusal_of(const Words& arguments) const {
+    const auto result = accrue(arguments);
+    EXPECT_EQ(result.status, 2) << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_THAT(result.errors, StartsWith("error: "));
+    EXPECT_THAT(result.errors, HasSubstr(": expected "));
+    EXPECT_THAT(result.errors, HasSubstr(", received "));
+    EXPECT_EQ(result.errors.find('\n'), result.errors.size() - 1) << result.errors;
+    return result.errors;
+  }
+};
+
+TEST_F(CommandLine, VersionNamesWhatNumbersDependOn) {
+  const auto result = accrue({"--version"});
+  EXPECT_EQ(result.status, 0);
+  for (const char* part : {"accrue 0.", "libtorch ", "gemm ", "compiler ", "isa "})
+    EXPECT_THAT(result.output, HasSubstr(part));
+}
+
+TEST_F(CommandLine, HelpListsOnlyTheVerbsThereAre) {
+  const auto result = accrue({"--help"});
+  EXPECT_EQ(result.status, 0);
+  for (const char* verb : {"train", "sample", "export"})
+    EXPECT_THAT(result.output, HasSubstr(verb));
+  for (const char* verb : {"doctor", "compare", "verify"})
+    EXPECT_THAT(result.output, Not(HasSubstr(verb)));
+}
+
+TEST_F(CommandLine, HelpOfEachVerbEndsWithAnExample) {
+  for (const char* verb : {"train", "sample", "export"}) {
+    const auto result = accrue({verb, "--help"});
+    EXPECT_EQ(result.status, 0);
+    const std::size_t example = result.output.find("Example:");
+    ASSERT_NE(example, std::string::npos) << verb;
+    EXPECT_THAT(result.output.substr(example), HasSubstr(std::string("  accrue ") + verb));
+    EXPECT_EQ(result.errors, "");
+  }
+}
+
+TEST_F(CommandLine, VerbsOfLaterVersionsAreNamedAsSuch) {
+  for (const char* verb : {"plan", "verify", "doctor", "report", "compare"})
+    EXPECT_THAT(refusal_of({verb, "run.toml"}), HasSubstr("not in this version"));
+}
+
+TEST_F(CommandLine, AnUnknownVerbIsAnsweredWithTheNearest) {
+  EXPECT_THAT(refusal_of({"trian", "run.toml"}), HasSubstr("try accrue train"));
+  EXPECT_THAT(refusal_of({"exprot"}), HasSubstr("try accrue export"));
+  EXPECT_THAT(refusal_of({}), HasSubstr("train"));
+}
+
+TEST_F(CommandLine, MissingArgumentsAreNamed) {
+  EXPECT_THAT(refusal_of({"train"}), HasSubstr("CONFIG"));
+  EXPECT_THAT(refusal_of({"sample", "out"}), HasSubstr("--prompt"));
+  EXPECT_THAT(refusal_of({"export", "out"}), HasSubstr("--out"));
+  EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--tokens", "many"}),
+              HasSubstr("--tokens"));
+  EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--lenght", "3"}),
+              HasSubstr("--lenght"));
+}
+
+TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {
+  EXPECT_THAT(refusal_of({"train", "nowhere.toml"}), HasSubstr("nowhere.toml"));
+  EXPECT_THAT(refusal_of({"train", "."}), HasSubstr("a folder"));
+}
+
+TEST_F(CommandLine, AFolderThatHoldsNoRunIsNamed) {
+  EXPECT_THAT(refusal_of({"sample", "nowhere", "--prompt", "a"}), HasSubstr("nowhere"));
+  EXPECT_THAT(refusal_of({"export", "nowhere", "--out", "model"}), HasSubstr("nowhere"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "model"));
+}
+
+TEST_F(CommandLine, WrongKeysAreRefusedBeforeAnythingIsWritten) {
+  write_small_run();
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lrr=1"}), HasSubstr("try optim.lr"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--gradient_accumulation_steps=8"}),
+              HasSubstr("batch.tokens"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--model.kind=llama"}),
+              HasSubstr("not in this version"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--precision.compute=fp16"}), HasSubstr("bf16"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lr=abc"}), HasSubstr("--optim.lr=abc"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--batch.tokens=100"}), HasSubstr("96"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--data.train=nothing/*.txt"}),
+              HasSubstr("nothing/*.txt"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
+  write_small_run();
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lr"}), HasSubstr("--optim.lr=VALUE"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--repeat=out"}), HasSubstr("not in this version"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--quick"}), HasSubstr("--quick"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "other.toml"}), HasSubstr("other.toml"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "optim.lr=1"}), HasSubstr("--section.key=value"));
+}
+
+TEST_F(CommandLine, DryRunSaysWhatTheRunWouldBeAndWritesNothing) {
+  write_small_run();
+  for (const Words& order : {Words{"train", "run.toml", "--dry-run", "--batch.samples=8"},
+                             Words{"train", "--batch.samples=8", "--dry-run", "run.toml"}}) {
+    const auto result = accrue(order);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("128 tokens, 8 samples"));
+    EXPECT_THAT(result.output, HasSubstr("4 samples, 2 per step"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  }
+}
+
+}  // namespace
+}  // namespace accrue::testing

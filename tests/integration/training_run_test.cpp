@@ -1,0 +1,152 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class TrainingRun : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
+
+  Program::Result succeed(const Words& arguments) const {
+    auto result = accrue(arguments);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result;
+  }
+  std::string refused(const Words& arguments) const {
+    const auto result = accrue(arguments);
+    EXPECT_EQ(result.status, 2) << result.output << result.errors;
+    return result.errors;
+  }
+  std::string file(const std::string& name) const { return read_file(folder_ / name); }
+  bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
+
+  std::vector<json> metrics(const std::string& run = "out") const {
+    std::vector<json> lines;
+    std::istringstream content(file(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(content, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  static std::vector<std::int64_t> steps_of(const std::vector<json>& lines) {
+    std::vector<std::int64_t> steps;
+    for (const json& line : lines)
+      if (line.contains("lr")) steps.push_back(line["step"]);
+    return steps;
+  }
+};
+
+TEST_F(TrainingRun, LeavesWhatTheDesignSays) {
+  const auto result = succeed({"train", "run.toml"});
+  for (const char* name : {"out/config.toml", "out/run.json", "out/metrics.jsonl",
+                           "out/checkpoints/step-00000004/model.safetensors",
+                           "out/checkpoints/step-00000004/optimizer.safetensors",
+                           "out/checkpoints/step-00000004/state.json"})
+    EXPECT_TRUE(exists(name)) << name;
+  for (const char* part :
+       {"out/metrics.jsonl", "out/checkpoints/step-00000004", "loss  ", "eval_loss  "})
+    EXPECT_THAT(result.output, HasSubstr(part));
+  EXPECT_THAT(result.errors, HasSubstr("step 1/4  loss "));
+
+  const auto lines = metrics();
+  EXPECT_EQ(steps_of(lines), (std::vector<std::int64_t>{1, 2, 3, 4}));
+  const json& last = *std::find_if(lines.rbegin(), lines.rend(),
+                                   [](const json& line) { return line.contains("lr"); });
+  EXPECT_EQ(last["micro_batch"], 4);
+  EXPECT_EQ(last["micro_batches"], 4);
+  EXPECT_EQ(last["batch_tokens"], 256);
+  EXPECT_EQ(last["tokens"], 1024);
+  EXPECT_EQ(last["samples"], 64);
+  EXPECT_GT(last["loss"].get<double>(), 0);
+
+  const json run = json::parse(file("out/run.json"));
+  EXPECT_EQ(run["command"][1], "train");
+}
+
+TEST_F(TrainingRun, IsNeverOverwritten) {
+  succeed({"train", "run.toml"});
+  const std::string before = file("out/metrics.jsonl");
+  EXPECT_THAT(refused({"train", "run.toml"}), HasSubstr("--resume"));
+  EXPECT_EQ(file("out/metrics.jsonl"), before);
+}
+
+TEST_F(TrainingRun, ResumesToTheSameBits) {
+  succeed({"train", "run.toml", "--run.out=whole"});
+  succeed({"train", "run.toml"});
+  std::filesystem::remove_all(folder_ / "out/checkpoints/step-00000004");
+  // The word behind --resume is the config where there is no other.
+  succeed({"train", "--resume", "run.toml", "--run.keep=3"});
+  const std::string model = "/checkpoints/step-00000004/model.safetensors";
+  EXPECT_EQ(file("out" + model), file("whole" + model));
+  EXPECT_EQ(steps_of(metrics()), (std::vector<std::int64_t>{1, 2, 3, 4}));
+}
+
+TEST_F(TrainingRun, ResumesFromANamedStep) {
+  succeed({"train", "run.toml"});
+  succeed({"train", "run.toml", "--resume", "2"});
+  EXPECT_THAT(refused({"train", "run.toml", "--resume", "3"}), HasSubstr("3"));
+  EXPECT_THAT(refused({"train", "run.toml", "--resume", "--optim.lr=1e-3"}), HasSubstr("optim.lr"));
+  EXPECT_THAT(refused({"train", "run.toml", "--resume", "--run.out=elsewhere"}),
+              HasSubstr("elsewhere"));
+}
+
+TEST_F(TrainingRun, IsSampledTheSameWayEachTime) {
+  succeed({"train", "run.toml"});
+  const Words words{"sample", "out", "--prompt", "the ", "--tokens", "20", "--seed", "5"};
+  const std::string text = succeed(words).output;
+  EXPECT_THAT(text, StartsWith("the "));
+  EXPECT_EQ(text.size(), 4u + 20u + 1u);
+  EXPECT_EQ(succeed(words).output, text);
+  EXPECT_THAT(refused({"sample", "out", "--prompt", "a", "--checkpoint", "3"}), HasSubstr("3"));
+  EXPECT_THAT(refused({"sample", "out", "--prompt", ""}), HasSubstr("prompt"));
+}
+
+TEST_F(TrainingRun, IsExportedWithItsTokenizerAndACard) {
+  succeed({"train", "run.toml"});
+  succeed({"export", "out", "--out", "model", "--checkpoint", "4"});
+  EXPECT_EQ(json::parse(file("model/config.json"))["model_type"], "gpt2");
+  const json tokenizer = json::parse(file("model/tokenizer.json"));
+  EXPECT_EQ(tokenizer["model"]["vocab"].size(), 256u);
+  EXPECT_EQ(tokenizer["model"]["vocab"]["A"], 65);
+  EXPECT_EQ(tokenizer["model"]["vocab"]["\u0120"], 32);
+  EXPECT_THAT(file("model/README.md"), HasSubstr("Tokens are bytes"));
+  EXPECT_TRUE(exists("model/model.safetensors"));
+
+  const std::string card = file("model/README.md");
+  refused({"export", "out", "--out", "model"});
+  EXPECT_EQ(file("model/README.md"), card);
+}
+
+TEST_F(TrainingRun, WritesACheckpointWhenInterrupted) {
+  Program program = start({"train", "run.toml", "--run.steps=1000000", "--run.out=a b"});
+  const auto metrics_file = folder_ / "a b" / "metrics.jsonl";
+  for (int tries = 0; tries < 3000; ++tries) {
+    std::error_code error;
+    if (std::filesystem::file_size(metrics_file, error) > 0 && !error) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::kill(program.process(), SIGINT);
+  const auto result = program.wait();
+  EXPECT_EQ(result.status, 130) << result.errors;
+  EXPECT_THAT(result.errors,
+              HasSubstr("accrue train run.toml --run.steps=1000000 '--run.out=a b' --resume"));
+  EXPECT_THAT(result.output, HasSubstr("a b/checkpoints/step-"));
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ / "a b" / "checkpoints"));
+}
+
+}  // namespace
+}  // namespace accrue::testing

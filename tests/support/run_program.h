@@ -1,0 +1,63 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace accrue::testing {
+
+/// A program that was started with its streams going to files of their own.
+class Program {
+ public:
+  struct Result {
+    int status = -1;  ///< the exit status, or 128 + the signal that killed it
+    std::string output;
+    std::string errors;
+  };
+
+  /// `folder` takes the streams and is the working directory; it must exist.
+  Program(const std::filesystem::path& folder, std::vector<std::string> command)
+      : output_(folder / "stdout.txt"), errors_(folder / "stderr.txt") {
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    process_ = ::fork();
+    if (process_ != 0) return;
+    redirect(output_, STDOUT_FILENO);
+    redirect(errors_, STDERR_FILENO);
+    if (::chdir(folder.c_str()) == 0) ::execv(words.front(), words.data());
+    ::_exit(127);
+  }
+
+  pid_t process() const { return process_; }
+
+  Result wait() {
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(output_),
+            content(errors_)};
+  }
+
+ private:
+  static void redirect(const std::filesystem::path& file, int stream) {
+    const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(descriptor, stream);
+    ::close(descriptor);
+  }
+  static std::string content(const std::filesystem::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  std::filesystem::path output_, errors_;
+  pid_t process_ = -1;
+};
+
+}  // namespace accrue::testing
