@@ -26,7 +26,7 @@ inline NamedParameters make_parameters(at::ScalarType dtype) {
                              {"bias", random_tensor({37}, dtype, 2)},
                              {"turned", random_tensor({5, 11}, dtype, 3).t()},
                              {"scale", random_tensor({1}, dtype, 4)},
-                             {"large", random_tensor({3, 33'001}, dtype, 5)}};
+                             {"large", random_tensor({3, 11'001}, dtype, 5)}};
   for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
   return parameters;
 }
