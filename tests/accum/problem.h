@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -66,6 +67,10 @@ inline Problem make_problem(std::uint64_t seed, at::ScalarType dtype, std::int64
     problem.rows += length;
   }
   return problem;
+}
+
+inline Loss nan_loss(const Problem& problem) {
+  return {problem.loss({0}).sum * std::numeric_limits<double>::quiet_NaN(), 4};
 }
 
 /// The message of the accrue::Error that `call` throws; fails where it throws none.

@@ -2,65 +2,20 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 
-#include "accum/problem.h"
-#include "support/tolerance.h"
+#include "accum/window_fixture.h"
 
 namespace accrue::accum {
 namespace {
 
 using testing::error_of;
 using ::testing::HasSubstr;
-using testing::make_problem;
-using testing::Problem;
-using Ids = std::vector<std::int64_t>;
-
-/// A window over a problem's parameters, with micro-batches named by their samples.
-struct Fixture {
-  explicit Fixture(at::ScalarType dtype = at::kFloat)
-      : problem(make_problem(7, dtype)),
-        buffer(std::make_shared<GradientBuffer>(problem.parameters)),
-        window(buffer) {}
-
-  void add(const Ids& samples) {
-    window.begin({window.ledger().window, samples, 0});
-    const Loss loss = problem.loss(samples);
-    torch::autograd::backward({loss.sum});
-    window.commit(loss.sum.item<double>(), loss.weight);
-  }
-  /// Contributes and then fails, after the gradients are in.
-  void add_half_way(const Ids& samples) {
-    window.begin({99, samples, 0});
-    torch::autograd::backward({problem.loss(samples).sum});
-    window.abort(MicroStatus::lost, "out of memory");
-  }
-  Loss run_again(const MicroRef& micro) {
-    const Loss loss = problem.loss(micro.sample_ids);
-    torch::autograd::backward({loss.sum});
-    return loss;
-  }
-  std::vector<at::Tensor> sums() const {
-    std::vector<at::Tensor> result;
-    for (const auto& entry : buffer->entries()) result.push_back(entry.slot->main.clone());
-    return result;
-  }
-  const at::Tensor& parameter(std::size_t i) const { return problem.parameters[i].tensor; }
-  void expect_mean_gradient_of_everything() {
-    std::optional<MeanGradient> gradient = window.close();
-    ASSERT_TRUE(gradient);
-    gradient->materialize();
-    const auto expected = problem.reference();
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_TRUE(testing::close(sums()[i], expected[i], parameter(i).scalar_type(), problem.rows));
-  }
-
-  Problem problem;
-  std::shared_ptr<GradientBuffer> buffer;
-  Window window;
-};
-
-const Ids kFirst{0, 1, 2, 3}, kSecond{4, 5}, kThird{6, 7, 8, 9, 10, 11};
+using testing::kFirst;
+using testing::kSecond;
+using testing::kThird;
+using Fixture = testing::WindowFixture;
 
 TEST(Window, GivesTheMeanGradientOfTheWholeBatch) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
@@ -108,92 +63,6 @@ TEST(Window, NamesTheCallExpectedWhenOutOfOrder) {
   EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("commit()"));
   EXPECT_THAT(error_of([&] { f.window.close(); }), HasSubstr("commit()"));
   EXPECT_THAT(error_of([&] { f.window.state(); }), HasSubstr("commit()"));
-}
-
-TEST(Window, RefusesADetachingZeroGradOnceAndGoesOn) {
-  Fixture f;
-  f.window.open(0);
-  f.add(kFirst);
-  for (const auto& p : f.problem.parameters) p.tensor.mutable_grad().reset();
-  EXPECT_THAT(error_of([&] { f.window.begin({}); }),
-              ::testing::AllOf(HasSubstr("zero_grad()"), HasSubstr("the window goes on")));
-  f.add(kSecond);
-  f.add(kThird);
-  f.parameter(2).mutable_grad() = at::zeros_like(f.parameter(2));
-  EXPECT_THAT(error_of([&] { f.window.close(); }),
-              ::testing::AllOf(HasSubstr("zero_grad()"), HasSubstr("second.weight")));
-  f.expect_mean_gradient_of_everything();
-}
-
-TEST(Window, LosesTheWindowToAZeroGradInPlace) {
-  Fixture f;
-  f.window.open(0);
-  f.add(kFirst);
-  f.parameter(1).grad().detach_();
-  f.parameter(1).grad().zero_();
-  EXPECT_THAT(error_of([&] { f.window.begin({}); }),
-              ::testing::AllOf(HasSubstr("zero_grad(false)"), HasSubstr("'first.bias'"),
-                               HasSubstr("window is lost")));
-  EXPECT_TRUE(f.window.is_lost());
-  f.add(kSecond);
-  EXPECT_EQ(f.window.ledger().count(MicroStatus::lost), 2);
-  EXPECT_FALSE(f.window.close());
-  EXPECT_FALSE(f.parameter(0).grad().defined());
-}
-
-TEST(Window, LosesTheWindowToAStepInside) {
-  Fixture f;
-  f.window.open(0);
-  f.add(kFirst);
-  {
-    const at::NoGradGuard no_grad;
-    f.parameter(2).sub_(f.parameter(2).grad(), 0.1);
-  }
-  EXPECT_THAT(error_of([&] { f.window.close(); }),
-              ::testing::AllOf(HasSubstr("step()"), HasSubstr("'second.weight'"),
-                               HasSubstr("window is lost")));
-  EXPECT_FALSE(f.window.close());
-  f.window.open(1);
-  f.add(kFirst);
-  f.add(kSecond);
-  f.add(kThird);
-  f.expect_mean_gradient_of_everything();
-}
-
-TEST(Window, RefusesABackwardOutsideItsMicroBatches) {
-  Fixture f;
-  f.window.open(0);
-  torch::autograd::backward({f.problem.loss(kFirst).sum});
-  EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("outside"));
-  f.add(kFirst);
-  torch::autograd::backward({f.problem.loss(kFirst).sum});
-  EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("window is lost"));
-}
-
-TEST(Window, TakesZeroGradAndStepAfterClosingAsHarmless) {
-  Fixture f;
-  for (int round = 0; round < 2; ++round) {
-    f.window.open(round);
-    f.add(kFirst);
-    f.add(kSecond);
-    f.add(kThird);
-    f.expect_mean_gradient_of_everything();
-    const at::NoGradGuard no_grad;
-    for (const auto& p : f.problem.parameters) {
-      p.tensor.sub_(p.tensor.grad(), 0.01);
-      if (round == 0) p.tensor.mutable_grad().reset();
-    }
-  }
-}
-
-TEST(Window, RefusesAGradientThatDidNotArrive) {
-  Fixture f;
-  f.window.open(0);
-  f.window.begin({});
-  f.parameter(1).mutable_grad() = at::ones_like(f.parameter(1));
-  EXPECT_THAT(error_of([&] { f.window.commit(1, 1); }), HasSubstr("'first.bias'"));
-  EXPECT_EQ(f.window.ledger().count(MicroStatus::lost), 1);
-  EXPECT_FALSE(f.window.is_lost());
 }
 
 TEST(Window, RecordsAnAbortBeforeBackwardAndNothingElse) {
@@ -288,7 +157,7 @@ TEST(Window, ClosesToNothingWithoutWeight) {
 }
 
 TEST(Window, GivesUnusedParametersAZeroSlotAndNoGrad) {
-  const Problem problem = make_problem(3, at::kFloat);
+  const testing::Problem problem = testing::make_problem(3, at::kFloat);
   NamedParameters parameters = problem.parameters;
   parameters.push_back({"unused", at::ones({4}).requires_grad_(true)});
   const auto buffer = std::make_shared<GradientBuffer>(parameters);
@@ -419,33 +288,6 @@ TEST(Window, SumsKernelsAndForeignOperatorsOnATiedWeight) {
     EXPECT_FALSE(testing::close(tied.grad() * (1 + 1e-9), expected, at::kDouble, 6 * 4 * 4));
     ASSERT_TRUE(window.close());
   }
-}
-
-TEST(MeanGradient, NormIsThatOfAllSlotsInDouble) {
-  at::manual_seed(5);
-  // More than one chunk, and a length that no lane count divides.
-  const at::Tensor big = at::randn({200'003}).requires_grad_(true);
-  const at::Tensor small = at::randn({3}, at::kDouble).requires_grad_(true);
-  const auto buffer =
-      std::make_shared<GradientBuffer>(NamedParameters{{"big", big}, {"small", small}});
-  Window window(buffer);
-  window.open(0);
-  window.begin({});
-  torch::autograd::backward({(big.square() / 2).sum(), (small.square() / 2).sum()});
-  window.commit(1, 4);
-  std::optional<MeanGradient> gradient = window.close();
-  ASSERT_TRUE(gradient);
-  const double expected =
-      at::cat({big.detach().to(at::kDouble), small.detach()}).norm().item<double>() / 4;
-  EXPECT_NEAR(gradient->norm(), expected, 1e-12 * expected);
-  EXPECT_EQ(gradient->clip(2 * expected), gradient->norm());
-  EXPECT_EQ(gradient->scale(), 0.25);
-  gradient->clip(1);
-  EXPECT_NEAR(gradient->norm(), 1, 1e-12);
-  gradient->materialize();
-  EXPECT_EQ(gradient->scale(), 1);
-  EXPECT_TRUE(testing::close(big.grad(), big.detach() / (4 * expected), at::kFloat, 1));
-  EXPECT_THAT(error_of([&] { gradient->clip(0); }), HasSubstr("above 0"));
 }
 
 }  // namespace
