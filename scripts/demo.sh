@@ -5,10 +5,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 library=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
+echo "Training on the Python sources in $library"
 build/release/accrue train examples/base/python.toml \
   "--data.train=[\"$library/[_a-s]*.py\", \"$library/[_a-r]*/**/*.py\"]" \
   "--data.val=[\"$library/[t-z]*.py\"]" \
-  "--run.out=$run" "$@"
+  "--run.out=$run"
 printf '\nA sample of what it learned (after "class "):\n\n'
 build/release/accrue sample "$run" --prompt $'class ' --tokens 400 --temperature 0.8
 printf '\n\nThe run:    %s (config.toml, run.json, metrics.jsonl, checkpoints/)\n' "$run"

@@ -57,7 +57,8 @@ std::uint64_t Permutation::encrypt(std::uint64_t value) const {
   std::uint64_t right = value & mask;
   for (std::uint32_t round = 0; round < 4; ++round) {
     const auto mixed = philox({low(right), high(right), tweak_, round}, key_);
-    const std::uint64_t next = left ^ (((static_cast<std::uint64_t>(mixed[1]) << 32) | mixed[0]) & mask);
+    const std::uint64_t next =
+        left ^ (((static_cast<std::uint64_t>(mixed[1]) << 32) | mixed[0]) & mask);
     left = right;
     right = next;
   }

@@ -105,20 +105,35 @@ Duration parse_duration(std::string_view text, std::string_view what) {
     double factor;
   };
   static constexpr std::array<Name, 22> names{{
-      {"", Unit::steps, 1},         {"steps", Unit::steps, 1},     {"step", Unit::steps, 1},
-      {"tokens", Unit::tokens, 1},  {"k tokens", Unit::tokens, 1e3}, {"M tokens", Unit::tokens, 1e6},
-      {"G tokens", Unit::tokens, 1e9}, {"B tokens", Unit::tokens, 1e9}, {"%", Unit::percent, 1},
-      {"epochs", Unit::epochs, 1},  {"epoch", Unit::epochs, 1},    {"s", Unit::seconds, 1},
-      {"sec", Unit::seconds, 1},    {"seconds", Unit::seconds, 1}, {"min", Unit::seconds, 60},
-      {"minutes", Unit::seconds, 60}, {"minute", Unit::seconds, 60}, {"h", Unit::seconds, 3600},
-      {"hours", Unit::seconds, 3600}, {"hour", Unit::seconds, 3600}, {"second", Unit::seconds, 1},
+      {"", Unit::steps, 1},
+      {"steps", Unit::steps, 1},
+      {"step", Unit::steps, 1},
+      {"tokens", Unit::tokens, 1},
+      {"k tokens", Unit::tokens, 1e3},
+      {"M tokens", Unit::tokens, 1e6},
+      {"G tokens", Unit::tokens, 1e9},
+      {"B tokens", Unit::tokens, 1e9},
+      {"%", Unit::percent, 1},
+      {"epochs", Unit::epochs, 1},
+      {"epoch", Unit::epochs, 1},
+      {"s", Unit::seconds, 1},
+      {"sec", Unit::seconds, 1},
+      {"seconds", Unit::seconds, 1},
+      {"min", Unit::seconds, 60},
+      {"minutes", Unit::seconds, 60},
+      {"minute", Unit::seconds, 60},
+      {"h", Unit::seconds, 3600},
+      {"hours", Unit::seconds, 3600},
+      {"hour", Unit::seconds, 3600},
+      {"second", Unit::seconds, 1},
       {"token", Unit::tokens, 1},
   }};
   if (const auto parts = split_number(text))
     for (const Name& name : names)
       if (parts->unit == name.text) return {parts->number * name.factor, name.unit};
-  throw usage_error(what, "a duration such as 200, \"200 steps\", \"10 M tokens\", \"1%\" or \"3 epochs\"",
-                    "\"" + std::string(text) + "\"", "a number followed by one of these units");
+  throw usage_error(
+      what, "a duration such as 200, \"200 steps\", \"10 M tokens\", \"1%\" or \"3 epochs\"",
+      "\"" + std::string(text) + "\"", "a number followed by one of these units");
 }
 
 std::int64_t to_steps(const Duration& duration, const Horizon& horizon, std::string_view what) {
@@ -137,9 +152,10 @@ std::int64_t to_steps(const Duration& duration, const Horizon& horizon, std::str
     case Duration::Unit::seconds:
       break;
   }
-  throw usage_error(what, "a duration that counts steps, tokens, epochs or percent of the run",
-                    duration.unit == Duration::Unit::seconds ? "a time" : "a unit this run does not count",
-                    "a number of steps");
+  throw usage_error(
+      what, "a duration that counts steps, tokens, epochs or percent of the run",
+      duration.unit == Duration::Unit::seconds ? "a time" : "a unit this run does not count",
+      "a number of steps");
 }
 
 }  // namespace accrue

@@ -10,9 +10,10 @@ namespace accrue::testing {
 
 /// The one tolerance table. Bounds are relative to the largest element of the reference and derived
 /// from the dtype's unit roundoff u and the number of terms n that each element sums:
-/// a sum of n rounded products in any order differs from the exact one by at most about n*u in the worst
-/// case and sqrt(n)*u for random signs (Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
-/// section 4.2). We allow `safety` times the random-sign bound: both sides round.
+/// a sum of n rounded products in any order differs from the exact one by at most about n*u in the
+/// worst case and sqrt(n)*u for random signs (Higham, "Accuracy and Stability of Numerical
+/// Algorithms", 2002, section 4.2). We allow `safety` times the random-sign bound: both sides
+/// round.
 struct Tolerance {
   double unit_roundoff;
   double safety = 16;
@@ -43,14 +44,17 @@ inline double relative_error(const at::Tensor& actual, const at::Tensor& expecte
   return difference == 0 ? 0 : difference / (scale == 0 ? 1 : scale);
 }
 
-/// Whether `actual` equals `expected` up to rounding of sums of `terms` terms in `dtype`. NaN never does.
+/// Whether `actual` equals `expected` up to rounding of sums of `terms` terms in `dtype`. NaN never
+/// does.
 inline ::testing::AssertionResult close(const at::Tensor& actual, const at::Tensor& expected,
                                         at::ScalarType dtype, std::int64_t terms) {
   if (actual.sizes() != expected.sizes())
-    return ::testing::AssertionFailure() << "shapes " << actual.sizes() << " and " << expected.sizes();
+    return ::testing::AssertionFailure()
+           << "shapes " << actual.sizes() << " and " << expected.sizes();
   const double error = relative_error(actual, expected);
   const double bound = tolerance(dtype).bound(terms);
-  if (error <= bound) return ::testing::AssertionSuccess() << "relative error " << error << " is within " << bound;
+  if (error <= bound)
+    return ::testing::AssertionSuccess() << "relative error " << error << " is within " << bound;
   return ::testing::AssertionFailure() << "relative error " << error << " exceeds " << bound;
 }
 

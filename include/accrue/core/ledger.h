@@ -15,16 +15,16 @@ std::string_view to_string(MicroStatus status);
 /// Names one micro-batch of a window. With parameters and seed it determines the contribution, so
 /// it is enough to replay it.
 struct MicroRef {
-  std::int64_t index = 0;                 ///< position in the window
-  std::vector<std::int64_t> sample_ids;   ///< draw ordinals; may be empty in a user's own loop
-  double weight = 0;                      ///< terms in the loss; known at the latest at commit
+  std::int64_t index = 0;                ///< position in the window
+  std::vector<std::int64_t> sample_ids;  ///< draw ordinals; may be empty in a user's own loop
+  double weight = 0;                     ///< terms in the loss; known at the latest at commit
 };
 
 struct LedgerEntry {
   MicroRef micro;
   MicroStatus status = MicroStatus::pending;
-  double loss_sum = 0;   ///< of a committed micro-batch
-  std::string reason;    ///< of a quarantined or lost one
+  double loss_sum = 0;  ///< of a committed micro-batch
+  std::string reason;   ///< of a quarantined or lost one
 };
 
 /// A window's record, in order of micro-batch. A view: valid until the window changes.

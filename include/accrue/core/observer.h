@@ -27,7 +27,7 @@ struct RunStart {
   std::int64_t first_step = 0;  ///< steps already done (0 unless resumed)
   std::int64_t total_steps = 0;
   std::int64_t parameters = 0;
-  std::string summary;          ///< one line for people: model, batch, micro-batch, precision
+  std::string summary;  ///< one line for people: model, batch, micro-batch, precision
 };
 
 struct RunEnd {

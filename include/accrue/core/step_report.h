@@ -8,11 +8,11 @@ namespace accrue {
 /// One optimizer step, as measured. A value that was not measured is absent, never 0.
 /// Field names are those of metrics.jsonl (docs/design.md, section 5).
 struct StepReport {
-  std::int64_t step = 0;     ///< 1 after the first optimizer step
+  std::int64_t step = 0;  ///< 1 after the first optimizer step
   std::optional<double> epoch;
-  double time = 0;           ///< Unix time, seconds
-  double elapsed = 0;        ///< of this run, seconds, over all its resumptions
-  std::int64_t samples = 0;  ///< cumulative
+  double time = 0;                     ///< Unix time, seconds
+  double elapsed = 0;                  ///< of this run, seconds, over all its resumptions
+  std::int64_t samples = 0;            ///< cumulative
   std::optional<std::int64_t> tokens;  ///< cumulative, input tokens without padding
   double weight = 0;                   ///< terms in this step's loss
   std::optional<double> loss;          ///< mean over `weight`; absent when the weight was 0

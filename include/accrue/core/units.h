@@ -49,8 +49,8 @@ Duration parse_duration(std::string_view text, std::string_view what);
 
 /// Facts of a run that turn any Duration into steps.
 struct Horizon {
-  std::int64_t total_steps = 0;      ///< the run's length
-  double tokens_per_step = 0;        ///< input tokens of one optimizer step
+  std::int64_t total_steps = 0;  ///< the run's length
+  double tokens_per_step = 0;    ///< input tokens of one optimizer step
   double steps_per_epoch = 0;
 };
 
