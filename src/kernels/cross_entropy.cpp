@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 /// Chunks of this size stay near the last cache level between the passes over them. At least
 /// `least_rows`: each chunk reads the whole weight, which few rows would not pay for.
 constexpr std::int64_t logits_bytes = std::int64_t{6} << 20;
-constexpr std::int64_t least_rows = 64;
+constexpr std::int64_t least_rows = 128;
 
 /// Rows of about equal chunks, so that the last one is no remnant.
 std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t bytes_per_row) {

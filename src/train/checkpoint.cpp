@@ -50,6 +50,14 @@ TrainState state_from_json(const json& in) {
   return state;
 }
 
+json shape_to_json(const models::Gpt2Options& shape) {
+  return {{"layers", shape.layers},
+          {"heads", shape.heads},
+          {"width", shape.width},
+          {"context", shape.context},
+          {"vocab", shape.vocab}};
+}
+
 Error not_whole(const fs::path& checkpoint, const std::string& received) {
   return usage_error("read checkpoint " + checkpoint.string(), "a whole checkpoint", received,
                      "an earlier checkpoint of the run");
@@ -98,6 +106,7 @@ fs::path write_checkpoint(const RunDirectory& run, const TrainState& state,
                               {{"format", "pt"}});
     models::write_safetensors(partial / optimizer_file, optimizer.state());
     json out = state_to_json(state);
+    out["model"] = shape_to_json(model.options());
     for (const char* name : {model_file, optimizer_file})
       out["files"][name] = fs::file_size(partial / name);
     write_file_atomically(partial / state_file, out.dump(2) + "\n");
@@ -120,6 +129,21 @@ TrainState read_checkpoint_state(const fs::path& checkpoint) {
     return state_from_json(state);
   } catch (const json::exception& error) {
     throw not_whole(checkpoint, std::string("a state.json that lacks something: ") + error.what());
+  }
+}
+
+Config with_checkpoint_shape(Config config, const fs::path& checkpoint) {
+  try {
+    const json shape = read_state(checkpoint).at("model");
+    shape.at("layers").get_to(config.model.layers);
+    shape.at("heads").get_to(config.model.heads);
+    shape.at("width").get_to(config.model.width);
+    shape.at("context").get_to(config.model.context);
+    config.model.vocab = shape.at("vocab").get<std::int64_t>();
+    return config;
+  } catch (const json::exception& error) {
+    throw not_whole(checkpoint,
+                    std::string("a state.json without the model's shape: ") + error.what());
   }
 }
 

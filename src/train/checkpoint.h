@@ -7,6 +7,7 @@
 
 #include "accrue/models/gpt2.h"
 #include "accrue/optim/optimizer.h"
+#include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
 
 namespace accrue::train {
@@ -34,6 +35,9 @@ std::filesystem::path write_checkpoint(const RunDirectory& run, const TrainState
 
 /// Only the bookkeeping of a checkpoint. Throws a usage Error where the checkpoint is not whole.
 TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
+
+/// `config` with the shape of the checkpoint's model: what `model.from` once told.
+Config with_checkpoint_shape(Config config, const std::filesystem::path& checkpoint);
 
 /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is changed
 /// in the one that does not.

@@ -91,7 +91,7 @@ std::unique_ptr<models::Gpt2> load_model(const RunDirectory& run,
                                          std::optional<std::int64_t> step) {
   const Config config = run.config();
   const fs::path checkpoint = find_checkpoint(run, step);
-  std::unique_ptr<models::Gpt2> model = make_model(config);
+  std::unique_ptr<models::Gpt2> model = make_model(with_checkpoint_shape(config, checkpoint));
   const fs::path file = checkpoint / "model.safetensors";
   models::load_hugging_face(*model, models::read_safetensors(file).tensors, file.string());
   return model;

@@ -60,10 +60,15 @@ RunResult RunLoop::run() {
                 .summary = summarise(parts_.config, parts_.plan)});
   });
   bool interrupted = false;
-  while (!interrupted && state_.window < parts_.plan.total_steps) {
-    const bool last = state_.window + 1 == parts_.plan.total_steps;
-    interrupted = !run_window() || !evaluate_if_due(last);
-    if (!interrupted) checkpoint_if_due(last);
+  try {
+    while (!interrupted && state_.window < parts_.plan.total_steps) {
+      const bool last = state_.window + 1 == parts_.plan.total_steps;
+      interrupted = !run_window() || !evaluate_if_due(last);
+      if (!interrupted) checkpoint_if_due(last);
+    }
+  } catch (...) {
+    save_what_was_done();
+    throw;
   }
   if (written_step_ != state_.step) write();
   tell([&](Observer& o) { o.on_end({.step = state_.step, .interrupted = interrupted}); });
@@ -72,6 +77,16 @@ RunResult RunLoop::run() {
           .loss = last_loss_,
           .eval_loss = last_eval_,
           .checkpoint = parts_.directory.checkpoint(state_.step)};
+}
+
+void RunLoop::save_what_was_done() {
+  tell([&](Observer& o) { o.on_end({.step = state_.step, .interrupted = true}); });
+  if (state_.step == 0 || written_step_ == state_.step) return;
+  try {
+    write();
+  } catch (const Error&) {
+    // The first error is the one to report; earlier checkpoints are untouched.
+  }
 }
 
 bool RunLoop::run_window() {

@@ -38,7 +38,8 @@ class RunLoop {
   RunResult run();
 
  private:
-  bool run_window();  ///< false: interrupted
+  bool run_window();          ///< false: interrupted
+  void save_what_was_done();  ///< after an error: the parameters are those of the last step
   std::optional<double> take_step(accum::MeanGradient gradient, double lr);
   void report_window(const WindowRun& window, double seconds, std::optional<double> norm, double lr,
                      double optimizer_seconds);

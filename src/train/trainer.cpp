@@ -21,8 +21,9 @@ std::string fingerprint_of(const Datasets& data) {
 }  // namespace
 
 struct Trainer::Impl {
-  explicit Impl(Config unresolved)
-      : config((use_threads(unresolved.run.threads), resolve(std::move(unresolved)))),
+  explicit Impl(Config as_given)
+      : given(std::move(as_given)),
+        config((use_threads(given.run.threads), resolve(given))),
         data(open_datasets(config)),
         directory(config.run.out),
         model(make_initial_model(config)) {
@@ -49,12 +50,12 @@ struct Trainer::Impl {
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
     check_room(checkpoint_room(config.run, model_bytes, optimizer.state_bytes()),
                free_bytes_at(directory.root()), directory.root().string());
-    directory.create(config, describe_run(config, options.command));
+    directory.create(given, describe_run(config, options.command));
     return {.micro_batch = plan->micro_batch, .data_fingerprint = fingerprint_of(data)};
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
-    check_config_unchanged(directory.config(), config);
+    check_config_unchanged(directory.config(), given);
     Resumed found =
         load_checkpoint(directory, options.checkpoint, fingerprint_of(data), *model, optimizer);
     if (found.checkpoint.empty()) {
@@ -90,7 +91,8 @@ struct Trainer::Impl {
              resumed->state.step);
   }
 
-  Config config;
+  Config given;   ///< what the run directory keeps and a resume compares
+  Config config;  ///< with what follows from other files filled in
   Datasets data;
   RunDirectory directory;
   std::unique_ptr<models::Gpt2> model;

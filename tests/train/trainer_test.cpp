@@ -4,6 +4,7 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/models/gpt2_io.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
 
@@ -152,6 +153,23 @@ TEST_F(TrainerTest, KeepsTheNewestCheckpointsAndTheBest) {
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), (std::vector<std::int64_t>{5, 6}));
 }
 
+TEST_F(TrainerTest, AnErrorInTheMiddleLosesNoStep) {
+  // uint16 tokens of which the last tenth lies outside the vocabulary: found only when it is read.
+  std::ofstream tokens(folder_ / "tokens.bin", std::ios::binary);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint16_t token = i < 900 ? static_cast<std::uint16_t>(i % 50) : 60'000;
+    tokens.write(reinterpret_cast<const char*>(&token), sizeof token);
+  }
+  tokens.close();
+  Config c = config();
+  c.data = {.train = {(folder_ / "tokens.bin").string()}, .order = "sequential"};
+  c.model.vocab = 50;
+  c.run.steps = 20;
+  const std::string message = message_of([&] { Trainer(c).run(); });
+  EXPECT_NE(message.find("60000"), std::string::npos) << message;
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 8) << "56 of 62 samples were good";
+}
+
 TEST_F(TrainerTest, RefusesADirectoryThatHoldsARun) {
   const Config c = config();
   Trainer(c).run();
@@ -249,6 +267,23 @@ TEST_F(ResumeTest, RefusesOtherData) {
   std::ofstream(folder_ / "text.txt", std::ios::app) << "one more line that was not there before\n";
   EXPECT_NE(message_of([&] { Trainer(c).run({.resume = true}); }).find("other data"),
             std::string::npos);
+}
+
+TEST_F(ResumeTest, KeepsTheShapeOfTheModelItStartedFrom) {
+  const std::string base = (folder_ / "base").string();
+  models::save_gpt2_folder(
+      base, models::Gpt2({.layers = 1, .heads = 2, .width = 16, .context = 8, .vocab = 256}));
+  Config c = config();
+  c.model = {};
+  c.model.from = base;
+  c.batch.tokens = 7 * 8;
+  Trainer first(c);
+  first.add_observer(std::make_shared<SignalAfter>(6, SIGINT));
+  first.run();
+  EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
+  fs::remove_all(base);
+  EXPECT_EQ(load_model(RunDirectory(c.run.out), std::nullopt)->options().width, 16)
+      << "a run does not need the folder it started from";
 }
 
 TEST_F(ResumeTest, RefusesADirectoryWithoutARun) {
