@@ -8,6 +8,9 @@ target_include_directories(accrue_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 string(REPLACE " " ";" accrue_torch_flags "${TORCH_CXX_FLAGS}")
 target_compile_options(accrue_torch INTERFACE ${accrue_torch_flags})
 
+# An installed program finds these libraries where the build found them.
+set(ACCRUE_RUNTIME_DIRS ${TORCH_INSTALL_PREFIX}/lib)
+
 find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.9 REQUIRED)
@@ -16,6 +19,7 @@ find_package(nlohmann_json 3.9 REQUIRED)
 find_package(dnnl CONFIG QUIET)
 if(dnnl_FOUND)
   set(ACCRUE_HAVE_ONEDNN ON)
+  list(APPEND ACCRUE_RUNTIME_DIRS $<TARGET_FILE_DIR:DNNL::dnnl>)
 else()
   set(ACCRUE_HAVE_ONEDNN OFF)
   message(STATUS "accrue: oneDNN not found; matrix multiplications go through ATen")

@@ -1,6 +1,6 @@
-// The headers that nearly every file that touches tensors needs; precompiled once (cmake/AccrueTargets.cmake).
-// torch/torch.h is left out on purpose: it triples the cost of every file, and only tests, examples
-// and the adapters of torch::nn and torch::optim need it.
+// The headers that nearly every file that touches tensors needs; precompiled once
+// (cmake/AccrueTargets.cmake). torch/torch.h is left out on purpose: it triples the cost of every
+// file, and only tests, examples and the adapters of torch::nn and torch::optim need it.
 #pragma once
 
 #include <ATen/ATen.h>

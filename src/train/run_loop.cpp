@@ -66,6 +66,8 @@ RunResult RunLoop::run() {
       interrupted = !run_window() || !evaluate_if_due(last);
       if (!interrupted) checkpoint_if_due(last);
     }
+    // A run that was stopped in its last evaluation is still owed it.
+    interrupted = interrupted || !evaluate_if_due(true);
   } catch (...) {
     save_what_was_done();
     throw;

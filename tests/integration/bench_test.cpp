@@ -1,0 +1,52 @@
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+class Bench : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
+  nlohmann::json bench(const std::string& samples) const {
+    const auto result = accrue({"bench", "run.toml", "--json", "--rounds=1",
+                                "--batch.samples=" + samples, "--batch.micro=4"});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  }
+};
+
+TEST_F(Bench, PrintsTheFieldsOfTheDesignAndWritesNothing) {
+  const nlohmann::json result = bench("16");
+  for (const char* field : {"tokens_per_second", "bare_seconds_per_micro_batch",
+                            "seconds_per_micro_batch", "optimizer_seconds"})
+    for (const char* part : {"min", "median", "max"})
+      EXPECT_GT(result.at(field).at(part).get<double>(), 0) << field;
+  for (const char* field : {"peak_bytes", "model_gflops", "ceiling_gflops", "share_of_ceiling"})
+    EXPECT_GT(result.at(field).get<double>(), 0) << field;
+  EXPECT_TRUE(result.at("accumulation_overhead").is_number());
+  EXPECT_EQ(result.at("micro_batches"), 4);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(Bench, ThePeakDoesNotGrowWithTheNumberOfMicroBatches) {
+  const auto one = bench("4").at("peak_bytes").get<double>();
+  const auto many = bench("256").at("peak_bytes").get<double>();
+  EXPECT_LT(many, 1.02 * one);
+  const auto wide = nlohmann::json::parse(accrue({"bench", "run.toml", "--json", "--rounds=1",
+                                                  "--batch.samples=256", "--batch.micro=64"})
+                                              .output);
+  EXPECT_GT(wide.at("peak_bytes").get<double>(), 1.02 * one) << "a larger micro-batch must show";
+}
+
+TEST_F(Bench, RefusesWhatIsNotInThisVersion) {
+  const auto result = accrue({"bench", "run.toml", "--profile"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.errors.find("not in this version"), std::string::npos) << result.errors;
+}
+
+}  // namespace
+}  // namespace accrue::testing
