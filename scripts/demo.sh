@@ -10,8 +10,8 @@ build/release/accrue train examples/base/python.toml \
   "--data.train=[\"$library/[_a-s]*.py\", \"$library/[_a-r]*/**/*.py\"]" \
   "--data.val=[\"$library/[t-z]*.py\"]" \
   "--run.out=$run"
-printf '\nA sample of what it learned (after "class "):\n\n'
-build/release/accrue sample "$run" --prompt $'class ' --tokens 500 --temperature 0.6
+printf '\nA sample of what it learned, after two lines of prompt:\n\n'
+build/release/accrue sample "$run" --prompt $'import os\n\nclass ' --tokens 400 --temperature 0.6
 printf '\n\nThe run:    %s (config.toml, run.json, metrics.jsonl, checkpoints/)\n' "$run"
 printf 'Go on:      build/release/accrue sample %s --prompt "def " \n' "$run"
 printf 'Export:     build/release/accrue export %s --out %s/hf\n' "$run" "$run"
