@@ -2,6 +2,7 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <csignal>
 #include <iostream>
 #include <new>
 
@@ -50,6 +51,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 }  // namespace
 
 int main(int count, char** words) {
+  // A reader that went away (a closed pipe) must not end a run.
+  std::signal(SIGPIPE, SIG_IGN);
   accrue::memory::install_caching_allocator();
   try {
     return dispatch({words, words + count});

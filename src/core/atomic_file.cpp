@@ -49,7 +49,8 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
 
 void sync_to_disk(const std::filesystem::path& path) {
   const Descriptor file(path, O_RDONLY | O_CLOEXEC);
-  if (file.get() < 0 || ::fsync(file.get()) != 0) throw system_failure("sync", path, errno);
+  if (file.get() < 0 || (::fsync(file.get()) != 0 && errno != EINVAL))
+    throw system_failure("sync", path, errno);
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(path_) {

@@ -80,6 +80,11 @@ class Bench {
     accum::Window window(std::make_shared<accum::GradientBuffer>(model_->parameters()));
     WindowRunner runner(*model_, window, loader_, config_.run.seed, {});
     WindowRun run = runner.run(index, schedule_.window(0), micro_);
+    if (!run.gradient || run.quarantined > 0) {
+      throw runtime_error("bench", "finite losses",
+                          std::to_string(run.quarantined) + " micro-batches without one",
+                          "a lower optim.lr");
+    }
     WindowTimes times{.accumulation = run.seconds, .loss = run.loss_sum / run.weight};
     const Stopwatch watch;
     if (config_.optim.clip > 0) {
@@ -157,8 +162,9 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   std::vector<double> speed, bare, accumulated, overhead, optimizer, ceiling, peak;
   bench.bare_window();
   bench.accumulated_window(0);
-  memory::reset_peak();
+  result.peak_resident_bytes = memory::peak_resident_bytes();
   for (std::int64_t round = 1; round <= options.rounds; ++round) {
+    memory::reset_peak();  // The products of the ceiling are no part of training.
     const Bench::WindowTimes times = bench.accumulated_window(round);
     result.loss = times.loss;
     result.peak_bytes = std::max(result.peak_bytes, memory::usage().peak);
@@ -175,7 +181,6 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   result.seconds_per_micro_batch = spread_of(accumulated);
   result.accumulation_overhead = spread_of(overhead).median;
   result.optimizer_seconds = spread_of(optimizer);
-  result.peak_resident_bytes = memory::peak_resident_bytes();
   result.ceiling_gflops = spread_of(ceiling).median / 1e9;
   result.peak_gflops = spread_of(peak).median / 1e9;
   result.model_gflops = bench.model().flops_per_token() * tokens /

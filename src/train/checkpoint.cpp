@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/atomic_file.h"
@@ -80,17 +78,36 @@ void check_lengths(const fs::path& checkpoint, const json& state) {
   }
 }
 
-/// Puts `from` in the place of `to` in one step, so that a whole checkpoint is there at any moment.
+/// Swaps two folders in one step, so that a whole checkpoint is at `to` at any moment. False where
+/// the file system (NFS, FUSE) cannot.
+bool exchange(const fs::path& from, const fs::path& to) {
+  return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+/// Puts `from` in the place of `to`, whose old content goes.
 void replace_folder(const fs::path& from, const fs::path& to) {
-  const bool exchange = fs::exists(to);
-  const int failed = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
-                               exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE);
-  if (failed != 0) {
-    throw runtime_error("write checkpoint " + to.string(), "a writable run directory",
-                        std::strerror(errno), "another run.out");
+  if (!fs::exists(to)) {
+    fs::rename(from, to);
+  } else if (exchange(from, to)) {
+    fs::remove_all(from);
+  } else {
+    // The old one is set aside first: a rename does not replace a folder that is not empty.
+    fs::path old = from;
+    old += ".old";
+    fs::rename(to, old);
+    fs::rename(from, to);
+    fs::remove_all(old);
   }
-  if (exchange) fs::remove_all(from);
   sync_to_disk(to.parent_path());
+}
+
+/// What a killed process left half-written.
+void remove_partial_checkpoints(const RunDirectory& run) {
+  std::error_code ignored;
+  std::vector<fs::path> partial;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run.checkpoints(), ignored))
+    if (entry.path().filename().string().starts_with(".step-")) partial.push_back(entry.path());
+  for (const fs::path& folder : partial) fs::remove_all(folder, ignored);
 }
 
 }  // namespace
@@ -164,16 +181,19 @@ bool checkpoint_is_whole(const fs::path& checkpoint) {
   }
 }
 
-void prune_checkpoints(const RunDirectory& run, std::int64_t keep,
-                       std::optional<std::int64_t> keep_step) {
-  const std::vector<std::int64_t> steps = run.checkpoint_steps();
-  const auto surplus = static_cast<std::int64_t>(steps.size()) - keep;
+void prune_checkpoints(const RunDirectory& run, const PruneOptions& options) {
+  std::vector<std::int64_t> steps = run.checkpoint_steps();
+  std::error_code ignored;
+  // Later ones are of an attempt that was given up by resuming from an earlier step.
+  for (const std::int64_t step : steps)
+    if (step > options.newest) fs::remove_all(run.checkpoint(step), ignored);
+  std::erase_if(steps, [&](std::int64_t step) { return step > options.newest; });
+  const auto surplus = static_cast<std::int64_t>(steps.size()) - options.keep;
   for (std::int64_t i = 0; i < surplus; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
-    if (step == keep_step) continue;
-    std::error_code ignored;
-    fs::remove_all(run.checkpoint(step), ignored);
+    if (step != options.best) fs::remove_all(run.checkpoint(step), ignored);
   }
+  remove_partial_checkpoints(run);
 }
 
 }  // namespace accrue::train

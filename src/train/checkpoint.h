@@ -47,8 +47,12 @@ void read_checkpoint_tensors(const std::filesystem::path& checkpoint, models::Gp
 /// Whether every file is there with the length it was written with.
 bool checkpoint_is_whole(const std::filesystem::path& checkpoint);
 
-/// Removes all but the newest `keep` checkpoints and `keep_step`.
-void prune_checkpoints(const RunDirectory& run, std::int64_t keep,
-                       std::optional<std::int64_t> keep_step);
+struct PruneOptions {
+  std::int64_t newest = 0;  ///< the step just written; later ones belong to an attempt given up
+  std::int64_t keep = 2;    ///< so many of the newest stay
+  std::optional<std::int64_t> best;  ///< stays besides
+};
+/// Removes the other checkpoints, and what a killed process left half-written.
+void prune_checkpoints(const RunDirectory& run, const PruneOptions& options);
 
 }  // namespace accrue::train

@@ -18,6 +18,10 @@ std::vector<fs::path> checkpoint_folders(const RunDirectory& run) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(run.checkpoints(), error))
     if (entry.path().filename().string().starts_with("step-")) folders.push_back(entry.path());
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw runtime_error("resume", "a readable " + run.checkpoints().string(), error.message(),
+                        "mending the file system first");
+  }
   std::ranges::sort(folders, std::greater{});
   return folders;
 }
@@ -67,17 +71,18 @@ void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::s
                     format_bytes(free_bytes) + " free", "another run.out, or a smaller run.keep");
 }
 
-std::int64_t checkpoint_room(const RunConfig& config, std::int64_t model_bytes,
-                             std::int64_t optimizer_bytes) {
+std::int64_t checkpoint_room(const RunConfig& config, std::int64_t total_steps,
+                             std::int64_t model_bytes, std::int64_t optimizer_bytes) {
   // A new checkpoint is written beside the kept ones before the oldest is removed.
-  const std::int64_t checkpoints = config.keep + (config.keep_best ? 1 : 0) + 1;
+  const std::int64_t checkpoints =
+      std::min(config.keep, total_steps) + (config.keep_best ? 1 : 0) + 1;
   return checkpoints * (model_bytes + optimizer_bytes);
 }
 
 std::int64_t free_bytes_at(fs::path where) {
   where = fs::absolute(where);
-  while (!fs::exists(where) && where.has_relative_path()) where = where.parent_path();
   std::error_code error;
+  while (!fs::exists(where, error) && where.has_relative_path()) where = where.parent_path();
   const fs::space_info space = fs::space(where, error);
   return error ? std::numeric_limits<std::int64_t>::max()
                : static_cast<std::int64_t>(space.available);

@@ -24,8 +24,8 @@ void check_run_directory(const RunDirectory& run, bool resume);
 /// Refuses a disk too full for the run's checkpoints before anything is written.
 void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where);
 /// Bytes that all checkpoints a run keeps take at most.
-std::int64_t checkpoint_room(const RunConfig& config, std::int64_t model_bytes,
-                             std::int64_t optimizer_bytes);
+std::int64_t checkpoint_room(const RunConfig& config, std::int64_t total_steps,
+                             std::int64_t model_bytes, std::int64_t optimizer_bytes);
 /// Free bytes of the file system that `where` is, or will be, on.
 std::int64_t free_bytes_at(std::filesystem::path where);
 

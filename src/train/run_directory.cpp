@@ -42,20 +42,31 @@ fs::path RunDirectory::checkpoint(std::int64_t step) const {
 }
 
 bool RunDirectory::holds_run() const {
-  return fs::exists(config_file()) || fs::exists(run_file()) || fs::exists(metrics_file()) ||
-         fs::exists(checkpoints());
+  std::error_code unreadable;
+  return fs::exists(config_file(), unreadable) || fs::exists(run_file(), unreadable) ||
+         fs::exists(metrics_file(), unreadable) || fs::exists(checkpoints(), unreadable);
 }
 
 void RunDirectory::create(const Config& config, const std::string& run_json) const {
-  std::error_code error;
-  fs::create_directories(root_, error);
-  if (error) {
+  try {
+    fs::create_directories(root_);
+    write_file_atomically(config_file(), to_toml(config));
+    write_file_atomically(run_file(), run_json);
+    fs::create_directories(checkpoints());
+  } catch (const std::exception& error) {
+    abandon();
     throw usage_error("create run directory " + root_.string(), "a place that can be written",
-                      error.message(), "another run.out");
+                      error.what(), "another run.out");
   }
-  write_file_atomically(config_file(), to_toml(config));
-  write_file_atomically(run_file(), run_json);
-  fs::create_directories(checkpoints(), error);
+}
+
+void RunDirectory::abandon() const {
+  if (!checkpoint_steps().empty()) return;
+  std::error_code ignored;
+  for (const fs::path& path : {config_file(), run_file(), metrics_file()})
+    fs::remove(path, ignored);
+  fs::remove_all(checkpoints(), ignored);
+  fs::remove(root_, ignored);  // only where nothing else is in it
 }
 
 Config RunDirectory::config() const {

@@ -82,11 +82,11 @@ RunResult RunLoop::run() {
 }
 
 void RunLoop::save_what_was_done() {
-  tell([&](Observer& o) { o.on_end({.step = state_.step, .interrupted = true}); });
-  if (state_.step == 0 || written_step_ == state_.step) return;
+  tell([&](Observer& o) { o.on_end({.step = state_.step}); });
+  if (in_optimizer_step_ || state_.step == 0 || written_step_ == state_.step) return;
   try {
     write();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The first error is the one to report; earlier checkpoints are untouched.
   }
 }
@@ -118,6 +118,7 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
   if (parts_.gradient_hook) {
     gradient.materialize();
     parts_.gradient_hook(gradient);
+    gradient.changed();
   }
   const double clip = parts_.config.optim.clip;
   const double norm = clip > 0 ? gradient.clip(clip) : gradient.norm();
@@ -126,7 +127,9 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
                         "norm " + std::to_string(norm),
                         "a lower optim.lr, or --resume from the last checkpoint");
   }
+  in_optimizer_step_ = true;
   parts_.optimizer.step(std::move(gradient), lr);
+  in_optimizer_step_ = false;
   state_.step += 1;
   return norm;
 }
@@ -183,6 +186,7 @@ bool RunLoop::evaluate_if_due(bool last) {
 }
 
 void RunLoop::note_best(double eval_loss) {
+  if (!std::isfinite(eval_loss)) return;
   if (!parts_.config.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss)) return;
   state_.best_eval = eval_loss;
   state_.best_step = state_.step;
@@ -196,8 +200,10 @@ void RunLoop::checkpoint_if_due(bool last) {
 void RunLoop::write() {
   state_.elapsed = elapsed_before_ + watch_.seconds();
   write_checkpoint(parts_.directory, state_, parts_.model, parts_.optimizer);
-  prune_checkpoints(parts_.directory, parts_.config.run.keep,
-                    parts_.config.run.keep_best ? state_.best_step : std::nullopt);
+  const std::optional<std::int64_t> best =
+      parts_.config.run.keep_best ? state_.best_step : std::nullopt;
+  prune_checkpoints(parts_.directory,
+                    {.newest = state_.step, .keep = parts_.config.run.keep, .best = best});
   written_step_ = state_.step;
   checkpoint_cadence_.done();
 }

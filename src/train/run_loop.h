@@ -65,6 +65,7 @@ class RunLoop {
   std::optional<double> last_loss_, last_eval_;
   std::int64_t written_step_ = -1;  ///< of the newest checkpoint written by this loop
   std::int64_t evaluated_step_ = -1;
+  bool in_optimizer_step_ = false;  ///< some parameters may be updated and others not
 };
 
 }  // namespace accrue::train

@@ -4,8 +4,8 @@
 
 namespace accrue::train {
 
-/// While it lives, SIGINT and SIGTERM are noted instead of ending the process. A second signal ends
-/// it at once, as always. The note is process-wide, since signals are; one object at a time.
+/// While it lives, SIGINT and SIGTERM are noted instead of ending the process. The same signal
+/// again ends it at once. The note is process-wide, since signals are; one object at a time.
 class SignalWatch {
  public:
   SignalWatch();

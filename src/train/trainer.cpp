@@ -45,10 +45,11 @@ struct Trainer::Impl {
 
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options) {
     decide_plan();
+    make_learning_rate(config, make_horizon(*plan)).at(0);  // throws before anything is written
     std::int64_t model_bytes = 0;
     for (const NamedParameter& p : model->parameters())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
-    check_room(checkpoint_room(config.run, model_bytes, optimizer.state_bytes()),
+    check_room(checkpoint_room(config.run, plan->total_steps, model_bytes, optimizer.state_bytes()),
                free_bytes_at(directory.root()), directory.root().string());
     directory.create(given, describe_run(config, options.command));
     return {.micro_batch = plan->micro_batch, .data_fingerprint = fingerprint_of(data)};
@@ -120,14 +121,20 @@ RunResult Trainer::run(const RunOptions& options) {
       make_optimizer(self.config, self.model->parameters());
   TrainState state =
       options.resume ? self.continue_run(*optimizer, options) : self.start_new(*optimizer, options);
-  for (std::shared_ptr<Observer>& sink :
-       make_sinks(self.config.observe, self.directory, state.step))
-    self.observers.push_back(std::move(sink));
-  RunLoop loop({self.config, *self.plan, self.data, *self.model, *optimizer, self.directory,
-                self.observers, self.gradient_hook},
-               std::move(state));
-  self.announce_start();
-  return loop.run();
+  try {
+    for (std::shared_ptr<Observer>& sink :
+         make_sinks(self.config.observe, self.directory, state.step))
+      self.observers.push_back(std::move(sink));
+    RunLoop loop({self.config, *self.plan, self.data, *self.model, *optimizer, self.directory,
+                  self.observers, self.gradient_hook},
+                 std::move(state));
+    self.announce_start();
+    return loop.run();
+  } catch (const Error& error) {
+    // Wrong input that shows only when it is read must not block the corrected run.
+    if (!options.resume && error.kind() == Error::Kind::usage) self.directory.abandon();
+    throw;
+  }
 }
 
 }  // namespace accrue::train

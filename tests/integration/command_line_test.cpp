@@ -34,14 +34,14 @@ TEST_F(CommandLine, VersionNamesWhatNumbersDependOn) {
 TEST_F(CommandLine, HelpListsOnlyTheVerbsThereAre) {
   const auto result = accrue({"--help"});
   EXPECT_EQ(result.status, 0);
-  for (const char* verb : {"train", "sample", "export"})
+  for (const char* verb : {"train", "sample", "export", "bench"})
     EXPECT_THAT(result.output, HasSubstr(verb));
   for (const char* verb : {"doctor", "compare", "verify"})
     EXPECT_THAT(result.output, Not(HasSubstr(verb)));
 }
 
 TEST_F(CommandLine, HelpOfEachVerbEndsWithAnExample) {
-  for (const char* verb : {"train", "sample", "export"}) {
+  for (const char* verb : {"train", "sample", "export", "bench"}) {
     const auto result = accrue({verb, "--help"});
     EXPECT_EQ(result.status, 0);
     const std::size_t example = result.output.find("Example:");

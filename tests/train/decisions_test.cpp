@@ -42,8 +42,8 @@ TEST(GemmShapes, CountTwelveWidthSquaredPerLayerSixTimesPerToken) {
 }
 
 TEST(CheckRoom, RefusesADiskThatCannotHoldTheCheckpoints) {
-  EXPECT_EQ(checkpoint_room({.keep = 2, .keep_best = true}, 100, 200), 4 * 300);
-  EXPECT_EQ(checkpoint_room({.keep = 2, .keep_best = false}, 100, 200), 3 * 300);
+  EXPECT_EQ(checkpoint_room({.keep = 2, .keep_best = true}, 50, 100, 200), 4 * 300);
+  EXPECT_EQ(checkpoint_room({.keep = 1000, .keep_best = false}, 2, 100, 200), 3 * 300);
   EXPECT_NO_THROW(check_room(1200, 1200, "here"));
   try {
     check_room(1200, 1199, "here");

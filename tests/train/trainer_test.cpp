@@ -170,6 +170,31 @@ TEST_F(TrainerTest, AnErrorInTheMiddleLosesNoStep) {
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 8) << "56 of 62 samples were good";
 }
 
+TEST_F(TrainerTest, WrongDataInTheFirstWindowLeavesNothingBehind) {
+  std::ofstream tokens(folder_ / "tokens.bin", std::ios::binary);
+  for (int i = 0; i < 1000; ++i) tokens.write("\xff\xff", 2);
+  tokens.close();
+  Config c = config();
+  c.data = {.train = {(folder_ / "tokens.bin").string()}};
+  c.model.vocab = 50;
+  message_of([&] { Trainer(c).run(); });
+  EXPECT_FALSE(fs::exists(c.run.out)) << "the corrected run must not be refused";
+}
+
+TEST_F(TrainerTest, AHookThatLooksAtTheNormAndThenChangesTheGradientIsSeen) {
+  Config c = config();
+  c.run.steps = 1;
+  Trainer trainer(c);
+  const auto recorder = std::make_shared<Recorder>();
+  trainer.add_observer(recorder);
+  trainer.set_gradient_hook([](accum::MeanGradient& gradient) {
+    EXPECT_GT(gradient.norm(), 0);
+    for (const at::Tensor& flat : gradient.buffer().flat()) flat.zero_();
+  });
+  trainer.run();
+  EXPECT_EQ(*recorder->steps.back().grad_norm, 0);
+}
+
 TEST_F(TrainerTest, RefusesADirectoryThatHoldsARun) {
   const Config c = config();
   Trainer(c).run();
@@ -284,6 +309,23 @@ TEST_F(ResumeTest, KeepsTheShapeOfTheModelItStartedFrom) {
   fs::remove_all(base);
   EXPECT_EQ(load_model(RunDirectory(c.run.out), std::nullopt)->options().width, 16)
       << "a run does not need the folder it started from";
+}
+
+TEST_F(ResumeTest, FromAnEarlierStepGivesUpTheLaterCheckpoints) {
+  Config c = config();
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  c.run.keep = 4;
+  c.run.keep_best = false;
+  Trainer(c).run();
+  const NamedParameters expected = parameters_of(c);
+  Trainer again(c);
+  again.add_observer(std::make_shared<SignalAfter>(5, SIGINT));
+  const RunResult result = again.run({.resume = true, .checkpoint = "3"});
+  EXPECT_EQ(result.step, 4);
+  EXPECT_TRUE(fs::exists(result.checkpoint));
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
+  expect_same_bits(parameters_of(c), expected);
 }
 
 TEST_F(ResumeTest, RefusesADirectoryWithoutARun) {

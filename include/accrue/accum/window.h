@@ -30,6 +30,8 @@ class MeanGradient {
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
   double norm();
+  /// To be called after writing to the buffer: forgets the norm.
+  void changed() { raw_norm_.reset(); }
   /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
   /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
   double clip(double max_norm);

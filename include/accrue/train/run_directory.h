@@ -27,8 +27,12 @@ class RunDirectory {
 
   /// Whether a run was started here.
   bool holds_run() const;
-  /// Makes the folder and writes config.toml and run.json. Throws a runtime Error where it cannot.
+  /// Makes the folder and writes config.toml and run.json. Throws a usage Error where it cannot,
+  /// and leaves nothing behind.
   void create(const Config& config, const std::string& run_json) const;
+  /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
+  /// there is a whole checkpoint.
+  void abandon() const;
   /// The config the run was started with. Throws a usage Error where this is no run directory.
   Config config() const;
   /// Steps of the checkpoints that are complete, ascending.

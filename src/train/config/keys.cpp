@@ -93,7 +93,7 @@ std::vector<Key> batch_keys() {
       later_key("batch.schedule", {{Value::Array{}}}),
       choice_key(
           "batch.last", {"weighted", "drop"}, {}, [](auto& c) -> auto& { return c.batch.last; }),
-      later_key("batch.max_quarantined", {{0.1}}),
+      later_key("batch.max_quarantined", {}),
   };
 }
 

@@ -56,7 +56,6 @@ samples = 64
 micro = 4
 schedule = []
 last = "drop"
-max_quarantined = 0.1
 [precision]
 compute = "bf16"
 accumulate = "fp32"
