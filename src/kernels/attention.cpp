@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "aten_element.h"
 #include "attention_kernels.h"
+#include "first_order.h"
 
 namespace accrue::kernels {
 namespace {
@@ -94,6 +95,7 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("causal_attention");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &log_sums = saved[1];
     const at::Tensor grad_out = grads[0].contiguous();

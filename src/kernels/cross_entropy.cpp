@@ -11,6 +11,7 @@
 #include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
 #include "elementwise.h"
+#include "first_order.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
 
@@ -193,6 +194,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    expect_first_order("linear_cross_entropy");
     const double upstream = grads[0].item<double>();
     if (upstream != 1)
       throw usage_error("linear_cross_entropy", "the gradient 1 for the sum it returned",

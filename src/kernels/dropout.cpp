@@ -13,6 +13,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/rng.h"
 #include "aten_element.h"
+#include "first_order.h"
 
 namespace accrue::kernels {
 namespace {
@@ -103,6 +104,7 @@ struct Dropout : torch::autograd::Function<Dropout> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("dropout");
     auto& saved = context->saved_data;
     const Plan plan{saved["probability"].toDouble(), saved["seed"].toInt(), saved["window"].toInt(),
                     saved["site"].toInt(), saved["sample_ids"].toIntVector()};

@@ -72,6 +72,10 @@ void expect_targets(const std::int64_t* targets, std::int64_t rows, std::int64_t
 
 void gelu(const at::Tensor& pre, at::Tensor& out) {
   expect_alike(pre, out, "gelu");
+  if (!pre.is_cpu()) {
+    at::gelu_out(out, pre, "tanh");
+    return;
+  }
   const Element type = element_of(pre.scalar_type(), "gelu");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
     rows::gelu(type, at_element(pre, begin), at_element(out, begin),
@@ -82,6 +86,10 @@ void gelu(const at::Tensor& pre, at::Tensor& out) {
 void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre) {
   expect_alike(pre, grad_out, "gelu_backward");
   expect_alike(pre, grad_pre, "gelu_backward");
+  if (!pre.is_cpu()) {
+    at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
+    return;
+  }
   const Element type = element_of(pre.scalar_type(), "gelu_backward");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
     rows::gelu_backward(type, at_element(grad_out, begin), at_element(pre, begin),
@@ -96,6 +104,11 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
                       "out of " + std::to_string(out.numel()) + " elements of " +
                           c10::toString(out.scalar_type()),
                       "allocating out with one element per column");
+  if (!g.is_cpu()) {
+    const at::Tensor sums = g.sum(0, false, out.scalar_type());
+    accumulate ? out.add_(sums) : out.copy_(sums);
+    return;
+  }
   if (!accumulate) out.zero_();
   constexpr std::int64_t group = 64;  // columns; whole cache lines for each thread
   const std::int64_t columns = g.size(1), groups = (columns + group - 1) / group;

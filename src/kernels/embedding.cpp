@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
+#include "first_order.h"
 
 namespace accrue::kernels {
 namespace {
@@ -173,6 +174,7 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    expect_first_order("embed_tokens");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &ids = saved[0], &tokens = saved[1], &positions = saved[2];
     const at::Tensor grad = grads[0].contiguous();

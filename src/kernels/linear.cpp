@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/gemm.h"
+#include "first_order.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
 
@@ -27,6 +28,7 @@ class Linear : public torch::autograd::Function<Linear> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    expect_first_order("linear");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &compute = saved[3];
     const at::Tensor grad = as_matrix(grads[0]).contiguous();

@@ -6,6 +6,7 @@
 #include "accrue/kernels/gemm.h"
 #include "accrue/kernels/linear.h"
 #include "elementwise.h"
+#include "first_order.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
 
@@ -30,6 +31,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    expect_first_order("mlp_gelu");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &w1 = saved[2], &b1 = saved[3], &compute1 = saved[4],
                      &w2 = saved[5], &b2 = saved[6], &compute2 = saved[7];

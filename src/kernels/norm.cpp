@@ -9,6 +9,7 @@
 #include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
 #include "elementwise.h"
+#include "first_order.h"
 #include "norm_kernels.h"
 
 namespace accrue::kernels {
@@ -153,6 +154,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("layer_norm");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &input = saved[0], &weight = saved[2];
     const Gradients result = backward_of(grads[0].contiguous(), {}, input, saved[1], weight,
@@ -173,6 +175,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("add_layer_norm");
     const auto y_dtype = static_cast<at::ScalarType>(context->saved_data["y_dtype"].toInt());
     const at::Tensor grad_sum = contiguous_or_none(grads[0]);
     if (!grads[1].defined()) {

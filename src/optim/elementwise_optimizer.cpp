@@ -73,6 +73,8 @@ std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
     if (found == gradients.end())
       throw usage_error("optimizer step", "a gradient of " + trained.parameter.name, "none",
                         "one list of parameters for the window and its optimizer");
+    // Frozen since: left alone, as torch.optim does, without decay and momentum.
+    if (!trained.parameter.tensor.requires_grad()) continue;
     tasks.push_back({{.gradient_scale = gradient.scale(),
                       .lr = lr * trained.lr_factor,
                       .weight_decay = trained.weight_decay,

@@ -20,8 +20,9 @@ namespace batch {
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end) {
   MicroBatch slice{.inputs = batch.inputs.slice(0, begin, end),
                    .targets = batch.targets.slice(0, begin, end)};
-  slice.sample_ids.assign(batch.sample_ids.begin() + begin, batch.sample_ids.begin() + end);
-  slice.tokens = slice.inputs.numel();
+  if (!batch.sample_ids.empty())
+    slice.sample_ids.assign(batch.sample_ids.begin() + begin, batch.sample_ids.begin() + end);
+  slice.tokens = batch.tokens * (end - begin) / batch_size(batch);
   return slice;
 }
 

@@ -234,5 +234,13 @@ TEST(LinearArguments, AreChecked) {
   EXPECT_THAT(message(x.to(at::kLong), w, b), HasSubstr("fp32, fp64 or bf16"));
 }
 
+TEST(Linear, RefusesASecondDerivativeInsteadOfGivingAWrongOne) {
+  LowPrecisionCopy copy;
+  const at::Tensor x = leaf({2, 3}, at::kFloat, 1), w = leaf({4, 3}, at::kFloat, 2);
+  const at::Tensor y = linear(x, w, at::Tensor(), copy).square().sum();
+  EXPECT_THROW(torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true), Error);
+  EXPECT_NO_THROW(torch::autograd::grad({linear(x, w, at::Tensor(), copy).sum()}, {x}));
+}
+
 }  // namespace
 }  // namespace accrue::kernels

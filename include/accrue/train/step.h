@@ -32,6 +32,7 @@ std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::i
                                     std::int64_t end);
 namespace batch {
 inline std::int64_t batch_size(const MicroBatch& b) { return b.inputs.size(0); }
+/// Tokens are shared out evenly: a MicroBatch does not say which of its inputs are padding.
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end);
 }  // namespace batch
 
