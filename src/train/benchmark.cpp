@@ -1,7 +1,6 @@
 #include "accrue/train/benchmark.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
@@ -125,12 +124,6 @@ class Bench {
   data::Loader loader_;
 };
 
-std::int64_t count_parameters(const NamedParameters& parameters) {
-  std::int64_t count = 0;
-  for (const NamedParameter& p : parameters) count += p.tensor.numel();
-  return count;
-}
-
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
@@ -152,7 +145,7 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   result.micro_batch = bench.micro_batch();
   result.micro_batches = bench.micro_batches();
   result.micro_batch_tokens = result.micro_batch * resolved.model.context;
-  result.parameters = count_parameters(bench.model().parameters());
+  result.parameters = models::parameter_count(bench.model());
 
   const auto count = static_cast<double>(bench.micro_batches());
   const auto tokens = static_cast<double>(bench.window_tokens());

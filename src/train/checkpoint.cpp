@@ -164,11 +164,14 @@ Config with_checkpoint_shape(Config config, const fs::path& checkpoint) {
   }
 }
 
+void read_checkpoint_model(const fs::path& checkpoint, models::Gpt2& model) {
+  const fs::path path = checkpoint / model_file;
+  models::load_hugging_face(model, models::read_safetensors(path).tensors, path.string());
+}
+
 void read_checkpoint_tensors(const fs::path& checkpoint, models::Gpt2& model,
                              optim::Optimizer& optimizer) {
-  const fs::path model_path = checkpoint / model_file;
-  models::load_hugging_face(model, models::read_safetensors(model_path).tensors,
-                            model_path.string());
+  read_checkpoint_model(checkpoint, model);
   optimizer.load_state(models::read_safetensors(checkpoint / optimizer_file).tensors);
 }
 

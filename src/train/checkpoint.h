@@ -39,6 +39,9 @@ TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
 /// `config` with the shape of the checkpoint's model: what `model.from` once told.
 Config with_checkpoint_shape(Config config, const std::filesystem::path& checkpoint);
 
+/// Loads the model. Throws a usage Error where a tensor does not fit; nothing is changed then.
+void read_checkpoint_model(const std::filesystem::path& checkpoint, models::Gpt2& model);
+
 /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is changed
 /// in the one that does not.
 void read_checkpoint_tensors(const std::filesystem::path& checkpoint, models::Gpt2& model,

@@ -50,10 +50,6 @@ TrainState load_one(const fs::path& checkpoint, const std::string& data_fingerpr
 }  // namespace
 
 void check_run_directory(const RunDirectory& run, bool resume) {
-  if (run.root().empty()) {
-    throw usage_error("run.out", "a folder for the run", "nothing",
-                      "out = \"runs/first\" in [run]");
-  }
   const std::string where = "run directory " + run.root().string();
   if (run.holds_run() && !resume) {
     throw usage_error(where, "an empty or new folder", "one that holds a run already",

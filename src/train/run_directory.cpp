@@ -6,8 +6,6 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/models/gpt2_io.h"
-#include "accrue/models/safetensors.h"
 #include "checkpoint.h"
 #include "workload.h"
 
@@ -103,8 +101,7 @@ std::unique_ptr<models::Gpt2> load_model(const RunDirectory& run,
   const Config config = run.config();
   const fs::path checkpoint = find_checkpoint(run, step);
   std::unique_ptr<models::Gpt2> model = make_model(with_checkpoint_shape(config, checkpoint));
-  const fs::path file = checkpoint / "model.safetensors";
-  models::load_hugging_face(*model, models::read_safetensors(file).tensors, file.string());
+  read_checkpoint_model(checkpoint, *model);
   return model;
 }
 

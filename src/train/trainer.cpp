@@ -57,11 +57,10 @@ struct Trainer::Impl {
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
     check_config_unchanged(directory.config(), given);
-    Resumed found =
-        load_checkpoint(directory, options.checkpoint, fingerprint_of(data), *model, optimizer);
+    const std::string fingerprint = fingerprint_of(data);
+    Resumed found = load_checkpoint(directory, options.checkpoint, fingerprint, *model, optimizer);
     if (found.checkpoint.empty()) {
-      found.state = {.micro_batch = decide_plan().micro_batch,
-                     .data_fingerprint = fingerprint_of(data)};
+      found.state = {.micro_batch = decide_plan().micro_batch, .data_fingerprint = fingerprint};
     } else {
       plan = make_plan(config, data, model->parameters(), found.state.micro_batch,
                        "as the checkpoint says");
