@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 TORCH="torch==2.13.0"                          # the CPU build on the package index
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
-          libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libgtest-dev
-          libgmock-dev libbenchmark-dev)
+          libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libstb-dev
+          libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(clang-format clang-tidy)
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -29,6 +29,8 @@ int dispatch(const Arguments& typed) {
   accrue::cli::add_sample(app, action);
   accrue::cli::add_export(app, action);
   accrue::cli::add_bench(app, action);
+  accrue::cli::add_verify(app, action);
+  accrue::cli::add_doctor(app, action);
   accrue::cli::check_verb(app, typed);
   try {
     app.parse(Arguments(typed.rbegin(), typed.rend() - 1));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "checked_sum.h"
 
 namespace accrue {
 namespace {
@@ -14,8 +15,10 @@ NamedParameters numbered(const std::vector<at::Tensor>& parameters) {
   return named;
 }
 
-std::shared_ptr<accum::GradientBuffer> make_buffer(const NamedParameters& parameters) {
-  auto buffer = std::make_shared<accum::GradientBuffer>(parameters);
+std::shared_ptr<accum::GradientBuffer> make_buffer(const NamedParameters& parameters,
+                                                   const AccumulatorOptions& options) {
+  auto buffer = std::make_shared<accum::GradientBuffer>(parameters, options.accumulate,
+                                                        options.rounding_seed);
   if (buffer->entries().empty())
     throw usage_error("accumulator", "parameters to train", "none that requires a gradient",
                       "passing model->parameters() before freezing all of them");
@@ -44,29 +47,14 @@ void check_options(const AccumulatorOptions& options) {
                       "0 for no clipping");
 }
 
-double checked_sum(const Loss& loss) {
-  if (!loss.sum.defined() || loss.sum.numel() != 1)
-    throw usage_error(
-        "backward", "a loss sum of one element",
-        loss.sum.defined() ? std::to_string(loss.sum.numel()) + " elements" : "an undefined tensor",
-        "Loss{losses.sum(), number of them}");
-  if (!std::isfinite(loss.weight) || loss.weight < 0)
-    throw usage_error("backward", "a finite weight >= 0", std::to_string(loss.weight),
-                      "the number of terms in the sum");
-  return loss.sum.item<double>();
-}
-
 }  // namespace
 
 Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options)
-    : options_(std::move(options)), window_(make_buffer(parameters)) {
+    : options_(std::move(options)), window_(make_buffer(parameters, options_)) {
   check_options(options_);
-  if (options_.replay)
-    window_.set_replay([this](const MicroRef& micro) {
-      const Loss loss = options_.replay(micro);
-      differentiate(loss);
-      return loss;
-    });
+  if (options_.replay || options_.replay_losses)
+    window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
+  window_.set_on_quarantine([this](const LedgerEntry& entry) { return leave_out(entry); });
 }
 
 Accumulator::Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options)
@@ -77,6 +65,8 @@ void Accumulator::open_lazily() {
   window_.open(counters_.windows);
   ++counters_.windows;
   counters_.window_units = 0;
+  counters_.losses.reset();
+  counters_.loss_weights.clear();
   since_open_.restart();
 }
 
@@ -96,25 +86,36 @@ void Accumulator::backward(const Loss& loss) { backward(loss, BatchSize{}); }
 void Accumulator::backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
   const double sum = checked_sum(loss);
   const double units = units_of(loss, size);
+  if (counters_.losses && window_.is_open())
+    throw usage_error("backward", "all losses that expect() was told of", "one loss",
+                      "backward(std::vector{first, second})");
   open_lazily();
-  MicroRef micro{static_cast<std::int64_t>(window_.ledger().entries.size()), std::move(sample_ids),
-                 loss.weight};
-  if (!std::isfinite(sum)) {
-    quarantine(std::move(micro), "the loss is " + std::to_string(sum));
-    return;
+  add({loss, sum, units, {}, std::move(sample_ids)});
+}
+
+void Accumulator::add(Micro micro) {
+  counters_.loss_weights.push_back(std::move(micro.weights));
+  window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()),
+                 std::move(micro.sample_ids), micro.loss.weight});
+  if (!std::isfinite(micro.sum)) {
+    window_.abort(MicroStatus::quarantined, "the loss is " + std::to_string(micro.sum));
+    return check_quarantined("backward");
   }
-  window_.begin(std::move(micro));
   // A lost window has no use for more gradients, but its loop goes on to step() as always.
-  if (loss.weight > 0 && !window_.is_lost()) {
-    try {
-      differentiate(loss);
-    } catch (const std::exception& error) {
-      window_.abort(MicroStatus::lost, error.what());
-      throw;
-    }
+  const bool counts = micro.loss.weight > 0 || (counters_.losses && micro.loss.sum.requires_grad());
+  if (counts && !window_.is_lost()) guarded([&] { differentiate(micro.loss); });
+  if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed)
+    counters_.window_units += micro.units;
+  check_quarantined("backward");
+}
+
+void Accumulator::guarded(const std::function<void()>& backward) {
+  try {
+    backward();
+  } catch (const std::exception& error) {
+    window_.abort(MicroStatus::lost, error.what());
+    throw;
   }
-  window_.commit(sum, loss.weight);
-  counters_.window_units += units;
 }
 
 void Accumulator::differentiate(const Loss& loss) const {
@@ -122,23 +123,24 @@ void Accumulator::differentiate(const Loss& loss) const {
     throw usage_error("backward", "a loss that depends on the parameters",
                       "one that requires no gradient",
                       "computing it without NoGradGuard, detach() or item()");
+  run_backward({loss.sum}, {});
+}
+
+void Accumulator::run_backward(const std::vector<at::Tensor>& roots,
+                               const std::vector<at::Tensor>& gradients) const {
   torch::autograd::variable_list trained;
   for (const auto& entry : window_.buffer()->entries())
     if (entry.parameter.requires_grad()) trained.push_back(entry.parameter);
   if (trained.empty()) return;
-  torch::autograd::backward({loss.sum}, {}, std::nullopt, false, trained);
+  torch::autograd::backward(roots, gradients, std::nullopt, false, trained);
 }
 
-void Accumulator::quarantine(MicroRef micro, const std::string& reason) {
-  const std::string text = "micro-batch " + std::to_string(micro.index) + ": " + reason;
-  window_.begin(std::move(micro));
-  window_.abort(MicroStatus::quarantined, reason);
-  emit("quarantined", text);
+void Accumulator::check_quarantined(const char* call) const {
   const std::int64_t quarantined = window_.ledger().count(MicroStatus::quarantined);
   if (quarantined > options_.max_quarantined)
-    throw runtime_error("backward",
+    throw runtime_error(call,
                         "at most " + std::to_string(options_.max_quarantined) +
-                            " micro-batches of a window without a finite loss",
+                            " micro-batches of a window without a finite loss and gradient",
                         std::to_string(quarantined) + " of them",
                         "a lower learning rate, clip_norm, or an earlier checkpoint");
 }
@@ -171,6 +173,7 @@ StepReport Accumulator::report() const {
   if (report.weight > 0) report.loss = ledger.committed_loss_sum() / report.weight;
   report.micro_batches = ledger.count(MicroStatus::committed);
   report.quarantined = ledger.count(MicroStatus::quarantined);
+  report.retries = window_.retries();
   if (report.tokens) report.batch_tokens = std::llround(counters_.window_units);
   return report;
 }
@@ -179,14 +182,17 @@ StepReport Accumulator::step(const StepFunction& take_step) {
   if (!window_.is_open())
     throw usage_error("step", "a window with at least one backward()", "none pending",
                       "calling backward() before it, or finish() at the end of the data");
-  std::optional<accum::MeanGradient> gradient = window_.close();
+  check_losses();
+  std::optional<accum::MeanGradient> gradient =
+      window_.close(options_.check_finite || options_.clip_norm > 0);
+  check_quarantined("step");
   StepReport result = report();
   counters_.total_units += counters_.window_units;
   counters_.window_units = 0;
   if (gradient) {
     apply(std::move(*gradient), take_step, result);
   } else {
-    drop(window_.is_lost() ? "the window was lost" : "the total weight is 0");
+    drop(window_.is_lost() ? window_.lost_reason() : "the total weight is 0");
   }
   result.step = counters_.steps;
   result.seconds = since_open_.seconds();
@@ -195,11 +201,7 @@ StepReport Accumulator::step(const StepFunction& take_step) {
 
 void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_step,
                         StepReport& result) {
-  if (options_.check_finite || options_.clip_norm > 0) {
-    result.grad_norm = gradient.norm();
-    if (!std::isfinite(*result.grad_norm))
-      return drop("the gradient's norm is " + std::to_string(*result.grad_norm));
-  }
+  if (options_.check_finite || options_.clip_norm > 0) result.grad_norm = gradient.norm();
   if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   if (options_.on_mean_gradient) {
     gradient.materialize();

@@ -108,6 +108,44 @@ std::vector<LedgerEntry> read_ledger(torch::serialize::InputArchive& archive, st
   return entries;
 }
 
+/// Nothing is written for a window of one loss.
+void write_losses(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
+  if (!state.losses) return;
+  std::vector<double> weights;
+  for (const std::vector<double>& micro : state.loss_weights) {
+    const std::vector<double> row =
+        micro.empty() ? std::vector<double>(state.losses->size(), 0) : micro;
+    weights.insert(weights.end(), row.begin(), row.end());
+  }
+  archive.write("losses.totals", tensor_of(state.losses->totals()));
+  archive.write("losses.coefficients", tensor_of(state.losses->coefficients()));
+  archive.write("losses.weights", tensor_of(weights));
+}
+
+void read_losses(torch::serialize::InputArchive& archive, AccumulatorState& state) {
+  const std::size_t micros = state.window.entries.size();
+  state.loss_weights.resize(micros);
+  at::Tensor totals;
+  if (!archive.try_read("losses.totals", totals)) return;
+  const auto count = static_cast<std::size_t>(totals.numel());
+  if (count == 0) refuse("losses.totals");
+  state.losses.emplace(read_list<double>(archive, "losses.totals", count),
+                       read_list<double>(archive, "losses.coefficients", count));
+  const auto weights = read_list<double>(archive, "losses.weights", micros * count);
+  for (std::size_t i = 0; i < micros; ++i) {
+    const auto first = weights.begin() + static_cast<std::ptrdiff_t>(i * count);
+    state.loss_weights[i].assign(first, first + static_cast<std::ptrdiff_t>(count));
+  }
+}
+
+std::vector<int> read_units(torch::serialize::InputArchive& archive) {
+  const std::int64_t count = read_list<std::int64_t>(archive, "unit.count", 1)[0];
+  if (count < 0) refuse("unit.count");
+  const std::vector<std::int64_t> units =
+      read_list<std::int64_t>(archive, "unit.exponents", static_cast<std::size_t>(count));
+  return {units.begin(), units.end()};
+}
+
 }  // namespace
 
 void write(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
@@ -118,6 +156,13 @@ void write(const AccumulatorState& state, torch::serialize::OutputArchive& archi
                               static_cast<std::int64_t>(window.sums.size())}));
   archive.write("units", tensor_of(std::vector<double>{state.window_units, state.total_units}));
   write_ledger(window.entries, archive);
+  write_losses(state, archive);
+  archive.write("sum.contributions", tensor_of(window.contributions));
+  archive.write(
+      "unit.count",
+      tensor_of(std::vector<std::int64_t>{static_cast<std::int64_t>(window.units.size())}));
+  archive.write("unit.exponents",
+                tensor_of(std::vector<std::int64_t>(window.units.begin(), window.units.end())));
   for (std::size_t i = 0; i < window.sums.size(); ++i) {
     archive.write("sum.name." + std::to_string(i), c10::IValue(window.sums[i].name));
     archive.write("sum." + std::to_string(i), window.sums[i].tensor);
@@ -137,6 +182,10 @@ AccumulatorState read_accumulator_state(torch::serialize::InputArchive& archive)
   state.window.open = counts[3] != 0;
   state.window.lost = counts[4] != 0;
   state.window.entries = read_ledger(archive, static_cast<std::size_t>(counts[5]));
+  read_losses(archive, state);
+  state.window.contributions =
+      read_list<std::int64_t>(archive, "sum.contributions", static_cast<std::size_t>(counts[6]));
+  state.window.units = read_units(archive);
   for (std::int64_t i = 0; i < counts[6]; ++i)
     state.window.sums.push_back({read_string(archive, "sum.name." + std::to_string(i)),
                                  read_tensor(archive, "sum." + std::to_string(i))});

@@ -31,17 +31,21 @@ class NarrowGradients {
  public:
   explicit NarrowGradients(const accum::GradientBuffer& buffer) : buffer_(buffer) {
     for (const auto& entry : buffer_.entries())
-      if (!accum::grad_can_view_slot(entry) && entry.slot->contributions > 0)
+      if (is_narrow(entry) && entry.slot->contributions > 0)
         entry.parameter.mutable_grad() = entry.slot->main.to(entry.parameter.scalar_type());
   }
   ~NarrowGradients() {
     for (const auto& entry : buffer_.entries())
-      if (!accum::grad_can_view_slot(entry)) entry.parameter.mutable_grad().reset();
+      if (is_narrow(entry)) entry.parameter.mutable_grad().reset();
   }
   NarrowGradients(const NarrowGradients&) = delete;
   NarrowGradients& operator=(const NarrowGradients&) = delete;
 
  private:
+  /// Staged slots have a `.grad` of the parameter's dtype once the gradient is materialized.
+  static bool is_narrow(const accum::GradientBuffer::Entry& entry) {
+    return !entry.staged && !accum::grad_can_view_slot(entry);
+  }
   const accum::GradientBuffer& buffer_;
 };
 

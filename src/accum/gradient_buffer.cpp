@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "accrue/core/error.h"
+#include "staged_sum.h"
 
 namespace accrue::accum {
 namespace {
@@ -50,9 +51,22 @@ struct Group {
   std::vector<std::pair<GradientBuffer::Entry*, std::int64_t>> offsets;
 };
 
-at::TensorOptions slot_options(const at::Tensor& parameter) {
-  const bool is_double = parameter.scalar_type() == at::kDouble;
-  return at::TensorOptions().device(parameter.device()).dtype(is_double ? at::kDouble : at::kFloat);
+bool needs_staging(const at::Tensor& parameter, Accumulation accumulation) {
+  if (accumulation == Accumulation::fp64) return parameter.scalar_type() != at::kDouble;
+  return accumulation != Accumulation::fp32;
+}
+
+at::ScalarType slot_dtype(const at::Tensor& parameter, Accumulation accumulation) {
+  switch (accumulation) {
+    case Accumulation::fp32:
+      return parameter.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    case Accumulation::fp64:
+      return at::kDouble;
+    case Accumulation::fixed:
+      return at::kLong;
+    default:
+      return at::kBFloat16;
+  }
 }
 
 Group& group_of(std::vector<Group>& groups, const at::TensorOptions& options) {
@@ -62,10 +76,12 @@ Group& group_of(std::vector<Group>& groups, const at::TensorOptions& options) {
   return groups.emplace_back(Group{options, 0, {}});
 }
 
-std::vector<Group> lay_out(std::vector<GradientBuffer::Entry>& entries) {
+std::vector<Group> lay_out(std::vector<GradientBuffer::Entry>& entries, Accumulation accumulation) {
   std::vector<Group> groups;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    const at::TensorOptions options = slot_options(entry->parameter);
+    const at::TensorOptions options = at::TensorOptions()
+                                          .device(entry->parameter.device())
+                                          .dtype(slot_dtype(entry->parameter, accumulation));
     Group& group = group_of(groups, options);
     group.offsets.emplace_back(&*entry, group.elements);
     const std::int64_t unit =
@@ -85,18 +101,38 @@ at::Tensor allocate(const Group& group) {
 
 }  // namespace
 
-GradientBuffer::GradientBuffer(const NamedParameters& parameters) {
+GradientBuffer::GradientBuffer(const NamedParameters& parameters, Accumulation accumulation,
+                               std::uint64_t rounding_seed)
+    : accumulation_(accumulation), rounding_seed_(rounding_seed) {
   for (const NamedParameter& parameter : parameters) check_parameter(parameter);
   check_names(parameters);
   entries_ = trained_entries(parameters);
-  const at::NoGradGuard no_grad;
-  for (const Group& group : lay_out(entries_)) flat_.push_back(allocate(group));
+  make_slots();
   try {
     claim();
   } catch (...) {
     release();
     throw;
   }
+}
+
+void GradientBuffer::make_slots() {
+  const at::NoGradGuard no_grad;
+  for (const Group& group : lay_out(entries_, accumulation_)) flat_.push_back(allocate(group));
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (needs_staging(entries_[i].parameter, accumulation_)) stage(entries_[i], i);
+}
+
+void GradientBuffer::stage(Entry& entry, std::size_t index) {
+  if (!entry.parameter.is_cpu())
+    throw usage_error("gradient buffer", "parameters on the CPU for this accumulation",
+                      "'" + entry.name + "' on " + entry.parameter.device().str(),
+                      "accumulate = fp32");
+  if (!staging_) staging_ = std::make_shared<Staging>(rounding_seed_);
+  staging_->reserve(entry.parameter);
+  entry.staged = make_staged_sum(accumulation_, staging_, entry.slot->main, entry.parameter, index);
+  entry.slot->fold = entry.staged;
+  if (auto* fixed = dynamic_cast<FixedSum*>(entry.staged.get())) fixed_.push_back(fixed);
 }
 
 GradientBuffer::~GradientBuffer() { release(); }
@@ -109,7 +145,9 @@ void GradientBuffer::release() {
 std::int64_t GradientBuffer::bytes() const {
   std::int64_t bytes = 0;
   for (const at::Tensor& flat : flat_) bytes += static_cast<std::int64_t>(flat.nbytes());
-  return bytes;
+  for (const Entry& entry : entries_)
+    if (entry.staged) bytes += entry.staged->extra_bytes();
+  return staging_ ? bytes + staging_->bytes() : bytes;
 }
 
 void GradientBuffer::claim() {
@@ -124,8 +162,69 @@ void GradientBuffer::claim() {
       kernels::attach(entry.parameter, entry.slot);
 }
 
+void GradientBuffer::begin_window(std::int64_t index) {
+  if (staging_) staging_->window = index;
+  for (FixedSum* sum : fixed_) sum->begin_window();
+}
+
+void GradientBuffer::end_window() {
+  const at::NoGradGuard no_grad;
+  for (const Entry& entry : entries_) {
+    if (!entry.slot->fresh) continue;
+    if (entry.staged)
+      entry.staged->clear();
+    else
+      entry.slot->main.zero_();
+  }
+  for (FixedSum* sum : fixed_) sum->plan();
+}
+
+std::vector<int> GradientBuffer::units() const {
+  std::vector<int> units;
+  for (const FixedSum* sum : fixed_) units.push_back(sum->next_unit());
+  return units;
+}
+
+void GradientBuffer::set_units(const std::vector<int>& units) {
+  if (units.size() != fixed_.size())
+    throw usage_error("set fixed-point units", std::to_string(fixed_.size()) + " exponents",
+                      std::to_string(units.size()),
+                      "the units() of a buffer of the same parameters and accumulation");
+  if (std::ranges::any_of(entries_, [](const Entry& entry) { return entry.slot->in_window; }))
+    throw usage_error("set fixed-point units", "no open window", "one",
+                      "doing so before open() or after close()");
+  for (std::size_t i = 0; i < units.size(); ++i) fixed_[i]->set_next_unit(units[i]);
+}
+
+void GradientBuffer::enlarge_units() {
+  for (std::size_t i = 0; i < fixed_.size(); ++i)
+    if (std::exchange(entries_[i].slot->found_too_large, false)) fixed_[i]->enlarge();
+}
+
+at::Tensor GradientBuffer::saved_sum(const Entry& entry) {
+  return entry.staged ? entry.staged->saved() : entry.slot->main.clone();
+}
+
+bool GradientBuffer::fits(const Entry& entry, const at::Tensor& saved) {
+  if (!saved.defined()) return false;
+  if (entry.staged) return entry.staged->fits(saved);
+  return entry.slot->main.sizes() == saved.sizes() &&
+         entry.slot->main.scalar_type() == saved.scalar_type();
+}
+
+void GradientBuffer::restore_sum(const Entry& entry, const at::Tensor& saved,
+                                 std::int64_t contributions) {
+  const at::NoGradGuard no_grad;
+  if (entry.staged)
+    entry.staged->restore(saved);
+  else
+    entry.slot->main.copy_(saved);
+  entry.slot->fresh = false;
+  entry.slot->contributions = contributions;
+}
+
 bool grad_can_view_slot(const GradientBuffer::Entry& entry) {
-  return entry.slot->main.scalar_type() == entry.parameter.scalar_type();
+  return !entry.staged && entry.slot->main.scalar_type() == entry.parameter.scalar_type();
 }
 
 }  // namespace accrue::accum

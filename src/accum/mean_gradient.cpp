@@ -12,6 +12,8 @@ namespace {
 /// Chunks are summed whole and added in order, so the norm has the same bits for any number of
 /// threads.
 constexpr std::int64_t kChunkElements = 1 << 16;
+/// Of a staged sum, read on the stack.
+constexpr std::int64_t kBlockElements = 2048;
 
 template <typename Element>
 double chunk_sum_of_squares(const Element* values, std::int64_t count) {
@@ -29,21 +31,29 @@ double chunk_sum_of_squares(const Element* values, std::int64_t count) {
   return sum;
 }
 
-template <typename Element>
-double cpu_sum_of_squares(const at::Tensor& flat) {
-  const Element* values = flat.const_data_ptr<Element>();
-  const std::int64_t total = flat.numel(), chunks = (total + kChunkElements - 1) / kChunkElements;
+/// `sum_of_chunk(first, count)` over chunks of `total` elements, added in order.
+template <typename SumOfChunk>
+double sum_over_chunks(std::int64_t total, const SumOfChunk& sum_of_chunk) {
+  const std::int64_t chunks = (total + kChunkElements - 1) / kChunkElements;
   std::vector<double> sums(static_cast<std::size_t>(chunks));
   at::parallel_for(0, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const std::int64_t first = chunk * kChunkElements;
       sums[static_cast<std::size_t>(chunk)] =
-          chunk_sum_of_squares(values + first, std::min(kChunkElements, total - first));
+          sum_of_chunk(first, std::min(kChunkElements, total - first));
     }
   });
   double sum = 0;
   for (const double chunk : sums) sum += chunk;
   return sum;
+}
+
+template <typename Element>
+double cpu_sum_of_squares(const at::Tensor& flat) {
+  const Element* values = flat.const_data_ptr<Element>();
+  return sum_over_chunks(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+    return chunk_sum_of_squares(values + first, count);
+  });
 }
 
 double sum_of_squares(const at::Tensor& flat) {
@@ -55,18 +65,43 @@ double sum_of_squares(const at::Tensor& flat) {
                                            : cpu_sum_of_squares<float>(flat);
 }
 
+double sum_of_squares(const GradientSource& source, std::int64_t elements) {
+  return sum_over_chunks(elements, [&](std::int64_t first, std::int64_t count) {
+    std::array<double, kBlockElements> block;
+    double sum = 0;
+    for (std::int64_t done = 0; done < count; done += kBlockElements) {
+      const std::int64_t size = std::min(kBlockElements, count - done);
+      source.read(first + done, size, block.data());
+      sum += chunk_sum_of_squares(block.data(), size);
+    }
+    return sum;
+  });
+}
+
 }  // namespace
 
 MeanGradient::MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight)
     : buffer_(std::move(buffer)), weight_(weight), scale_(1 / weight) {}
 
+GradientSource MeanGradient::source(std::size_t index) const {
+  if (index < copies_.size() && copies_[index].defined()) return {.tensor = copies_[index]};
+  return source_of(buffer_->entries().at(index));
+}
+
 double MeanGradient::norm() {
-  if (!raw_norm_) {
-    double sum = 0;
-    for (const at::Tensor& flat : buffer_->flat()) sum += sum_of_squares(flat);
-    raw_norm_ = std::sqrt(sum);
-  }
+  if (!raw_norm_) raw_norm_ = raw_norm();
   return *raw_norm_ * scale_;
+}
+
+double MeanGradient::raw_norm() const {
+  double sum = 0;
+  if (buffer_->is_staged()) {
+    for (std::size_t i = 0; i < buffer_->entries().size(); ++i)
+      sum += sum_of_squares(source(i), buffer_->entries()[i].slot->main.numel());
+  } else {
+    for (const at::Tensor& flat : buffer_->flat()) sum += sum_of_squares(flat);
+  }
+  return std::sqrt(sum);
 }
 
 double MeanGradient::clip(double max_norm) {
@@ -79,11 +114,25 @@ double MeanGradient::clip(double max_norm) {
 }
 
 void MeanGradient::materialize() {
-  if (scale_ == 1) return;
   const at::NoGradGuard no_grad;
-  for (at::Tensor flat : buffer_->flat()) flat.mul_(scale_);
+  if (scale_ != 1) {
+    for (const GradientBuffer::Entry& entry : buffer_->entries())
+      if (!entry.staged) entry.slot->main.mul_(scale_);
+    for (const at::Tensor& copy : copies_)
+      if (copy.defined()) copy.mul_(scale_);
+  }
+  if (buffer_->is_staged() && copies_.empty()) copy_staged();
   if (raw_norm_) *raw_norm_ *= scale_;
   scale_ = 1;
+}
+
+void MeanGradient::copy_staged() {
+  for (const GradientBuffer::Entry& entry : buffer_->entries()) {
+    at::Tensor& copy = copies_.emplace_back();
+    if (!entry.staged || entry.slot->contributions == 0) continue;
+    copy = source_of(entry).scaled_copy(scale_, entry.parameter);
+    entry.parameter.mutable_grad() = copy;
+  }
 }
 
 }  // namespace accrue::accum

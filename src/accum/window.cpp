@@ -4,72 +4,12 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "slot_binding.h"
 
 namespace accrue::accum {
 namespace {
 
 using Entry = GradientBuffer::Entry;
-
-/// What somebody else did to a parameter between our micro-batches, the worse the later.
-enum class Disturbance { none, stray, detached, written, stepped };
-
-bool shows_sum(const Entry& entry) { return !entry.slot->fresh && grad_can_view_slot(entry); }
-
-Disturbance disturbance(const Entry& entry, std::int64_t parameter_version) {
-  if (entry.parameter._version() != parameter_version) return Disturbance::stepped;
-  const at::Tensor& grad = entry.parameter.grad();
-  if (!shows_sum(entry)) return grad.defined() ? Disturbance::stray : Disturbance::none;
-  if (entry.slot->bound._version() != entry.slot->bound_version) return Disturbance::written;
-  return grad.is_same(entry.slot->bound) ? Disturbance::none : Disturbance::detached;
-}
-
-/// Fresh slots get no `.grad`, so that autograd hands over its first gradient instead of adding to
-/// zeros.
-void bind(const Entry& entry) {
-  at::Tensor& grad = entry.parameter.mutable_grad();
-  if (!shows_sum(entry)) {
-    grad.reset();
-  } else if (!grad.is_same(entry.slot->bound)) {
-    grad = entry.slot->bound;
-  }
-}
-
-void make_fresh(const Entry& entry) {
-  entry.slot->fresh = true;
-  entry.slot->contributions = 0;
-  entry.slot->bound_version = entry.slot->bound._version();
-}
-
-struct Diagnosis {
-  const char* received;
-  const char* suggestion;
-};
-
-Diagnosis diagnosis(Disturbance what) {
-  switch (what) {
-    case Disturbance::stepped:
-      return {
-          "a changed parameter, as by step() of an optimizer:",
-          "calling step() only with a closed window (Accumulator::step does both); this window is "
-          "lost"};
-    case Disturbance::written:
-      return {"a gradient written in place, as by zero_grad(false) or clipping:",
-              "leaving zero_grad() out (a window starts fresh by itself) and clipping after the "
-              "window; "
-              "this window is lost"};
-    case Disturbance::detached:
-      return {"a gradient taken away, as by zero_grad():",
-              "leaving zero_grad() out or calling it after step(); the sums are intact and the "
-              "window goes on"};
-    case Disturbance::stray:
-    case Disturbance::none:
-      break;
-  }
-  return {
-      "a gradient from a backward() outside the window's micro-batches:",
-      "running every backward() of these parameters through the window; the sums are intact and "
-      "the window goes on"};
-}
 
 }  // namespace
 
@@ -90,14 +30,21 @@ void Window::require_between(const char* call) const {
                       "calling commit() or abort() before it");
 }
 
-void Window::open(std::int64_t index) {
+void Window::open(std::int64_t index, double loss_scale) {
   if (open_)
     throw usage_error("open", "no open window", where(), "calling close() or discard() before it");
+  if (!std::isfinite(loss_scale) || loss_scale < 1)
+    throw usage_error("open", "a finite loss scale of at least 1", std::to_string(loss_scale),
+                      "1, or a power of two for gradients in fp16");
   buffer_->claim();
   index_ = index;
+  loss_scale_ = loss_scale;
   entries_.clear();
-  lost_ = false;
+  retries_ = 0;
+  lost_ = recount_ = false;
+  lost_reason_.clear();
   take_slots();
+  buffer_->begin_window(index);
   open_ = true;
 }
 
@@ -144,44 +91,7 @@ void Window::begin(MicroRef micro) {
   open_slots();
 }
 
-void Window::check_undisturbed(const char* call) {
-  Disturbance worst = Disturbance::none;
-  std::string name;
-  for (std::size_t i = 0; i < parameter_versions_.size(); ++i) {
-    const Entry& entry = buffer_->entries()[i];
-    const Disturbance what = disturbance(entry, parameter_versions_[i]);
-    if (what <= worst) continue;
-    worst = what;
-    name = entry.name;
-  }
-  if (worst == Disturbance::none) return;
-
-  const Diagnosis text = diagnosis(worst);
-  const std::string received = std::string(text.received) + " '" + name + "'";
-  if (worst >= Disturbance::written) lose(received);
-  for (std::size_t i = 0; i < parameter_versions_.size(); ++i) {
-    const Entry& entry = buffer_->entries()[i];
-    parameter_versions_[i] = entry.parameter._version();
-    entry.slot->bound_version = entry.slot->bound._version();
-    bind(entry);
-  }
-  throw usage_error(std::string(call) + " (" + where() + ")",
-                    "parameters and gradients left alone while the window is open", received,
-                    text.suggestion);
-}
-
-void Window::check_arrived() const {
-  for (const Entry& entry : buffer_->entries()) {
-    const at::Tensor& grad = entry.parameter.grad();
-    if (grad.defined() && !(shows_sum(entry) && grad.is_alias_of(entry.slot->main)))
-      throw usage_error("commit (" + where() + ")", "every gradient in its slot",
-                        "one elsewhere, in '.grad' of '" + entry.name + "'",
-                        "removing other post-accumulate-gradient hooks, and backward() without "
-                        "create_graph");
-  }
-}
-
-void Window::commit(double loss_sum, double weight) {
+MicroStatus Window::commit(double loss_sum, double weight) {
   require_open("commit");
   if (!in_micro_batch_)
     throw usage_error("commit", "a micro-batch in progress", "none", "calling begin() before it");
@@ -204,64 +114,28 @@ void Window::commit(double loss_sum, double weight) {
   entry.micro.weight = weight;
   entry.loss_sum = loss_sum;
   entry.status = lost_ ? MicroStatus::lost : MicroStatus::committed;
+  if (lost_) return entry.status;
+  if (const std::string found = settle(entry, Look::marks); !found.empty()) undo(found);
+  return entry.status;
 }
 
 void Window::abort(MicroStatus status, const std::string& reason) {
   require_open("abort");
   if (!in_micro_batch_)
     throw usage_error("abort", "a micro-batch in progress", "none", "calling begin() before it");
-  entries_.back().status = status;
-  entries_.back().reason = reason;
   in_micro_batch_ = false;
+  LedgerEntry& last = entries_.back();
+  last.status = status;
+  last.reason = reason;
+  const bool others_changed = status == MicroStatus::quarantined && quarantine(last, reason);
   const bool touched = contributions() != contributions_at_begin_;
   const bool half_written = std::ranges::any_of(buffer_->entries(), [](const Entry& entry) {
     return entry.slot->bound._version() != entry.slot->bound_version;
   });
-  if (touched || half_written) {
+  if (touched || half_written || others_changed) {
     undo(reason);
   } else {
     close_slots();
-  }
-}
-
-void Window::undo(const std::string& reason) {
-  try {
-    for (const Entry& entry : buffer_->entries()) make_fresh(entry);
-    close_slots();
-    if (LedgerView{index_, entries_}.count(MicroStatus::committed) == 0) return;
-    if (replay_) {
-      replay_committed();
-    } else {
-      lose("a micro-batch failed half-way (" + reason + ") and there is no replay");
-    }
-  } catch (const std::exception& error) {
-    close_slots();
-    lose(std::string("the replay failed: ") + error.what());
-    throw;
-  }
-}
-
-void Window::replay_committed() {
-  for (const LedgerEntry& entry : entries_) {
-    if (entry.status != MicroStatus::committed) continue;
-    open_slots();
-    const Loss loss = replay_(entry.micro);
-    check_arrived();
-    close_slots();
-    if (loss.weight != entry.micro.weight)
-      throw usage_error("replay (" + where() + ")",
-                        "the weight of the first time, " + std::to_string(entry.micro.weight),
-                        std::to_string(loss.weight),
-                        "a replay that depends on the micro-batch's index and sample ids alone");
-  }
-}
-
-void Window::lose(const std::string& reason) {
-  lost_ = true;
-  for (LedgerEntry& entry : entries_) {
-    if (entry.status != MicroStatus::committed) continue;
-    entry.status = MicroStatus::lost;
-    entry.reason = reason;
   }
 }
 
@@ -271,20 +145,33 @@ std::int64_t Window::contributions() const {
   return sum;
 }
 
-std::optional<MeanGradient> Window::close() {
+std::optional<MeanGradient> Window::close(bool check_finite) {
   require_open("close");
   require_between("close");
   check_undisturbed("close");
-  const double total = weight();
-  if (lost_ || total == 0) {
+  std::optional<MeanGradient> gradient = mean();
+  if (check_finite && gradient && !std::isfinite(gradient->norm())) {
+    audit();
+    gradient = mean();
+    if (gradient && !std::isfinite(gradient->norm())) {
+      lose("the gradient's norm is " + std::to_string(gradient->norm()));
+      gradient.reset();
+    }
+  }
+  if (!gradient) {
     discard();
     return std::nullopt;
   }
   release_slots();
-  const at::NoGradGuard no_grad;
-  for (const Entry& entry : buffer_->entries())
-    if (entry.slot->fresh) entry.slot->main.zero_();
-  return MeanGradient(buffer_, total);
+  return gradient;
+}
+
+std::optional<MeanGradient> Window::mean() {
+  if (lost_ || weight() == 0) return std::nullopt;
+  buffer_->end_window();
+  MeanGradient gradient(buffer_, weight());
+  gradient.scale_ /= loss_scale_;
+  return gradient;
 }
 
 void Window::discard() {
@@ -302,10 +189,14 @@ double Window::weight() const { return ledger().committed_weight(); }
 
 WindowState Window::state() const {
   require_between("state");
-  WindowState state{index_, open_, lost_, entries_, {}};
+  WindowState state{index_, open_, lost_, loss_scale_, entries_};
+  state.units = buffer_->units();
   if (!open_) return state;
-  for (const Entry& entry : buffer_->entries())
-    if (!entry.slot->fresh) state.sums.push_back({entry.name, entry.slot->main.clone()});
+  for (const Entry& entry : buffer_->entries()) {
+    if (entry.slot->fresh) continue;
+    state.sums.push_back({entry.name, GradientBuffer::saved_sum(entry)});
+    state.contributions.push_back(entry.slot->contributions);
+  }
   return state;
 }
 
@@ -315,22 +206,24 @@ void Window::load(const WindowState& state) {
   std::vector<const Entry*> targets;
   for (const NamedParameter& sum : state.sums) {
     const auto entry = std::ranges::find(buffer_->entries(), sum.name, &Entry::name);
-    if (entry == buffer_->entries().end() || !sum.tensor.defined() ||
-        entry->slot->main.sizes() != sum.tensor.sizes() ||
-        entry->slot->main.scalar_type() != sum.tensor.scalar_type())
-      throw usage_error("load", "sums that fit the parameters by name, shape and dtype",
+    if (entry == buffer_->entries().end() || !GradientBuffer::fits(*entry, sum.tensor))
+      throw usage_error("load", "sums that fit the parameters by name, shape and precision",
                         "'" + sum.name + "', which does not",
                         "loading into the model that the state was saved from");
     targets.push_back(&*entry);
   }
-  if (state.open) open(state.index);
+  if (state.contributions.size() != targets.size())
+    throw usage_error("load", "a count of contributions for each sum",
+                      std::to_string(state.contributions.size()) + " for " +
+                          std::to_string(targets.size()) + " sums",
+                      "the state as it was saved");
+  buffer_->set_units(state.units);
+  if (state.open) open(state.index, state.loss_scale);
   index_ = state.index;
   entries_ = state.entries;
   lost_ = state.lost;
-  const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    targets[i]->slot->main.copy_(state.sums[i].tensor);
-    targets[i]->slot->done();
+    GradientBuffer::restore_sum(*targets[i], state.sums[i].tensor, state.contributions[i]);
     bind(*targets[i]);
   }
 }

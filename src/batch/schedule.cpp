@@ -1,10 +1,12 @@
 #include "accrue/batch/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <string_view>
 
+#include "accrue/batch/variable_windows.h"
 #include "accrue/core/error.h"
 
 namespace accrue::batch {
@@ -33,7 +35,10 @@ std::string neighbouring_multiples(std::int64_t tokens, std::int64_t context) {
 
 }  // namespace
 
-std::int64_t WindowSchedule::windows_per_epoch() const {
+std::int64_t WindowSchedule::windows_per_epoch() const { return windows_in_epoch(0); }
+
+std::int64_t WindowSchedule::windows_in_epoch(std::int64_t epoch) const {
+  if (variable) return variable->windows_in_epoch(epoch);
   require(samples_per_epoch >= 1, "schedule windows", "at least one sample per epoch",
           samples_per_epoch, "more data or a shorter context");
   require(samples_per_window >= 1, "schedule windows", "at least one sample per window",
@@ -43,6 +48,7 @@ std::int64_t WindowSchedule::windows_per_epoch() const {
 }
 
 Range WindowSchedule::window(std::int64_t index) const {
+  if (variable) return variable->window(index);
   const std::int64_t per_epoch = windows_per_epoch();
   require(index >= 0, "schedule windows", "a window index of 0 or more", index, "counting from 0");
   if (per_epoch == 0) return {};
@@ -52,8 +58,35 @@ Range WindowSchedule::window(std::int64_t index) const {
   return {epoch_begin + offset, epoch_begin + offset + size};
 }
 
+std::int64_t WindowSchedule::tokens(std::int64_t index) const {
+  return variable ? variable->tokens(index) : window(index).size() * tokens_per_sample;
+}
+
 double WindowSchedule::epoch_at(std::int64_t index) const {
   return static_cast<double>(window(index).begin) / static_cast<double>(samples_per_epoch);
+}
+
+std::int64_t WindowSchedule::windows_of_epochs(double epochs) const {
+  const std::int64_t first = windows_per_epoch();
+  if (first == 0) return 0;
+  const double whole = variable ? std::floor(epochs) : 0;
+  const auto done = static_cast<std::int64_t>(whole);
+  const std::int64_t windows_done = variable ? variable->windows_before_epoch(done) : 0;
+  const double rest = (epochs - whole) * static_cast<double>(windows_in_epoch(done));
+  return std::max<std::int64_t>(1, windows_done + std::llround(rest));
+}
+
+std::int64_t WindowSchedule::windows_of_tokens(std::int64_t tokens) const {
+  if (variable) return variable->windows_of_tokens(tokens);
+  require(tokens_per_sample >= 1, "schedule windows", "the tokens of a sample", tokens_per_sample,
+          "a run of steps or epochs");
+  const std::int64_t per_epoch = windows_per_epoch();
+  if (per_epoch == 0) return 0;
+  const std::int64_t window_tokens = tokens_per_sample * samples_per_window;
+  const std::int64_t epoch_tokens =
+      last == LastWindow::drop ? per_epoch * window_tokens : tokens_per_sample * samples_per_epoch;
+  const std::int64_t rest = divide_rounding_up(tokens % epoch_tokens, window_tokens);
+  return tokens / epoch_tokens * per_epoch + std::min(per_epoch, rest);
 }
 
 std::vector<Range> split(Range window, std::int64_t micro) {

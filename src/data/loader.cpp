@@ -35,6 +35,7 @@ batch::MicroBatch Loader::fetch(batch::Range ordinals) const {
     samples.push_back(sampler_.sample(ordinal));
   }
   batch::MicroBatch micro = source_->fetch(samples);
+  for (std::size_t i = 0; i < micro.spans.size(); ++i) micro.spans[i].sample_id = ids[i];
   micro.sample_ids = std::move(ids);
   return micro;
 }

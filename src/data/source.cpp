@@ -1,11 +1,15 @@
 #include "accrue/data/source.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "glob.h"
+#include "image_source.h"
+#include "image_suffix.h"
+#include "jsonl_source.h"
 #include "token_stream.h"
 
 namespace accrue::data {
@@ -15,35 +19,56 @@ using Paths = std::vector<std::filesystem::path>;
 
 constexpr std::int64_t byte_vocab = 256;
 
-enum class Format { text, tokens };
+enum class Format { text, tokens, jsonl, images };
+constexpr std::array<const char*, 4> format_names{"text", "tokens", "jsonl", "images"};
 
-bool is_token_file(const std::filesystem::path& path) { return path.extension() == ".bin"; }
+const char* name_of(Format format) { return format_names[static_cast<std::size_t>(format)]; }
+
+Format format_by_suffix(const std::filesystem::path& path) {
+  const std::filesystem::path suffix = path.extension();
+  if (suffix == ".bin") return Format::tokens;
+  if (suffix == ".jsonl" || suffix == ".json-lines") return Format::jsonl;
+  return has_image_suffix(path) ? Format::images : Format::text;
+}
 
 void check_options(const SourceOptions& options, const std::string& what) {
-  if (options.format != "auto" && options.format != "text" && options.format != "tokens") {
-    throw usage_error(what, "format auto, text or tokens",
-                      "'" + options.format + "', which is not in this version", "text or tokens");
+  const bool is_known =
+      std::find(format_names.begin(), format_names.end(), options.format) != format_names.end();
+  if (options.format != "auto" && !is_known) {
+    throw usage_error(what, "format auto, text, tokens, jsonl or images",
+                      "'" + options.format + "', which is not in this version", "auto");
   }
   if (options.tokenizer != "bytes") {
     throw usage_error(what, "tokenizer bytes",
                       "'" + options.tokenizer + "', which is not in this version",
                       "bytes, or token files made with that tokenizer");
   }
-  if (options.context < 1) {
+}
+
+/// What the format that was found does not go with.
+void check_format(const SourceOptions& options, Format format, const std::string& what) {
+  if (format != Format::images && options.context < 1) {
     throw usage_error(what, "a context of at least one token", std::to_string(options.context),
                       "a positive model.context");
+  }
+  if (format != Format::jsonl && options.packing) {
+    throw usage_error("data.packing", "samples of different lengths (jsonl)",
+                      std::string(name_of(format)) + ", whose samples are all of one length",
+                      "packing = false");
   }
 }
 
 Format format_of(const std::string& format, const Paths& paths, const std::string& what) {
-  if (format == "text") return Format::text;
-  if (format == "tokens") return Format::tokens;
-  const auto tokens = std::find_if(paths.begin(), paths.end(), is_token_file);
-  if (tokens == paths.end()) return Format::text;
-  const auto text = std::find_if_not(paths.begin(), paths.end(), is_token_file);
-  if (text == paths.end()) return Format::tokens;
+  const auto named = std::find(format_names.begin(), format_names.end(), format);
+  if (named != format_names.end()) return static_cast<Format>(named - format_names.begin());
+  const Format first = format_by_suffix(paths.front());
+  const auto other = std::find_if(paths.begin(), paths.end(), [first](const auto& path) {
+    return format_by_suffix(path) != first;
+  });
+  if (other == paths.end()) return first;
   throw usage_error(what, "files of one format",
-                    tokens->string() + " (tokens) beside " + text->string() + " (text)",
+                    paths.front().string() + " (" + name_of(first) + ") beside " + other->string() +
+                        " (" + name_of(format_by_suffix(*other)) + ")",
                     "stating data.format, or globs that match only one of them");
 }
 
@@ -65,60 +90,28 @@ StreamTraits traits_of(const SourceOptions& options, Format format) {
           .vocab_bound = options.vocab};
 }
 
-class Slice final : public Source {
- public:
-  Slice(std::shared_ptr<const Source> source, std::int64_t begin, std::int64_t end)
-      : source_(std::move(source)), begin_(begin), end_(end) {
-    if (begin < 0 || begin > end || end > source_->size()) {
-      throw usage_error("slice data",
-                        "a part of its " + std::to_string(source_->size()) + " samples", range(),
-                        "a smaller val_fraction or more data");
-    }
-  }
-
-  std::int64_t size() const override { return end_ - begin_; }
-  std::int64_t vocab() const override { return source_->vocab(); }
-  std::string fingerprint() const override {
-    return source_->fingerprint() + ", samples " + range();
-  }
-
-  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    std::vector<std::int64_t> shifted(indices.begin(), indices.end());
-    for (std::int64_t& index : shifted) {
-      if (index < 0 || index >= size()) {
-        throw usage_error("fetch samples", "indices in [0, " + std::to_string(size()) + ")",
-                          std::to_string(index), "a sampler of this source's size");
-      }
-      index += begin_;
-    }
-    return source_->fetch(shifted);
-  }
-
- private:
-  std::string range() const {
-    return std::string("[").append(std::to_string(begin_)) + ", " + std::to_string(end_) + ")";
-  }
-
-  std::shared_ptr<const Source> source_;
-  std::int64_t begin_;
-  std::int64_t end_;
-};
-
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
   check_options(options, what);
   Paths paths = expand_globs(options.globs, what);
   const Format format = format_of(options.format, paths, what);
+  check_format(options, format, what);
+  if (format == Format::images) {
+    return open_images(std::move(paths), {.classes = options.classes, .class_bound = options.vocab},
+                       what);
+  }
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
+  if (format == Format::jsonl) {
+    return std::make_unique<JsonlSource>(
+        std::move(files),
+        JsonlOptions{
+            .context = options.context, .vocab_bound = options.vocab, .packing = options.packing},
+        what);
+  }
   auto layouts = layouts_of(*files, format, what);
   return std::make_unique<TokenStream>(std::move(files), std::move(layouts),
                                        traits_of(options, format), what);
-}
-
-std::unique_ptr<Source> slice(std::shared_ptr<const Source> source, std::int64_t begin,
-                              std::int64_t end) {
-  return std::make_unique<Slice>(std::move(source), begin, end);
 }
 
 std::string bytes_to_text(std::span<const std::int64_t> ids) {

@@ -1,13 +1,11 @@
 #include "token_stream.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "content_hash.h"
+#include "source_errors.h"
 
 namespace accrue::data {
 namespace {
@@ -27,30 +25,14 @@ void widen(std::span<const std::byte> bytes, std::int64_t width, std::span<std::
   widen<std::uint32_t>(bytes, out);
 }
 
-std::string hexadecimal(std::uint64_t word) {
-  std::array<char, 16> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), word, 16).ptr;
-  const auto count = static_cast<std::size_t>(end - digits.data());
-  return std::string(digits.size() - count, '0') + std::string(digits.data(), count);
-}
-
-void add_file(ContentHash& hash, const FilePool& files, std::size_t file,
-              std::vector<std::byte>& buffer) {
-  const std::string name = files.path(file).filename().string();
-  hash.add(std::as_bytes(std::span(name)));
-  hash.add(static_cast<std::uint64_t>(files.bytes(file)));
-  for (const Block& block : fingerprint_blocks(files.bytes(file))) {
-    buffer.resize(static_cast<std::size_t>(block.size));
-    files.read(file, block.offset, buffer);
-    hash.add(buffer);
-  }
-}
-
 }  // namespace
 
 TokenStream::TokenStream(std::unique_ptr<const FilePool> files, std::vector<TokenLayout> layouts,
                          StreamTraits traits, const std::string& what)
-    : files_(std::move(files)), layouts_(std::move(layouts)), traits_(std::move(traits)) {
+    : files_(std::move(files)),
+      layouts_(std::move(layouts)),
+      traits_(std::move(traits)),
+      fingerprint_(traits_.format, *files_) {
   std::int64_t total = 0;
   for (const TokenLayout& layout : layouts_) ends_.push_back(total += layout.tokens);
   if (total <= traits_.context) {
@@ -63,7 +45,7 @@ TokenStream::TokenStream(std::unique_ptr<const FilePool> files, std::vector<Toke
   }
 }
 
-std::int64_t TokenStream::size() const { return (tokens() - 1) / traits_.context; }
+std::int64_t TokenStream::size() const { return (length() - 1) / traits_.context; }
 
 batch::MicroBatch TokenStream::fetch(std::span<const std::int64_t> indices) const {
   const auto rows = static_cast<std::int64_t>(indices.size());
@@ -77,10 +59,7 @@ batch::MicroBatch TokenStream::fetch(std::span<const std::int64_t> indices) cons
   std::vector<std::int64_t> window(static_cast<std::size_t>(context) + 1);
   Scratch scratch;
   for (const std::int64_t index : indices) {
-    if (index < 0 || index >= size()) {
-      throw usage_error("fetch samples", "indices in [0, " + std::to_string(size()) + ")",
-                        std::to_string(index), "a sampler of this source's size");
-    }
+    require_index(index, size());
     read(index * context, window, scratch);
     inputs = std::copy_n(window.begin(), context, inputs);
     targets = std::copy_n(window.begin() + 1, context, targets);
@@ -120,24 +99,6 @@ void TokenStream::check_vocab(std::size_t file, std::int64_t first,
       "token ids below the vocabulary of " + std::to_string(traits_.vocab_bound),
       "id " + std::to_string(*bad) + " at token " + std::to_string(first + (bad - ids.begin())),
       "a larger model.vocab, or data made with this model's tokenizer");
-}
-
-std::string TokenStream::fingerprint() const {
-  const std::lock_guard lock(fingerprint_mutex_);
-  if (!fingerprint_) fingerprint_ = make_fingerprint();
-  return *fingerprint_;
-}
-
-std::string TokenStream::make_fingerprint() const {
-  ContentHash hash;
-  std::vector<std::byte> buffer;
-  std::int64_t bytes = 0;
-  for (std::size_t file = 0; file < files_->count(); ++file) {
-    add_file(hash, *files_, file, buffer);
-    bytes += files_->bytes(file);
-  }
-  return traits_.format + ": " + std::to_string(files_->count()) + " files, " +
-         std::to_string(bytes) + " bytes, hash " + hexadecimal(hash.value());
 }
 
 }  // namespace accrue::data

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "accrue/data/source.h"
 #include "file_pool.h"
+#include "fingerprint.h"
 #include "token_file.h"
 
 namespace accrue::data {
@@ -34,26 +34,26 @@ class TokenStream final : public Source {
   std::int64_t size() const override;
   std::int64_t vocab() const override { return traits_.vocab; }
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
-  std::string fingerprint() const override;
+  std::int64_t tokens(std::int64_t) const override { return traits_.context; }
+  std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }
+  std::string fingerprint() const override { return fingerprint_.text(); }
 
  private:
   using Scratch = std::vector<std::byte>;
 
-  std::int64_t tokens() const { return ends_.back(); }
+  std::int64_t length() const { return ends_.back(); }
   /// Tokens [first, first + out.size()) of the stream.
   void read(std::int64_t first, std::span<std::int64_t> out, Scratch& scratch) const;
   /// The same of one file, which holds them all.
   void read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
                  Scratch& scratch) const;
   void check_vocab(std::size_t file, std::int64_t first, std::span<const std::int64_t> ids) const;
-  std::string make_fingerprint() const;
 
   std::unique_ptr<const FilePool> files_;
   std::vector<TokenLayout> layouts_;
   std::vector<std::int64_t> ends_;  ///< the stream's length up to and with file i
   StreamTraits traits_;
-  mutable std::mutex fingerprint_mutex_;
-  mutable std::optional<std::string> fingerprint_;
+  Fingerprint fingerprint_;
 };
 
 }  // namespace accrue::data

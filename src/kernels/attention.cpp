@@ -1,14 +1,19 @@
 #include "accrue/kernels/attention.h"
 
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "accrue/core/error.h"
 #include "aten_element.h"
 #include "attention_kernels.h"
 #include "first_order.h"
+#include "saved_value.h"
+#include "spans.h"
 
 namespace accrue::kernels {
 namespace {
@@ -16,31 +21,60 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Sizes, and where a head's matrices lie in [B, T, parts * C].
+constexpr const char* name = "attention";
+
+/// What is attended with what, besides the projections.
+struct Plan {
+  bool causal;
+  std::int64_t heads;
+  std::vector<SampleSpan> spans;
+  std::vector<DropoutMask> masks;  ///< one a span, or none
+};
+
+void expect_arguments(const at::Tensor& qkv, std::int64_t heads, double dropout) {
+  expect_on_cpu(qkv, name);
+  if (heads < 1 || qkv.dim() != 3 || qkv.size(2) == 0 || qkv.size(2) % (3 * heads) != 0)
+    throw usage_error(name,
+                      "qkv [B, T, 3 * C] with C a multiple of " + std::to_string(heads) + " heads",
+                      std::to_string(qkv.dim()) + " dimensions, the last of " +
+                          std::to_string(qkv.dim() == 0 ? 0 : qkv.size(-1)),
+                      "a width that the number of heads divides");
+  if (!(dropout >= 0 && dropout < 1))
+    throw usage_error(name, "a dropout in [0, 1)", std::to_string(dropout), "a value such as 0.1");
+}
+
+Plan plan_of(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
+             const ForwardContext& context) {
+  const std::int64_t rows = qkv.size(0), length = qkv.size(1);
+  Plan plan{.causal = options.causal, .heads = heads, .spans = {}, .masks = {}};
+  if (!context.training || options.dropout == 0) {
+    plan.spans = spans_or_rows(name, context.spans, rows, length);
+    return plan;
+  }
+  plan.spans = named_spans(name, context, rows, length);
+  const DropoutSite site{options.dropout, context.seed, context.window, options.site};
+  for (const SampleSpan& span : plan.spans) plan.masks.push_back(sample_mask(site, span.sample_id));
+  return plan;
+}
+
+/// Where the parts of a head lie in [B, T, parts * C].
 struct Shape {
-  std::int64_t batch, length, heads, width;
+  std::int64_t length, heads, width;
 
   std::int64_t channels() const { return heads * width; }
-  std::int64_t all_heads() const { return batch * heads; }
   /// Of part 0 (q, or the output), 1 (k) or 2 (v) of packed [B, T, parts * C].
-  std::int64_t offset(std::int64_t head, std::int64_t part, std::int64_t parts) const {
-    return (head / heads) * length * parts * channels() + part * channels() +
-           (head % heads) * width;
+  std::int64_t offset(const SampleSpan& span, std::int64_t head, std::int64_t part,
+                      std::int64_t parts) const {
+    return ((span.row * length + span.begin) * parts + part) * channels() + head * width;
+  }
+  /// In [B, heads, T].
+  std::int64_t sums_offset(const SampleSpan& span, std::int64_t head) const {
+    return (span.row * heads + head) * length + span.begin;
   }
 };
 
 Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
-  return {qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)};
-}
-
-void expect_arguments(const at::Tensor& qkv, std::int64_t heads) {
-  expect_on_cpu(qkv, "causal_attention");
-  if (heads >= 1 && qkv.dim() == 3 && qkv.size(2) > 0 && qkv.size(2) % (3 * heads) == 0) return;
-  throw usage_error("causal_attention",
-                    "qkv [B, T, 3 * C] with C a multiple of " + std::to_string(heads) + " heads",
-                    std::to_string(qkv.dim()) + " dimensions, the last of " +
-                        std::to_string(qkv.dim() == 0 ? 0 : qkv.size(-1)),
-                    "a width that the number of heads divides");
+  return {.length = qkv.size(1), .heads = heads, .width = qkv.size(2) / (3 * heads)};
 }
 
 const char* element(const at::Tensor& tensor, std::int64_t index) {
@@ -51,88 +85,108 @@ char* element(at::Tensor& tensor, std::int64_t index) {
   return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
 }
 
-/// body(head, scratch) for every head of the batch, each in one thread; one scratch a thread.
+/// For tensors [B, T, ...] of which the spans are written.
+at::Tensor zeros_where_uncovered(const Plan& plan, at::IntArrayRef sizes,
+                                 const at::TensorOptions& options) {
+  const bool whole = covered(plan.spans) == sizes[0] * sizes[1];
+  return whole ? at::empty(sizes, options) : at::zeros(sizes, options);
+}
+
+/// body(span, head, mask, scratch) for every head of every span, each in one thread; one scratch a
+/// thread. Head by head, so that spans of unequal length fall to the threads alike.
 template <class Body>
-void for_each_head(const Shape& shape, std::size_t scratch_elements,
-                   const at::TensorOptions& options, Body body) {
-  at::parallel_for(0, shape.all_heads(), 1, [&](std::int64_t begin, std::int64_t end) {
+void for_each_head(const Plan& plan, std::size_t scratch_elements, const at::TensorOptions& options,
+                   Body body) {
+  const auto spans = static_cast<std::int64_t>(plan.spans.size());
+  at::parallel_for(0, spans * plan.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     at::Tensor scratch = at::empty({static_cast<std::int64_t>(scratch_elements)}, options);
-    for (std::int64_t head = begin; head < end; ++head) body(head, scratch.mutable_data_ptr());
+    for (std::int64_t task = begin; task < end; ++task) {
+      const auto index = static_cast<std::size_t>(task % spans);
+      const std::int64_t head = task / spans;
+      const DropoutMask mask =
+          plan.masks.empty() ? DropoutMask{} : head_mask(plan.masks[index], head);
+      body(plan.spans[index], head, plan.masks.empty() ? nullptr : &mask,
+           scratch.mutable_data_ptr());
+    }
   });
 }
 
-struct CausalAttention : torch::autograd::Function<CausalAttention> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed,
-                            std::int64_t heads) {
+rows::Head head_of(const Plan& plan, const at::Tensor& qkv, const SampleSpan& span,
+                   std::int64_t head, const DropoutMask* mask) {
+  const Shape shape = shape_of(qkv, plan.heads);
+  return {
+      .type = element_of(qkv.scalar_type(), name),
+      .causal = plan.causal,
+      .length = static_cast<std::size_t>(span.end - span.begin),
+      .width = static_cast<std::size_t>(shape.width),
+      .q = element(qkv, shape.offset(span, head, 0, 3)),
+      .k = element(qkv, shape.offset(span, head, 1, 3)),
+      .v = element(qkv, shape.offset(span, head, 2, 3)),
+      .stride = static_cast<std::size_t>(3 * shape.channels()),
+      .mask = mask,
+  };
+}
+
+struct Attention : torch::autograd::Function<Attention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const Plan& plan) {
     const at::Tensor qkv = packed.contiguous();
-    const Shape shape = shape_of(qkv, heads);
-    const auto length = static_cast<std::size_t>(shape.length);
-    const auto width = static_cast<std::size_t>(shape.width);
-    const auto channels = static_cast<std::size_t>(shape.channels());
+    const Shape shape = shape_of(qkv, plan.heads);
     const at::TensorOptions sums = qkv.options().dtype(accumulation_dtype(qkv.scalar_type()));
-    at::Tensor out = at::empty({shape.batch, shape.length, shape.channels()}, qkv.options());
-    at::Tensor log_sums = at::empty({shape.all_heads(), shape.length}, sums);
-    const Element type = element_of(qkv.scalar_type(), "causal_attention");
-    for_each_head(shape, rows::head_forward_scratch(length, width), sums,
-                  [&](std::int64_t head, void* scratch) {
-                    rows::head_forward({
-                        .type = type,
-                        .length = length,
-                        .width = width,
-                        .q = element(qkv, shape.offset(head, 0, 3)),
-                        .k = element(qkv, shape.offset(head, 1, 3)),
-                        .v = element(qkv, shape.offset(head, 2, 3)),
-                        .stride = 3 * channels,
-                        .out = element(out, shape.offset(head, 0, 1)),
-                        .out_stride = channels,
-                        .log_sums = element(log_sums, head * shape.length),
-                        .scratch = scratch,
-                    });
-                  });
-    context->saved_data["heads"] = heads;
+    at::Tensor out =
+        zeros_where_uncovered(plan, {qkv.size(0), shape.length, shape.channels()}, qkv.options());
+    at::Tensor log_sums = at::empty({qkv.size(0), plan.heads, shape.length}, sums);
+    const std::size_t scratch_elements = rows::head_forward_scratch(
+        static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
+    for_each_head(
+        plan, scratch_elements, sums,
+        [&](const SampleSpan& span, std::int64_t head, const DropoutMask* mask, void* scratch) {
+          rows::head_forward({
+              .head = head_of(plan, qkv, span, head, mask),
+              .out = element(out, shape.offset(span, head, 0, 1)),
+              .out_stride = static_cast<std::size_t>(shape.channels()),
+              .log_sums = element(log_sums, shape.sums_offset(span, head)),
+              .scratch = scratch,
+          });
+        });
+    context->saved_data["plan"] = to_saved(plan);
     context->save_for_backward({qkv, log_sums});
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order("causal_attention");
+    expect_first_order(name);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &log_sums = saved[1];
+    const auto& plan = from_saved<Plan>(context->saved_data["plan"]);
     const at::Tensor grad_out = grads[0].contiguous();
-    const Shape shape = shape_of(qkv, context->saved_data["heads"].toInt());
-    const auto length = static_cast<std::size_t>(shape.length);
-    const auto width = static_cast<std::size_t>(shape.width);
-    const auto channels = static_cast<std::size_t>(shape.channels());
-    at::Tensor grad_qkv = at::empty(qkv.sizes(), qkv.options());
-    const Element type = element_of(qkv.scalar_type(), "causal_attention");
-    for_each_head(shape, rows::head_backward_scratch(length, width), log_sums.options(),
-                  [&](std::int64_t head, void* scratch) {
-                    rows::head_backward({
-                        .type = type,
-                        .length = length,
-                        .width = width,
-                        .q = element(qkv, shape.offset(head, 0, 3)),
-                        .k = element(qkv, shape.offset(head, 1, 3)),
-                        .v = element(qkv, shape.offset(head, 2, 3)),
-                        .stride = 3 * channels,
-                        .grad_out = element(grad_out, shape.offset(head, 0, 1)),
-                        .grad_out_stride = channels,
-                        .log_sums = element(log_sums, head * shape.length),
-                        .grad_q = element(grad_qkv, shape.offset(head, 0, 3)),
-                        .grad_k = element(grad_qkv, shape.offset(head, 1, 3)),
-                        .grad_v = element(grad_qkv, shape.offset(head, 2, 3)),
-                        .scratch = scratch,
-                    });
-                  });
+    const Shape shape = shape_of(qkv, plan.heads);
+    at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());
+    const std::size_t scratch_elements = rows::head_backward_scratch(
+        static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
+    for_each_head(
+        plan, scratch_elements, log_sums.options(),
+        [&](const SampleSpan& span, std::int64_t head, const DropoutMask* mask, void* scratch) {
+          rows::head_backward({
+              .head = head_of(plan, qkv, span, head, mask),
+              .grad_out = element(grad_out, shape.offset(span, head, 0, 1)),
+              .grad_out_stride = static_cast<std::size_t>(shape.channels()),
+              .log_sums = element(log_sums, shape.sums_offset(span, head)),
+              .grad_q = element(grad_qkv, shape.offset(span, head, 0, 3)),
+              .grad_k = element(grad_qkv, shape.offset(span, head, 1, 3)),
+              .grad_v = element(grad_qkv, shape.offset(span, head, 2, 3)),
+              .scratch = scratch,
+          });
+        });
     return {grad_qkv, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {
-  expect_arguments(qkv, heads);
-  return CausalAttention::apply(qkv, heads);
+at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
+                     const ForwardContext& context) {
+  expect_arguments(qkv, heads, options.dropout);
+  return Attention::apply(qkv, plan_of(qkv, heads, options, context));
 }
 
 }  // namespace accrue::kernels

@@ -9,6 +9,7 @@
 // foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "mask-inl.h"
 #include "tile-inl.h"
 #include "vector_io-inl.h"
 
@@ -29,8 +30,10 @@ struct Layout {
   std::size_t length, width;        // as given
   std::size_t panel;                // keys in one panel of a transposed operand
   std::size_t keys, depth, scores;  // padded length, padded width, stride of score rows
+  bool causal;
 
-  HWY_INLINE Layout(std::size_t length_, std::size_t width_) : length(length_), width(width_) {
+  explicit HWY_INLINE Layout(const Head& head)
+      : length(head.length), width(head.width), causal(head.causal) {
     const std::size_t lanes = hn::Lanes(Lanes<T>());
     panel = tile_vectors * lanes;
     keys = round_up(length, std::max(panel, tile_rows));
@@ -41,6 +44,14 @@ struct Layout {
   std::size_t matrix() const { return keys * depth; }
   std::size_t block_rows() const { return std::min(keys, query_block); }
   std::size_t score_block() const { return block_rows() * scores; }
+  std::size_t queries() const { return round_up(length, tile_rows); }
+
+  /// How many keys a query sees.
+  std::size_t seen_by(std::size_t query) const { return causal ? query + 1 : length; }
+  /// How many, in whole tiles, a tile of queries sees.
+  std::size_t seen_by_tile(std::size_t tile) const { return causal ? tile + tile_rows : queries(); }
+  /// Where the first tile of queries begins that sees this key.
+  std::size_t first_tile(std::size_t key) const { return causal ? key / tile_rows * tile_rows : 0; }
 };
 
 /// Hands out consecutive pieces of the caller's scratch.
@@ -101,22 +112,54 @@ void unpack_rows(const Layout<T>& layout, const T* from, std::size_t rows, T sca
     unpack_row(layout, from + row * layout.depth, scale, static_cast<Stored*>(to) + row * stride);
 }
 
-/// products[block rows, keys up to the diagonal] = queries · panels, panel by panel so that each
-/// stays in the first-level cache.
+/// products[block rows, keys they see] = queries · panels, panel by panel so that each stays in the
+/// first-level cache.
 template <class T>
-void multiply_up_to_diagonal(const Layout<T>& layout, std::size_t begin, std::size_t end,
-                             const T* queries, const T* panels, T* products) {
+void multiply_seen_keys(const Layout<T>& layout, std::size_t begin, std::size_t end,
+                        const T* queries, const T* panels, T* products) {
   const std::size_t lanes = hn::Lanes(Lanes<T>());
-  for (std::size_t key = 0; key < end; key += layout.panel, panels += layout.width * layout.panel) {
-    const std::size_t aligned = key / tile_rows * tile_rows;
-    for (std::size_t row = std::max(begin, aligned); row < end; row += tile_rows) {
-      const std::size_t needed = std::min(round_up(row + tile_rows - key, lanes), layout.panel);
+  const std::size_t keys = layout.seen_by_tile(end - tile_rows);
+  for (std::size_t key = 0; key < keys;
+       key += layout.panel, panels += layout.width * layout.panel) {
+    for (std::size_t row = std::max(begin, layout.first_tile(key)); row < end; row += tile_rows) {
+      const std::size_t needed =
+          std::min(round_up(layout.seen_by_tile(row) - key, lanes), layout.panel);
       multiply<false, T>(layout.width, {queries + row * layout.depth, layout.depth},
                          {panels, layout.panel}, products + (row - begin) * layout.scores + key,
                          layout.scores, needed, false);
     }
   }
 }
+
+/// The dropout of probabilities, a row at a time; does nothing without a mask.
+template <class T>
+class RowMask {
+ public:
+  RowMask(const Layout<T>& layout, const DropoutMask* mask, Scratch<T>& scratch)
+      : mask_(mask), words_(reinterpret_cast<std::uint32_t*>(scratch.take(words_of(layout)))) {}
+
+  static std::size_t words_of(const Layout<T>& layout) {
+    return round_up(layout.length, mask_block);
+  }
+
+  void draw(std::size_t query, std::size_t keys) const {
+    if (mask_ != nullptr) draw_row(*mask_, query, keys, words_);
+  }
+  /// row[0, keys) times the mask that was drawn last, and its scale.
+  void apply(T* row, std::size_t keys) const {
+    if (mask_ == nullptr) return;
+    const Lanes<T> d;
+    const auto scale = hn::Set(d, static_cast<T>(mask_->scale));
+    for_each_vector(d, keys, [&](std::size_t i, std::size_t) HWY_ATTR {
+      const auto scaled = hn::Mul(load(d, row + i), scale);
+      hn::StoreU(hn::IfThenElseZero(kept(d, words_ + i, mask_->last_dropped), scaled), d, row + i);
+    });
+  }
+
+ private:
+  const DropoutMask* mask_;
+  std::uint32_t* words_;
+};
 
 /// row[0, valid) = e^(row - max); zeros up to `padded`. Returns the sum, and the log of the sum.
 template <class T>
@@ -161,33 +204,39 @@ T score_scale(const Layout<T>& layout) {
 
 template <class T, class Stored>
 void head_forward_of(const HeadForward& task) {
-  const Layout<T> layout(task.length, task.width);
+  const Head& head = task.head;
+  const Layout<T> layout(head);
   Scratch<T> scratch(task.scratch);
   T* queries = scratch.take(layout.matrix());
   T* values = scratch.take(layout.matrix());
   T* key_panels = scratch.take(layout.matrix());
   T* scores = scratch.take(layout.score_block());
   T* sums = scratch.take(tile_rows * layout.depth);
+  const RowMask<T> mask(layout, head.mask, scratch);
   T* log_sums = static_cast<T*>(task.log_sums);
   // The values' place holds the keys until they are transposed.
-  pack_rows<T, Stored>(layout, task.k, task.stride, T(1), values);
+  pack_rows<T, Stored>(layout, head.k, head.stride, T(1), values);
   transpose_to_panels(layout, values, key_panels);
-  pack_rows<T, Stored>(layout, task.v, task.stride, T(1), values);
-  pack_rows<T, Stored>(layout, task.q, task.stride, score_scale(layout), queries);
+  pack_rows<T, Stored>(layout, head.v, head.stride, T(1), values);
+  pack_rows<T, Stored>(layout, head.q, head.stride, score_scale(layout), queries);
 
-  const std::size_t padded_length = round_up(layout.length, tile_rows);
-  for (std::size_t begin = 0; begin < padded_length; begin += query_block) {
-    const std::size_t end = std::min(begin + query_block, padded_length);
-    multiply_up_to_diagonal(layout, begin, end, queries, key_panels, scores);
+  for (std::size_t begin = 0; begin < layout.queries(); begin += query_block) {
+    const std::size_t end = std::min(begin + query_block, layout.queries());
+    multiply_seen_keys(layout, begin, end, queries, key_panels, scores);
     for (std::size_t tile = begin; tile < end; tile += tile_rows) {
       T* tile_scores = scores + (tile - begin) * layout.scores;
+      const std::size_t keys = layout.seen_by_tile(tile);
       const std::size_t last = std::min(tile + tile_rows, layout.length);
       T norms[tile_rows];
-      for (std::size_t row = tile; row < last; ++row)
-        norms[row - tile] = exponentiate_row(tile_scores + (row - tile) * layout.scores, row + 1,
-                                             tile + tile_rows, log_sums[row]);
-      multiply<false, T>(tile + tile_rows, {tile_scores, layout.scores}, {values, layout.depth},
-                         sums, layout.depth, layout.depth, false);
+      for (std::size_t row = tile; row < last; ++row) {
+        T* row_scores = tile_scores + (row - tile) * layout.scores;
+        const std::size_t seen = layout.seen_by(row);
+        norms[row - tile] = exponentiate_row(row_scores, seen, keys, log_sums[row]);
+        mask.draw(row, seen);
+        mask.apply(row_scores, seen);
+      }
+      multiply<false, T>(keys, {tile_scores, layout.scores}, {values, layout.depth}, sums,
+                         layout.depth, layout.depth, false);
       for (std::size_t row = tile; row < last; ++row)
         unpack_row(layout, sums + (row - tile) * layout.depth, 1 / norms[row - tile],
                    static_cast<Stored*>(task.out) + row * task.out_stride);
@@ -202,8 +251,7 @@ struct BackwardBuffers {
   T *grad_keys, *grad_values, *grad_queries;
   T *scores, *grad_scores;
 
-  HWY_INLINE BackwardBuffers(const Layout<T>& layout, void* start) {
-    Scratch<T> scratch(start);
+  HWY_INLINE BackwardBuffers(const Layout<T>& layout, Scratch<T>& scratch) {
     for (T** matrix :
          {&queries, &keys, &key_panels, &value_panels, &grads, &grad_keys, &grad_values})
       *matrix = scratch.take(layout.matrix());
@@ -213,15 +261,16 @@ struct BackwardBuffers {
   }
 };
 
-/// grad_keys, grad_values of all keys up to the block's end, from the block's queries.
+/// grad_keys, grad_values of all keys that the block's queries see, from these.
 template <class T>
 void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffers,
                        std::size_t begin, std::size_t end) {
-  for (std::size_t key = 0; key < end; key += tile_rows) {
-    const std::size_t from = std::max(begin, key);
+  const std::size_t keys = layout.seen_by_tile(end - tile_rows);
+  for (std::size_t key = 0; key < keys; key += tile_rows) {
+    const std::size_t first = layout.first_tile(key), from = std::max(begin, first);
     const std::size_t offset = (from - begin) * layout.scores + key;
     const std::size_t row = from * layout.depth, target = key * layout.depth;
-    const bool seen_before = key < begin;
+    const bool seen_before = from > first;
     multiply<true, T>(end - from, {buffers.scores + offset, layout.scores},
                       {buffers.grads + row, layout.depth}, buffers.grad_values + target,
                       layout.depth, layout.depth, seen_before);
@@ -231,69 +280,75 @@ void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffer
   }
 }
 
-/// Probabilities and score gradients of one tile of queries, in place.
+/// Dropped probabilities and score gradients of one tile of queries, in place.
 template <class T>
-void softmax_backward_tile(const Layout<T>& layout, std::size_t tile, const T* log_sums, T* scores,
-                           T* grad_scores) {
+void softmax_backward_tile(const Layout<T>& layout, const RowMask<T>& mask, std::size_t tile,
+                           const T* log_sums, T* scores, T* grad_scores) {
+  const std::size_t keys = layout.seen_by_tile(tile);
   for (std::size_t r = 0; r < tile_rows; ++r) {
     T *score_row = scores + r * layout.scores, *grad_row = grad_scores + r * layout.scores;
     const std::size_t query = tile + r;
     if (query < layout.length) {
-      softmax_backward_row(score_row, grad_row, query + 1, tile + tile_rows, log_sums[query]);
+      const std::size_t seen = layout.seen_by(query);
+      mask.draw(query, seen);
+      mask.apply(grad_row, seen);
+      softmax_backward_row(score_row, grad_row, seen, keys, log_sums[query]);
+      mask.apply(score_row, seen);
     } else {
-      std::fill_n(score_row, tile + tile_rows, T(0));
-      std::fill_n(grad_row, tile + tile_rows, T(0));
+      std::fill_n(score_row, keys, T(0));
+      std::fill_n(grad_row, keys, T(0));
     }
   }
 }
 
 template <class T, class Stored>
 void head_backward_of(const HeadBackward& task) {
-  const Layout<T> layout(task.length, task.width);
-  const BackwardBuffers<T> buffers(layout, task.scratch);
+  const Head& head = task.head;
+  const Layout<T> layout(head);
+  Scratch<T> scratch(task.scratch);
+  const BackwardBuffers<T> buffers(layout, scratch);
+  const RowMask<T> mask(layout, head.mask, scratch);
   const T scale = score_scale(layout);
   // The gradients' place holds the values until they are transposed.
-  pack_rows<T, Stored>(layout, task.v, task.stride, T(1), buffers.grads);
+  pack_rows<T, Stored>(layout, head.v, head.stride, T(1), buffers.grads);
   transpose_to_panels(layout, buffers.grads, buffers.value_panels);
   pack_rows<T, Stored>(layout, task.grad_out, task.grad_out_stride, T(1), buffers.grads);
-  pack_rows<T, Stored>(layout, task.k, task.stride, T(1), buffers.keys);
+  pack_rows<T, Stored>(layout, head.k, head.stride, T(1), buffers.keys);
   transpose_to_panels(layout, buffers.keys, buffers.key_panels);
-  pack_rows<T, Stored>(layout, task.q, task.stride, scale, buffers.queries);
+  pack_rows<T, Stored>(layout, head.q, head.stride, scale, buffers.queries);
 
-  const std::size_t padded_length = round_up(layout.length, tile_rows);
-  for (std::size_t begin = 0; begin < padded_length; begin += query_block) {
-    const std::size_t end = std::min(begin + query_block, padded_length);
-    multiply_up_to_diagonal(layout, begin, end, buffers.queries, buffers.key_panels,
-                            buffers.scores);
-    multiply_up_to_diagonal(layout, begin, end, buffers.grads, buffers.value_panels,
-                            buffers.grad_scores);
+  for (std::size_t begin = 0; begin < layout.queries(); begin += query_block) {
+    const std::size_t end = std::min(begin + query_block, layout.queries());
+    multiply_seen_keys(layout, begin, end, buffers.queries, buffers.key_panels, buffers.scores);
+    multiply_seen_keys(layout, begin, end, buffers.grads, buffers.value_panels,
+                       buffers.grad_scores);
     for (std::size_t tile = begin; tile < end; tile += tile_rows) {
       T* grad_scores = buffers.grad_scores + (tile - begin) * layout.scores;
-      softmax_backward_tile(layout, tile, static_cast<const T*>(task.log_sums),
+      softmax_backward_tile(layout, mask, tile, static_cast<const T*>(task.log_sums),
                             buffers.scores + (tile - begin) * layout.scores, grad_scores);
-      multiply<false, T>(tile + tile_rows, {grad_scores, layout.scores},
+      multiply<false, T>(layout.seen_by_tile(tile), {grad_scores, layout.scores},
                          {buffers.keys, layout.depth}, buffers.grad_queries, layout.depth,
                          layout.depth, false);
       unpack_rows<T, Stored>(layout, buffers.grad_queries,
                              std::min(tile_rows, layout.length - tile), scale,
-                             static_cast<Stored*>(task.grad_q) + tile * task.stride, task.stride);
+                             static_cast<Stored*>(task.grad_q) + tile * head.stride, head.stride);
     }
     add_key_gradients(layout, buffers, begin, end);
   }
-  unpack_rows<T, Stored>(layout, buffers.grad_keys, layout.length, T(1), task.grad_k, task.stride);
+  unpack_rows<T, Stored>(layout, buffers.grad_keys, layout.length, T(1), task.grad_k, head.stride);
   unpack_rows<T, Stored>(layout, buffers.grad_values, layout.length, T(1), task.grad_v,
-                         task.stride);
+                         head.stride);
 }
 
 void head_forward(const HeadForward& task) {
-  if (task.type == Element::fp32) return head_forward_of<float, float>(task);
-  if (task.type == Element::bf16) return head_forward_of<float, Bf16>(task);
+  if (task.head.type == Element::fp32) return head_forward_of<float, float>(task);
+  if (task.head.type == Element::bf16) return head_forward_of<float, Bf16>(task);
   head_forward_of<double, double>(task);
 }
 
 void head_backward(const HeadBackward& task) {
-  if (task.type == Element::fp32) return head_backward_of<float, float>(task);
-  if (task.type == Element::bf16) return head_backward_of<float, Bf16>(task);
+  if (task.head.type == Element::fp32) return head_backward_of<float, float>(task);
+  if (task.head.type == Element::bf16) return head_backward_of<float, Bf16>(task);
   head_backward_of<double, double>(task);
 }
 
@@ -315,6 +370,8 @@ namespace {
 // Bounds over all instruction sets: none pads by more than these.
 constexpr std::size_t most_padding = 32, most_queries = 64;
 
+std::size_t mask_words(std::size_t length) { return length + mask_block; }
+
 std::size_t padded_matrix(std::size_t length, std::size_t width) {
   return (length + most_padding) * (width + most_padding);
 }
@@ -325,12 +382,12 @@ std::size_t padded_scores(std::size_t length) { return most_queries * (length + 
 
 std::size_t head_forward_scratch(std::size_t length, std::size_t width) {
   return 3 * padded_matrix(length, width) + padded_scores(length) +
-         most_padding * (width + most_padding);
+         most_padding * (width + most_padding) + mask_words(length);
 }
 
 std::size_t head_backward_scratch(std::size_t length, std::size_t width) {
   return 7 * padded_matrix(length, width) + 2 * padded_scores(length) +
-         most_padding * (width + most_padding);
+         most_padding * (width + most_padding) + mask_words(length);
 }
 
 }  // namespace accrue::kernels::rows

@@ -3,20 +3,27 @@
 #include <cstddef>
 
 #include "element.h"
+#include "mask.h"
 
 namespace accrue::kernels::rows {
 
-/// Causal attention of one head: q, k, v are [length, width] with rows `stride` elements apart.
+/// What one head attends with: q, k, v are [length, width] with rows `stride` elements apart.
 /// Scores, probabilities and sums are in fp32 (fp64 for fp64), whatever `type` is stored.
-struct HeadForward {
+struct Head {
   Element type;
+  bool causal;
   std::size_t length, width;
   const void *q, *k, *v;
   std::size_t stride;
+  const DropoutMask* mask;  ///< of the probabilities, by query and key; null: all are kept
+};
+
+struct HeadForward {
+  Head head;
   void* out;
   std::size_t out_stride;
-  void*
-      log_sums;   ///< [length] fp32 (fp64): log of the sum of exponentials of each scaled score row
+  /// [length] fp32 (fp64): log of the sum of exponentials of each scaled score row
+  void* log_sums;
   void* scratch;  ///< 64-byte aligned, head_forward_scratch() elements of fp32 (fp64)
 };
 
@@ -24,14 +31,11 @@ void head_forward(const HeadForward& task);
 std::size_t head_forward_scratch(std::size_t length, std::size_t width);
 
 struct HeadBackward {
-  Element type;
-  std::size_t length, width;
-  const void *q, *k, *v;
-  std::size_t stride;
+  Head head;
   const void* grad_out;
   std::size_t grad_out_stride;
   const void* log_sums;
-  void *grad_q, *grad_k, *grad_v;  ///< rows `stride` elements apart
+  void *grad_q, *grad_k, *grad_v;  ///< rows `head.stride` elements apart
   void* scratch;                   ///< head_backward_scratch() elements
 };
 

@@ -12,6 +12,7 @@
 #include "aten_element.h"
 #include "elementwise.h"
 #include "first_order.h"
+#include "labels.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
 
@@ -53,46 +54,32 @@ void expect_arguments(const at::Tensor& hidden, const at::Tensor& weight,
                       text_of(hidden, weight, targets), "one target for each row of hidden");
 }
 
-/// How many targets count. Throws a usage Error for one that is no class.
-std::int64_t count_of(const at::Tensor& targets, std::int64_t classes) {
-  const std::int64_t* target = targets.const_data_ptr<std::int64_t>();
-  std::int64_t count = 0;
-  for (std::int64_t row = 0; row < targets.numel(); ++row) {
-    if (target[row] == ignored_label) continue;
-    if (target[row] < 0 || target[row] >= classes)
-      throw usage_error(
-          "linear_cross_entropy",
-          "targets in [0, " + std::to_string(classes) + ") or " + std::to_string(ignored_label),
-          std::to_string(target[row]) + " in row " + std::to_string(row),
-          "checking that the tokenizer belongs to the model");
-    ++count;
-  }
-  return count;
-}
-
-/// Where the weight's gradient is summed: its open slot, or a tensor that autograd gets.
+/// Where the weight's gradient is summed over the chunks: its open slot, or a tensor that autograd
+/// gets.
 class WeightGradient {
  public:
-  explicit WeightGradient(const at::Tensor& weight)
-      : slot_(open_slot_of(weight)),
-        own_(slot_ != nullptr ? at::Tensor() : at::empty(weight.sizes(), weight.options())) {}
+  explicit WeightGradient(const at::Tensor& weight) : slot_(open_slot_of(weight)) {
+    if (slot_ == nullptr) sum_.into = at::empty(weight.sizes(), weight.options());
+  }
 
   void add(const at::Tensor& grad_logits, const at::Tensor& hidden) {
-    gemm_out(slot_ != nullptr ? slot_->main : own_, grad_logits.t(), hidden,
-             slot_ != nullptr ? !slot_->fresh : !own_fresh_);
-    own_fresh_ = false;
-    if (slot_ != nullptr) slot_->done();
+    if (slot_ != nullptr && !any_) sum_ = slot_->contribute();
+    gemm_out(sum_.into, grad_logits.t(), hidden, sum_.add);
+    sum_.add = any_ = true;
   }
-  /// For autograd; undefined where a slot has it.
+  /// To be called after the last chunk. For autograd; undefined where a slot has it.
   at::Tensor take() {
-    if (own_.defined() && own_fresh_) own_.zero_();
-    return own_;
+    if (slot_ != nullptr) {
+      if (any_) slot_->done();
+      return {};
+    }
+    return any_ ? sum_.into : sum_.into.zero_();
   }
 
  private:
   GradSlot* slot_;
-  at::Tensor own_;
-  bool own_fresh_ = true;
+  GradSlot::Contribution sum_;
+  bool any_ = false;
 };
 
 struct Wanted {
@@ -102,6 +89,7 @@ struct Wanted {
 
 struct Input {
   at::Tensor hidden, weight, compute, targets;  // hidden [R, C], targets [R]
+  at::Tensor row_weights;                       // [R] or undefined
 };
 
 struct Result {
@@ -156,9 +144,11 @@ class Chunks {
     at::Tensor logits = logits_.narrow(0, 0, count);
     at::Tensor grad = wanted_.any() ? grad_logits_.narrow(0, 0, count) : at::Tensor();
     gemm_out(logits, input_.hidden.narrow(0, begin, count), input_.compute.t());
-    return elementwise::cross_entropy_rows(logits,
-                                           input_.targets.const_data_ptr<std::int64_t>() + begin,
-                                           ignored_label, wanted_.any() ? &grad : nullptr);
+    const at::Tensor& weights = input_.row_weights;
+    return elementwise::cross_entropy_rows(
+        logits, input_.targets.const_data_ptr<std::int64_t>() + begin, ignored_label,
+        wanted_.any() ? &grad : nullptr,
+        weights.defined() ? weights.const_data_ptr<float>() + begin : nullptr);
   }
 
   void backward(std::int64_t begin, std::int64_t count) {
@@ -195,30 +185,38 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("linear_cross_entropy");
+    const variable_list saved = context->get_saved_variables();
     const double upstream = grads[0].item<double>();
-    if (upstream != 1)
-      throw usage_error("linear_cross_entropy", "the gradient 1 for the sum it returned",
+    if (upstream == 1) return {saved[0], saved[1], at::Tensor()};
+    if (context->needs_input_grad(1) && !saved[1].defined())
+      throw usage_error("linear_cross_entropy",
+                        "the gradient 1 for the sum it returned, where an open slot took part",
                         std::to_string(upstream),
                         "backward() on the sum itself: the mean is taken when the window closes");
-    const variable_list saved = context->get_saved_variables();
-    return {saved[0], saved[1], at::Tensor()};
+    const auto scaled = [upstream](const at::Tensor& gradient) {
+      return gradient.defined() ? gradient * upstream : gradient;
+    };
+    return {scaled(saved[0]), scaled(saved[1]), at::Tensor()};
   }
 };
 
 }  // namespace
 
 Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
-                          const at::Tensor& targets, LowPrecisionCopy& copy) {
+                          const at::Tensor& targets, LowPrecisionCopy& copy,
+                          const at::Tensor& row_weights) {
   expect_arguments(hidden, weight, targets);
+  expect_labels("linear_cross_entropy", targets, weight.size(0));
+  const double total = label_weight(targets, row_weights);
   const Input input{.hidden = as_matrix(hidden.detach()),
                     .weight = weight,
                     .compute = copy.of(weight, hidden.scalar_type()),
-                    .targets = targets.contiguous()};
-  const auto count = static_cast<double>(count_of(input.targets, weight.size(0)));
+                    .targets = targets.contiguous(),
+                    .row_weights = row_weights.defined() ? row_weights.contiguous() : row_weights};
   if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad()))
-    return {LinearCrossEntropy::apply(hidden, weight, input), count};
+    return {LinearCrossEntropy::apply(hidden, weight, input), total};
   const at::NoGradGuard no_grad;
-  return {scalar_of(Chunks(input, {}).run().sum, hidden), count};
+  return {scalar_of(Chunks(input, {}).run().sum, hidden), total};
 }
 
 }  // namespace accrue::kernels

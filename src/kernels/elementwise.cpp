@@ -123,7 +123,7 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
 }
 
 double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
-                          at::Tensor* grad) {
+                          at::Tensor* grad, const float* row_weights) {
   const std::int64_t count = logits.size(0), classes = logits.size(1);
   expect_targets(targets, count, classes, ignored);
   const Element type = element_of(logits.scalar_type(), "cross_entropy");
@@ -131,20 +131,23 @@ double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::
       grad == nullptr ? type : element_of(grad->scalar_type(), "cross_entropy");
   std::vector<double> losses(static_cast<std::size_t>(count), 0.0);
   at::parallel_for(0, count, grain_of(classes), [&](std::int64_t begin, std::int64_t end) {
+    const auto size = static_cast<std::size_t>(classes);
     for (std::int64_t row = begin; row < end; ++row) {
-      const auto size = static_cast<std::size_t>(classes);
+      const double weight = row_weights == nullptr ? 1 : row_weights[row];
+      const bool counts = targets[row] != ignored && weight != 0;
       const auto target = static_cast<std::size_t>(targets[row]);
       double& loss = losses[static_cast<std::size_t>(row)];
       char* values = at_element(logits, row * classes);
       if (grad == nullptr) {
-        if (targets[row] != ignored) loss = rows::cross_entropy_row(type, values, size, target);
+        if (counts) loss = weight * rows::cross_entropy_row(type, values, size, target);
         continue;
       }
       char* gradient = at_element(*grad, row * classes);
-      if (targets[row] == ignored)
-        std::fill_n(gradient, classes * grad->element_size(), char{0});
+      if (counts)
+        loss = weight * rows::cross_entropy_row_with_grad(type, values, size, target, weight,
+                                                          grad_type, gradient);
       else
-        loss = rows::cross_entropy_row_with_grad(type, values, size, target, grad_type, gradient);
+        std::fill_n(gradient, classes * grad->element_size(), char{0});
     }
   });
   // In the order of the rows, so that the sum does not depend on the threads.

@@ -28,7 +28,7 @@ void take_in_place(GradSlot& slot) {
                         "one bound to the slot, whose old contents were added to",
                         "resetting '.grad' when the slot is made fresh");
   slot.bound_version = slot.bound._version();
-  slot.done();
+  slot.count_contribution();
 }
 
 void take_elsewhere(GradSlot& slot, at::Tensor& grad) {
@@ -41,7 +41,15 @@ void take_elsewhere(GradSlot& slot, at::Tensor& grad) {
     grad = slot.bound;
   else
     grad.reset();
-  slot.done();
+  slot.count_contribution();
+}
+
+/// `.grad` stays undefined between micro-batches.
+void take_by_fold(GradSlot& slot, at::Tensor& grad) {
+  const at::NoGradGuard no_grad;
+  slot.fold->take(slot, grad);
+  grad.reset();
+  slot.count_contribution();
 }
 
 void receive(GradSlot& slot, const at::Tensor& parameter) {
@@ -50,7 +58,9 @@ void receive(GradSlot& slot, const at::Tensor& parameter) {
   // Where kernels delivered everything, nothing came through autograd.
   if (!grad.defined() || (is_bound && slot.bound._version() == slot.bound_version)) return;
   expect_movable(grad);
-  if (is_bound)
+  if (slot.fold)
+    take_by_fold(slot, grad);
+  else if (is_bound)
     take_in_place(slot);
   else
     take_elsewhere(slot, grad);

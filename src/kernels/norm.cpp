@@ -86,7 +86,8 @@ Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor&
 /// slot, or into the tensor that is returned.
 at::Tensor deliver(const at::Tensor& partial, const at::Tensor& parameter) {
   if (GradSlot* slot = open_slot_of(parameter)) {
-    elementwise::column_sum(partial, slot->main, !slot->fresh);
+    GradSlot::Contribution to = slot->contribute();
+    elementwise::column_sum(partial, to.into, to.add);
     slot->done();
     return {};
   }
@@ -95,6 +96,11 @@ at::Tensor deliver(const at::Tensor& partial, const at::Tensor& parameter) {
   return gradient;
 }
 
+struct Parameters {
+  at::Tensor weight, bias;
+  bool wants_weight, wants_bias;  ///< a gradient
+};
+
 struct Gradients {
   at::Tensor input, y, weight, bias;
 };
@@ -102,14 +108,14 @@ struct Gradients {
 /// `grad_sum` may be undefined; y's gradient is made on its own only where it is bf16.
 Gradients backward_of(const at::Tensor& grad_out, const at::Tensor& grad_sum,
                       const at::Tensor& input, const at::Tensor& statistics,
-                      const at::Tensor& weight, const at::Tensor& bias, at::ScalarType y_dtype) {
+                      const Parameters& parameters, at::ScalarType y_dtype) {
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
   // Chunks depend on the number of rows alone, so the order of additions does not depend on the
   // threads.
   const std::int64_t chunks = std::clamp<std::int64_t>(rows / 32, 1, 16);
   const at::Tensor partial = at::zeros({2, chunks, columns}, input.options());
   const at::Tensor weight_sums = partial[0], bias_sums = partial[1];
-  const at::Tensor scale = weight.contiguous();
+  const at::Tensor scale = parameters.weight.contiguous();
   Gradients result;
   result.input = at::empty(input.sizes(), input.options());
   const bool separate_y = y_dtype != input.scalar_type();
@@ -135,8 +141,8 @@ Gradients backward_of(const at::Tensor& grad_out, const at::Tensor& grad_sum,
     }
   });
   if (!separate_y) result.y = result.input;
-  if (weight.requires_grad()) result.weight = deliver(weight_sums, weight);
-  if (bias.requires_grad()) result.bias = deliver(bias_sums, bias);
+  if (parameters.wants_weight) result.weight = deliver(weight_sums, parameters.weight);
+  if (parameters.wants_bias) result.bias = deliver(bias_sums, parameters.bias);
   return result;
 }
 
@@ -156,9 +162,11 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     expect_first_order("layer_norm");
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &input = saved[0], &weight = saved[2];
-    const Gradients result = backward_of(grads[0].contiguous(), {}, input, saved[1], weight,
-                                         saved[3], input.scalar_type());
+    const at::Tensor& input = saved[0];
+    const Gradients result = backward_of(
+        grads[0].contiguous(), {}, input, saved[1],
+        {saved[2], saved[3], context->needs_input_grad(1), context->needs_input_grad(2)},
+        input.scalar_type());
     return {result.input, result.weight, result.bias, {}, {}};
   }
 };
@@ -183,8 +191,9 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
       return {grad_sum, grad_sum.to(y_dtype), {}, {}, {}, {}};
     }
     const variable_list saved = context->get_saved_variables();
-    const Gradients result = backward_of(grads[1].contiguous(), grad_sum, saved[0], saved[1],
-                                         saved[2], saved[3], y_dtype);
+    const Gradients result = backward_of(
+        grads[1].contiguous(), grad_sum, saved[0], saved[1],
+        {saved[2], saved[3], context->needs_input_grad(2), context->needs_input_grad(3)}, y_dtype);
     return {result.input, result.y, result.weight, result.bias, {}, {}};
   }
 };

@@ -11,7 +11,8 @@ namespace accrue::kernels {
 
 at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& x) {
   if (GradSlot* slot = open_slot_of(weight)) {
-    gemm_out(slot->main, grad.t(), x, !slot->fresh);
+    GradSlot::Contribution to = slot->contribute();
+    gemm_out(to.into, grad.t(), x, to.add);
     slot->done();
     return {};
   }
@@ -22,7 +23,8 @@ at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, con
 
 at::Tensor bias_gradient(const at::Tensor& bias, const at::Tensor& grad) {
   if (GradSlot* slot = open_slot_of(bias)) {
-    elementwise::column_sum(grad, slot->main, !slot->fresh);
+    GradSlot::Contribution to = slot->contribute();
+    elementwise::column_sum(grad, to.into, to.add);
     slot->done();
     return {};
   }

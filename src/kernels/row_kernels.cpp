@@ -109,7 +109,8 @@ double cross_entropy_of(const T* logits, std::size_t size, std::size_t target) {
 }
 
 template <class T, class Grad>
-double cross_entropy_with_grad_of(T* logits, std::size_t size, std::size_t target, Grad* grad) {
+double cross_entropy_with_grad_of(T* logits, std::size_t size, std::size_t target, double weight,
+                                  Grad* grad) {
   const Lanes<T> d;
   const T top = largest(d, logits, size);
   const T wanted = logits[target];
@@ -121,7 +122,7 @@ double cross_entropy_with_grad_of(T* logits, std::size_t size, std::size_t targe
   });
   // softmax - 1 at the target, while the row still has the precision of the logits.
   logits[target] -= sum;
-  const auto scale = hn::Set(d, T(1) / sum);
+  const auto scale = hn::Set(d, static_cast<T>(weight) / sum);
   for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
     store(hn::Mul(load(d, logits + i, count), scale), d, grad + i, count);
   });
@@ -156,18 +157,18 @@ double cross_entropy_row(Element type, const void* logits, std::size_t size, std
 }
 
 template <class T>
-double cross_entropy_row_to(T* logits, std::size_t size, std::size_t target, Element grad_type,
-                            void* grad) {
+double cross_entropy_row_to(T* logits, std::size_t size, std::size_t target, double weight,
+                            Element grad_type, void* grad) {
   if (grad_type == Element::bf16)
-    return cross_entropy_with_grad_of(logits, size, target, static_cast<Bf16*>(grad));
-  return cross_entropy_with_grad_of(logits, size, target, static_cast<T*>(grad));
+    return cross_entropy_with_grad_of(logits, size, target, weight, static_cast<Bf16*>(grad));
+  return cross_entropy_with_grad_of(logits, size, target, weight, static_cast<T*>(grad));
 }
 
 double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   Element grad_type, void* grad) {
+                                   double weight, Element grad_type, void* grad) {
   if (type == Element::fp32)
-    return cross_entropy_row_to(static_cast<float*>(logits), size, target, grad_type, grad);
-  return cross_entropy_row_to(static_cast<double*>(logits), size, target, grad_type, grad);
+    return cross_entropy_row_to(static_cast<float*>(logits), size, target, weight, grad_type, grad);
+  return cross_entropy_row_to(static_cast<double*>(logits), size, target, weight, grad_type, grad);
 }
 
 }  // namespace accrue::kernels::rows::HWY_NAMESPACE
@@ -201,9 +202,9 @@ double cross_entropy_row(Element type, const void* logits, std::size_t size, std
 }
 
 double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   Element grad_type, void* grad) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_row_with_grad)(type, logits, size, target, grad_type,
-                                                           grad);
+                                   double weight, Element grad_type, void* grad) {
+  return HWY_DYNAMIC_DISPATCH(cross_entropy_row_with_grad)(type, logits, size, target, weight,
+                                                           grad_type, grad);
 }
 
 }  // namespace accrue::kernels::rows

@@ -23,9 +23,9 @@ void add_columns(Element type, const void* g, std::size_t rows, std::size_t stri
 /// -log softmax(logits)[target] of one row of fp32 or fp64 logits.
 double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target);
 
-/// As above, and grad = softmax - onehot, in `grad_type` (the logits' or bf16); grad may be logits,
-/// and `logits` is overwritten.
+/// As above, and grad = weight * (softmax - onehot), in `grad_type` (the logits' or bf16); grad may
+/// be logits, and `logits` is overwritten.
 double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   Element grad_type, void* grad);
+                                   double weight, Element grad_type, void* grad);
 
 }  // namespace accrue::kernels::rows

@@ -9,6 +9,7 @@
 #include "accrue/kernels/embedding.h"
 #include "accrue/kernels/linear.h"
 #include "accrue/kernels/norm.h"
+#include "accrue/models/gpt2_io.h"
 #include "parameter_builder.h"
 
 namespace accrue::models {
@@ -132,9 +133,10 @@ struct Gpt2::Impl {
     parameters = builder.take();
   }
 
-  void check_ids(const at::Tensor& ids) const {
+  /// The samples of a packed row are checked where they are embedded.
+  void check_ids(const at::Tensor& ids, bool packed) const {
     if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong ||
-        ids.size(1) > options.context)
+        (!packed && ids.size(1) > options.context))
       throw usage_error("GPT-2 forward",
                         "int64 token ids [B, T] with T <= " + std::to_string(options.context) +
                             " (model.context)",
@@ -143,25 +145,26 @@ struct Gpt2::Impl {
   }
 
   at::Tensor embed(const at::Tensor& ids, const ForwardContext& context) const {
-    check_ids(ids);
-    return kernels::dropout(kernels::embed_tokens(ids, wte, wpe), options.dropout, context, 0);
+    check_ids(ids, !context.spans.empty());
+    return kernels::dropout(kernels::embed_tokens(ids, wte, wpe, context.spans), options.dropout,
+                            context, 0);
   }
 
   at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
     Block& part = blocks[static_cast<std::size_t>(index)];
-    const std::int64_t attention_site = 1 + 2 * index, mlp_site = 2 + 2 * index;
+    const std::int64_t site = 1 + 3 * index;
 
     const at::Tensor n =
         kernels::layer_norm(x, part.ln_1.weight, part.ln_1.bias, norm_eps, activations);
-    const at::Tensor a =
-        part.attention_out(kernels::causal_attention(part.attention_in(n), options.heads));
+    const at::Tensor a = part.attention_out(kernels::attention(
+        part.attention_in(n), options.heads, {.dropout = options.dropout, .site = site}, context));
     const auto [residual, n2] =
-        kernels::add_layer_norm(x, kernels::dropout(a, options.dropout, context, attention_site),
+        kernels::add_layer_norm(x, kernels::dropout(a, options.dropout, context, site + 1),
                                 part.ln_2.weight, part.ln_2.bias, norm_eps, activations);
     const at::Tensor m =
         kernels::mlp_gelu(n2, part.mlp_in.weight, part.mlp_in.bias, part.mlp_in.copy,
                           part.mlp_out.weight, part.mlp_out.bias, part.mlp_out.copy);
-    return residual + kernels::dropout(m, options.dropout, context, mlp_site);
+    return residual + kernels::dropout(m, options.dropout, context, site + 2);
   }
 
   at::Tensor head(const at::Tensor& x) const {
@@ -183,19 +186,21 @@ const Gpt2Options& Gpt2::options() const { return impl_->options; }
 std::vector<Segment> Gpt2::segments() {
   Impl* model = impl_.get();
   std::vector<Segment> chain;
-  chain.push_back({"embed", [model](const at::Tensor&, const batch::MicroBatch& micro,
+  chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
                                     const ForwardContext& context) {
-                     return model->embed(micro.inputs, context);
+                     return Activations{model->embed(micro.inputs, context)};
                    }});
   for (std::int64_t i = 0; i < model->options.layers; ++i) {
     chain.push_back(
         {"block." + std::to_string(i),
-         [model, i](const at::Tensor& x, const batch::MicroBatch&, const ForwardContext& context) {
-           return model->block(i, x, context);
+         [model, i](const Activations& x, const batch::MicroBatch&, const ForwardContext& context) {
+           return Activations{model->block(i, x.at(0), context)};
          }});
   }
-  chain.push_back({"head", [model](const at::Tensor& x, const batch::MicroBatch&,
-                                   const ForwardContext&) { return model->head(x); }});
+  chain.push_back(
+      {"head", [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
+         return Activations{model->head(x.at(0))};
+       }});
   return chain;
 }
 
@@ -203,14 +208,18 @@ std::vector<LossHead> Gpt2::losses() {
   Impl* model = impl_.get();
   return {
       {"cross_entropy",
-       [model](const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext&) {
-         return kernels::linear_cross_entropy(hidden, model->wte, micro.targets, model->wte_copy);
+       [model](const Activations& hidden, const batch::MicroBatch& micro, const ForwardContext&) {
+         return kernels::linear_cross_entropy(hidden.at(0), model->wte, micro.targets,
+                                              model->wte_copy, micro.weights);
+       },
+       [](const batch::MicroBatch& micro) {
+         return kernels::label_weight(micro.targets, micro.weights);
        }}};
 }
 
 at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   const at::NoGradGuard no_grad;
-  impl_->check_ids(ids);
+  impl_->check_ids(ids, /*packed=*/false);
   const std::int64_t length = ids.size(1);
   if (length == 0) throw usage_error("GPT-2 next token", "at least one token", "none", "a prompt");
   const std::int64_t padded =
@@ -223,6 +232,14 @@ at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   const at::Tensor hidden = kernels::layer_norm(x.select(1, length - 1).contiguous(), norm.weight,
                                                 norm.bias, norm_eps, impl_->wte.scalar_type());
   return kernels::linear(hidden, impl_->wte, {}, impl_->wte_copy);
+}
+
+std::int64_t Gpt2::flops_per_sample() const { return options().context * flops_per_token(); }
+
+NamedParameters Gpt2::file_tensors() const { return to_hugging_face(parameters()); }
+
+void Gpt2::load_file_tensors(const NamedParameters& tensors, const std::string& origin) {
+  load_hugging_face(*this, tensors, origin);
 }
 
 std::int64_t Gpt2::flops_per_token() const {

@@ -98,7 +98,7 @@ std::string make_gpt2_config(const Gpt2Options& options) {
       {"tie_word_embeddings", true},
       {"embd_pdrop", options.dropout},
       {"resid_pdrop", options.dropout},
-      {"attn_pdrop", 0.0},
+      {"attn_pdrop", options.dropout},
       {"initializer_range", 0.02},
       {"bos_token_id", token},
       {"eos_token_id", token},

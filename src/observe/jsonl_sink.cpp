@@ -27,6 +27,8 @@ void put(Json& line, const char* name, double value) {
 
 void put(Json& line, const char* name, std::int64_t value) { line[name] = value; }
 
+void put(Json& line, const char* name, const std::string& value) { line[name] = value; }
+
 template <typename T>
 void put(Json& line, const char* name, const std::optional<T>& value) {
   if (value) put(line, name, *value);
@@ -84,6 +86,7 @@ std::string to_json_line(const StepReport& report) {
   put(line, "quarantined", report.quarantined);
   put(line, "retries", report.retries);
   put(line, "world", report.world);
+  put(line, "batchnorm", report.batchnorm);
   return dump(line);
 }
 
@@ -101,6 +104,7 @@ std::string to_json_line(const Evaluation& evaluation, double time) {
   put(line, "step", evaluation.step);
   put(line, "time", time);
   put(line, "eval_loss", evaluation.loss);
+  put(line, "eval_accuracy", evaluation.accuracy);
   put(line, "weight", evaluation.weight);
   put(line, "seconds", evaluation.seconds);
   return dump(line);

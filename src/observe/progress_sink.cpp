@@ -76,6 +76,8 @@ void ProgressSink::on_micro_batch(std::int64_t done, std::int64_t total) {
 
 void ProgressSink::on_step(const StepReport& report) {
   const bool first = !last_;
+  if (last_ && report.seconds > 0)
+    samples_per_second_ = static_cast<double>(report.samples - last_->samples) / report.seconds;
   last_ = report;
   micro_done_ = 0;
   redraw(first || report.step == start_.total_steps);
@@ -87,7 +89,9 @@ void ProgressSink::on_step(const StepReport& report) {
 
 void ProgressSink::on_evaluation(const Evaluation& evaluation) {
   eval_loss_ = evaluation.loss;
-  print_line(position(evaluation.step) + "  eval loss " + loss_text(evaluation.loss));
+  std::string text = position(evaluation.step) + "  eval loss " + loss_text(evaluation.loss);
+  if (evaluation.accuracy) text += "  accuracy " + loss_text(*evaluation.accuracy);
+  print_line(text);
   redraw(true);
 }
 
@@ -118,6 +122,8 @@ std::string ProgressSink::measurements() const {
   if (eval_loss_) text += "  eval " + loss_text(*eval_loss_);
   if (last_->tokens_per_second)
     text += "  " + format_count(*last_->tokens_per_second) + " tokens/s";
+  else if (samples_per_second_)
+    text += "  " + format_count(*samples_per_second_) + " samples/s";
   if (last_->peak_bytes) text += "  " + format_bytes(*last_->peak_bytes);
   return text + time_left();
 }

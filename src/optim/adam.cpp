@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "elementwise_optimizer.h"
-#include "passes.h"
 
 namespace accrue::optim {
 namespace {
@@ -13,20 +12,30 @@ struct Coefficients {
   double l2, keep, step_size, second_correction;
 };
 
-class Adam final : public ElementwiseOptimizer {
+class Adam final : public PassOptimizer<Adam> {
  public:
   Adam(std::vector<Trained> trained, const AdamOptions& options)
-      : ElementwiseOptimizer(std::move(trained), {"exp_avg", "exp_avg_sq"}), options_(options) {}
+      : PassOptimizer(std::move(trained), {"exp_avg", "exp_avg_sq"}), options_(options) {}
 
- protected:
-  void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
-                    std::size_t end) const override {
-    if (tensors.parameter.scalar_type() == at::kDouble)
-      run_pass(pass<double>(update, tensors), begin, end);
-    else
-      run_pass(pass<float>(update, tensors), begin, end);
+  template <class T>
+  AdamPass<T> pass(const Update& update, const Range<T>& range) const {
+    const Coefficients c = coefficients(update);
+    return {.parameter = range.parameter(),
+            .gradient = range.gradient,
+            .exp_avg = range.state(exp_avg),
+            .exp_avg_sq = range.state(exp_avg_sq),
+            .gradient_scale = static_cast<T>(update.gradient_scale),
+            .l2 = static_cast<T>(c.l2),
+            .keep = static_cast<T>(c.keep),
+            .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
+            .beta2 = static_cast<T>(options_.beta2),
+            .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
+            .step_size = static_cast<T>(c.step_size),
+            .second_correction = static_cast<T>(c.second_correction),
+            .eps = static_cast<T>(options_.eps)};
   }
 
+ protected:
   void update_whole(const Update& update, UpdatedTensors& tensors) const override {
     const Coefficients c = coefficients(update);
     const at::Tensor gradient = penalised_gradient(update, tensors, c.l2);
@@ -45,24 +54,6 @@ class Adam final : public ElementwiseOptimizer {
             .keep = options_.decoupled_decay ? 1 - update.lr * decay : 1,
             .step_size = update.lr / (1 - std::pow(options_.beta1, step)),
             .second_correction = 1 / std::sqrt(1 - std::pow(options_.beta2, step))};
-  }
-
-  template <class T>
-  AdamPass<T> pass(const Update& update, const UpdatedTensors& tensors) const {
-    const Coefficients c = coefficients(update);
-    return {.parameter = tensors.parameter.data_ptr<T>(),
-            .gradient = tensors.gradient.const_data_ptr<T>(),
-            .exp_avg = state_data<T>(tensors, exp_avg),
-            .exp_avg_sq = state_data<T>(tensors, exp_avg_sq),
-            .gradient_scale = static_cast<T>(update.gradient_scale),
-            .l2 = static_cast<T>(c.l2),
-            .keep = static_cast<T>(c.keep),
-            .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
-            .beta2 = static_cast<T>(options_.beta2),
-            .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
-            .step_size = static_cast<T>(c.step_size),
-            .second_correction = static_cast<T>(c.second_correction),
-            .eps = static_cast<T>(options_.eps)};
   }
 
   AdamOptions options_;

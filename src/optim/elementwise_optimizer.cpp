@@ -17,8 +17,7 @@ constexpr std::size_t kChunkElements = std::size_t{1} << 15;
 constexpr const char* kStepName = "step";
 
 bool is_flat_on_cpu(const UpdatedTensors& tensors) {
-  return tensors.parameter.is_cpu() && tensors.parameter.is_contiguous() &&
-         tensors.gradient.is_contiguous();
+  return tensors.parameter.is_cpu() && tensors.parameter.is_contiguous();
 }
 
 [[noreturn]] void refuse_state(const std::string& expected, const std::string& received) {
@@ -63,9 +62,10 @@ void ElementwiseOptimizer::step(accum::MeanGradient&& gradient, double lr) {
 
 std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
     const accum::MeanGradient& gradient, double lr) const {
-  std::unordered_map<const at::TensorImpl*, at::Tensor> gradients;
-  for (const auto& entry : gradient.buffer().entries())
-    gradients.emplace(entry.parameter.unsafeGetTensorImpl(), entry.slot->main);
+  std::unordered_map<const at::TensorImpl*, accum::GradientSource> gradients;
+  for (std::size_t i = 0; i < gradient.buffer().entries().size(); ++i)
+    gradients.emplace(gradient.buffer().entries()[i].parameter.unsafeGetTensorImpl(),
+                      gradient.source(i));
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     const Trained& trained = trained_[i];
@@ -163,7 +163,10 @@ std::int64_t ElementwiseOptimizer::state_bytes() const {
 }
 
 at::Tensor penalised_gradient(const Update& update, const UpdatedTensors& tensors, double l2) {
-  at::Tensor gradient = tensors.gradient * update.gradient_scale;
+  const at::Tensor& values = tensors.gradient.tensor;
+  at::Tensor gradient =
+      values.defined() ? values * update.gradient_scale
+                       : tensors.gradient.scaled_copy(update.gradient_scale, tensors.parameter);
   return l2 == 0 ? gradient : gradient.add_(tensors.parameter, l2);
 }
 

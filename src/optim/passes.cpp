@@ -69,33 +69,21 @@ HWY_INLINE void update_at(D d, const RmsPropPass<T>& pass, std::size_t i) {
 
 /// By value: the compiler then knows that no store changes a coefficient.
 template <class Pass>
-HWY_INLINE void run_range(const Pass pass, std::size_t begin, std::size_t end) {
+HWY_INLINE void run_range(const Pass pass, std::size_t count) {
   const hn::ScalableTag<typename Pass::Element> d;
   const hn::CappedTag<typename Pass::Element, 1> one;
   const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = begin;
-  for (; i + lanes <= end; i += lanes) update_at(d, pass, i);
-  for (; i < end; ++i) update_at(one, pass, i);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) update_at(d, pass, i);
+  for (; i < count; ++i) update_at(one, pass, i);
 }
 
-void adam_fp32(const AdamPass<float>& pass, std::size_t begin, std::size_t end) {
-  run_range(pass, begin, end);
-}
-void adam_fp64(const AdamPass<double>& pass, std::size_t begin, std::size_t end) {
-  run_range(pass, begin, end);
-}
-void sgd_fp32(const SgdPass<float>& pass, std::size_t begin, std::size_t end) {
-  run_range(pass, begin, end);
-}
-void sgd_fp64(const SgdPass<double>& pass, std::size_t begin, std::size_t end) {
-  run_range(pass, begin, end);
-}
-void rmsprop_fp32(const RmsPropPass<float>& pass, std::size_t begin, std::size_t end) {
-  run_range(pass, begin, end);
-}
-void rmsprop_fp64(const RmsPropPass<double>& pass, std::size_t begin, std::size_t end) {
-  run_range(pass, begin, end);
-}
+void adam_fp32(const AdamPass<float>& pass, std::size_t count) { run_range(pass, count); }
+void adam_fp64(const AdamPass<double>& pass, std::size_t count) { run_range(pass, count); }
+void sgd_fp32(const SgdPass<float>& pass, std::size_t count) { run_range(pass, count); }
+void sgd_fp64(const SgdPass<double>& pass, std::size_t count) { run_range(pass, count); }
+void rmsprop_fp32(const RmsPropPass<float>& pass, std::size_t count) { run_range(pass, count); }
+void rmsprop_fp64(const RmsPropPass<double>& pass, std::size_t count) { run_range(pass, count); }
 
 }  // namespace accrue::optim::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -110,23 +98,23 @@ HWY_EXPORT(sgd_fp64);
 HWY_EXPORT(rmsprop_fp32);
 HWY_EXPORT(rmsprop_fp64);
 
-void run_pass(const AdamPass<float>& pass, std::size_t begin, std::size_t end) {
-  HWY_DYNAMIC_DISPATCH(adam_fp32)(pass, begin, end);
+void run_pass(const AdamPass<float>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(adam_fp32)(pass, count);
 }
-void run_pass(const AdamPass<double>& pass, std::size_t begin, std::size_t end) {
-  HWY_DYNAMIC_DISPATCH(adam_fp64)(pass, begin, end);
+void run_pass(const AdamPass<double>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(adam_fp64)(pass, count);
 }
-void run_pass(const SgdPass<float>& pass, std::size_t begin, std::size_t end) {
-  HWY_DYNAMIC_DISPATCH(sgd_fp32)(pass, begin, end);
+void run_pass(const SgdPass<float>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(sgd_fp32)(pass, count);
 }
-void run_pass(const SgdPass<double>& pass, std::size_t begin, std::size_t end) {
-  HWY_DYNAMIC_DISPATCH(sgd_fp64)(pass, begin, end);
+void run_pass(const SgdPass<double>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(sgd_fp64)(pass, count);
 }
-void run_pass(const RmsPropPass<float>& pass, std::size_t begin, std::size_t end) {
-  HWY_DYNAMIC_DISPATCH(rmsprop_fp32)(pass, begin, end);
+void run_pass(const RmsPropPass<float>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(rmsprop_fp32)(pass, count);
 }
-void run_pass(const RmsPropPass<double>& pass, std::size_t begin, std::size_t end) {
-  HWY_DYNAMIC_DISPATCH(rmsprop_fp64)(pass, begin, end);
+void run_pass(const RmsPropPass<double>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(rmsprop_fp64)(pass, count);
 }
 
 }  // namespace accrue::optim

@@ -51,12 +51,12 @@ struct RmsPropPass {
   T lr;
 };
 
-/// Updates elements [begin, end). The result of an element does not depend on the range.
-void run_pass(const AdamPass<float>& pass, std::size_t begin, std::size_t end);
-void run_pass(const AdamPass<double>& pass, std::size_t begin, std::size_t end);
-void run_pass(const SgdPass<float>& pass, std::size_t begin, std::size_t end);
-void run_pass(const SgdPass<double>& pass, std::size_t begin, std::size_t end);
-void run_pass(const RmsPropPass<float>& pass, std::size_t begin, std::size_t end);
-void run_pass(const RmsPropPass<double>& pass, std::size_t begin, std::size_t end);
+/// Updates the first `count` elements. The result of one does not depend on how many there are.
+void run_pass(const AdamPass<float>& pass, std::size_t count);
+void run_pass(const AdamPass<double>& pass, std::size_t count);
+void run_pass(const SgdPass<float>& pass, std::size_t count);
+void run_pass(const SgdPass<double>& pass, std::size_t count);
+void run_pass(const RmsPropPass<float>& pass, std::size_t count);
+void run_pass(const RmsPropPass<double>& pass, std::size_t count);
 
 }  // namespace accrue::optim

@@ -1,27 +1,33 @@
 #include <limits>
 
 #include "elementwise_optimizer.h"
-#include "passes.h"
 
 namespace accrue::optim {
 namespace {
 
 enum State : std::size_t { square_avg, momentum_buffer };
 
-class RmsProp final : public ElementwiseOptimizer {
+class RmsProp final : public PassOptimizer<RmsProp> {
  public:
   RmsProp(std::vector<Trained> trained, const RmsPropOptions& options)
-      : ElementwiseOptimizer(std::move(trained), state_names(options)), options_(options) {}
+      : PassOptimizer(std::move(trained), state_names(options)), options_(options) {}
 
- protected:
-  void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
-                    std::size_t end) const override {
-    if (tensors.parameter.scalar_type() == at::kDouble)
-      run_pass(pass<double>(update, tensors), begin, end);
-    else
-      run_pass(pass<float>(update, tensors), begin, end);
+  template <class T>
+  RmsPropPass<T> pass(const Update& update, const Range<T>& range) const {
+    return {.parameter = range.parameter(),
+            .gradient = range.gradient,
+            .square_avg = range.state(square_avg),
+            .momentum_buffer = range.state(momentum_buffer),
+            .gradient_scale = static_cast<T>(update.gradient_scale),
+            .l2 = static_cast<T>(update.weight_decay),
+            .alpha = static_cast<T>(options_.alpha),
+            .one_minus_alpha = static_cast<T>(1 - options_.alpha),
+            .eps = static_cast<T>(options_.eps),
+            .momentum = static_cast<T>(options_.momentum),
+            .lr = static_cast<T>(update.lr)};
   }
 
+ protected:
   void update_whole(const Update& update, UpdatedTensors& tensors) const override {
     const at::Tensor gradient = penalised_gradient(update, tensors, update.weight_decay);
     at::Tensor& squares = tensors.state[square_avg];
@@ -36,21 +42,6 @@ class RmsProp final : public ElementwiseOptimizer {
   static std::vector<std::string> state_names(const RmsPropOptions& options) {
     if (options.momentum == 0) return {"square_avg"};
     return {"square_avg", "momentum"};
-  }
-
-  template <class T>
-  RmsPropPass<T> pass(const Update& update, const UpdatedTensors& tensors) const {
-    return {.parameter = tensors.parameter.data_ptr<T>(),
-            .gradient = tensors.gradient.const_data_ptr<T>(),
-            .square_avg = state_data<T>(tensors, square_avg),
-            .momentum_buffer = state_data<T>(tensors, momentum_buffer),
-            .gradient_scale = static_cast<T>(update.gradient_scale),
-            .l2 = static_cast<T>(update.weight_decay),
-            .alpha = static_cast<T>(options_.alpha),
-            .one_minus_alpha = static_cast<T>(1 - options_.alpha),
-            .eps = static_cast<T>(options_.eps),
-            .momentum = static_cast<T>(options_.momentum),
-            .lr = static_cast<T>(update.lr)};
   }
 
   RmsPropOptions options_;

@@ -1,27 +1,29 @@
 #include <limits>
 
 #include "elementwise_optimizer.h"
-#include "passes.h"
 
 namespace accrue::optim {
 namespace {
 
 enum State : std::size_t { momentum_buffer };
 
-class Sgd final : public ElementwiseOptimizer {
+class Sgd final : public PassOptimizer<Sgd> {
  public:
   Sgd(std::vector<Trained> trained, const SgdOptions& options)
-      : ElementwiseOptimizer(std::move(trained), state_names(options)), options_(options) {}
+      : PassOptimizer(std::move(trained), state_names(options)), options_(options) {}
 
- protected:
-  void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
-                    std::size_t end) const override {
-    if (tensors.parameter.scalar_type() == at::kDouble)
-      run_pass(pass<double>(update, tensors), begin, end);
-    else
-      run_pass(pass<float>(update, tensors), begin, end);
+  template <class T>
+  SgdPass<T> pass(const Update& update, const Range<T>& range) const {
+    return {.parameter = range.parameter(),
+            .gradient = range.gradient,
+            .momentum_buffer = range.state(momentum_buffer),
+            .gradient_scale = static_cast<T>(update.gradient_scale),
+            .l2 = static_cast<T>(update.weight_decay),
+            .momentum = static_cast<T>(options_.momentum),
+            .lr = static_cast<T>(update.lr)};
   }
 
+ protected:
   void update_whole(const Update& update, UpdatedTensors& tensors) const override {
     at::Tensor direction = penalised_gradient(update, tensors, update.weight_decay);
     if (!tensors.state.empty())
@@ -33,17 +35,6 @@ class Sgd final : public ElementwiseOptimizer {
   static std::vector<std::string> state_names(const SgdOptions& options) {
     if (options.momentum == 0) return {};
     return {"momentum"};
-  }
-
-  template <class T>
-  SgdPass<T> pass(const Update& update, const UpdatedTensors& tensors) const {
-    return {.parameter = tensors.parameter.data_ptr<T>(),
-            .gradient = tensors.gradient.const_data_ptr<T>(),
-            .momentum_buffer = state_data<T>(tensors, momentum_buffer),
-            .gradient_scale = static_cast<T>(update.gradient_scale),
-            .l2 = static_cast<T>(update.weight_decay),
-            .momentum = static_cast<T>(options_.momentum),
-            .lr = static_cast<T>(update.lr)};
   }
 
   SgdOptions options_;

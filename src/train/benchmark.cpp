@@ -6,12 +6,13 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
 #include "accrue/memory/caching_allocator.h"
-#include "forward_backward.h"
+#include "accrue/train/forward_backward.h"
+#include "accrue/train/workload.h"
 #include "gemm_ceiling.h"
 #include "micro_batch_size.h"
+#include "model_factory.h"
 #include "setup.h"
 #include "window_runner.h"
-#include "workload.h"
 
 namespace accrue::train {
 namespace {
@@ -61,13 +62,11 @@ class ScratchGradients {
 class Bench {
  public:
   explicit Bench(const Config& config)
-      : config_(config),
-        data_(open_datasets(config_)),
-        model_(make_initial_model(config_)),
-        optimizer_(make_optimizer(config_, model_->parameters())),
-        schedule_(make_window_schedule(config_, data_.train->size())),
-        micro_(choose_micro_batch(config_, data_, *model_).samples),
-        loader_(data_.train, make_sampler(config_, data_.train->size())) {}
+      : work_(open_workload(config)),
+        optimizer_(make_optimizer(work_.config, model().parameters())),
+        schedule_(make_window_schedule(work_.config, work_.data.train)),
+        micro_(choose_micro_batch(work_).samples),
+        loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {}
 
   struct WindowTimes {
     double accumulation = 0;
@@ -76,8 +75,10 @@ class Bench {
   };
 
   WindowTimes accumulated_window(std::int64_t index) {
-    accum::Window window(std::make_shared<accum::GradientBuffer>(model_->parameters()));
-    WindowRunner runner(*model_, window, loader_, config_.run.seed, {});
+    accum::Window window(std::make_shared<accum::GradientBuffer>(
+        model().parameters(), accum::parse_accumulation(work_.config.precision.accumulate),
+        work_.config.run.seed));
+    WindowRunner runner(model(), window, loader_, work_.config.run.seed, {});
     WindowRun run = runner.run(index, schedule_.window(0), micro_);
     if (!run.gradient || run.quarantined > 0) {
       throw runtime_error("bench", "finite losses",
@@ -86,38 +87,42 @@ class Bench {
     }
     WindowTimes times{.accumulation = run.seconds, .loss = run.loss_sum / run.weight};
     const Stopwatch watch;
-    if (config_.optim.clip > 0) {
-      run.gradient->clip(config_.optim.clip);
+    if (work_.config.optim.clip > 0) {
+      run.gradient->clip(work_.config.optim.clip);
     } else {
       run.gradient->norm();
     }
-    optimizer_->step(std::move(*run.gradient), config_.optim.lr);
-    times.optimizer = watch.seconds();
+    optimizer_->step(std::move(*run.gradient), work_.config.optim.lr);
+    times.optimizer = run.closing_seconds + watch.seconds();
     return times;
   }
 
   double bare_window() {
-    ScratchGradients scratch(model_->parameters());
+    ScratchGradients scratch(model().parameters());
     const std::vector<batch::Range> parts = batch::split(schedule_.window(0), micro_);
     loader_.prefetch(parts);
     const Stopwatch watch;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       scratch.renew();
       const batch::MicroBatch micro = loader_.next();
-      forward_backward(*model_, micro, {.seed = config_.run.seed, .sample_ids = micro.sample_ids});
+      forward_backward(model(), micro, batch::training_context(micro, work_.config.run.seed, 0),
+                       {.factors = std::vector<double>(model().losses().size(), 1.0)});
     }
     return watch.seconds();
   }
 
   std::int64_t micro_batch() const { return micro_; }
   std::int64_t micro_batches() const { return (schedule_.window(0).size() + micro_ - 1) / micro_; }
-  std::int64_t window_tokens() const { return schedule_.window(0).size() * config_.model.context; }
-  const models::Gpt2& model() const { return *model_; }
+  std::int64_t window_samples() const { return schedule_.window(0).size(); }
+  std::int64_t window_tokens() const {
+    const std::int64_t tokens = schedule_.tokens(0);
+    return tokens > 0 ? tokens : window_samples();
+  }
+  models::Model& model() const { return *work_.model; }
+  const Config& config() const { return work_.config; }
 
  private:
-  Config config_;
-  Datasets data_;
-  std::unique_ptr<models::Gpt2> model_;
+  Workload work_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   batch::WindowSchedule schedule_;
   std::int64_t micro_;
@@ -139,19 +144,18 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   if (options.rounds < 1)
     throw usage_error("bench", "at least 1 round", std::to_string(options.rounds), "--rounds 5");
   use_threads(config.run.threads);
-  const Config resolved = resolve(config);
-  Bench bench(resolved);
+  Bench bench(config);
   BenchmarkResult result;
   result.micro_batch = bench.micro_batch();
   result.micro_batches = bench.micro_batches();
-  result.micro_batch_tokens = result.micro_batch * resolved.model.context;
+  result.micro_batch_tokens = bench.window_tokens() / bench.micro_batches();
   result.parameters = models::parameter_count(bench.model());
 
   const auto count = static_cast<double>(bench.micro_batches());
   const auto tokens = static_cast<double>(bench.window_tokens());
-  const models::Compute compute = bench.model().options().compute;
+  const models::Compute compute = compute_of(bench.config());
   const std::vector<GemmShape> shapes =
-      gemm_shapes(bench.model().options(), result.micro_batch_tokens);
+      gemm_shapes(bench.config().model, result.micro_batch_tokens);
   std::vector<double> speed, bare, accumulated, overhead, optimizer, ceiling, peak;
   bench.bare_window();
   bench.accumulated_window(0);
@@ -176,7 +180,8 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   result.optimizer_seconds = spread_of(optimizer);
   result.ceiling_gflops = spread_of(ceiling).median / 1e9;
   result.peak_gflops = spread_of(peak).median / 1e9;
-  result.model_gflops = bench.model().flops_per_token() * tokens /
+  result.model_gflops = static_cast<double>(bench.model().flops_per_sample()) *
+                        static_cast<double>(bench.window_samples()) /
                         (result.seconds_per_micro_batch.median * count) / 1e9;
   result.share_of_ceiling = result.model_gflops / result.ceiling_gflops;
   return result;

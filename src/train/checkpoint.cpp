@@ -7,7 +7,6 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/models/gpt2_io.h"
 #include "accrue/models/safetensors.h"
 
 namespace accrue::train {
@@ -28,6 +27,7 @@ json state_to_json(const TrainState& state) {
            {"elapsed", state.elapsed},
            {"plan", {{"micro_batch", state.micro_batch}}},
            {"data", {{"next_window", state.window}, {"fingerprint", state.data_fingerprint}}}};
+  if (!state.units.empty()) out["units"] = state.units;
   if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
   return out;
 }
@@ -41,6 +41,7 @@ TrainState state_from_json(const json& in) {
   in.at("elapsed").get_to(state.elapsed);
   in.at("plan").at("micro_batch").get_to(state.micro_batch);
   in.at("data").at("fingerprint").get_to(state.data_fingerprint);
+  if (in.contains("units")) in["units"].get_to(state.units);
   if (in.contains("best")) {
     state.best_eval = in["best"].at("eval_loss").get<double>();
     state.best_step = in["best"].at("step").get<std::int64_t>();
@@ -48,12 +49,11 @@ TrainState state_from_json(const json& in) {
   return state;
 }
 
-json shape_to_json(const models::Gpt2Options& shape) {
-  return {{"layers", shape.layers},
-          {"heads", shape.heads},
-          {"width", shape.width},
-          {"context", shape.context},
-          {"vocab", shape.vocab}};
+json shape_to_json(const ModelConfig& shape) {
+  json out{{"kind", shape.kind},   {"layers", shape.layers},   {"heads", shape.heads},
+           {"width", shape.width}, {"context", shape.context}, {"vocab", *shape.vocab}};
+  if (!shape.image.empty()) out["image"] = shape.image;
+  return out;
 }
 
 Error not_whole(const fs::path& checkpoint, const std::string& received) {
@@ -113,17 +113,17 @@ void remove_partial_checkpoints(const RunDirectory& run) {
 }  // namespace
 
 fs::path write_checkpoint(const RunDirectory& run, const TrainState& state,
-                          const models::Gpt2& model, const optim::Optimizer& optimizer) {
+                          const ModelConfig& shape, const models::Model& model,
+                          const optim::Optimizer& optimizer) {
   const fs::path final_path = run.checkpoint(state.step);
   const fs::path partial = run.checkpoints() / ("." + final_path.filename().string() + ".partial");
   try {
     fs::remove_all(partial);
     fs::create_directories(partial);
-    models::write_safetensors(partial / model_file, models::to_hugging_face(model.parameters()),
-                              {{"format", "pt"}});
+    models::write_safetensors(partial / model_file, model.file_tensors(), {{"format", "pt"}});
     models::write_safetensors(partial / optimizer_file, optimizer.state());
     json out = state_to_json(state);
-    out["model"] = shape_to_json(model.options());
+    out["model"] = shape_to_json(shape);
     for (const char* name : {model_file, optimizer_file})
       out["files"][name] = fs::file_size(partial / name);
     write_file_atomically(partial / state_file, out.dump(2) + "\n");
@@ -157,6 +157,7 @@ Config with_checkpoint_shape(Config config, const fs::path& checkpoint) {
     shape.at("width").get_to(config.model.width);
     shape.at("context").get_to(config.model.context);
     config.model.vocab = shape.at("vocab").get<std::int64_t>();
+    if (shape.contains("image")) shape["image"].get_to(config.model.image);
     return config;
   } catch (const json::exception& error) {
     throw not_whole(checkpoint,
@@ -164,12 +165,12 @@ Config with_checkpoint_shape(Config config, const fs::path& checkpoint) {
   }
 }
 
-void read_checkpoint_model(const fs::path& checkpoint, models::Gpt2& model) {
+void read_checkpoint_model(const fs::path& checkpoint, models::Model& model) {
   const fs::path path = checkpoint / model_file;
-  models::load_hugging_face(model, models::read_safetensors(path).tensors, path.string());
+  model.load_file_tensors(models::read_safetensors(path).tensors, path.string());
 }
 
-void read_checkpoint_tensors(const fs::path& checkpoint, models::Gpt2& model,
+void read_checkpoint_tensors(const fs::path& checkpoint, models::Model& model,
                              optim::Optimizer& optimizer) {
   read_checkpoint_model(checkpoint, model);
   optimizer.load_state(models::read_safetensors(checkpoint / optimizer_file).tensors);

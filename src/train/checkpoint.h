@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "accrue/models/gpt2.h"
+#include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
@@ -25,12 +25,14 @@ struct TrainState {
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
   std::string data_fingerprint;
+  std::vector<int> units;  ///< of fixed-point sums (accum::GradientBuffer::units); else empty
 };
 
-/// Writes checkpoints/step-N whole or not at all: a hidden folder, fsync, rename. Throws a runtime
+/// Writes checkpoints/step-N whole or not at all: a hidden folder, fsync, rename. `shape` is what
+/// the model was made with. Throws a runtime
 /// Error where the disk is full or not writable; earlier checkpoints are untouched then.
 std::filesystem::path write_checkpoint(const RunDirectory& run, const TrainState& state,
-                                       const models::Gpt2& model,
+                                       const ModelConfig& shape, const models::Model& model,
                                        const optim::Optimizer& optimizer);
 
 /// Only the bookkeeping of a checkpoint. Throws a usage Error where the checkpoint is not whole.
@@ -40,11 +42,11 @@ TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
 Config with_checkpoint_shape(Config config, const std::filesystem::path& checkpoint);
 
 /// Loads the model. Throws a usage Error where a tensor does not fit; nothing is changed then.
-void read_checkpoint_model(const std::filesystem::path& checkpoint, models::Gpt2& model);
+void read_checkpoint_model(const std::filesystem::path& checkpoint, models::Model& model);
 
 /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is changed
 /// in the one that does not.
-void read_checkpoint_tensors(const std::filesystem::path& checkpoint, models::Gpt2& model,
+void read_checkpoint_tensors(const std::filesystem::path& checkpoint, models::Model& model,
                              optim::Optimizer& optimizer);
 
 /// Whether every file is there with the length it was written with.

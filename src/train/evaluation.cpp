@@ -7,28 +7,71 @@
 #include "accrue/core/error.h"
 
 namespace accrue::train {
+namespace {
+
+/// The losses of all micro-batches, each with a denominator of its own.
+class Totals {
+ public:
+  explicit Totals(std::size_t losses) : sums_(losses, 0), weights_(losses, 0) {}
+
+  void add(const models::Evaluated& micro) {
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      sums_[i] += micro.losses[i].sum.item<double>();
+      weights_[i] += micro.losses[i].weight;
+    }
+    classifies_ = classifies_ || micro.correct.has_value();
+    correct_ += micro.correct.value_or(0);
+  }
+
+  Evaluation mean(const std::vector<models::LossHead>& heads) const {
+    Evaluation result;
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      if (weights_[i] == 0) continue;
+      result.loss += heads[i].coefficient * sums_[i] / weights_[i];
+      if (result.weight == 0) result.weight = weights_[i];
+    }
+    if (result.weight == 0) {
+      throw usage_error("evaluate", "validation data with labels that count", "none",
+                        "other files in data.val");
+    }
+    if (classifies_) result.accuracy = correct_ / result.weight;
+    return result;
+  }
+
+ private:
+  std::vector<double> sums_, weights_;
+  double correct_ = 0;
+  bool classifies_ = false;
+};
+
+batch::MicroBatch micro_batch_of(const data::Source& source, batch::Range range) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(range.size()));
+  std::iota(indices.begin(), indices.end(), range.begin);
+  batch::MicroBatch micro = source.fetch(indices);
+  for (std::size_t i = 0; i < micro.spans.size(); ++i) micro.spans[i].sample_id = indices[i];
+  micro.sample_ids = std::move(indices);
+  return micro;
+}
+
+}  // namespace
 
 std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
                                           const EvaluationOptions& options) {
   const std::int64_t samples =
       options.max_samples > 0 ? std::min(options.max_samples, source.size()) : source.size();
   const Stopwatch watch;
-  double loss_sum = 0, weight = 0;
+  const std::vector<models::LossHead> heads = model.losses();
+  Totals totals(heads.size());
   for (const batch::Range range : batch::split({0, samples}, options.micro_batch)) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(range.size()));
-    std::iota(indices.begin(), indices.end(), range.begin);
-    const batch::MicroBatch micro = source.fetch(indices);
-    const Loss loss =
-        models::evaluate(model, micro, {.training = false, .sample_ids = std::move(indices)});
-    loss_sum += loss.sum.item<double>();
-    weight += loss.weight;
+    const batch::MicroBatch micro = micro_batch_of(source, range);
+    ForwardContext context = batch::training_context(micro, 0, 0);
+    context.training = false;
+    totals.add(models::evaluate_losses(model, micro, context));
   }
-  if (weight == 0) {
-    throw usage_error("evaluate", "validation data with labels that count", "none",
-                      "other files in data.val");
-  }
-  return Evaluation{.loss = loss_sum / weight, .weight = weight, .seconds = watch.seconds()};
+  Evaluation evaluation = totals.mean(heads);
+  evaluation.seconds = watch.seconds();
+  return evaluation;
 }
 
 }  // namespace accrue::train

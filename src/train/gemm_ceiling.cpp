@@ -37,14 +37,15 @@ void add_linear(std::vector<GemmShape>& shapes, std::int64_t tokens, std::int64_
 
 }  // namespace
 
-std::vector<GemmShape> gemm_shapes(const models::Gpt2Options& model, std::int64_t tokens) {
+std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens) {
+  if (model.kind != "gpt2" && model.kind != "vit") return {{2048, 2048, 2048, 1}};
   std::vector<GemmShape> shapes;
   const std::int64_t width = model.width;
   add_linear(shapes, tokens, width, 3 * width, model.layers);
   add_linear(shapes, tokens, width, width, model.layers);
   add_linear(shapes, tokens, width, 4 * width, model.layers);
   add_linear(shapes, tokens, 4 * width, width, model.layers);
-  add_linear(shapes, tokens, width, model.vocab, 1);
+  add_linear(shapes, tokens, width, *model.vocab, 1);
   return shapes;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "accrue/models/gpt2.h"
+#include "accrue/train/config.h"
 
 namespace accrue::train {
 
@@ -18,8 +19,10 @@ struct GemmShape {
 };
 
 /// Forward, data-gradient and weight-gradient products of all linear layers and the head for
-/// `tokens` tokens; attention's own products are not among them.
-std::vector<GemmShape> gemm_shapes(const models::Gpt2Options& model, std::int64_t tokens);
+/// `tokens` tokens (of a vit: patches); attention's own products are not among them. Of a model
+/// whose work is other than that (convolutions, a foreign module): one large square product, the
+/// machine's peak.
+std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens);
 
 /// FLOP/s of these products through the library's own GEMM, each run once, weighted by their work.
 double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute);

@@ -6,7 +6,7 @@
 #include "accrue/accum/window.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
-#include "forward_backward.h"
+#include "accrue/train/forward_backward.h"
 
 namespace accrue::train {
 namespace {
@@ -37,14 +37,15 @@ MicroDecision decide_micro_batch(const MicroTrial& trial) {
   return decision;
 }
 
-MicroTrial measure_micro_batch(models::Trainable& model, const batch::MicroBatch& one_sample,
-                               std::int64_t window_samples) {
-  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters()));
-  const ForwardContext context{.sample_ids = one_sample.sample_ids};
+MicroTrial measure_micro_batch(models::Trainable& model, accum::Accumulation accumulation,
+                               const batch::MicroBatch& one_sample, std::int64_t window_samples) {
+  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
+  const ForwardContext context = batch::training_context(one_sample, 0, 0);
+  const PassOptions options{.factors = std::vector<double>(model.losses().size(), 1.0)};
   const auto trial = [&] {
     window.open(0);
     window.begin({.index = 0, .sample_ids = one_sample.sample_ids});
-    forward_backward(model, one_sample, context);
+    forward_backward(model, one_sample, context, options);
     window.discard();
   };
   trial();  // Low-precision copies and the kernels' workspaces are made once, not per micro-batch.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "accrue/accum/accumulation.h"
 #include "accrue/batch/micro_batch.h"
 #include "accrue/models/trainable.h"
 
@@ -25,7 +26,7 @@ struct MicroDecision {
 MicroDecision decide_micro_batch(const MicroTrial& trial);
 
 /// Runs one sample forward and backward into a window that is dropped, and measures it.
-MicroTrial measure_micro_batch(models::Trainable& model, const batch::MicroBatch& one_sample,
-                               std::int64_t window_samples);
+MicroTrial measure_micro_batch(models::Trainable& model, accum::Accumulation accumulation,
+                               const batch::MicroBatch& one_sample, std::int64_t window_samples);
 
 }  // namespace accrue::train

@@ -35,7 +35,7 @@ fs::path requested_folder(const RunDirectory& run, const std::string& requested)
 }
 
 TrainState load_one(const fs::path& checkpoint, const std::string& data_fingerprint,
-                    models::Gpt2& model, optim::Optimizer& optimizer) {
+                    models::Model& model, optim::Optimizer& optimizer) {
   TrainState state = read_checkpoint_state(checkpoint);
   if (state.data_fingerprint != data_fingerprint) {
     throw usage_error("resume",
@@ -99,7 +99,7 @@ void check_config_unchanged(const Config& started, const Config& now) {
 }
 
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
-                        const std::string& data_fingerprint, models::Gpt2& model,
+                        const std::string& data_fingerprint, models::Model& model,
                         optim::Optimizer& optimizer) {
   Resumed resumed;
   if (!requested.empty()) {

@@ -36,7 +36,7 @@ void check_config_unchanged(const Config& started, const Config& now);
 /// Loads the newest whole checkpoint, or the `requested` one (a folder or a step), into model and
 /// optimizer. Throws a usage Error where the requested one is not whole or the data changed.
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
-                        const std::string& data_fingerprint, models::Gpt2& model,
+                        const std::string& data_fingerprint, models::Model& model,
                         optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

@@ -6,8 +6,8 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/train/workload.h"
 #include "checkpoint.h"
-#include "workload.h"
 
 namespace accrue::train {
 namespace {
@@ -96,11 +96,11 @@ fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> st
   return run.checkpoint(step.value_or(steps.back()));
 }
 
-std::unique_ptr<models::Gpt2> load_model(const RunDirectory& run,
-                                         std::optional<std::int64_t> step) {
+std::unique_ptr<models::Model> load_model(const RunDirectory& run,
+                                          std::optional<std::int64_t> step) {
   const Config config = run.config();
   const fs::path checkpoint = find_checkpoint(run, step);
-  std::unique_ptr<models::Gpt2> model = make_model(with_checkpoint_shape(config, checkpoint));
+  std::unique_ptr<models::Model> model = make_model(with_checkpoint_shape(config, checkpoint));
   read_checkpoint_model(checkpoint, *model);
   return model;
 }

@@ -1,50 +1,78 @@
 #include "run_loop.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
 #include "evaluation.h"
 #include "run_plan.h"
 
 namespace accrue::train {
-namespace {
-
-std::string list_of_samples(const std::vector<std::int64_t>& ids) {
-  if (ids.empty()) return "none";
-  return std::to_string(ids.front()) + " to " + std::to_string(ids.back());
-}
-
-}  // namespace
 
 RunLoop::RunLoop(const RunParts& parts, TrainState state)
     : parts_(parts),
       state_(std::move(state)),
       elapsed_before_(state_.elapsed),
-      schedule_(make_window_schedule(parts.config, parts.data.train->size())),
+      schedule_(make_window_schedule(parts.config, parts.data.train)),
       learning_rate_(make_learning_rate(parts.config, make_horizon(parts.plan))),
-      window_(std::make_shared<accum::GradientBuffer>(parts.model.parameters())),
-      loader_(parts.data.train, make_sampler(parts.config, parts.data.train->size())),
-      runner_(parts.model, window_, loader_, parts.config.run.seed,
-              {.interrupted = [this] { return signals_.interrupted(); },
-               .on_micro_batch =
-                   [this](std::int64_t done, std::int64_t total) {
-                     tell([&](Observer& o) { o.on_micro_batch(done, total); });
-                   },
-               .on_quarantine =
-                   [this](const MicroRef& micro, const std::string& reason) {
-                     tell([&](Observer& o) {
-                       o.on_event({.name = "quarantine",
-                                   .reason = "micro-batch " + std::to_string(micro.index) +
-                                             " (samples " + list_of_samples(micro.sample_ids) +
-                                             ") was left out: " + reason,
-                                   .step = state_.step + 1});
-                     });
-                   }}),
+      window_(std::make_shared<accum::GradientBuffer>(
+          parts.model.parameters(), accum::parse_accumulation(parts.config.precision.accumulate),
+          parts.config.run.seed)),
+      loader_(parts.data.train, make_sampler(parts.config, *parts.data.train)),
       checkpoint_cadence_(parts.config.run.checkpoint_every, make_horizon(parts.plan),
                           "run.checkpoint_every") {
   if (parts.config.run.eval_every)
     eval_cadence_.emplace(*parts.config.run.eval_every, make_horizon(parts.plan), "run.eval_every");
+  if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
+  takes_micro_statistics_ =
+      parts.config.model.batchnorm == "micro" && !models::find_batch_norms(parts.model).none();
+  const WindowRunnerOptions options{.max_quarantined = parts.config.batch.max_quarantined};
+  const std::uint64_t seed = parts.config.run.seed;
+  if (is_exact()) {
+    runner_.emplace<ExactRunner>(parts.model, window_, loader_, seed, hooks(), options);
+  } else {
+    runner_.emplace<WindowRunner>(parts.model, window_, loader_, seed, hooks(), options);
+  }
+}
+
+bool RunLoop::is_exact() {
+  return parts_.config.model.batchnorm == "exact" && !models::find_batch_norms(parts_.model).none();
+}
+
+WindowRunner::Hooks RunLoop::hooks() {
+  return {.interrupted = [this] { return signals_.interrupted(); },
+          .on_micro_batch =
+              [this](std::int64_t done, std::int64_t total) {
+                tell([&](Observer& o) { o.on_micro_batch(done, total); });
+              },
+          .on_quarantine =
+              [this](const MicroRef& micro, const std::string& reason) {
+                tell_event("quarantine", describe(micro) + " was left out: " + reason +
+                                             "; in the data: samples " + in_the_data(micro));
+              }};
+}
+
+/// Which samples of the data a micro-batch's draws took.
+std::string RunLoop::in_the_data(const MicroRef& micro) const {
+  constexpr std::size_t most = 16;
+  const batch::Sampler sampler = make_sampler(parts_.config, *parts_.data.train);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
+  return micro.sample_ids.size() > most ? text + ", ..." : text;
+}
+
+void RunLoop::tell_event(const std::string& name, const std::string& reason) {
+  tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step + 1}); });
+}
+
+WindowRun RunLoop::run_micro_batches(batch::Range range) {
+  const std::int64_t micro = parts_.plan.micro_batch;
+  if (auto* exact = std::get_if<ExactRunner>(&runner_))
+    return exact->run(state_.window, range, micro);
+  return std::get<WindowRunner>(runner_).run(state_.window, range, micro);
 }
 
 template <class Notify>
@@ -95,8 +123,9 @@ bool RunLoop::run_window() {
   const Stopwatch watch;
   memory::reset_peak();
   const batch::Range range = schedule_.window(state_.window);
-  WindowRun window = runner_.run(state_.window, range, parts_.plan.micro_batch);
+  WindowRun window = run_micro_batches(range);
   if (window.interrupted) return false;
+  if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
   if (window.micro_batches > 0 && window.quarantined == window.micro_batches) {
     throw runtime_error(
         "step " + std::to_string(state_.step + 1), "a finite loss",
@@ -143,24 +172,28 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
                     .time = unix_time(),
                     .elapsed = state_.elapsed,
                     .samples = state_.samples,
-                    .tokens = state_.tokens,
                     .weight = window.weight,
                     .grad_norm = norm,
                     .lr = lr,
                     .micro_batch = parts_.plan.micro_batch,
                     .micro_batches = window.micro_batches,
-                    .batch_tokens = window.tokens,
                     .seconds = seconds,
-                    .tokens_per_second = static_cast<double>(window.tokens) / seconds,
                     .updates_per_hour = 3600 / seconds,
                     .accumulation_seconds = window.seconds,
-                    .optimizer_seconds = optimizer_seconds,
+                    .optimizer_seconds = window.closing_seconds + optimizer_seconds,
                     .quarantined = window.quarantined,
+                    .retries = window.retries,
                     .stepped = norm.has_value()};
   if (window.weight > 0) report.loss = window.loss_sum / window.weight;
+  if (!parts_.data.train->image_shape()) {
+    report.tokens = state_.tokens;
+    report.batch_tokens = window.tokens;
+    report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
+  }
+  if (takes_micro_statistics_) report.batchnorm = "micro";
   if (memory::caching_allocator_installed()) report.peak_bytes = memory::usage().peak;
   tell([&](Observer& o) { o.on_step(report); });
-  if (!norm)
+  if (!norm && window.lost_reason.empty())
     tell([&](Observer& o) {
       o.on_event(
           {.name = "no_step", .reason = "no label in the batch counts", .step = state_.step});
@@ -199,7 +232,8 @@ void RunLoop::checkpoint_if_due(bool last) {
 
 void RunLoop::write() {
   state_.elapsed = elapsed_before_ + watch_.seconds();
-  write_checkpoint(parts_.directory, state_, parts_.model, parts_.optimizer);
+  state_.units = window_.buffer()->units();
+  write_checkpoint(parts_.directory, state_, parts_.config.model, parts_.model, parts_.optimizer);
   const std::optional<std::int64_t> best =
       parts_.config.run.keep_best ? state_.best_step : std::nullopt;
   prune_checkpoints(parts_.directory,

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "accrue/accum/window.h"
@@ -10,11 +11,12 @@
 #include "accrue/data/loader.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
+#include "accrue/train/workload.h"
 #include "cadence.h"
 #include "checkpoint.h"
+#include "exact_runner.h"
 #include "signals.h"
 #include "window_runner.h"
-#include "workload.h"
 
 namespace accrue::train {
 
@@ -23,7 +25,7 @@ struct RunParts {
   const Config& config;
   const RunPlan& plan;
   const Datasets& data;
-  models::Gpt2& model;
+  models::Model& model;
   optim::Optimizer& optimizer;
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
@@ -38,6 +40,11 @@ class RunLoop {
   RunResult run();
 
  private:
+  bool is_exact();
+  WindowRunner::Hooks hooks();
+  std::string in_the_data(const MicroRef& micro) const;
+  void tell_event(const std::string& name, const std::string& reason);
+  WindowRun run_micro_batches(batch::Range range);
   bool run_window();          ///< false: interrupted
   void save_what_was_done();  ///< after an error: the parameters are those of the last step
   std::optional<double> take_step(accum::MeanGradient gradient, double lr);
@@ -58,14 +65,15 @@ class RunLoop {
   SignalWatch signals_;
   accum::Window window_;
   data::Loader loader_;
-  WindowRunner runner_;
+  std::variant<std::monostate, WindowRunner, ExactRunner> runner_;
   Cadence checkpoint_cadence_;
   std::optional<Cadence> eval_cadence_;
   Stopwatch watch_;
   std::optional<double> last_loss_, last_eval_;
   std::int64_t written_step_ = -1;  ///< of the newest checkpoint written by this loop
   std::int64_t evaluated_step_ = -1;
-  bool in_optimizer_step_ = false;  ///< some parameters may be updated and others not
+  bool takes_micro_statistics_ = false;  ///< model.batchnorm = "micro", and there is one
+  bool in_optimizer_step_ = false;       ///< some parameters may be updated and others not
 };
 
 }  // namespace accrue::train

@@ -1,18 +1,36 @@
 #include "run_plan.h"
 
+#include "accrue/batch/variable_windows.h"
 #include "accrue/core/units.h"
 
 namespace accrue::train {
 
-RunPlan make_plan(const Config& config, const Datasets& data, const NamedParameters& parameters,
-                  std::int64_t micro_batch, std::string micro_reason) {
-  const batch::WindowSchedule schedule = make_window_schedule(config, data.train->size());
+namespace {
+
+/// Input tokens of a full window, on average where samples differ in length; 0 for images.
+std::int64_t tokens_of_window(const Workload& work, const batch::WindowSchedule& schedule) {
+  if (work.data.train->image_shape()) return 0;
+  if (!schedule.variable) return schedule.samples_per_window * schedule.tokens_per_sample;
+  if (work.config.batch.tokens) return *work.config.batch.tokens;
+  return schedule.variable->tokens_in_epoch(0) / schedule.windows_in_epoch(0);
+}
+
+std::string batch_in_words(const Config& config, const RunPlan& plan) {
+  if (config.batch.samples) return std::to_string(plan.batch_samples) + " samples";
+  return std::to_string(plan.batch_tokens) + " tokens";
+}
+
+}  // namespace
+
+RunPlan make_plan(const Workload& work, std::int64_t micro_batch, std::string micro_reason) {
+  const Config& config = work.config;
+  const batch::WindowSchedule schedule = make_window_schedule(config, work.data.train);
   RunPlan plan;
-  for (const NamedParameter& parameter : parameters) plan.parameters += parameter.tensor.numel();
-  plan.train_samples = data.train->size();
-  plan.val_samples = data.val ? data.val->size() : 0;
+  plan.parameters = models::parameter_count(*work.model);
+  plan.train_samples = work.data.train->size();
+  plan.val_samples = work.data.val ? work.data.val->size() : 0;
   plan.batch_samples = schedule.samples_per_window;
-  plan.batch_tokens = plan.batch_samples * config.model.context;
+  plan.batch_tokens = tokens_of_window(work, schedule);
   plan.micro_batch = std::min(micro_batch, plan.batch_samples);
   plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
   plan.steps_per_epoch = schedule.windows_per_epoch();
@@ -23,11 +41,10 @@ RunPlan make_plan(const Config& config, const Datasets& data, const NamedParamet
 
 std::string summarise(const Config& config, const RunPlan& plan) {
   return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
-         " parameters, " + config.precision.compute + "; batch of " +
-         std::to_string(plan.batch_tokens) + " tokens = " + std::to_string(plan.micro_batches) +
-         " micro-batches of " + std::to_string(plan.micro_batch) + " x " +
-         std::to_string(config.model.context) + "; " + std::to_string(plan.total_steps) +
-         " steps (" + std::to_string(plan.steps_per_epoch) + " an epoch)";
+         " parameters, " + config.precision.compute + "; batch of " + batch_in_words(config, plan) +
+         " = " + std::to_string(plan.micro_batches) + " micro-batches of " +
+         std::to_string(plan.micro_batch) + "; " + std::to_string(plan.total_steps) + " steps (" +
+         std::to_string(plan.steps_per_epoch) + " an epoch)";
 }
 
 Horizon make_horizon(const RunPlan& plan) {

@@ -13,14 +13,30 @@ void use_threads(std::int64_t threads) {
   omp_set_num_threads(count);
 }
 
-MicroDecision choose_micro_batch(const Config& config, const Datasets& data, models::Gpt2& model) {
-  const std::int64_t window = samples_per_window(config);
-  if (config.batch.micro) return {std::min(*config.batch.micro, window), "as batch.micro says"};
-  const std::vector<std::int64_t> first{0};
-  batch::MicroBatch sample = data.train->fetch(first);
-  sample.sample_ids = first;
+namespace {
+
+/// The sample that takes the most memory: micro-batches are padded to it.
+std::int64_t longest_sample(const data::Source& source) {
+  if (source.uniform_tokens()) return 0;
+  std::int64_t longest = 0;
+  for (std::int64_t i = 1; i < source.size(); ++i)
+    if (source.tokens(i) > source.tokens(longest)) longest = i;
+  return longest;
+}
+
+}  // namespace
+
+MicroDecision choose_micro_batch(const Workload& work) {
+  const std::int64_t window = make_window_schedule(work.config, work.data.train).samples_per_window;
+  const std::optional<std::int64_t> stated = work.config.batch.micro;
+  if (stated) return {std::min(*stated, window), "as batch.micro says"};
+  const std::vector<std::int64_t> longest{longest_sample(*work.data.train)};
+  batch::MicroBatch sample = work.data.train->fetch(longest);
+  sample.sample_ids = longest;
+  for (SampleSpan& span : sample.spans) span.sample_id = longest.front();
   return decide_micro_batch(
-      measure_micro_batch(model, sample, std::min(window, data.train->size())));
+      measure_micro_batch(*work.model, accum::parse_accumulation(work.config.precision.accumulate),
+                          sample, std::min(window, work.data.train->size())));
 }
 
 }  // namespace accrue::train

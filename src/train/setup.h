@@ -2,10 +2,9 @@
 
 #include <cstdint>
 
-#include "accrue/models/gpt2.h"
 #include "accrue/train/config.h"
+#include "accrue/train/workload.h"
 #include "micro_batch_size.h"
-#include "workload.h"
 
 namespace accrue::train {
 
@@ -13,6 +12,6 @@ namespace accrue::train {
 void use_threads(std::int64_t threads);
 
 /// `batch.micro`, or what one trial of the model says.
-MicroDecision choose_micro_batch(const Config& config, const Datasets& data, models::Gpt2& model);
+MicroDecision choose_micro_batch(const Workload& work);
 
 }  // namespace accrue::train

@@ -1,5 +1,7 @@
 #include "accrue/train/step.h"
 
+#include <numeric>
+
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
@@ -16,12 +18,29 @@ std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::i
 }
 
 namespace batch {
+namespace {
+
+/// The samples of rows [begin, end) of a packed batch.
+void take_spans(const MicroBatch& batch, std::int64_t begin, std::int64_t end, MicroBatch& slice) {
+  for (SampleSpan span : batch.spans) {
+    if (span.row < begin || span.row >= end) continue;
+    span.row -= begin;
+    slice.spans.push_back(span);
+    slice.sample_ids.push_back(span.sample_id);
+  }
+}
+
+}  // namespace
 
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end) {
   MicroBatch slice{.inputs = batch.inputs.slice(0, begin, end),
                    .targets = batch.targets.slice(0, begin, end)};
-  if (!batch.sample_ids.empty())
+  if (batch.weights.defined()) slice.weights = batch.weights.slice(0, begin, end);
+  if (!batch.spans.empty()) {
+    take_spans(batch, begin, end, slice);
+  } else if (!batch.sample_ids.empty()) {
     slice.sample_ids.assign(batch.sample_ids.begin() + begin, batch.sample_ids.begin() + end);
+  }
   slice.tokens = batch.tokens * (end - begin) / batch_size(batch);
   return slice;
 }
@@ -39,20 +58,28 @@ StepReport step_in_slices(const std::vector<at::Tensor>& parameters,
         std::to_string(samples) + " samples, micro_batch " + std::to_string(options.micro_batch),
         "micro_batch = 0 for automatic");
   }
-  Accumulator accumulator(parameters, {.clip_norm = options.clip_norm});
+  AccumulatorOptions accumulation{.clip_norm = options.clip_norm};
+  accumulation.replay = [&run](const MicroRef& micro) {
+    return run(micro.sample_ids.front(), micro.sample_ids.back() + 1);
+  };
+  Accumulator accumulator(parameters, accumulation);
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
+    std::iota(rows.begin(), rows.end(), begin);
+    accumulator.backward(run(begin, end), BatchSize{}, std::move(rows));
+  };
   std::int64_t micro = options.micro_batch, done = 0;
   if (micro == 0) {
     // The first sample is the trial: whatever the split, the gradient is the same.
     memory::ThreadMeter meter;
-    accumulator.backward(run(0, 1));
+    add(0, 1);
     done = 1;
     micro = train::decide_micro_batch({.bytes_per_sample = meter.peak(),
                                        .available_bytes = memory::available_bytes(),
                                        .window_samples = std::max<std::int64_t>(1, samples - 1)})
                 .samples;
   }
-  for (; done < samples; done += micro)
-    accumulator.backward(run(done, std::min(done + micro, samples)));
+  for (; done < samples; done += micro) add(done, std::min(done + micro, samples));
   StepReport report = accumulator.step(optimizer);
   report.samples = samples;
   report.micro_batch = std::min(micro, samples);

@@ -2,13 +2,14 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/train/workload.h"
 #include "resume.h"
 #include "run_info.h"
 #include "run_loop.h"
 #include "run_plan.h"
 #include "setup.h"
 #include "sinks.h"
-#include "workload.h"
 
 namespace accrue::train {
 namespace {
@@ -22,18 +23,23 @@ std::string fingerprint_of(const Datasets& data) {
 
 struct Trainer::Impl {
   explicit Impl(Config as_given)
-      : given(std::move(as_given)),
-        config((use_threads(given.run.threads), resolve(given))),
-        data(open_datasets(config)),
-        directory(config.run.out),
-        model(make_initial_model(config)) {
-    total_windows(config, make_window_schedule(config, data.train->size()));
+      : given(std::move(as_given)), work(open(given)), directory(given.run.out) {
+    models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    total_windows(work.config, make_window_schedule(work.config, work.data.train));
+  }
+
+  static Workload open(const Config& config) {
+    if (config.run.out.empty())
+      throw usage_error("run.out", "a folder for the run", "nothing",
+                        "out = \"runs/first\" in [run]");
+    use_threads(config.run.threads);
+    return open_workload(config);
   }
 
   const RunPlan& decide_plan() {
     if (!plan) {
-      const MicroDecision micro = choose_micro_batch(config, data, *model);
-      plan = make_plan(config, data, model->parameters(), micro.samples, micro.reason);
+      const MicroDecision micro = choose_micro_batch(work);
+      plan = make_plan(work, micro.samples, micro.reason);
     }
     return *plan;
   }
@@ -45,25 +51,26 @@ struct Trainer::Impl {
 
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options) {
     decide_plan();
-    make_learning_rate(config, make_horizon(*plan)).at(0);  // throws before anything is written
+    make_learning_rate(work.config, make_horizon(*plan))
+        .at(0);  // throws before anything is written
     std::int64_t model_bytes = 0;
-    for (const NamedParameter& p : model->parameters())
+    for (const NamedParameter& p : work.model->file_tensors())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
-    check_room(checkpoint_room(config.run, plan->total_steps, model_bytes, optimizer.state_bytes()),
+    check_room(checkpoint_room(given.run, plan->total_steps, model_bytes, optimizer.state_bytes()),
                free_bytes_at(directory.root()), directory.root().string());
-    directory.create(given, describe_run(config, options.command));
-    return {.micro_batch = plan->micro_batch, .data_fingerprint = fingerprint_of(data)};
+    directory.create(given, describe_run(work.config, options.command));
+    return {.micro_batch = plan->micro_batch, .data_fingerprint = fingerprint_of(work.data)};
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
     check_config_unchanged(directory.config(), given);
-    const std::string fingerprint = fingerprint_of(data);
-    Resumed found = load_checkpoint(directory, options.checkpoint, fingerprint, *model, optimizer);
+    const std::string fingerprint = fingerprint_of(work.data);
+    Resumed found =
+        load_checkpoint(directory, options.checkpoint, fingerprint, *work.model, optimizer);
     if (found.checkpoint.empty()) {
       found.state = {.micro_batch = decide_plan().micro_batch, .data_fingerprint = fingerprint};
     } else {
-      plan = make_plan(config, data, model->parameters(), found.state.micro_batch,
-                       "as the checkpoint says");
+      plan = make_plan(work, found.state.micro_batch, "as the checkpoint says");
     }
     resumed = std::move(found);
     std::error_code error;
@@ -75,6 +82,10 @@ struct Trainer::Impl {
   }
 
   void announce_start() const {
+    const std::int64_t step = resumed ? resumed->state.step : 0;
+    for (const auto& source : {work.data.train, work.data.val})
+      if (source)
+        for (const std::string& remark : source->remarks()) announce("data", remark, step);
     if (!resumed) {
       announce("plan",
                "micro-batch of " + std::to_string(plan->micro_batch) + ": " + plan->micro_reason,
@@ -91,11 +102,9 @@ struct Trainer::Impl {
              resumed->state.step);
   }
 
-  Config given;   ///< what the run directory keeps and a resume compares
-  Config config;  ///< with what follows from other files filled in
-  Datasets data;
+  Config given;  ///< what the run directory keeps and a resume compares
+  Workload work;
   RunDirectory directory;
-  std::unique_ptr<models::Gpt2> model;
   std::optional<RunPlan> plan;
   std::optional<Resumed> resumed;
   std::vector<std::shared_ptr<Observer>> observers;
@@ -117,15 +126,15 @@ RunResult Trainer::run(const RunOptions& options) {
   Impl& self = *impl_;
   check_run_directory(self.directory, options.resume);
   const std::unique_ptr<optim::Optimizer> optimizer =
-      make_optimizer(self.config, self.model->parameters());
+      make_optimizer(self.work.config, self.work.model->parameters());
   TrainState state =
       options.resume ? self.continue_run(*optimizer, options) : self.start_new(*optimizer, options);
   try {
     for (std::shared_ptr<Observer>& sink :
-         make_sinks(self.config.observe, self.directory, state.step))
+         make_sinks(self.given.observe, self.directory, state.step))
       self.observers.push_back(std::move(sink));
-    RunLoop loop({self.config, *self.plan, self.data, *self.model, *optimizer, self.directory,
-                  self.observers, self.gradient_hook},
+    RunLoop loop({self.work.config, *self.plan, self.work.data, *self.work.model, *optimizer,
+                  self.directory, self.observers, self.gradient_hook},
                  std::move(state));
     self.announce_start();
     return loop.run();

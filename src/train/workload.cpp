@@ -1,42 +1,27 @@
-#include "workload.h"
+#include "accrue/train/workload.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "accrue/batch/variable_windows.h"
 #include "accrue/core/error.h"
-#include "accrue/models/gpt2_io.h"
+#include "model_factory.h"
 
 namespace accrue::train {
 namespace {
 
-constexpr std::int64_t byte_vocabulary = 256;
-
-models::Compute compute_of(const std::string& name) {
-  if (name == "bf16") return models::Compute::bf16;
-  if (name == "fp64") return models::Compute::fp64;
-  return models::Compute::fp32;
-}
-
-models::Gpt2Options model_options(const Config& config) {
-  return {.layers = config.model.layers,
-          .heads = config.model.heads,
-          .width = config.model.width,
-          .context = config.model.context,
-          .vocab = config.model.vocab.value_or(byte_vocabulary),
-          .dropout = config.model.dropout,
-          .compute = compute_of(config.precision.compute),
-          .seed = config.run.seed};
-}
-
 std::shared_ptr<const data::Source> open_split(const Config& config,
                                                const std::vector<std::string>& globs,
-                                               const std::string& key) {
+                                               const std::string& key,
+                                               std::vector<std::string> classes = {}) {
   data::SourceOptions options;
   options.globs = globs;
   options.format = config.data.format;
   options.tokenizer = config.data.tokenizer;
   options.context = config.model.context;
   options.vocab = config.model.vocab.value_or(0);
+  options.packing = config.data.packing;
+  options.classes = std::move(classes);
   return data::open_source(options, key);
 }
 
@@ -53,96 +38,80 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, do
   return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
 }
 
-}  // namespace
-
-Config resolve(Config config) {
-  if (config.run.out.empty()) {
-    throw usage_error("run.out", "a folder for the run", "nothing",
-                      "out = \"runs/first\" in [run]");
-  }
-  if (!config.model.from.empty()) {
-    const models::Gpt2Options shape =
-        models::load_gpt2_folder(config.model.from, model_options(config))->options();
-    config.model.layers = shape.layers;
-    config.model.heads = shape.heads;
-    config.model.width = shape.width;
-    config.model.context = shape.context;
-    config.model.vocab = shape.vocab;
-  }
-  return config;
-}
-
-std::unique_ptr<models::Gpt2> make_model(const Config& config) {
-  return std::make_unique<models::Gpt2>(model_options(config));
-}
-
-std::unique_ptr<models::Gpt2> make_initial_model(const Config& config) {
-  if (config.model.from.empty()) return make_model(config);
-  return models::load_gpt2_folder(config.model.from, model_options(config));
-}
-
 Datasets open_datasets(const Config& config) {
   Datasets sets{open_split(config, config.data.train, "data.train"), nullptr};
   if (config.data.val_fraction > 0) {
     sets = split_off_validation(sets.train, config.data.val_fraction);
   } else if (!config.data.val.empty()) {
-    sets.val = open_split(config, config.data.val, "data.val");
-  }
-  const std::int64_t vocab = config.model.vocab.value_or(byte_vocabulary);
-  if (sets.train->vocab() == 0 && !config.model.vocab) {
-    throw usage_error("model.vocab", "the vocabulary's size, since token files do not tell it",
-                      "nothing", "vocab = 50304 in [model], or what the tokenizer has");
-  }
-  if (sets.train->vocab() > vocab) {
-    throw usage_error(
-        "model.vocab",
-        "at least the tokenizer's vocabulary of " + std::to_string(sets.train->vocab()),
-        std::to_string(vocab), "leaving model.vocab out");
+    sets.val = open_split(config, config.data.val, "data.val", sets.train->classes());
   }
   return sets;
 }
 
-std::int64_t samples_per_window(const Config& config) {
+std::int64_t samples_per_window(const Config& config, const data::Source& train,
+                                std::int64_t tokens_per_sample) {
   if (config.batch.samples) return *config.batch.samples;
-  return batch::samples_of_tokens(config.batch.tokens.value_or(0), config.model.context);
+  if (train.image_shape()) {
+    throw usage_error("batch.tokens", "batch.samples, since images have no tokens", "batch.tokens",
+                      "for example batch.samples = 256");
+  }
+  return batch::samples_of_tokens(config.batch.tokens.value_or(0), tokens_per_sample);
 }
 
-batch::WindowSchedule make_window_schedule(const Config& config, std::int64_t train_samples) {
-  return {
-      .samples_per_epoch = train_samples,
-      .samples_per_window = samples_per_window(config),
-      .last = config.batch.last == "drop" ? batch::LastWindow::drop : batch::LastWindow::weighted};
+void require_windows(const batch::WindowSchedule& schedule) {
+  if (schedule.windows_per_epoch() > 0) return;
+  throw usage_error(
+      "batch.last",
+      "at least one whole batch in an epoch of " + std::to_string(schedule.samples_per_epoch) +
+          " samples",
+      std::to_string(schedule.samples_per_window) + " samples a batch and last = \"drop\"",
+      "last = \"weighted\", a smaller batch or more data");
 }
 
-batch::Sampler make_sampler(const Config& config, std::int64_t train_samples) {
-  return {train_samples,
+}  // namespace
+
+Workload open_workload(Config config) {
+  Workload work;
+  std::unique_ptr<models::Model> loaded = load_shaping_model(config);
+  work.data = open_datasets(config);
+  fit_model_to_data(config, work.data);
+  work.model = loaded ? std::move(loaded) : make_initial_model(config);
+  work.config = std::move(config);
+  return work;
+}
+
+batch::Sampler make_sampler(const Config& config, const data::Source& train) {
+  return {train.size(),
           config.data.order == "sequential" ? batch::Order::sequential : batch::Order::shuffle,
           config.run.seed};
 }
 
+batch::WindowSchedule make_window_schedule(const Config& config,
+                                           const std::shared_ptr<const data::Source>& train) {
+  const batch::LastWindow last =
+      config.batch.last == "drop" ? batch::LastWindow::drop : batch::LastWindow::weighted;
+  batch::WindowSchedule schedule;
+  if (const std::optional<std::int64_t> tokens = train->uniform_tokens()) {
+    schedule = {.samples_per_epoch = train->size(),
+                .samples_per_window = samples_per_window(config, *train, *tokens),
+                .last = last,
+                .tokens_per_sample = *tokens};
+  } else {
+    batch::WindowBudget budget;
+    if (config.batch.tokens) budget.tokens = *config.batch.tokens;
+    if (config.batch.samples) budget.samples = *config.batch.samples;
+    schedule = batch::variable_window_schedule(
+        make_sampler(config, *train), [train](std::int64_t i) { return train->tokens(i); }, budget,
+        last);
+  }
+  require_windows(schedule);
+  return schedule;
+}
+
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule) {
-  const std::int64_t per_epoch = schedule.windows_per_epoch();
-  if (per_epoch == 0) {
-    throw usage_error(
-        "batch.last",
-        "at least one whole batch in an epoch of " + std::to_string(schedule.samples_per_epoch) +
-            " samples",
-        std::to_string(schedule.samples_per_window) + " samples a batch and last = \"drop\"",
-        "last = \"weighted\", a smaller batch or more data");
-  }
   if (config.run.steps) return *config.run.steps;
-  if (config.run.tokens) {
-    const std::int64_t epoch_tokens =
-        config.model.context * (schedule.last == batch::LastWindow::drop
-                                    ? per_epoch * schedule.samples_per_window
-                                    : schedule.samples_per_epoch);
-    const std::int64_t window_tokens = config.model.context * schedule.samples_per_window;
-    const std::int64_t whole = *config.run.tokens / epoch_tokens;
-    const std::int64_t rest = *config.run.tokens % epoch_tokens;
-    return whole * per_epoch + std::min(per_epoch, (rest + window_tokens - 1) / window_tokens);
-  }
-  const double windows = config.run.epochs.value_or(0) * static_cast<double>(per_epoch);
-  return std::max<std::int64_t>(1, std::llround(windows));
+  if (config.run.tokens) return schedule.windows_of_tokens(*config.run.tokens);
+  return schedule.windows_of_epochs(config.run.epochs.value_or(0));
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,

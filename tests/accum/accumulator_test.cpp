@@ -145,56 +145,6 @@ TEST(Accumulator, ClipsTheMeanAndShowsItToTheHook) {
   EXPECT_EQ(problem.parameters[1].tensor.grad().abs().sum().item<double>(), 0);
 }
 
-TEST(Accumulator, LeavesOutAMicroBatchWithoutAFiniteLoss) {
-  const Problem problem = make_problem(6, at::kFloat);
-  std::vector<std::string> events;
-  Accumulator accumulator(problem.parameters,
-                          {.batch = Tokens{problem.rows}, .on_event = [&](const Event& event) {
-                             events.push_back(event.name + ": " + event.reason);
-                           }});
-  accumulator.backward(problem.loss({0, 1, 2}));
-  accumulator.backward(nan_loss(problem));
-  EXPECT_FALSE(accumulator.full());
-  accumulator.backward(problem.loss({3, 4, 5, 6, 7, 8, 9, 10, 11}));
-  ASSERT_TRUE(accumulator.full());
-  const StepReport report = accumulator.step(kTake);
-  EXPECT_EQ(report.quarantined, 1);
-  EXPECT_EQ(report.micro_batches, 2);
-  ASSERT_EQ(events.size(), 1u);
-  EXPECT_THAT(events[0], HasSubstr("quarantined: micro-batch 1"));
-  const auto expected = problem.reference();
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_TRUE(testing::close(gradients_of(problem)[i], expected[i], at::kFloat, problem.rows));
-}
-
-TEST(Accumulator, EndsALoopThatHasNoFiniteLossAnyMore) {
-  const Problem problem = make_problem(6, at::kFloat);
-  Accumulator accumulator(problem.parameters, {.batch = Tokens{10}, .max_quarantined = 2});
-  accumulator.backward(nan_loss(problem));
-  accumulator.backward(nan_loss(problem));
-  EXPECT_THAT(error_of([&] { accumulator.backward(nan_loss(problem)); }),
-              HasSubstr("without a finite loss"));
-}
-
-TEST(Accumulator, DropsAWindowWhoseGradientIsNotFinite) {
-  const at::Tensor w = at::zeros({2}).requires_grad_(true);
-  std::string reason;
-  Accumulator accumulator(std::vector<at::Tensor>{w},
-                          {.on_event = [&](const Event& event) { reason = event.reason; }});
-  bool called = false;
-  const Accumulator::StepFunction take = [&](accum::MeanGradient&&) { called = true; };
-  // d sqrt(x)/dx is infinite at 0, where the value is finite.
-  accumulator.backward({at::sqrt(w).sum(), 2});
-  const StepReport report = accumulator.step(take);
-  EXPECT_FALSE(report.stepped);
-  EXPECT_FALSE(called);
-  EXPECT_EQ(report.step, 0);
-  EXPECT_THAT(reason, HasSubstr("inf"));
-  EXPECT_FALSE(w.grad().defined());
-  accumulator.backward({w.sum(), 2});
-  EXPECT_TRUE(accumulator.step(take).stepped);
-}
-
 TEST(Accumulator, TakesNoStepForNoWeight) {
   const Problem problem = make_problem(6, at::kFloat);
   Accumulator accumulator(problem.parameters);
@@ -240,56 +190,6 @@ TEST(Accumulator, RefusesContradictingOptions) {
   EXPECT_THAT(make({.clip_norm = -1}), HasSubstr("clip_norm"));
   EXPECT_THAT(error_of([] { Accumulator(std::vector<at::Tensor>{at::ones({2})}); }),
               HasSubstr("requires a gradient"));
-}
-
-/// Fails in backward, on its way to parameters that come after gradients of others are in.
-struct FailingBackward : torch::autograd::Function<FailingBackward> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) {
-    return input.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 const torch::autograd::variable_list&) {
-    throw std::runtime_error("out of memory");
-  }
-};
-
-Loss failing_loss(const Problem& problem) {
-  const at::Tensor hidden =
-      FailingBackward::apply(at::linear(problem.inputs[0], problem.parameters[0].tensor));
-  return {at::linear(hidden, problem.parameters[2].tensor).sum(), 1};
-}
-
-TEST(Accumulator, ReplaysAWindowWhoseBackwardFailed) {
-  const Problem problem = make_problem(10, at::kFloat);
-  const std::vector<Ids> micros{{0, 1, 2, 3}, {4, 5, 6}, {7, 8, 9, 10, 11}};
-  const auto run = [&](bool with_failure) {
-    Accumulator accumulator(problem.parameters, {.replay = [&](const MicroRef& micro) {
-                              return problem.loss(micro.sample_ids);
-                            }});
-    for (std::size_t i = 0; i < micros.size(); ++i) {
-      accumulator.backward(problem.loss(micros[i]), BatchSize{}, micros[i]);
-      if (with_failure && i == 1) {
-        EXPECT_THROW(accumulator.backward(failing_loss(problem)), std::runtime_error);
-      }
-    }
-    EXPECT_TRUE(accumulator.step(kTake).stepped);
-    return gradients_of(problem);
-  };
-  EXPECT_TRUE(same_bits(run(false), run(true)));
-}
-
-TEST(Accumulator, IsFullAtOnceWhenItsWindowIsLost) {
-  const Problem problem = make_problem(10, at::kFloat);
-  Accumulator accumulator(problem.parameters, {.batch = Tokens{1000}});
-  accumulator.backward(problem.loss({0}));
-  EXPECT_THROW(accumulator.backward(failing_loss(problem)), std::runtime_error);
-  EXPECT_TRUE(accumulator.full());
-  accumulator.backward(problem.loss({1}));
-  const StepReport report = accumulator.step(kTake);
-  EXPECT_FALSE(report.stepped);
-  EXPECT_FALSE(report.loss);
-  accumulator.backward(problem.loss({0}));
-  EXPECT_TRUE(accumulator.step(kTake).stepped);
 }
 
 TEST(Accumulator, DiscardsAScopeThatIsLeftWithoutAStep) {

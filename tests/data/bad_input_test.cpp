@@ -4,6 +4,7 @@
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
 #include "folder.h"
+#include "refusal.h"
 
 namespace accrue::data {
 namespace {
@@ -14,18 +15,7 @@ using ::testing::HasSubstr;
 using testing::header;
 using testing::open;
 using testing::packed;
-
-template <class Call>
-std::string refusal(Error::Kind kind, Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
+using testing::refusal;
 
 struct BadTokenFile {
   const char* name;
@@ -104,7 +94,8 @@ TEST(BadInput, FormatsMixed) {
 TEST(BadInput, WhatThisVersionDoesNotHave) {
   const Folder folder;
   const std::string file = folder.write("a.txt", "abcdefgh");
-  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4, "jsonl"); }), HasSubstr("'jsonl'"));
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4, "parquet"); }),
+              HasSubstr("'parquet'"));
   const auto other_tokenizer = [&] {
     open_source({.globs = {file}, .tokenizer = "gpt2.model"}, "data.train");
   };

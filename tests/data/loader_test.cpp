@@ -24,6 +24,8 @@ class CountingSource final : public Source {
       : size_(size), failing_(failing) {}
   std::int64_t size() const override { return size_; }
   std::int64_t vocab() const override { return 0; }
+  std::int64_t tokens(std::int64_t) const override { return 1; }
+  std::optional<std::int64_t> uniform_tokens() const override { return 1; }
   std::string fingerprint() const override { return "counting"; }
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
     ++started_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <system_error>
 
@@ -98,6 +99,40 @@ TEST(ResidentMemory, DoesNotGrowWithTheFile) {
 
   EXPECT_LT(growth_bytes(warm_up, [&] { read_throughout(large); }), 64 * mebibyte);
   EXPECT_GT(growth_bytes(warm_up, [&] { read_throughout_with_a_map(large); }), 64 * mebibyte);
+}
+
+constexpr std::int64_t long_line_bytes = 1 << 16;
+
+std::string jsonl_of(std::int64_t lines) {
+  const std::string line =
+      R"({"text": ")" + std::string(static_cast<std::size_t>(long_line_bytes), 'x') + "\"}\n";
+  std::string content;
+  for (std::int64_t i = 0; i < lines; ++i) content += line;
+  return content;
+}
+
+void read_all_samples(const std::string& file) {
+  const auto source = open(file, long_line_bytes, "jsonl");
+  for (std::int64_t i = 0; i < source->size(); i += 7) fetch(*source, {i});
+}
+
+TEST(ResidentMemory, OfJsonLinesIsOfTheirNumberNotTheirSize) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer keeps freed memory resident, up to 256 MiB";
+#endif
+  const Folder folder;
+  const std::string large = folder.write("large.jsonl", jsonl_of(96 * mebibyte / long_line_bytes));
+  const std::string small = folder.write("small.jsonl", jsonl_of(4));
+  const auto warm_up = [&] { read_all_samples(small); };
+
+  EXPECT_LT(growth_bytes(warm_up, [&] { read_all_samples(large); }), 32 * mebibyte);
+  // The negative control: the lines themselves.
+  EXPECT_GT(growth_bytes(warm_up,
+                         [&] {
+                           std::string all(96 * mebibyte, '\0');
+                           std::ifstream(large, std::ios::binary).read(all.data(), std::ssize(all));
+                         }),
+            32 * mebibyte);
 }
 
 }  // namespace

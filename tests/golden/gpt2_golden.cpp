@@ -30,8 +30,8 @@ batch::MicroBatch read_batch(const std::filesystem::path& folder) {
 
 Loss forward(Gpt2& model, const batch::MicroBatch& micro) {
   const ForwardContext context{.training = true, .sample_ids = micro.sample_ids};
-  at::Tensor x;
-  for (const Segment& segment : model.segments()) x = segment.forward(x, micro, context);
+  Activations x;
+  for (const Segment& segment : model.segments()) x = run_segment(segment, x, micro, context);
   return model.losses().front().forward(x, micro, context);
 }
 

@@ -183,10 +183,106 @@ TEST_P(CrossEntropy, RefusesForeignTargetsBeforeAnythingIsAdded) {
       HasSubstr("one target for each row"));
 }
 
-TEST_P(CrossEntropy, RefusesAScaledSum) {
+TEST_P(CrossEntropy, TakesAScaledSumOnlyWhereNoSlotTookItsGradient) {
   const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
-  const Loss loss = linear_cross_entropy(hidden, weight, targets_of({6}, 5, 3), copy_);
+  const at::Tensor targets = targets_of({6}, 5, 3);
+  const auto gradients = [&](double factor) {
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_);
+    return torch::autograd::grad({loss.sum * factor}, {hidden, weight});
+  };
+  const auto once = gradients(1), quarter = gradients(0.25);
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_TRUE(at::equal(quarter[i], once[i] * 0.25));
+
+  const auto slot = open_slot(weight);
+  const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_);
   EXPECT_THAT(error_of([&] { (loss.sum / 6).backward(); }), HasSubstr("the gradient 1"));
+}
+
+at::Tensor row_weights_of(at::IntArrayRef sizes) {
+  at::manual_seed(9);
+  at::Tensor weights = at::rand(sizes) * 3;
+  weights.view(-1).slice(0, 1, weights.numel(), 7).zero_();
+  return weights;
+}
+
+TEST_P(CrossEntropy, WeighsItsRowsAsATenDoes) {
+  for (const Sizes& sizes : all_sizes) {
+    SCOPED_TRACE(sizes.classes);
+    const at::Tensor hidden = leaf({sizes.batch, sizes.length, sizes.channels}, compute(), 1),
+                     weight = leaf({sizes.classes, sizes.channels}, master(), 2, 0.3);
+    at::Tensor targets = targets_of({sizes.batch, sizes.length}, sizes.classes, 3);
+    if (targets.numel() == 1) targets.fill_(1);
+    const at::Tensor row_weights = row_weights_of(targets.sizes());
+    const at::Tensor rhidden = in_double(hidden), rweight = in_double(weight);
+    const at::Tensor rows =
+        at::cross_entropy_loss(at::matmul(rhidden, rweight.t()).view({-1, sizes.classes}),
+                               targets.view(-1), {}, at::Reduction::None, ignored_label);
+    const at::Tensor counted = row_weights.to(at::kDouble) * (targets != ignored_label);
+    const at::Tensor expected = (rows * counted.view(-1)).sum();
+
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_, row_weights);
+    EXPECT_DOUBLE_EQ(loss.weight, counted.sum().item<double>());
+    EXPECT_EQ(loss.weight, label_weight(targets, row_weights));
+    EXPECT_TRUE(close(loss.sum, expected, compute(), 4));
+    loss.sum.backward();
+    expected.backward();
+    const std::int64_t terms = 4 * sizes.channels + sizes.batch * sizes.length;
+    EXPECT_TRUE(close(hidden.grad(), rhidden.grad(), compute(), terms));
+    EXPECT_TRUE(close(weight.grad(), rweight.grad(), compute(), terms));
+    const auto unweighted =
+        torch::autograd::grad({reference_sum(rhidden, rweight, targets)}, {rhidden});
+    EXPECT_FALSE(close(hidden.grad(), unweighted[0], compute(), terms));
+  }
+}
+
+TEST_P(CrossEntropy, EqualRowWeightsScaleAndOnesChangeNoBit) {
+  const at::Tensor hidden = leaf({30, 8}, compute(), 1), weight = leaf({11, 8}, master(), 2);
+  const at::Tensor targets = targets_of({30}, 11, 3);
+  const auto run = [&](const at::Tensor& row_weights) {
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_, row_weights);
+    auto results = torch::autograd::grad({loss.sum}, {hidden, weight});
+    results.push_back(loss.sum.detach());
+    return results;
+  };
+  const auto plain = run({}), ones = run(at::ones({30})), twos = run(at::full({30}, 2.0F));
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(at::equal(ones[i], plain[i]));
+    EXPECT_TRUE(at::equal(twos[i], plain[i] * 2));
+  }
+}
+
+TEST_P(CrossEntropy, RowsOfWeightZeroAreIgnored) {
+  const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
+  at::Tensor row_weights = at::ones({6}), targets = at::ones({6}, at::kLong);
+  const auto run = [&] {
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_, row_weights);
+    EXPECT_EQ(loss.weight, 5);
+    return torch::autograd::grad({loss.sum}, {hidden, weight});
+  };
+  row_weights[2] = 0;
+  const auto weightless = run();
+  row_weights[2] = 1;
+  targets[2] = ignored_label;
+  const auto ignored = run();
+  for (std::size_t i = 0; i < ignored.size(); ++i)
+    EXPECT_TRUE(at::equal(weightless[i], ignored[i]));
+}
+
+TEST_P(CrossEntropy, RefusesRowWeightsByRowBeforeAnythingIsAdded) {
+  const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
+  const auto slot = open_slot(weight);
+  const auto message = [&](const at::Tensor& row_weights) {
+    return error_of(
+        [&] { linear_cross_entropy(hidden, weight, targets_of({6}, 5, 3), copy_, row_weights); });
+  };
+  for (const float wrong :
+       {-1.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    at::Tensor row_weights = at::ones({6});
+    row_weights[4] = wrong;
+    EXPECT_THAT(message(row_weights), HasSubstr("in row 4"));
+  }
+  EXPECT_THAT(message(at::ones({5})), HasSubstr("one fp32 weight for each target"));
+  EXPECT_TRUE(slot->fresh);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "accrue/core/error.h"
+#include "support/reference_mask.h"
 
 namespace accrue::kernels {
 namespace {
@@ -110,6 +111,49 @@ TEST(Dropout, HasTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(at::equal(alone, together));
 }
 
+TEST(Dropout, MasksAreThoseOfScalarPhilox) {
+  const ForwardContext context = context_of({5, 1LL << 35}, 1LL << 34, ~0ULL);
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16})
+    for (const std::int64_t channels : {1, 15, 16, 63, 64, 65, 200})
+      for (const double probability : {1e-9, 0.25, 0.5, 0.999}) {
+        const accrue::testing::ReferenceMask reference(probability, context, 6);
+        const at::Tensor expected = at::stack(
+            {reference.of_sample(5, 3, channels), reference.of_sample(1LL << 35, 3, channels)});
+        const at::Tensor x = at::full({2, 3, channels}, 1.5, dtype);
+        const at::Tensor scaled = 1.5 * expected;
+        EXPECT_TRUE(at::equal(dropout(x, probability, context, 6), scaled.to(dtype)))
+            << c10::toString(dtype) << ", " << channels << " channels, p " << probability;
+      }
+  // A probability that leaves no word to keep.
+  EXPECT_TRUE((dropout(at::ones({2, 3, 64}), 1 - 1e-12, context, 6) == 0).all().item<bool>());
+}
+
+TEST(Dropout, PackedSamplesGetTheMasksThatTheyGetApart) {
+  ForwardContext packed = context_of({10, 11, 1LL << 40});
+  packed.spans = {{11, 0, 0, 5}, {10, 0, 6, 9}, {1LL << 40, 1, 2, 9}};
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    at::manual_seed(3);
+    at::Tensor x = at::randn({2, 9, 37}, at::kDouble).to(dtype).requires_grad_(true);
+    const at::Tensor y = dropout(x, 0.3, packed, 2);
+    const at::Tensor grad = at::randn({2, 9, 37}, at::kDouble).to(dtype);
+    y.backward(grad);
+    at::Tensor uncovered = at::ones({2, 9}, at::kBool);
+    for (const SampleSpan& span : packed.spans) {
+      const auto cut = [&](const at::Tensor& of) {
+        return of[span.row].slice(0, span.begin, span.end).unsqueeze(0);
+      };
+      const ForwardContext alone = context_of({span.sample_id});
+      EXPECT_TRUE(at::equal(cut(y), dropout(cut(x), 0.3, alone, 2)));
+      EXPECT_TRUE(at::equal(cut(x.grad()), dropout(cut(grad), 0.3, alone, 2)));
+      EXPECT_FALSE(at::equal(cut(y), dropout(cut(x), 0.3, context_of({12}), 2)));
+      uncovered[span.row].slice(0, span.begin, span.end).fill_(false);
+    }
+    EXPECT_EQ(uncovered.sum().item<std::int64_t>(), 3);
+    EXPECT_TRUE((y.index({uncovered}) == 0).all().item<bool>());
+    EXPECT_TRUE((x.grad().index({uncovered}) == 0).all().item<bool>());
+  }
+}
+
 TEST(Dropout, RefusesBadArguments) {
   const at::Tensor x = at::ones({2, 3, 4});
   EXPECT_THROW(dropout(x, 1, context_of({8, 9}), 0), Error);
@@ -117,6 +161,11 @@ TEST(Dropout, RefusesBadArguments) {
   EXPECT_THROW(dropout(x, std::nan(""), context_of({8, 9}), 0), Error);
   EXPECT_THROW(dropout(x, 0.1, context_of({8}), 0), Error);
   EXPECT_THROW(dropout(at::ones({2}), 0.1, context_of({8, 9}), 0), Error);
+  ForwardContext packed = context_of({8, 9});
+  packed.spans = {{8, 0, 0, 2}, {9, 0, 1, 3}};
+  EXPECT_THROW(dropout(x, 0.1, packed, 0), Error);
+  packed.spans = {{8, 0, 0, 4}};
+  EXPECT_THROW(dropout(x, 0.1, packed, 0), Error);
 }
 
 }  // namespace

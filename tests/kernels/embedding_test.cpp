@@ -87,6 +87,29 @@ TEST_P(Embedding, TouchesOnlyTheRowsThatOccur) {
   EXPECT_TRUE(at::equal(slot->main, expected));
 }
 
+TEST_P(Embedding, PositionsRestartInEachSpan) {
+  // Rows are longer than the position table, samples are not.
+  const std::vector<SampleSpan> spans{{7, 0, 0, 5}, {3, 0, 5, 17}, {9, 1, 4, 6}};
+  const at::Tensor ids = ids_of(2, 20), grad = upstream(ids);
+  const at::Tensor t = tokens(), p = table(), rt = tokens(), rp = table();
+  const at::Tensor x = embed_tokens(ids, t, p, spans);
+  at::Tensor expected = at::zeros_like(x);
+  for (const SampleSpan& span : spans)
+    expected[span.row]
+        .slice(0, span.begin, span.end)
+        .copy_(aten_embed(ids[span.row].slice(0, span.begin, span.end).unsqueeze(0), rt, rp)[0]);
+  EXPECT_TRUE(at::equal(x, expected));
+  const auto slot = open_slot(p);
+  x.backward(grad);
+  expected.backward(grad);
+  EXPECT_TRUE(close(t.grad(), rt.grad(), dtype(), 19));
+  EXPECT_TRUE(close(slot->main, rp.grad(), dtype(), 3));
+
+  const at::Tensor one_span = embed_tokens(ids.slice(1, 0, 12), t, p);
+  EXPECT_FALSE(at::equal(one_span[0][5], x[0][5]));
+  EXPECT_TRUE(at::equal(one_span[0][4], x[0][4]));
+}
+
 TEST_P(Embedding, SharesATiedTableWithTheHead) {
   const at::Tensor ids = ids_of(2, 5), targets = ids_of(2, 5);
   const at::Tensor t = leaf({vocabulary, channels}, dtype(), 1, 0.1), p = table();
@@ -143,8 +166,10 @@ TEST_P(Embedding, ChecksItsArguments) {
   EXPECT_EQ(message(ids_of(1, 2)), "no error");
   EXPECT_THAT(message(at::full({1, 2}, vocabulary, at::kLong)), HasSubstr("token ids in [0, 40)"));
   EXPECT_THAT(message(at::full({1, 2}, -1, at::kLong)), HasSubstr("-1 at position 0"));
-  EXPECT_THAT(message(ids_of(1, positions + 1)), HasSubstr("[P >= T, C]"));
+  EXPECT_THAT(message(ids_of(1, positions + 1)), HasSubstr("at most 12 positions"));
   EXPECT_THAT(message(at::zeros({1, 2})), HasSubstr("int64 ids"));
+  EXPECT_THROW(embed_tokens(ids_of(1, 20), tokens(), table(), {{1, 0, 0, 13}}), Error);
+  EXPECT_THROW(embed_tokens(ids_of(1, 20), tokens(), table(), {{1, 0, 15, 21}}), Error);
 }
 
 }  // namespace

@@ -135,6 +135,18 @@ TEST(GradSlot, RefusesAFreshSlotWhoseOldContentsWereAddedTo) {
   EXPECT_THAT(error_of([&] { parameter.sum().backward(); }), HasSubstr("fresh"));
 }
 
+/// Sums twice what it is given.
+class DoublingFold final : public GradFold {
+ public:
+  explicit DoublingFold(at::Tensor main) : main_(std::move(main)) { main_.zero_(); }
+  at::Tensor stage() override { return staged_ = at::full_like(main_, 1e30); }
+  void take_staged(GradSlot& slot) override { take(slot, staged_); }
+  void take(GradSlot&, const at::Tensor& contribution) override { main_.add_(contribution, 2); }
+
+ private:
+  at::Tensor main_, staged_;
+};
+
 /// A weight that is used by our linear (which writes to the slot) and by ATen (whose gradient comes
 /// through autograd), in both orders, several micro-batches.
 class TiedWeight : public ::testing::TestWithParam<std::string> {
@@ -166,6 +178,20 @@ TEST_P(TiedWeight, GetsBothContributions) {
     EXPECT_TRUE(close(slot->main, reference.grad(), at::kDouble, 60));
     EXPECT_FALSE(close(slot->main, reference.grad() * 1.001, at::kDouble, 60));
     EXPECT_EQ(slot->bound._version(), slot->bound_version);
+  }
+}
+
+TEST_P(TiedWeight, GivesBothContributionsToAFold) {
+  const at::Tensor weight = leaf({4, 3}, at::kDouble, 1),
+                   reference = weight.detach().clone().requires_grad_(true);
+  const auto slot = open_slot(weight);
+  slot->fold = std::make_shared<DoublingFold>(slot->main);
+  for (int micro = 1; micro <= 3; ++micro) {
+    sum_of(GetParam(), weight, false).backward();
+    sum_of(GetParam(), reference, true).backward();
+    EXPECT_TRUE(close(slot->main, 2 * reference.grad(), at::kDouble, 60));
+    EXPECT_FALSE(weight.grad().defined());
+    EXPECT_FALSE(slot->fresh);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <memory>
 
@@ -137,6 +138,21 @@ TEST(LayerNorm, PutsParameterGradientsIntoOpenSlots) {
   EXPECT_TRUE(close(b_slot->main, 2 * b_grad, at::kFloat, 1));
   EXPECT_EQ(w_slot->contributions, 2);
   EXPECT_FALSE(b_slot->fresh);
+}
+
+TEST(LayerNorm, LeavesParametersAloneWhoseGradientIsNotWanted) {
+  const at::Tensor x = leaf({5, 48}, at::kFloat, 1), w = leaf({48}, at::kFloat, 2),
+                   b = leaf({48}, at::kFloat, 3);
+  const auto w_slot = std::make_shared<GradSlot>(at::zeros({48})),
+             b_slot = std::make_shared<GradSlot>(at::zeros({48}));
+  attach(w, w_slot);
+  attach(b, b_slot);
+  w_slot->open = b_slot->open = true;
+  const auto [sum, out] = add_layer_norm(x, x.detach(), w, b, eps, at::kFloat);
+  for (const at::Tensor& y : {layer_norm(x, w, b, eps, at::kFloat), out})
+    EXPECT_TRUE(torch::autograd::grad({y.sum()}, {x})[0].defined());
+  EXPECT_EQ(w_slot->contributions, 0);
+  EXPECT_EQ(b_slot->contributions, 0);
 }
 
 TEST(LayerNorm, HasTheSameBitsForAnyNumberOfThreads) {

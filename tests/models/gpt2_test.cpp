@@ -88,10 +88,10 @@ TEST(Gpt2, TheResidualStreamIsInTheMastersDtypeAndGemmInputsInTheComputeDtype) {
         std::tuple(Compute::fp64, at::kDouble, at::kDouble)}) {
     Gpt2 model(small(compute));
     const batch::MicroBatch micro = random_batch(model.options(), 2, 12);
-    at::Tensor x;
+    Activations x;
     for (const Segment& segment : model.segments()) {
       x = segment.forward(x, micro, context_of(micro));
-      EXPECT_EQ(x.scalar_type(), segment.name == "head" ? hidden : stream) << segment.name;
+      EXPECT_EQ(x.at(0).scalar_type(), segment.name == "head" ? hidden : stream) << segment.name;
     }
     for (const auto& [name, tensor] : model.parameters()) EXPECT_EQ(tensor.scalar_type(), stream);
   }
@@ -188,20 +188,49 @@ TEST(Gpt2, DropoutDoesNotDependOnTheSplit) {
 
 TEST(Gpt2, EverySiteDropsAndEvaluationDoesNot) {
   Gpt2Options options = small();
-  Gpt2 plain(options);
-  options.dropout = 0.5;
+  options.dropout = 0.3;
   Gpt2 dropping(options);
-  const batch::MicroBatch micro = random_batch(options, 2, 12);
-  ForwardContext context = context_of(micro);
-  at::Tensor x;
-  for (std::size_t i = 0; i < 3; ++i) {
-    const at::Tensor expected = plain.segments()[i].forward(x, micro, context);
-    EXPECT_FALSE(at::equal(dropping.segments()[i].forward(x, micro, context), expected));
-    x = expected;
+  perturb(dropping);
+  const batch::MicroBatch micro = random_batch(options, 3, 12);
+  const ForwardContext context = context_of(micro);
+  const Loss loss = forward(dropping, micro, context);
+  ReferenceGpt2 reference(dropping);
+  reference.drop(context);
+  EXPECT_LT(relative_error(loss.sum, reference.loss(micro)), 1e-13);
+  const auto actual = torch::autograd::grad({loss.sum}, leaves_of(dropping));
+  const auto expected = reference.gradients(micro);
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_LT(relative_error(actual[i], expected[i]), 1e-12) << i;
+
+  for (std::int64_t site = 0; site < 1 + 3 * options.layers; ++site) {
+    reference.drop(context, /*without=*/site);
+    EXPECT_GT(relative_error(loss.sum, reference.loss(micro)), 1e-6) << "site " << site;
   }
-  context.training = false;
-  EXPECT_EQ(evaluate(dropping, micro, context).sum.item<double>(),
-            evaluate(plain, micro, context).sum.item<double>());
+  ForwardContext evaluating = context;
+  evaluating.training = false;
+  const ReferenceGpt2 undropped(dropping);
+  EXPECT_LT(relative_error(evaluate(dropping, micro, evaluating).sum, undropped.loss(micro)),
+            1e-13);
+}
+
+TEST(Gpt2, TheLossWeighsTheLabels) {
+  Gpt2 model(small());
+  perturb(model);
+  batch::MicroBatch micro = random_batch(model.options(), 3, 12);
+  const auto announced = [&] { return model.losses().front().weight(micro); };
+  EXPECT_EQ(announced(), 3 * 11);
+  const ReferenceGpt2 reference(model);
+  const double unweighted = reference.loss(micro).item<double>();
+  micro.weights = at::rand({3, 12}) + 0.5;
+  const Loss loss = forward(model, micro, context_of(micro));
+  EXPECT_EQ(announced(), loss.weight);
+  EXPECT_NEAR(loss.weight, micro.weights.slice(1, 0, 11).sum().item<double>(), 1e-4);
+  EXPECT_LT(relative_error(loss.sum, reference.loss(micro)), 1e-13);
+  EXPECT_GT(std::abs(loss.sum.item<double>() - unweighted), 1e-3);
+  const auto actual = torch::autograd::grad({loss.sum}, leaves_of(model));
+  const auto expected = reference.gradients(micro);
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_LT(relative_error(actual[i], expected[i]), 1e-12) << i;
 }
 
 TEST(Gpt2, NextTokenLogitsAreTheLastRowOfAllLogits) {
@@ -267,7 +296,7 @@ TEST(Evaluate, RefusesToAddLossesOfDifferentWeights) {
     std::vector<Segment> segments() override { return {}; }
     std::vector<LossHead> losses() override {
       const auto constant = [](double weight) {
-        return [weight](const at::Tensor&, const batch::MicroBatch&, const ForwardContext&) {
+        return [weight](const Activations&, const batch::MicroBatch&, const ForwardContext&) {
           return Loss{at::scalar_tensor(2.0), weight};
         };
       };

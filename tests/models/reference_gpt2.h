@@ -8,13 +8,21 @@
 
 #include "accrue/batch/micro_batch.h"
 #include "accrue/models/gpt2.h"
+#include "support/reference_mask.h"
 
 namespace accrue::models::testing {
 
 /// GPT-2 once more in plain ATen and fp64, written from the paper's formulas and sharing no code
-/// with accrue: logits are whole, attention is a masked softmax, gradients are autograd's.
+/// with accrue: logits are whole, attention is a masked softmax, gradients are autograd's. Rows
+/// hold one sample each.
 class ReferenceGpt2 {
  public:
+  /// The model's dropout, as in training under `context`, at all sites but `without`.
+  void drop(const ForwardContext& context, std::int64_t without = -1) {
+    context_ = context;
+    without_ = without;
+  }
+
   explicit ReferenceGpt2(const Gpt2& model) : options_(model.options()) {
     for (const auto& [name, tensor] : model.parameters()) {
       names_.push_back(name);
@@ -25,20 +33,24 @@ class ReferenceGpt2 {
   at::Tensor logits(const at::Tensor& ids) const {
     at::Tensor x = at::embedding(at_("wte.weight"), ids) +
                    at_("wpe.weight").slice(0, 0, ids.size(1)).unsqueeze(0);
+    x = x * kept(0, x);
     for (std::int64_t i = 0; i < options_.layers; ++i) {
       const std::string h = "h." + std::to_string(i) + '.';
-      x = x + attention(h + "attn.", norm(h + "ln_1", x));
+      const at::Tensor a = attention(h + "attn.", norm(h + "ln_1", x), 1 + 3 * i);
+      x = x + a * kept(2 + 3 * i, a);
       const at::Tensor hidden = at::gelu(project(h + "mlp.c_fc", norm(h + "ln_2", x)), "tanh");
-      x = x + project(h + "mlp.c_proj", hidden);
+      const at::Tensor m = project(h + "mlp.c_proj", hidden);
+      x = x + m * kept(3 + 3 * i, m);
     }
     return at::matmul(norm("ln_f", x), at_("wte.weight").t());
   }
 
-  /// The sum over labels that count.
+  /// The sum over labels that count, each times its weight.
   at::Tensor loss(const batch::MicroBatch& micro) const {
     const at::Tensor scores = at::log_softmax(logits(micro.inputs), -1);
-    return at::nll_loss(scores.flatten(0, 1), micro.targets.flatten(), {}, at::Reduction::Sum,
-                        -100);
+    const at::Tensor losses =
+        at::nll_loss(scores.flatten(0, 1), micro.targets.flatten(), {}, at::Reduction::None, -100);
+    return micro.weights.defined() ? (losses * micro.weights.flatten()).sum() : losses.sum();
   }
 
   /// In the model's order.
@@ -61,7 +73,31 @@ class ReferenceGpt2 {
     return at::matmul(x, at_(name + ".weight").t()) + at_(name + ".bias");
   }
 
-  at::Tensor attention(const std::string& name, const at::Tensor& x) const {
+  bool drops_at(std::int64_t site) const { return context_.training && site != without_; }
+
+  /// Dropout factors for x [B, T, C].
+  at::Tensor kept(std::int64_t site, const at::Tensor& x) const {
+    if (!drops_at(site)) return at::ones_like(x);
+    const accrue::testing::ReferenceMask mask(options_.dropout, context_, site);
+    std::vector<at::Tensor> rows;
+    for (const std::int64_t sample : context_.sample_ids)
+      rows.push_back(mask.of_sample(sample, x.size(1), x.size(2)));
+    return at::stack(rows);
+  }
+
+  /// Dropout factors for probabilities [B, heads, T, T].
+  at::Tensor kept_keys(std::int64_t site, const at::Tensor& probabilities) const {
+    if (!drops_at(site)) return at::ones_like(probabilities);
+    const accrue::testing::ReferenceMask mask(options_.dropout, context_, site);
+    const std::int64_t length = probabilities.size(2);
+    std::vector<at::Tensor> heads;
+    for (const std::int64_t sample : context_.sample_ids)
+      for (std::int64_t head = 0; head < options_.heads; ++head)
+        heads.push_back(mask.of_head(sample, head, length, length));
+    return at::stack(heads).view_as(probabilities);
+  }
+
+  at::Tensor attention(const std::string& name, const at::Tensor& x, std::int64_t site) const {
     const std::int64_t rows = x.size(0), length = x.size(1);
     const auto split = [&](const at::Tensor& part) {
       return part.reshape({rows, length, options_.heads, -1}).transpose(1, 2);
@@ -73,10 +109,13 @@ class ReferenceGpt2 {
     const at::Tensor future =
         at::ones({length, length}, at::TensorOptions().dtype(at::kBool)).triu(1);
     scores = at::softmax(scores.masked_fill(future, -INFINITY), -1);
+    scores = scores * kept_keys(site, scores);
     return project(name + "c_proj", at::matmul(scores, v).transpose(1, 2).flatten(2, 3));
   }
 
   Gpt2Options options_;
+  ForwardContext context_{.training = false};
+  std::int64_t without_ = -1;
   std::vector<std::string> names_;
   std::map<std::string, at::Tensor> values_;
 };

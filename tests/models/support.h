@@ -73,8 +73,8 @@ inline ForwardContext context_of(const batch::MicroBatch& micro) {
 /// The whole chain, differentiable.
 inline Loss forward(Trainable& model, const batch::MicroBatch& micro,
                     const ForwardContext& context) {
-  at::Tensor x;
-  for (const Segment& segment : model.segments()) x = segment.forward(x, micro, context);
+  Activations x;
+  for (const Segment& segment : model.segments()) x = run_segment(segment, x, micro, context);
   return model.losses().front().forward(x, micro, context);
 }
 

@@ -89,6 +89,13 @@ TEST(JsonLine, LeavesOutWhatWasNotMeasuredOrIsNotFinite) {
   EXPECT_THAT(line.dump(), ::testing::Not(HasSubstr("null")));
 }
 
+TEST(JsonLine, SaysWhereBatchNormTookMicroBatches) {
+  StepReport report;
+  EXPECT_FALSE(json::parse(to_json_line(report)).contains("batchnorm"));
+  report.batchnorm = "micro";
+  EXPECT_EQ(json::parse(to_json_line(report))["batchnorm"], "micro");
+}
+
 TEST(JsonLine, KeepsDoublesToTheBit) {
   StepReport report = full_report();
   report.loss = 0.1 + 0.2;
@@ -107,12 +114,13 @@ TEST_F(JsonlSinkTest, WritesStepsEvaluationsAndEvents) {
   JsonlSink writer = sink(0);
   writer.on_event({"decision", "micro-batch 4", 0});
   writer.on_step(full_report());
-  writer.on_evaluation({.step = 3, .loss = 2.5, .weight = 100, .seconds = 0.5});
+  writer.on_evaluation({.step = 3, .loss = 2.5, .accuracy = 0.75, .weight = 100, .seconds = 0.5});
   const auto written = lines();
   ASSERT_EQ(written.size(), 3u);
   EXPECT_EQ(written[0]["reason"], "micro-batch 4");
   EXPECT_EQ(written[1]["loss"], 2.25);
   EXPECT_EQ(written[2]["eval_loss"], 2.5);
+  EXPECT_EQ(written[2]["eval_accuracy"], 0.75);
   EXPECT_EQ(written[2]["weight"], 100);
   EXPECT_EQ(written[2]["time"], 5.0);
   EXPECT_EQ(warnings_.str(), "");

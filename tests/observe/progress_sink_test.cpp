@@ -71,6 +71,21 @@ TEST(ProgressLines, TellTheFirstStepThenEveryFewSecondsOrTenth) {
   EXPECT_EQ(stage.taken(), "");
 }
 
+TEST(ProgressLines, CountSamplesWhereThereAreNoTokensAndTellTheAccuracy) {
+  Stage stage(ProgressStyle::lines);
+  stage.sink.on_start({.total_steps = 2, .parameters = 1, .summary = "s"});
+  for (const std::int64_t i : {1, 2}) {
+    StepReport report = step(i);
+    report.tokens_per_second.reset();
+    report.samples = 64 * i;
+    report.seconds = 0.5;
+    stage.sink.on_step(report);
+  }
+  stage.sink.on_evaluation({.step = 2, .loss = 2.25, .accuracy = 0.5, .weight = 1, .seconds = 1});
+  EXPECT_THAT(stage.taken(), ::testing::AllOf(HasSubstr("  128 samples/s"),
+                                              HasSubstr("eval loss 2.2500  accuracy 0.5000")));
+}
+
 TEST(ProgressLines, TellTheLastStepAndWhatHappensBesides) {
   Stage stage(ProgressStyle::lines);
   stage.sink.on_start({.first_step = 197, .total_steps = 200, .parameters = 1, .summary = "s"});

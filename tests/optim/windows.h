@@ -35,8 +35,10 @@ inline NamedParameters make_parameters(at::ScalarType dtype) {
 /// gradient of its sum is the coefficients.
 class Windows {
  public:
-  explicit Windows(const NamedParameters& parameters)
-      : buffer_(std::make_shared<accum::GradientBuffer>(parameters)), window_(buffer_) {}
+  explicit Windows(const NamedParameters& parameters,
+                   accum::Accumulation accumulation = accum::Accumulation::fp32)
+      : buffer_(std::make_shared<accum::GradientBuffer>(parameters, accumulation)),
+        window_(buffer_) {}
 
   /// The sums of window `index`, in order of registration.
   std::vector<at::Tensor> sums(std::int64_t index) const {

@@ -4,8 +4,8 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/models/gpt2.h"
+#include "accrue/train/forward_backward.h"
 #include "accrue/train/step.h"
-#include "forward_backward.h"
 #include "support/tolerance.h"
 
 namespace accrue::train {

@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "accrue/core/error.h"
 #include "support/tolerance.h"
 
@@ -70,6 +72,49 @@ TEST(Step, IsToldApartFromTheMeanOfMeans) {
   const auto expected = stepped(weighted_error, 13);
   EXPECT_LT(testing::relative_error(stepped(weighted_error, 5)[0], expected[0]), 1e-14);
   EXPECT_GT(testing::relative_error(stepped(mean_loss, 5)[0], expected[0]), 1e-4);
+}
+
+TEST(Step, LeavesOutASliceThatIsNotFiniteAndStepsWithTheOthers) {
+  Regression bad, clean;
+  for (const bool in_loss : {true, false}) {
+    const auto loss_fn = [&](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+      Loss loss = weighted_error(m, micro);
+      if (!at::equal(micro[0][0], bad.inputs[4])) return loss;
+      const torch::Tensor bias = m->parameters()[1];
+      // 0 and NaN, or 0 and an infinite derivative.
+      loss.sum = in_loss ? loss.sum * std::nan("") : loss.sum + at::sqrt(bias - bias).sum();
+      return loss;
+    };
+    torch::optim::SGD bad_optimizer(bad.model->parameters(), 0.1);
+    const StepReport report =
+        step(bad.model, bad_optimizer, bad.batch(), loss_fn, {.micro_batch = 4});
+    EXPECT_TRUE(report.stepped);
+    EXPECT_EQ(report.quarantined, 1);
+
+    torch::optim::SGD clean_optimizer(clean.model->parameters(), 0.1);
+    std::vector<torch::Tensor> others;
+    for (const torch::Tensor& tensor : clean.batch())
+      others.push_back(at::cat({tensor.slice(0, 0, 4), tensor.slice(0, 8)}));
+    step(clean.model, clean_optimizer, others, weighted_error, {.micro_batch = 4});
+    for (std::size_t i = 0; i < clean.model->parameters().size(); ++i)
+      EXPECT_TRUE(at::equal(bad.model->parameters()[i], clean.model->parameters()[i]));
+  }
+}
+
+TEST(Step, CutsPackedBatchesByRowsWithTheSamplesInThem) {
+  batch::MicroBatch all{.inputs = at::arange(12).view({3, 4}),
+                        .targets = at::arange(12).view({3, 4}),
+                        .weights = at::ones({3, 4}),
+                        .sample_ids = {7, 8, 9, 10},
+                        .tokens = 12,
+                        .spans = {{7, 0, 0, 4}, {8, 1, 0, 2}, {9, 1, 2, 4}, {10, 2, 0, 3}}};
+  const batch::MicroBatch slice = batch_slice(all, 1, 3);
+  EXPECT_EQ(slice.sample_ids, (std::vector<std::int64_t>{8, 9, 10}));
+  ASSERT_EQ(slice.spans.size(), 3u);
+  EXPECT_EQ(slice.spans[0].row, 0);
+  EXPECT_EQ(slice.spans[2].row, 1);
+  EXPECT_EQ(slice.weights.size(0), 2);
+  EXPECT_EQ(slice.tokens, 8);
 }
 
 TEST(Step, RefusesAnEmptyBatch) {

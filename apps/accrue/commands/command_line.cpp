@@ -10,8 +10,7 @@
 namespace accrue::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> later_verbs{"plan", "verify", "doctor", "report",
-                                                      "compare"};
+constexpr std::array<std::string_view, 3> later_verbs{"plan", "report", "compare"};
 constexpr std::array<std::string_view, 2> later_options{"--repeat", "--estimate"};
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }

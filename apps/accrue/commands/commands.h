@@ -19,6 +19,8 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed);
 void add_sample(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 
 /// The version of accrue and of what its numbers depend on.
 std::string version_text();

@@ -36,11 +36,14 @@ int run_export(const ExportArguments& arguments) {
   check_nothing_is_replaced(out);
   const train::Config config = run.config();
   const fs::path checkpoint = train::find_checkpoint(run, arguments.checkpoint);
-  const std::unique_ptr<models::Gpt2> model = train::load_model(run, arguments.checkpoint);
-  const bool byte_tokens = trained_on_bytes(config, *model);
-  models::save_gpt2_folder(out, *model);
-  if (byte_tokens) write_byte_tokenizer(out, model->options().context);
-  write_file_atomically(out / "README.md", model_card(config, model->options(),
+  const std::unique_ptr<models::Model> loaded = train::load_model(run, arguments.checkpoint);
+  const models::Gpt2& model = expect_gpt2(
+      *loaded, "accrue export",
+      "the checkpoint's model.safetensors, which has the names of a PyTorch state_dict");
+  const bool byte_tokens = trained_on_bytes(config, model);
+  models::save_gpt2_folder(out, model);
+  if (byte_tokens) write_byte_tokenizer(out, model.options().context);
+  write_file_atomically(out / "README.md", model_card(config, model.options(),
                                                       checkpoint.filename().string(), byte_tokens));
   std::cout << out.string() << std::endl;
   return 0;

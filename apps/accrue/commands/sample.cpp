@@ -21,12 +21,14 @@ struct SampleArguments {
 
 int run_sample(const SampleArguments& arguments) {
   const train::RunDirectory run(arguments.run);
-  const std::unique_ptr<models::Gpt2> model = train::load_model(run, arguments.checkpoint);
-  if (!trained_on_bytes(run.config(), *model))
+  const std::unique_ptr<models::Model> loaded = train::load_model(run, arguments.checkpoint);
+  models::Gpt2& model =
+      expect_gpt2(*loaded, "accrue sample", "a run of a language model; this one has no text");
+  if (!trained_on_bytes(run.config(), model))
     throw usage_error("accrue sample", "a model of byte tokens",
                       "a run on token files, whose tokenizer accrue does not know",
                       "accrue export, and sampling with that tokenizer");
-  std::cout << data::bytes_to_text(models::generate(*model, data::text_to_bytes(arguments.prompt),
+  std::cout << data::bytes_to_text(models::generate(model, data::text_to_bytes(arguments.prompt),
                                                     arguments.generate))
             << std::endl;
   return 0;

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "accrue/accum/loss_totals.h"
 #include "accrue/accum/window.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/ledger.h"
@@ -34,17 +36,23 @@ struct AccumulatorOptions {
   /// Instead of `batch`: how many micro-batches make a window. With neither, full() is never true
   /// and the loop decides when to step.
   std::int64_t micro_batches = 0;
-  double clip_norm = 0;  ///< global norm of the mean gradient; 0: off
-  /// Computes the mean gradient's norm and drops the window where it is not finite. One pass per
-  /// window.
+  /// The precision of the gradients' sums. `accum::Accumulation::fp32` costs nothing beside.
+  accum::Accumulation accumulate = accum::Accumulation::fp32;
+  std::uint64_t rounding_seed = 0;  ///< of accum::Accumulation::bf16_stochastic
+  double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
+  /// Computes the mean gradient's norm, one pass per window. Where it is not finite, the
+  /// micro-batches that made it so are found by `replay` and left out; without one the window is
+  /// dropped.
   bool check_finite = true;
-  /// Micro-batches of one window that may be left out for a non-finite loss; one more is a runtime
-  /// Error.
+  /// Micro-batches of one window that may be left out for a loss or gradient that is not finite;
+  /// one more is a runtime Error.
   std::int64_t max_quarantined = 16;
-  /// Runs a committed micro-batch's forward again, so that one that failed half-way costs a replay
-  /// and not the window. Without it such a window is lost: full() is true at once and step()
-  /// reports it.
+  /// Runs a committed micro-batch's forward again, so that one that failed half-way, or has a
+  /// gradient that is not finite, costs a replay and not the window. Without it such a window is
+  /// lost: full() is true at once and step() reports it.
   std::function<Loss(const MicroRef&)> replay{};
+  /// The same for windows of several losses, see expect().
+  std::function<std::vector<Loss>(const MicroRef&)> replay_losses{};
   /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
   /// optimizer.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
@@ -55,10 +63,12 @@ struct AccumulatorOptions {
 /// An accumulator in the middle of anything, as plain data (see accumulator_archive.h for files).
 struct AccumulatorState {
   accum::WindowState window;
-  std::int64_t steps = 0;    ///< optimizer steps taken
-  std::int64_t windows = 0;  ///< windows opened
-  double window_units = 0;   ///< counted so far in the open window, in the batch's unit
-  double total_units = 0;    ///< of all windows closed
+  std::int64_t steps = 0;              ///< optimizer steps taken
+  std::int64_t windows = 0;            ///< windows opened
+  double window_units = 0;             ///< counted so far in the open window, in the batch's unit
+  double total_units = 0;              ///< of all windows closed
+  std::optional<LossTotals> losses{};  ///< what expect() said of the open window
+  std::vector<std::vector<double>> loss_weights{};  ///< of its micro-batches, in order
 };
 
 class AccumulatorScope;
@@ -94,6 +104,30 @@ class Accumulator {
   /// is.
   void backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
 
+  /// Opens a window of several losses with denominators of their own (see LossTotals): their total
+  /// weights over the window, counted from the labels before its first backward. Throws a usage
+  /// Error where a window is open.
+  ///
+  ///   acc.expect({{tokens_of_window, boxes_of_window}, {1.0, 0.25}});
+  ///   for (auto& micro : window) acc.backward(std::vector{token_loss, box_loss}, Samples{8});
+  ///   acc.step(optimizer);
+  ///
+  /// step() throws a usage Error where the weights seen do not come to the totals. Where a
+  /// micro-batch is left out, its weights leave the totals and the others run again by
+  /// `replay_losses`.
+  void expect(LossTotals totals);
+  /// One micro-batch of the window that expect() opened, each loss once; without it, several losses
+  /// are a usage Error. Without `size`, it counts by the weight of the first loss that has any.
+  void backward(const std::vector<Loss>& losses, BatchSize size = {},
+                std::vector<std::int64_t> sample_ids = {});
+
+  /// Differentiates `outputs` with the upstream `gradients` into the open window, as a micro-batch
+  /// without a loss or weight of its own: the earlier part of a graph whose loss was differentiated
+  /// down to `outputs` by a backward() of this window. Throws a usage Error where none is open, or
+  /// with a replay, which cannot repeat it.
+  void backward_from(const std::vector<at::Tensor>& outputs,
+                     const std::vector<at::Tensor>& gradients);
+
   /// Whether the window holds its batch (or was lost, and nothing more can come of it).
   bool full() const;
   /// Whether a window is open.
@@ -125,10 +159,26 @@ class Accumulator {
   void load(const AccumulatorState& state);
 
  private:
+  /// A micro-batch's loss, its part of the batch, and what it is called.
+  struct Micro {
+    Loss loss;
+    double sum = 0;
+    double units = 0;
+    std::vector<double> weights;  ///< of several losses
+    std::vector<std::int64_t> sample_ids;
+  };
+
   void open_lazily();
   double units_of(const Loss& loss, const BatchSize& size) const;
+  void add(Micro micro);
+  void run_backward(const std::vector<at::Tensor>& roots,
+                    const std::vector<at::Tensor>& gradients) const;
   void differentiate(const Loss& loss) const;
-  void quarantine(MicroRef micro, const std::string& reason);
+  void guarded(const std::function<void()>& backward);
+  Loss replay(const MicroRef& micro);
+  bool leave_out(const LedgerEntry& entry);
+  void check_quarantined(const char* call) const;
+  void check_losses() const;
   StepReport blank_report() const;
   StepReport report() const;
   void drop(const std::string& reason) const;

@@ -5,15 +5,24 @@
 #include <string>
 #include <vector>
 
+#include "accrue/accum/accumulation.h"
 #include "accrue/core/parameter.h"
 #include "accrue/kernels/grad_slot.h"
 
 namespace accrue::accum {
 
+class FixedSum;
+class StagedSum;
+class Staging;
+
 /// The main gradients of a set of parameters: one flat allocation per (device, dtype), slots in
 /// reverse order of registration (about the order in which backward finishes them), each aligned to
-/// 64 bytes. fp64 parameters have fp64 slots, all others fp32. Tied parameters have one slot,
-/// frozen ones none.
+/// 64 bytes. Tied parameters have one slot, frozen ones none.
+///
+/// With Accumulation::fp32, fp64 parameters have fp64 slots and all others fp32, which kernels add
+/// into. Any other precision is staged (except fp64 of fp64 parameters, which is the same as fp32):
+/// `main` holds sums of fp64, bf16 or int64, contributions are made in one scratch tensor for all
+/// and folded in by the slot, and `.grad` stays undefined between micro-batches.
 ///
 /// Attaches the slots to the parameters on construction and detaches them on destruction. A
 /// parameter serves one buffer at a time: Window::open takes it over, and refuses where another
@@ -24,11 +33,15 @@ class GradientBuffer {
     std::string name;
     at::Tensor parameter;
     std::shared_ptr<kernels::GradSlot> slot;
+    std::shared_ptr<StagedSum> staged;  ///< null: the sum is `slot->main` as it stands
   };
 
-  /// Throws a usage Error where a parameter is no leaf, is not floating point, is already owned by
-  /// an open window of another buffer, or where two names are equal.
-  explicit GradientBuffer(const NamedParameters& parameters);
+  /// `rounding_seed` keys Accumulation::bf16_stochastic. Throws a usage Error where a parameter is
+  /// no leaf, is not floating point, is already owned by an open window of another buffer, is not
+  /// on the CPU and would be staged, or where two names are equal.
+  explicit GradientBuffer(const NamedParameters& parameters,
+                          Accumulation accumulation = Accumulation::fp32,
+                          std::uint64_t rounding_seed = 0);
   ~GradientBuffer();
   GradientBuffer(const GradientBuffer&) = delete;
   GradientBuffer& operator=(const GradientBuffer&) = delete;
@@ -37,21 +50,69 @@ class GradientBuffer {
   const std::vector<Entry>& entries() const { return entries_; }
   /// The flat allocations; padding between slots is zero.
   const std::vector<at::Tensor>& flat() const { return flat_; }
+  Accumulation accumulation() const { return accumulation_; }
+  /// Whether any slot is staged.
+  bool is_staged() const { return staging_ != nullptr; }
+  /// Sums, compensations and scratch.
   std::int64_t bytes() const;
 
   /// Attaches the slots anew where another buffer took a parameter in the meantime. Throws a usage
   /// Error naming the parameter, and changes nothing, where a window over it is open.
   void claim();
 
+  /// To be called when window `index` opens, before its first contribution: it keys stochastic
+  /// rounding, and fixed-point units take effect.
+  void begin_window(std::int64_t index);
+  /// To be called when a window closes: what was not used becomes zero, and the next window's
+  /// units are chosen from the sums.
+  void end_window();
+
+  /// Fixed point: the exponent s of each slot's unit 2^s in the next window (in the open one, while
+  /// one is), in order of entries(). A checkpoint's state. Empty in any other precision.
+  std::vector<int> units() const;
+  /// From the next window on. Throws a usage Error where there are not as many as units() has, or a
+  /// window is open.
+  void set_units(const std::vector<int>& units);
+  /// Raises the units of the slots that `found_too_large` to what their contributions need, and
+  /// clears that mark. Sums and units no longer agree then: the window is to be run again, from
+  /// fresh slots. The result does not depend on the order of the contributions.
+  void enlarge_units();
+
+  /// A copy of a slot's sum, and of all that belongs to it, for a checkpoint.
+  static at::Tensor saved_sum(const Entry& entry);
+  /// Whether `saved` is one for this slot, by shape and dtype.
+  static bool fits(const Entry& entry, const at::Tensor& saved);
+  /// Puts it back, to the bit; the slot is then not fresh, with `contributions` of them.
+  static void restore_sum(const Entry& entry, const at::Tensor& saved, std::int64_t contributions);
+
  private:
+  void make_slots();
+  void stage(Entry& entry, std::size_t index);
   void release();
 
+  Accumulation accumulation_;
+  std::uint64_t rounding_seed_;
   std::vector<Entry> entries_;
   std::vector<at::Tensor> flat_;
+  std::shared_ptr<Staging> staging_;
+  std::vector<FixedSum*> fixed_;  ///< in order of entries_
 };
 
-/// Whether `.grad` of this parameter can be a view of its slot; else (fp16, bf16) it stays
-/// undefined between micro-batches, and each layer's gradient pays one pass into the fp32 slot.
+/// Where the values of one slot's gradient are to be read.
+struct GradientSource {
+  at::Tensor tensor;  ///< contiguous; undefined where they are in `staged`
+  std::shared_ptr<const StagedSum> staged;
+
+  /// Elements [begin, begin + count), rounded to `to`'s type. For any thread.
+  void read(std::int64_t begin, std::int64_t count, float* to) const;
+  void read(std::int64_t begin, std::int64_t count, double* to) const;
+  /// All of them times `scale`, in a new contiguous tensor of `parameter`'s shape and dtype.
+  at::Tensor scaled_copy(double scale, const at::Tensor& parameter) const;
+};
+GradientSource source_of(const GradientBuffer::Entry& entry);
+
+/// Whether `.grad` of this parameter can be a view of its slot; else (fp16, bf16, staged) it stays
+/// undefined between micro-batches, and each layer's gradient pays one pass into the slot.
 bool grad_can_view_slot(const GradientBuffer::Entry& entry);
 
 }  // namespace accrue::accum

@@ -27,23 +27,30 @@ class MeanGradient {
   const GradientBuffer& buffer() const { return *buffer_; }
   double scale() const { return scale_; }
   double weight() const { return weight_; }
+  /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
+  GradientSource source(std::size_t index) const;
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
   double norm();
-  /// To be called after writing to the buffer: forgets the norm.
+  /// To be called after writing to the gradient: forgets the norm.
   void changed() { raw_norm_.reset(); }
   /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
   /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
   double clip(double max_norm);
-  /// Multiplies the buffer by `scale`, which becomes 1: for readers that know nothing of it, such
+  /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
   /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
-  /// is 1.
+  /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
+  /// parameter's dtype, where it is read from then on.
   void materialize();
 
  private:
   friend class Window;
   MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight);
+  double raw_norm() const;
+  void copy_staged();
+
   std::shared_ptr<GradientBuffer> buffer_;
+  std::vector<at::Tensor> copies_;  ///< by entry, of staged slots once materialized
   double weight_ = 0;
   double scale_ = 1;
   std::optional<double> raw_norm_;
@@ -55,8 +62,11 @@ struct WindowState {
   std::int64_t index = 0;
   bool open = false;
   bool lost = false;
+  double loss_scale = 1;
   std::vector<LedgerEntry> entries;
-  NamedParameters sums;
+  NamedParameters sums;                     ///< as GradientBuffer::saved_sum gives them
+  std::vector<std::int64_t> contributions;  ///< of each sum
+  std::vector<int> units;                   ///< GradientBuffer::units()
 };
 
 /// One optimizer step's worth of micro-batches: a ledger of what went in, with the gradient buffer
@@ -79,6 +89,11 @@ struct WindowState {
 ///     the sums are no longer those of the ledger, and the window is lost.
 /// A lost window goes through the same calls, but records micro-batches as lost, and closes to
 /// nothing.
+///
+/// A micro-batch is a transaction. One whose gradient is not finite is quarantined: found at its
+/// commit where the accumulation looks at each contribution, else at close. The committed ones then
+/// run again into a fresh buffer, so the sums have the bits they would have without it. Without a
+/// replay the window is lost.
 class Window {
  public:
   explicit Window(std::shared_ptr<GradientBuffer> buffer);
@@ -88,9 +103,20 @@ class Window {
 
   /// Opens window `index`: all slots are fresh, `.grad` is undefined. Throws a usage Error where a
   /// parameter belongs to another window that is open.
-  void open(std::int64_t index);
+  ///
+  /// `loss_scale` (finite, >= 1; a power of two, so that it rounds nothing) is what the caller
+  /// multiplies losses with before backward, as narrow gradients need; the mean is free of it.
+  /// Where the scale can fall, a gradient that is not finite is an overflow: the window runs again
+  /// with a smaller one, and nothing is quarantined.
+  void open(std::int64_t index, double loss_scale = 1);
   bool is_open() const { return open_; }
   bool is_lost() const { return lost_; }
+  /// Why, of a lost window.
+  const std::string& lost_reason() const { return lost_reason_; }
+  /// Of this window now; replays are to use it too.
+  double loss_scale() const { return loss_scale_; }
+  /// Times that the open window was started again for an overflow or for larger units.
+  std::int64_t retries() const { return retries_; }
 
   /// Starts a micro-batch: slots take gradients until `commit` or `abort`, `.grad` of parameters is
   /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` where the gradients or
@@ -98,7 +124,9 @@ class Window {
   void begin(MicroRef micro);
   /// Ends it. `weight` finite and >= 0, `loss_sum` finite, else a usage Error and the micro-batch
   /// is aborted; likewise where a gradient did not arrive in its slot, naming the parameter.
-  void commit(double loss_sum, double weight);
+  /// Returns what became of it: committed, quarantined for its gradient, or lost with the window.
+  /// Where it was too large for fixed-point sums, their units are enlarged and all run again.
+  MicroStatus commit(double loss_sum, double weight);
   /// Ends it without its contribution. Where nothing was added yet that is all; else the window is
   /// undone: with `replay` the committed micro-batches are run again into a fresh buffer, without
   /// one the whole window is lost (`close` then returns nothing). What `replay` throws goes on to
@@ -109,10 +137,25 @@ class Window {
   using Replay = std::function<Loss(const MicroRef&)>;
   void set_replay(Replay replay) { replay_ = std::move(replay); }
 
+  /// Told of each micro-batch as it is quarantined. Returns whether the factors that scale the
+  /// others' losses changed with it (several losses with denominators of their own): then the
+  /// committed ones run again, and the ledger takes their loss sums and weights anew.
+  using OnQuarantine = std::function<bool(const LedgerEntry&)>;
+  void set_on_quarantine(OnQuarantine told) { on_quarantine_ = std::move(told); }
+
+  /// Asked after an overflow: the scale to go on with (>= 1), or nothing where it cannot fall.
+  /// Without it the scale is halved while it is above 1.
+  using OnOverflow = std::function<std::optional<double>()>;
+  void set_on_overflow(OnOverflow next_scale) { on_overflow_ = std::move(next_scale); }
+
   /// Ends the window: slots still fresh become zero (`.grad` of their parameters stays undefined,
   /// so that an optimizer skips what was not used). Nothing where the total weight is 0 or the
   /// window was lost: no step is to be taken. The window may be opened again after it.
-  std::optional<MeanGradient> close();
+  ///
+  /// `check_finite` takes the gradient's norm (which MeanGradient remembers). Where it is not
+  /// finite, the committed micro-batches run again one by one, and those after which the buffer is
+  /// not finite are quarantined: at most two runs of the window for any number of them.
+  std::optional<MeanGradient> close(bool check_finite = true);
 
   /// Drops the open window and everything in it; nothing where none is open.
   void discard();
@@ -139,21 +182,42 @@ class Window {
   void close_slots();
   void check_undisturbed(const char* call);
   void check_arrived() const;
-  void undo(const std::string& reason);
-  void replay_committed();
-  void lose(const std::string& reason);
   std::int64_t contributions() const;
+
+  /// Where a replay looks for what is not finite: at the marks of accumulations that look at each
+  /// contribution, or at the sums.
+  enum class Look { marks, sums };
+  /// Deals with what `entry`'s contributions are found to be. Says what it was, where the committed
+  /// ones have to run again; else empty.
+  std::string settle(LedgerEntry& entry, Look look);
+  std::string non_finite(Look look) const;
+  std::string enlarge_units();
+  std::string lower_loss_scale();  ///< the same; empty where it cannot fall
+  bool quarantine(LedgerEntry& entry, const std::string& reason);
+  void undo(const std::string& reason, Look look = Look::marks);
+  bool replay_committed(Look look);
+  void run_again(LedgerEntry& entry);
+  void start_over();
+  void audit();
+  void lose(const std::string& reason);
+  std::optional<MeanGradient> mean();
 
   std::shared_ptr<GradientBuffer> buffer_;
   std::vector<LedgerEntry> entries_;
   std::vector<std::int64_t>
       parameter_versions_;  ///< when the window opened, in order of the buffer's entries
   Replay replay_;
+  OnQuarantine on_quarantine_;
+  OnOverflow on_overflow_;
+  std::string lost_reason_;
   std::int64_t index_ = 0;
   std::int64_t contributions_at_begin_ = 0;
+  std::int64_t retries_ = 0;
+  double loss_scale_ = 1;
   bool open_ = false;
   bool in_micro_batch_ = false;
   bool lost_ = false;
+  bool recount_ = false;  ///< replays may give other loss sums and weights than the first time
 };
 
 }  // namespace accrue::accum

@@ -16,6 +16,7 @@ class Sampler {
   /// The sample in [0, size) that draw `ordinal` (epoch * size + position, >= 0) takes.
   std::int64_t sample(std::int64_t ordinal) const;
   std::int64_t size() const { return size_; }
+  Order order() const { return order_; }
 
  private:
   std::int64_t size_;

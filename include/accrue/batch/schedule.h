@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
 namespace accrue::batch {
@@ -16,18 +16,36 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+class VariableWindows;
+
 /// Which samples each optimizer step takes. Draw ordinals count epoch * N + position; a window
 /// never crosses an epoch's end: the last one of an epoch is short (rightly weighted) or dropped.
+///
+/// Written as an aggregate, each full window has `samples_per_window` samples. Where samples differ
+/// in length, make it with `variable_window_schedule` (accrue/batch/variable_windows.h).
 struct WindowSchedule {
   std::int64_t samples_per_epoch = 0;   ///< N >= 1
-  std::int64_t samples_per_window = 0;  ///< >= 1
+  std::int64_t samples_per_window = 0;  ///< >= 1; the first epoch's mean where windows go by tokens
   LastWindow last = LastWindow::weighted;
+  std::int64_t tokens_per_sample = 0;               ///< where all have as many; 0: not stated
+  std::shared_ptr<const VariableWindows> variable;  ///< null where all samples have as many tokens
 
+  /// Of the first epoch, where epochs differ.
   std::int64_t windows_per_epoch() const;
+  std::int64_t windows_in_epoch(std::int64_t epoch) const;
   /// Ordinals of window `index` (0-based over the run). Empty only where an epoch has no window.
   Range window(std::int64_t index) const;
+  /// Input tokens of window `index` that are not padding; 0 where `tokens_per_sample` is not
+  /// stated.
+  std::int64_t tokens(std::int64_t index) const;
   /// Epochs done when window `index` begins, fractional.
   double epoch_at(std::int64_t index) const;
+  /// Windows of a run of `epochs`, a part of an epoch rounded to whole windows; at least 1 where an
+  /// epoch has any.
+  std::int64_t windows_of_epochs(double epochs) const;
+  /// The fewest windows that hold `tokens` together, or 0 where an epoch has no window. Throws a
+  /// usage Error where `tokens_per_sample` is not stated.
+  std::int64_t windows_of_tokens(std::int64_t tokens) const;
 };
 
 /// Splits a window into micro-batches of `micro` samples, the last one short. `micro` >= 1.

@@ -18,6 +18,7 @@ struct Event {
 struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;  ///< token (or sample) mean over the evaluated part of the validation data
+  std::optional<double> accuracy;  ///< of a classifier, weighted as the loss
   double weight = 0;
   double seconds = 0;
 };

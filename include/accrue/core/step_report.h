@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace accrue {
 
@@ -30,6 +31,8 @@ struct StepReport {
   std::int64_t quarantined = 0;  ///< micro-batches left out of this step
   std::int64_t retries = 0;
   std::int64_t world = 1;
+  /// "micro" where batch normalisation took the statistics of micro-batches and not of the batch.
+  std::optional<std::string> batchnorm;
   bool stepped = true;  ///< false: total weight 0 or a dropped window, nothing was changed
 };
 

@@ -32,7 +32,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Samples sampler.sample(ordinal) for each ordinal, which become the micro-batch's sample_ids.
+  /// Samples sampler.sample(ordinal) for each ordinal, which become the micro-batch's sample_ids
+  /// and those of its spans.
   batch::MicroBatch fetch(batch::Range ordinals) const;
 
   /// Asks for micro-batches after those asked for before. Returns at once.

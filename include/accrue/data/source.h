@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,21 +12,43 @@
 
 namespace accrue::data {
 
+/// What one image of a set is.
+struct ImageShape {
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  bool operator==(const ImageShape&) const = default;
+};
+
 /// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
 /// made again. Safe to call from several threads.
 class Source {
  public:
   virtual ~Source() = default;
-  virtual std::int64_t size() const = 0;   ///< samples
-  virtual std::int64_t vocab() const = 0;  ///< ids are in [0, vocab); 0 where the files do not tell
-  /// Samples `indices` (each in [0, size())) as one micro-batch; sample_ids are left to the caller.
-  /// Throws a usage Error naming file and position where a token lies outside the vocabulary, and a
-  /// runtime Error where a file shrank, was replaced by one of another size, or cannot be read any
-  /// more.
+  virtual std::int64_t size() const = 0;  ///< samples
+  /// Ids are in [0, vocab); 0 where the files do not tell. Of images: how many classes.
+  virtual std::int64_t vocab() const = 0;
+  /// Input tokens of sample `index` in [0, size()); an image is one.
+  virtual std::int64_t tokens(std::int64_t index) const = 0;
+  /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
+  virtual std::optional<std::int64_t> uniform_tokens() const = 0;
+  virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
+  /// Names of an image set's classes, in the order of their numbers.
+  virtual std::vector<std::string> classes() const { return {}; }
+  /// What whoever starts a run should be told of, a sentence each: what was left out.
+  virtual std::vector<std::string> remarks() const { return {}; }
+
+  /// Samples `indices` (each in [0, size())) as one micro-batch. sample_ids are left to the caller,
+  /// and so is spans[i].sample_id: spans, where there are any, are in the order of `indices`.
+  /// Padding is id 0 with target -100 and weight 0.
+  /// Throws a usage Error naming file and position where a token lies outside the vocabulary or an
+  /// image does not decode, and a runtime Error where a file shrank, was replaced by one of another
+  /// size, or cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;
-  /// Identifies the data: what a resume compares. Covers, of each file in order, the name without
-  /// its folder (data may move), the size, and a hash of its bytes: of all of them up to 4 MiB,
-  /// else of the first and the last MiB and of 32 blocks of 64 KiB evenly spaced between.
+  /// Identifies the data: what a resume compares. Covers the format and packing; and of each file,
+  /// in order, the name without its folder (data may move), the size, and a hash of its bytes: of
+  /// all of them up to 4 MiB, else of the first and the last MiB and of 32 blocks of 64 KiB evenly
+  /// spaced between; of images in folders also the classes.
   virtual std::string fingerprint() const = 0;
 };
 
@@ -34,25 +57,44 @@ struct SourceOptions {
   /// followed by **, and hidden names only where the pattern says the dot). A file that several
   /// match is taken once.
   std::vector<std::string> globs;
-  std::string format = "auto";  ///< auto (by suffix: .bin is tokens), text, tokens
+  /// auto, text, tokens, jsonl, images. auto goes by suffix: .bin is tokens, .jsonl and .json-lines
+  /// are jsonl, .png .jpg .jpeg .bmp .ppm .pgm .pnm are images, all else is text.
+  std::string format = "auto";
   std::string tokenizer = "bytes";
-  std::int64_t context = 256;  ///< T
+  std::int64_t context = 256;  ///< T, which images do not need
   std::int64_t vocab = 0;      ///< of the model; 0: not known, ids are not checked
+  bool packing = false;        ///< jsonl: several samples share a row of at most `context`
+  /// Of images: the classes, where they are known (those of the training data); files of another
+  /// class are refused. Empty: as the files say.
+  std::vector<std::string> classes;
 };
 
-/// Opens all files that match, sorted by path (as bytes) and joined into one stream of tokens with
-/// nothing in between. Sample i is tokens [i*T, i*T + T] (T inputs, T targets shifted by one), also
-/// across files; a remainder that fills no sample is left out.
+/// Opens all files that match, sorted by path (as bytes). docs/guide/data.md has examples.
 ///
-/// Text is one token per byte. A token file holds little-endian ids: uint16 without a header
-/// (nanoGPT), or after llm.c's header of 256 int32 (magic, version, count): magic 20240520, version
-/// 1 for uint16; magic 20240801, version 7 for uint32.
+/// text, tokens: the files joined into one stream of tokens with nothing in between. Sample i is
+/// tokens [i*T, i*T + T] (T inputs, T targets shifted by one), also across files; a remainder that
+/// fills no sample is left out. Text is one token per byte. A token file holds little-endian ids:
+/// uint16 without a header (nanoGPT), or after llm.c's header of 256 int32 (magic, version, count):
+/// magic 20240520, version 1 for uint16; magic 20240801, version 7 for uint32.
 ///
-/// Files are read with pread, so resident memory does not grow with their size, and at most 64 are
-/// open. Throws a usage Error, its operation being `what` (a config key), where a glob matches
-/// nothing, formats are mixed, a token file is empty, truncated or corrupt (an odd number of bytes,
-/// a header that does not agree with the size, an unknown version), or all files together hold no
-/// sample. Empty text files are fine: trees of sources are full of them.
+/// jsonl: a sample per line, an object with "text", or "prompt" and "completion" (loss on the
+/// completion only), or "input_ids" and "labels" aligned as Hugging Face does it (labels[i] is what
+/// position i-1 predicts, labels[0] never counts, -100 is ignored), and perhaps "weight": what each
+/// term of the sample's loss counts. A sample of n tokens has n-1 inputs, the last token being only
+/// predicted. Lines of fewer than two tokens are left out (remarks() says how many). Other keys are
+/// ignored.
+///
+/// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1; alpha is left out. A folder per
+/// class (PNG, JPEG, BMP, PNM; classes sorted by name, and spread evenly over the samples' order),
+/// CIFAR-10 or CIFAR-100 binaries (.bin; fine labels), or idx files (MNIST: of
+/// X-images-idx3-ubyte the labels are in X-labels-idx1-ubyte beside it).
+///
+/// Files are read with pread: resident memory grows with the number of files and of JSON lines (12
+/// bytes each), not with their size, and at most 64 are open. Throws a usage Error, its operation
+/// being `what` (a config key), that names file and line or position, where a glob matches nothing,
+/// formats are mixed, a file is empty, truncated or corrupt, a line is no sample or is longer than
+/// the context, an id or label is out of range, images differ in shape, no label counts, or all
+/// files together hold no sample. Empty text files are fine: trees of sources are full of them.
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what);
 
 /// Samples [begin, end) of another source: the training or the held-out part. Throws a usage Error

@@ -6,12 +6,15 @@
 
 namespace accrue::kernels {
 
-/// Inverted dropout whose mask does not depend on how the batch was split, differentiable.
+/// Inverted dropout whose mask does not depend on how the batch was split, ordered or packed,
+/// differentiable.
 ///
-/// x [B, T, C] (or [B, C]); row b belongs to context.sample_ids[b]. The element (t, c) of sample s
-/// at `site` is kept where Philox4x32-10 keyed by (seed, window, s, site, t, c) gives a uniform
-/// value of at least `probability`. Backward recomputes the mask. Identity when not training or p =
-/// 0. Throws an Error unless 0 <= probability < 1 and there is one sample id per row.
+/// x [B, T, C] (or [B, C]), fp32, fp64 or bf16; row b belongs to context.sample_ids[b], or the
+/// context's spans say which positions belong to which sample; positions that no span covers become
+/// 0. The element (t, c) of sample s, t counted within the sample, is kept where Philox4x32-10
+/// keyed by (seed, window, s, site, t, c) gives a uniform value of at least `probability`. Backward
+/// draws the mask again. Identity when not training or p = 0. Throws an Error unless 0 <=
+/// probability < 1 and there is one sample id per row, or spans that fit.
 at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                    std::int64_t site);
 

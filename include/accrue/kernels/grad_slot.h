@@ -7,6 +7,27 @@
 
 namespace accrue::kernels {
 
+struct GradSlot;
+
+/// How a slot sums contributions that may not be added to `main` as they are: it hands out memory
+/// for one contribution at a time, and folds that into the sum in a pass of its own. The owner of
+/// the slots implements it; kernels see only contribute() and done().
+///
+/// A fold looks at every element. Those that are not finite, or too large for the sum, count as
+/// zero, and the slot's `found_non_finite` or `found_too_large` says so: the micro-batch is then to
+/// be undone. Of one contribution only the first of the two is reported.
+class GradFold {
+ public:
+  virtual ~GradFold() = default;
+  /// Contiguous memory in the parameter's shape, contents undefined. Throws a runtime Error where
+  /// another contribution is still being made.
+  virtual at::Tensor stage() = 0;
+  /// Folds in what was written to the staged memory. Throws a runtime Error where none is.
+  virtual void take_staged(GradSlot& slot) = 0;
+  /// Folds in a gradient that lies elsewhere, dense and of the parameter's shape.
+  virtual void take(GradSlot& slot, const at::Tensor& contribution) = 0;
+};
+
 /// The place where one parameter's gradient of a window is summed.
 ///
 /// A slot belongs to whoever owns `main` (accum::GradientBuffer, or a benchmark's scratch memory)
@@ -16,7 +37,8 @@ namespace accrue::kernels {
 /// by the slot's post-accumulate hook. The first contribution of a window writes, later ones add:
 /// `fresh` tells which, so no pass zeroes the buffer.
 struct GradSlot {
-  at::Tensor main;         ///< [as the parameter]; fp32 (fp64 for fp64 parameters), contiguous
+  /// [as the parameter], contiguous; fp32 (fp64 for fp64 parameters), or what `fold` keeps.
+  at::Tensor main;
   bool fresh = true;       ///< nothing of this window is in `main` yet
   bool open = false;       ///< a micro-batch is being accumulated; else autograd works as always
   bool in_window = false;  ///< its owner's window is open: no other owner may take the parameter
@@ -25,11 +47,29 @@ struct GradSlot {
   at::Tensor bound;
   std::int64_t bound_version = 0;  ///< of `bound`, after our last write through autograd
   std::int64_t contributions = 0;  ///< in this window
+  /// Set by `fold`, cleared by the owner of the window.
+  bool found_non_finite = false;
+  bool found_too_large = false;    ///< for the units of a fixed-point sum
+  std::shared_ptr<GradFold> fold;  ///< null: contributions are written or added to `main` itself
 
   explicit GradSlot(at::Tensor main_gradient);
 
-  /// To be called by a kernel after it wrote (fresh) or added (not fresh) its contribution.
+  /// Where a kernel puts its contribution: adds to `into` where `add` is set, else writes all of
+  /// it. `done()` is to follow, once, while `into` is alive.
+  struct Contribution {
+    at::Tensor into;
+    bool add = false;
+  };
+  Contribution contribute() {
+    return fold ? Contribution{fold->stage(), false} : Contribution{main, !fresh};
+  }
+  /// To be called by a kernel after it wrote or added its contribution.
   void done() {
+    if (fold) fold->take_staged(*this);
+    count_contribution();
+  }
+  /// To be called after a contribution got into `main` by another way.
+  void count_contribution() {
     fresh = false;
     ++contributions;
   }

@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "accrue/models/trainable.h"
+#include "accrue/models/compute.h"
+#include "accrue/models/model.h"
 
 namespace accrue::models {
-
-enum class Compute { fp32, bf16, fp64 };
 
 struct Gpt2Options {
   std::int64_t layers = 12;
@@ -29,9 +28,11 @@ struct Gpt2Options {
 /// creation. The values of an fp64 model are those of the fp32 model.
 ///
 /// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
-/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding, 1 + 2i behind the
-/// attention projection of block i, 2 + 2i behind its feed-forward part.
-class Gpt2 : public Trainable {
+/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; of block i 1 + 3i in
+/// the attention probabilities, 2 + 3i behind the attention projection, 3 + 3i behind the
+/// feed-forward part. Packed micro-batches give what their samples give apart; rows may then be
+/// longer than the context, samples not.
+class Gpt2 : public Model {
  public:
   /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
   enum class Initialisation { random, zeros };
@@ -43,6 +44,12 @@ class Gpt2 : public Trainable {
   NamedParameters parameters() const override;
   std::vector<Segment> segments() override;
   std::vector<LossHead> losses() override;
+
+  std::string kind() const override { return "gpt2"; }
+  std::int64_t flops_per_sample() const override;
+  /// In Hugging Face's layout (gpt2_io.h).
+  NamedParameters file_tensors() const override;
+  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
 
   /// Logits [B, vocab] of the last position, fp32 (fp64 model: fp64); no gradient. ids [B, T], T <=
   /// context.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,24 +10,57 @@
 #include "accrue/core/forward_context.h"
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
+#include "accrue/models/batch_norm.h"
 
 namespace accrue::models {
+
+/// What passes from one segment to the next: one tensor for most models; in a residual network cut
+/// inside a block also the skip connection.
+using Activations = std::vector<at::Tensor>;
+
+/// A batch normalisation at the entrance of a segment: input `activation` passes through it before
+/// the segment's own function sees it.
+struct BatchNormSite {
+  std::size_t activation = 0;
+  BatchNorm layer;
+};
 
 /// One link of the chain: a pure function from the previous link's output to the next one's input.
 struct Segment {
   std::string name;
-  /// `input` is undefined for the first segment, which reads the micro-batch.
-  std::function<at::Tensor(const at::Tensor& input, const batch::MicroBatch& micro,
-                           const ForwardContext& context)>
+  /// `input` is empty for the first segment, which reads the micro-batch.
+  std::function<Activations(const Activations& input, const batch::MicroBatch& micro,
+                            const ForwardContext& context)>
       forward;
+  /// Models are cut at their batch normalisations, so that a whole window can be brought there
+  /// before its statistics are taken.
+  std::vector<BatchNormSite> batch_norms = {};
 };
 
 /// A loss on the last segment's output.
 struct LossHead {
   std::string name;
-  std::function<Loss(const at::Tensor& output, const batch::MicroBatch& micro,
+  std::function<Loss(const Activations& output, const batch::MicroBatch& micro,
                      const ForwardContext& context)>
       forward;
+  /// The weight that `forward` will report, from the labels alone: what several losses with
+  /// different denominators need before the first backward. May be left out by a single loss.
+  std::function<double(const batch::MicroBatch& micro)> weight = {};
+  /// Of this loss's mean in the total.
+  double coefficient = 1;
+  /// How much of the weight is predicted right; left out where that is no question.
+  std::function<double(const Activations& output, const batch::MicroBatch& micro)> correct = {};
+};
+
+/// A layer inside a module that cannot be cut, so that accrue's promises do not cover it.
+struct ForeignLayer {
+  enum class Kind {
+    batch_norm,  ///< normalises by the micro-batch
+    dropout,     ///< draws masks that depend on the split
+  };
+  Kind kind = Kind::batch_norm;
+  std::string name;
+  std::string reason;  ///< why it cannot be reached
 };
 
 /// A model as a chain of segments that whoever trains it runs forward and backward itself: the
@@ -37,12 +71,29 @@ class Trainable {
   virtual ~Trainable() = default;
   /// In registration order, tied ones once.
   virtual NamedParameters parameters() const = 0;
+  /// State that training moves without a gradient (running statistics); saved and restored with the
+  /// parameters.
+  virtual NamedParameters buffers() const { return {}; }
   /// Segments and losses refer to the model: they are valid while it lives.
   virtual std::vector<Segment> segments() = 0;
   virtual std::vector<LossHead> losses() = 0;
+  virtual std::vector<ForeignLayer> foreign_layers() const { return {}; }
 };
 
-/// Forward through all segments and losses, without a gradient. Several losses are added; a usage
+/// Runs one segment, its batch normalisations by the micro-batch's own statistics in training and
+/// by the running ones else.
+Activations run_segment(const Segment& segment, const Activations& input,
+                        const batch::MicroBatch& micro, const ForwardContext& context);
+
+/// What the losses of a micro-batch come to, in order of losses().
+struct Evaluated {
+  std::vector<Loss> losses;
+  std::optional<double> correct;  ///< of the first loss that can tell
+};
+/// Forward through all segments and losses, without a gradient.
+Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
+                          const ForwardContext& context);
+/// The same as one loss. Several losses are added; a usage
 /// Error where their weights differ, because one mean cannot stand for two denominators.
 Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardContext& context);
 

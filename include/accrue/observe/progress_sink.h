@@ -59,6 +59,7 @@ class ProgressSink : public Observer {
   RunStart start_;
   std::optional<StepReport> last_;
   std::optional<double> eval_loss_;
+  std::optional<double> samples_per_second_;
   std::int64_t micro_done_ = 0;
   std::int64_t micro_total_ = 0;
   double started_ = 0;

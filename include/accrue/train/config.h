@@ -29,23 +29,31 @@ struct RunConfig {
 };
 
 struct ModelConfig {
-  std::string kind = "gpt2";
+  std::string kind = "gpt2";  ///< gpt2, vit, resnet, torchscript
   std::int64_t layers = 6;
   std::int64_t heads = 6;
   std::int64_t width = 384;
-  std::int64_t context = 256;
-  std::optional<std::int64_t> vocab;  ///< none: the tokenizer's
+  std::int64_t context = 256;         ///< tokens; of a vit: patches, a square
+  std::optional<std::int64_t> vocab;  ///< none: the tokenizer's; of images: the number of classes
   double dropout = 0;
-  std::string from;  ///< a Hugging Face folder to start from; it then fixes the shape
+  /// What to start from: of gpt2 a Hugging Face folder, which then fixes the shape; of vit and
+  /// resnet a safetensors file; of torchscript the module's file.
+  std::string from;
+  /// error, convert-group, convert-layer, convert-instance, exact, micro
+  std::string batchnorm = "error";
+  /// Channels, height and width, of a model of images: no key, but what the data (or a checkpoint)
+  /// tell.
+  std::vector<std::int64_t> image;
 };
 
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
   double val_fraction = 0;
-  std::string format = "auto";  ///< auto, text, tokens
+  std::string format = "auto";  ///< auto, text, tokens, jsonl, images
   std::string tokenizer = "bytes";
   std::string order = "shuffle";  ///< shuffle, sequential
+  bool packing = false;           ///< several samples a row
 };
 
 struct BatchConfig {
@@ -53,6 +61,8 @@ struct BatchConfig {
   std::optional<std::int64_t> samples;
   std::optional<std::int64_t> micro;  ///< none: auto
   std::string last = "weighted";      ///< weighted, drop
+  /// Of a window's micro-batches, that may be left out for what is not finite.
+  double max_quarantined = 0.1;
 };
 
 struct PrecisionConfig {

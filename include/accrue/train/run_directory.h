@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "accrue/models/gpt2.h"
+#include "accrue/models/model.h"
 #include "accrue/train/config.h"
 
 namespace accrue::train {
@@ -44,7 +44,8 @@ class RunDirectory {
 
 /// A run's model as of a checkpoint (none: the newest complete one). Throws a usage Error that
 /// names what is missing, and lists the steps there are.
-std::unique_ptr<models::Gpt2> load_model(const RunDirectory& run, std::optional<std::int64_t> step);
+std::unique_ptr<models::Model> load_model(const RunDirectory& run,
+                                          std::optional<std::int64_t> step);
 
 /// The checkpoint folder that `load_model` reads.
 std::filesystem::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step);

@@ -32,7 +32,8 @@ std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::i
                                     std::int64_t end);
 namespace batch {
 inline std::int64_t batch_size(const MicroBatch& b) { return b.inputs.size(0); }
-/// Tokens are shared out evenly: a MicroBatch does not say which of its inputs are padding.
+/// By rows; of a packed batch with the samples that lie in them. Tokens are shared out evenly: a
+/// MicroBatch does not say which of its inputs are padding.
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end);
 }  // namespace batch
 
@@ -58,8 +59,9 @@ std::vector<at::Tensor> parameters_of(Model& model) {
 /// One optimizer step on `batch`, in micro-batches that fit the memory: the batch is what the
 /// optimisation wants. `model` is anything with parameters() (a torch::nn module or its holder);
 /// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. The gradient is that of the mean
-/// loss of the whole batch, whatever the split. Throws what `loss_fn` throws; no parameter has
-/// changed then.
+/// loss of the whole batch, whatever the split. A slice whose loss or gradient is not finite is
+/// left out (StepReport::quarantined): `loss_fn` then runs again on the others, and is to give the
+/// same loss. Throws what `loss_fn` throws; no parameter has changed then.
 template <class Model, class Batch, class LossFn>
 StepReport step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
                 LossFn&& loss_fn, const StepOptions& options = {}) {

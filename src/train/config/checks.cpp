@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "key_builders.h"
 #include "value.h"
 
 namespace accrue::train {
@@ -48,19 +49,64 @@ void check_data(const Config& config, const StatedKeys& stated, const std::strin
                       "data.val or data.val_fraction, or removing run.eval_every");
 }
 
-void check_model(const Config& config, const StatedKeys& stated) {
+void refuse_keys_of_other_kinds(const std::string& kind, const StatedKeys& stated) {
+  for (const auto& [key, place] : stated)
+    if (!kind_has_key(kind, key))
+      throw usage_error(place, "a key that model.kind \"" + kind + "\" has", "one that it has not",
+                        "removing " + key);
+}
+
+void check_heads(const Config& config, const StatedKeys& stated) {
+  if (config.model.width % config.model.heads == 0) return;
+  throw usage_error(where(stated, "model.width"),
+                    "a multiple of model.heads (" + std::to_string(config.model.heads) + ")",
+                    std::to_string(config.model.width), "another width or another number of heads");
+}
+
+void check_images(const Config& config, const StatedKeys& stated) {
+  if (!config.batch.tokens) return;
+  throw usage_error(where(stated, "batch.tokens"),
+                    "batch.samples, since model.kind \"" + config.model.kind +
+                        "\" takes images, which have no tokens",
+                    "batch.tokens", "for example batch.samples = 256");
+}
+
+void check_resnet(const Config& config, const StatedKeys& stated) {
+  if ((config.model.layers - 2) % 6 != 0 || config.model.layers < 8)
+    throw usage_error(where(stated, "model.layers"), "6n + 2 layers: 8, 14, 20, 32, 44, 56, 110",
+                      std::to_string(config.model.layers), "model.layers = 20");
+  check_images(config, stated);
+}
+
+void check_vit(const Config& config, const StatedKeys& stated) {
+  check_heads(config, stated);
+  check_images(config, stated);
+}
+
+void check_torchscript(const Config& config, const StatedKeys& stated) {
+  if (config.model.from.empty())
+    throw usage_error(where(stated, "model.kind"), "model.from to name the TorchScript file",
+                      "nothing", "from = \"model.pt\" in [model]");
+}
+
+void check_gpt2(const Config& config, const StatedKeys& stated) {
   if (!config.model.from.empty()) {
     for (const char* key :
          {"model.layers", "model.heads", "model.width", "model.context", "model.vocab"})
       if (stated.contains(key))
         throw usage_error(where(stated, key), "the shape to come from model.from alone",
                           "a value for it", "removing " + std::string(key));
-  } else if (config.model.width % config.model.heads != 0) {
-    throw usage_error(where(stated, "model.width"),
-                      "a multiple of model.heads (" + std::to_string(config.model.heads) + ")",
-                      std::to_string(config.model.width),
-                      "another width or another number of heads");
+  } else {
+    check_heads(config, stated);
   }
+}
+
+void check_model(const Config& config, const StatedKeys& stated) {
+  refuse_keys_of_other_kinds(config.model.kind, stated);
+  if (config.model.kind == "resnet") return check_resnet(config, stated);
+  if (config.model.kind == "vit") return check_vit(config, stated);
+  if (config.model.kind == "torchscript") return check_torchscript(config, stated);
+  check_gpt2(config, stated);
 }
 
 void check_schedule(const Config& config, const StatedKeys& stated) {

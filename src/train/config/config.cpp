@@ -84,6 +84,22 @@ void withdraw_alternatives(const std::string& path, Config& config, StatedKeys& 
   }
 }
 
+/// What is not stated takes the usual value of the kind of model.
+void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
+  const auto set = [&](const char* key, std::int64_t& member, std::int64_t value) {
+    if (!stated.contains(key)) member = value;
+  };
+  ModelConfig& model = config.model;
+  if (model.kind == "resnet") {
+    set("model.layers", model.layers, 20);
+    set("model.width", model.width, 16);
+  } else if (model.kind == "vit") {
+    set("model.heads", model.heads, 4);
+    set("model.width", model.width, 128);
+    set("model.context", model.context, 16);
+  }
+}
+
 std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
   std::vector<Entry> entries;
   for (const std::string& text : overrides)
@@ -102,6 +118,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
   const std::vector<Entry> overriding = read_overrides(overrides);
   for (const Entry& entry : overriding) withdraw_alternatives(entry.path, config, stated);
   for (const Entry& entry : overriding) apply(entry, config, stated);
+  set_defaults_of_kind(config, stated);
   check_together(config, stated, origin);
   return config;
 }

@@ -214,11 +214,28 @@ Key resumable(Key key) {
   return key;
 }
 
-Key shape(Key key) {
-  key.get = [get = std::move(key.get)](const Config& config) {
-    return config.model.from.empty() ? get(config) : std::nullopt;
+bool kind_has_key(const std::string& kind, const std::string& key) {
+  if (kind == "resnet")
+    return key != "model.heads" && key != "model.context" && key != "model.dropout";
+  if (kind == "torchscript")
+    return key != "model.layers" && key != "model.heads" && key != "model.width" &&
+           key != "model.dropout";
+  return true;
+}
+
+Key of_kind(Key key) {
+  key.get = [get = std::move(key.get), name = key.name](const Config& config) {
+    return kind_has_key(config.model.kind, name) ? get(config) : std::nullopt;
   };
   return key;
+}
+
+Key shape(Key key) {
+  key.get = [get = std::move(key.get)](const Config& config) {
+    const bool fixed_by_folder = config.model.kind == "gpt2" && !config.model.from.empty();
+    return fixed_by_folder ? std::nullopt : get(config);
+  };
+  return of_kind(std::move(key));
 }
 
 }  // namespace accrue::train

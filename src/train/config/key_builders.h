@@ -155,7 +155,11 @@ Key betas_key(std::string name);
 Key later_key(std::string name, std::vector<Value> harmless);
 
 Key resumable(Key key);
-/// A key of the model's shape, which a folder given by model.from fixes.
+/// A key of the model's shape: stated for the kinds of model that have it, and not where a folder
+/// given by model.from fixes it.
 Key shape(Key key);
+/// A key that not every kind of model has.
+Key of_kind(Key key);
+bool kind_has_key(const std::string& kind, const std::string& key);
 
 }  // namespace accrue::train

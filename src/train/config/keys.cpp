@@ -38,7 +38,7 @@ std::vector<Key> run_keys() {
 std::vector<Key> model_keys() {
   return {
       choice_key(
-          "model.kind", {"gpt2"}, {{"llama"}, {"vit"}, {"resnet"}, {"torchscript"}},
+          "model.kind", {"gpt2", "vit", "resnet", "torchscript"}, {{"llama"}},
           [](auto& c) -> auto& { return c.model.kind; }),
       shape(integer_key(
           "model.layers", {1}, [](auto& c) -> auto& { return c.model.layers; })),
@@ -50,13 +50,16 @@ std::vector<Key> model_keys() {
           "model.context", {1}, [](auto& c) -> auto& { return c.model.context; })),
       shape(integer_or_word_key(
           "model.vocab", {1}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
-      number_key(
+      of_kind(number_key(
           "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
-          [](auto& c) -> auto& { return c.model.dropout; }),
+          [](auto& c) -> auto& { return c.model.dropout; })),
       string_key(
-          "model.from", "a folder in Hugging Face's GPT-2 format",
+          "model.from", "a folder in Hugging Face's GPT-2 format, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
-      later_key("model.batchnorm", {{"error"}}),
+      choice_key(
+          "model.batchnorm",
+          {"error", "convert-group", "convert-layer", "convert-instance", "exact", "micro"}, {},
+          [](auto& c) -> auto& { return c.model.batchnorm; }),
   };
 }
 
@@ -70,7 +73,7 @@ std::vector<Key> data_keys() {
           "data.val_fraction", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.data.val_fraction; }),
       choice_key(
-          "data.format", {"auto", "text", "tokens"}, {{"jsonl"}, {"images"}},
+          "data.format", {"auto", "text", "tokens", "jsonl", "images"}, {},
           [](auto& c) -> auto& { return c.data.format; }),
       choice_key(
           "data.tokenizer", {"bytes"}, {{"a tokenizer file"}},
@@ -78,7 +81,8 @@ std::vector<Key> data_keys() {
       choice_key(
           "data.order", {"shuffle", "sequential"}, {},
           [](auto& c) -> auto& { return c.data.order; }),
-      later_key("data.packing", {{false}}),
+      boolean_key(
+          "data.packing", [](auto& c) -> auto& { return c.data.packing; }),
   };
 }
 
@@ -93,7 +97,9 @@ std::vector<Key> batch_keys() {
       later_key("batch.schedule", {{Value::Array{}}}),
       choice_key(
           "batch.last", {"weighted", "drop"}, {}, [](auto& c) -> auto& { return c.batch.last; }),
-      later_key("batch.max_quarantined", {}),
+      number_key(
+          "batch.max_quarantined", {.least = 0, .most = 1},
+          [](auto& c) -> auto& { return c.batch.max_quarantined; }),
   };
 }
 
@@ -107,8 +113,8 @@ std::vector<Key> precision_keys() {
           [](auto& c) -> auto& { return c.precision.compute; }),
       later_key("precision.loss_scale", {{"dynamic"}}),
       choice_key(
-          "precision.accumulate", {"fp32"},
-          {{"fp64"}, {"bf16"}, {"bf16-kahan"}, {"bf16-stochastic"}, {"fixed"}},
+          "precision.accumulate",
+          {"fp32", "fp64", "bf16", "bf16-kahan", "bf16-stochastic", "fixed"}, {},
           [](auto& c) -> auto& { return c.precision.accumulate; }),
   };
 }

@@ -99,18 +99,19 @@ INSTANTIATE_TEST_SUITE_P(
     NotInThisVersion, Refusals,
     ::testing::Values(
         Case{"model", "kind = \"llama\"", {"not in this version", "\"gpt2\""}},
-        Case{"model", "batchnorm = \"exact\"", {"not in this version"}},
+        Case{"model", "batchnorm = \"frozen\"", {"\"exact\"", "\"micro\""}},
         Case{"run", "device = \"cuda\"", {"not in this version"}},
         Case{"precision", "compute = \"fp16\"", {"no usable fp16", "bf16"}},
-        Case{"precision", "accumulate = \"bf16-kahan\"", {"not in this version"}},
+        Case{"precision", "accumulate = \"fp16\"", {"\"bf16-kahan\""}},
         Case{"precision", "loss_scale = 1024", {"not in this version"}},
         Case{"memory", "budget = \"6GiB\"", {"not in this version", "leaving the key out"}},
         Case{"memory", "recompute = \"full\"", {"not in this version"}},
-        Case{"data", "format = \"jsonl\"", {"not in this version"}},
+        Case{"data", "format = \"parquet\"", {"\"jsonl\"", "\"images\""}},
         Case{"data", "tokenizer = \"tokenizer.json\"", {"not in this version"}},
-        Case{"data", "packing = true", {"not in this version"}},
+        Case{"data", "packing = 1", {"true or false"}},
         Case{"batch", "schedule = [{at = 1, tokens = 8}]", {"not in this version"}},
-        Case{"batch", "max_quarantined = 0.2", {"not in this version"}},
+        Case{"batch", "max_quarantined = 1.5", {"[0.0, 1.0]"}},
+        Case{"model", "kind = \"torchscript\"", {"model.from", "model.pt"}},
         Case{"optim", "state = \"int8\"", {"not in this version"}},
         Case{"optim", "kind = \"adama\"", {"not in this version"}},
         Case{"loss", "label_smoothing = 0.1", {"not in this version"}},
@@ -185,6 +186,20 @@ TEST(RefusalsOfToml, GiveLineAndColumn) {
   EXPECT_THAT(refusal_of("[run]\nsteps = 1\nsteps = 2\n"), HasSubstr("run.toml:3:"));
 }
 
+TEST(RefusalsOfKinds, NameTheKeyThatDoesNotFitTheModel) {
+  const std::string right = config_with("run", "keep = 1");
+  const auto refusal = [&](std::vector<std::string> overrides) {
+    overrides.push_back("batch.samples=8");
+    return refusal_of(right, overrides);
+  };
+  EXPECT_EQ(refusal({"model.kind=resnet"}), "accepted");
+  EXPECT_THAT(refusal({"model.kind=resnet", "model.layers=21"}), HasSubstr("6n + 2"));
+  EXPECT_THAT(refusal({"model.kind=resnet", "model.heads=4"}), HasSubstr("removing model.heads"));
+  EXPECT_THAT(refusal({"model.kind=vit", "model.width=30"}),
+              HasSubstr("a multiple of model.heads (4)"));
+  EXPECT_THAT(refusal_of(right, {"model.kind=vit"}), HasSubstr("try for example batch.samples"));
+}
+
 TEST(RefusalsOfOverrides, QuoteTheOverride) {
   const std::string right = config_with("run", "keep = 1");
   for (const char* text : {"optim.lr", "=3", ".lr=3", "optim.=3", "optim..lr=3", "a b=3",
@@ -193,7 +208,7 @@ TEST(RefusalsOfOverrides, QuoteTheOverride) {
   EXPECT_THAT(refusal_of(right, {"optim.lr=abc"}), HasSubstr("--optim.lr=abc"));
   EXPECT_THAT(refusal_of(right, {"optim.lrr=1"}), HasSubstr("try optim.lr"));
   EXPECT_THAT(refusal_of(right, {"batch_size=1"}), HasSubstr("batch.samples"));
-  EXPECT_THAT(refusal_of(right, {"model.kind=vit"}), HasSubstr("not in this version"));
+  EXPECT_THAT(refusal_of(right, {"model.kind=llama"}), HasSubstr("not in this version"));
   EXPECT_THAT(refusal_of(right, {"run.steps=1", "run.tokens=1"}), HasSubstr("exactly one of"));
   EXPECT_THAT(refusal_of(right, {"run.out=a\nb = 1"}), "accepted");
 }

@@ -1,0 +1,122 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "accrue/verify/verify_config.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+
+namespace accrue::cli {
+namespace {
+
+constexpr int difference_found = 3;
+
+struct VerifyArguments {
+  std::string config;
+  bool json = false;
+  std::vector<std::string> overrides;
+};
+
+nlohmann::json to_json(const proof::SplitResult& split) {
+  return {{"name", split.name},
+          {"samples", split.samples},
+          {"micro_batches", split.micro_batches},
+          {"parameter", split.parameter},
+          {"relative_error", split.relative_error},
+          {"bound", split.bound},
+          {"equal", split.equal}};
+}
+
+nlohmann::json to_json(const proof::StepsResult& steps) {
+  return {{"steps", steps.steps},         {"splits", steps.splits},
+          {"parameter", steps.parameter}, {"relative_error", steps.relative_error},
+          {"bound", steps.bound},         {"equal", steps.equal}};
+}
+
+nlohmann::json to_json(const proof::Report& report) {
+  nlohmann::json out{{"equal", report.equal},
+                     {"max_relative_error", report.max_relative_error},
+                     {"bound", report.bound},
+                     {"cause", proof::to_string(report.cause)},
+                     {"conclusion", proof::conclusion(report)},
+                     {"evidence", report.evidence},
+                     {"reference", report.reference},
+                     {"parameters", nlohmann::json::array()},
+                     {"splits", nlohmann::json::array()}};
+  for (const proof::ParameterError& parameter : report.parameters)
+    out["parameters"].push_back({{"name", parameter.name},
+                                 {"relative_error", parameter.relative_error},
+                                 {"bound", parameter.bound}});
+  for (const proof::SplitResult& split : report.splits) out["splits"].push_back(to_json(split));
+  if (report.steps) out["steps"] = to_json(*report.steps);
+  if (report.times)
+    out["seconds"] = {{"total", report.times->total},
+                      {"window", report.times->window},
+                      {"fp64", report.times->in_double}};
+  return out;
+}
+
+void print_row(const std::string& name, const std::string& count, const std::string& parameter,
+               const std::string& error, const std::string& bound, const std::string& verdict) {
+  std::printf("%-32s %-10s %-36s %10s %10s  %s\n", name.c_str(), count.c_str(), parameter.c_str(),
+              error.c_str(), bound.c_str(), verdict.c_str());
+}
+
+std::string scientific(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1e", value);
+  return text;
+}
+
+const char* verdict(bool equal) { return equal ? "equal" : "DIFFERS"; }
+
+void print(const proof::Report& report) {
+  std::printf("reference: %s\n\n", report.reference.c_str());
+  print_row("split", "samples", "nearest to its bound", "error", "bound", "");
+  for (const proof::SplitResult& split : report.splits)
+    print_row(split.name, std::to_string(split.samples), split.parameter,
+              scientific(split.relative_error), scientific(split.bound), verdict(split.equal));
+  if (report.steps) {
+    const proof::StepsResult& steps = *report.steps;
+    print_row(std::to_string(steps.steps) + " optimizer steps", "", steps.parameter,
+              scientific(steps.relative_error), scientific(steps.bound), verdict(steps.equal));
+  }
+  std::printf("\n%s\n", proof::conclusion(report).c_str());
+  for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());
+}
+
+int run_verify(const VerifyArguments& arguments) {
+  const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  const proof::Report report = proof::verify_config(
+      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; }});
+  if (arguments.json) {
+    std::cout << to_json(report).dump(2) << std::endl;
+  } else {
+    print(report);
+  }
+  return report.equal ? 0 : difference_found;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  CLI::App* verb =
+      app.add_subcommand("verify", "Prove that accumulation gives the full batch's gradient");
+  verb->allow_extras();
+  verb->footer(
+      "The gradient of the first batch is taken in one pass and in several splits, orders and\n"
+      "precisions, and compared per parameter with a bound on rounding. Exit status 3 where it is\n"
+      "exceeded, with the cause and what told it. Nothing is written.\n\n"
+      "Example:\n"
+      "  accrue verify gpt.toml --batch.micro=4 --json");
+  auto arguments = std::make_shared<VerifyArguments>();
+  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  verb->add_flag("--json", arguments->json, "Print one JSON object");
+  verb->callback([=, &action] {
+    arguments->overrides = take_overrides(*verb);
+    action = [=] { return run_verify(*arguments); };
+  });
+}
+
+}  // namespace accrue::cli

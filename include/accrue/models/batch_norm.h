@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace accrue::models {
+
+/// Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167) over dimension 1 of x [B, C, ...], as
+/// data: whoever runs the model decides over which samples the statistics are taken.
+struct BatchNorm {
+  std::string name;            ///< "layer1.0.bn1"
+  at::Tensor weight, bias;     ///< [C] parameters; both undefined without an affine map
+  at::Tensor running_mean;     ///< [C] buffers, updated in place; undefined where none are kept
+  at::Tensor running_var;      ///< unbiased
+  at::Tensor batches_tracked;  ///< int64 scalar
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< of the new value in the running statistics
+};
+
+/// With the statistics of x itself; differentiable, and moves the running statistics.
+at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x);
+/// With the running statistics, as in evaluation.
+at::Tensor normalise_by_running(const BatchNorm& layer, const at::Tensor& x);
+
+}  // namespace accrue::models

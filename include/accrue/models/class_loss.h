@@ -1,0 +1,15 @@
+#pragma once
+
+#include "accrue/models/trainable.h"
+
+namespace accrue::models {
+
+/// Cross-entropy of logits [..., K] against micro.targets [...] (-100: ignored), each weighted by
+/// micro.weights where there are any (kernels/cross_entropy.h). Throws a usage Error where the
+/// shapes do not fit.
+Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
+
+/// It as the one loss of a model whose output is logits.
+LossHead class_cross_entropy_head();
+
+}  // namespace accrue::models

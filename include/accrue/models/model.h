@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "accrue/models/trainable.h"
+
+namespace accrue::models {
+
+/// A Trainable that the command line makes from a config, checkpoints and loads.
+class Model : public Trainable {
+ public:
+  /// As model.kind names it.
+  virtual std::string kind() const = 0;
+  /// Arithmetic of forward and backward for one sample (a full context, an image), recomputation
+  /// not counted; 0 where it is not known.
+  virtual std::int64_t flops_per_sample() const = 0;
+  /// Parameters and buffers by the names and in the layout of files (model.safetensors).
+  virtual NamedParameters file_tensors() const = 0;
+  /// Copies such tensors in. `origin` names them in errors; throws a usage Error naming the first
+  /// that is missing, extra or misshapen, and changes nothing then.
+  virtual void load_file_tensors(const NamedParameters& tensors, const std::string& origin) = 0;
+};
+
+}  // namespace accrue::models

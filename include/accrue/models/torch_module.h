@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "accrue/models/class_loss.h"
+#include "accrue/models/trainable.h"
+
+namespace torch::nn {
+class Module;
+class Sequential;
+}  // namespace torch::nn
+
+namespace accrue::models {
+
+/// The loss of a network's output over a micro-batch, as a sum and a weight.
+using LossFunction = std::function<Loss(const at::Tensor& output, const batch::MicroBatch& micro)>;
+
+/// A torch::nn::Sequential as a chain of segments, cut at every BatchNorm1d, 2d and 3d among its
+/// own modules. Its Dropout modules draw accrue's masks, by sample id. It reads micro.inputs,
+/// floating-point ones in the parameters' dtype. Parameters and buffers carry the network's own
+/// names and are shared with it.
+///
+/// Its other modules are black boxes, also those derived from Sequential, whose forward may do more
+/// than run what they hold: a batch normalisation or dropout inside of one is reported
+/// (foreign_layers()). Such dropout draws from libtorch's generator, which a pass seeds from (seed,
+/// window, first sample id, segment) and restores: a pass can be repeated to the bit, but masks
+/// depend on the split. A batch normalisation whose running statistics are cumulative averages (no
+/// momentum) is a black box too.
+/// Throws a usage Error for a network without modules.
+std::unique_ptr<Trainable> from_sequential(const torch::nn::Sequential& network, LossFunction loss,
+                                           const std::string& name);
+
+/// What a module makes of a micro-batch.
+using ModuleForward = std::function<at::Tensor(const batch::MicroBatch& micro)>;
+
+/// Any module as one segment, run by `forward`, which refers to it. `module` tells the parameters,
+/// buffers and what is inside.
+std::unique_ptr<Trainable> from_module(std::shared_ptr<torch::nn::Module> module,
+                                       ModuleForward forward, LossFunction loss,
+                                       const std::string& name);
+
+}  // namespace accrue::models

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "accrue/models/compute.h"
+#include "accrue/models/model.h"
+
+namespace accrue::models {
+
+struct TorchScriptOptions {
+  std::filesystem::path file;       ///< of torch.jit.save
+  Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted
+};
+
+/// A scripted or traced module as one segment. Its forward takes one tensor, micro.inputs (token
+/// ids [B, T] int64, or images [B, C, H, W] in the parameters' dtype; further arguments must have
+/// defaults), and returns one: logits [..., V] for targets [...], so [B, K] for classes or [B, T,
+/// V] for tokens. Loss: cross-entropy as ResNet's.
+///
+/// Batch normalisation and dropout in its graph are found by their operators and reported
+/// (foreign_layers()): they cannot be cut or keyed by sample. Draws come from libtorch's generator,
+/// which a pass seeds from (seed, window, first sample id) and restores.
+class TorchScriptModel : public Model {
+ public:
+  /// Throws a usage Error naming the file where it does not load, has another signature (saying
+  /// which was found) or no parameters to train, and where the options are out of range.
+  explicit TorchScriptModel(const TorchScriptOptions& options);
+  ~TorchScriptModel() override;
+
+  NamedParameters parameters() const override;
+  NamedParameters buffers() const override;
+  std::vector<Segment> segments() override;
+  std::vector<LossHead> losses() override;
+  std::vector<ForeignLayer> foreign_layers() const override;
+
+  std::string kind() const override { return "torchscript"; }
+  std::int64_t flops_per_sample() const override { return 0; }
+  /// By the module's own names.
+  NamedParameters file_tensors() const override;
+  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
+
+  bool contains_batch_norm() const;
+  bool contains_dropout() const;
+
+  /// The module with its present values, as torch.jit.load reads it.
+  void save(const std::filesystem::path& file) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace accrue::models

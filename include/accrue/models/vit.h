@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "accrue/models/compute.h"
+#include "accrue/models/model.h"
+
+namespace accrue::models {
+
+struct VitOptions {
+  std::int64_t layers = 6;
+  std::int64_t heads = 6;
+  std::int64_t width = 384;   ///< a multiple of `heads`
+  std::int64_t patches = 64;  ///< a square whose root divides height and width
+  std::int64_t classes = 10;
+  std::array<std::int64_t, 3> image{3, 32, 32};  ///< channels, height, width
+  double dropout = 0;
+  Compute compute = Compute::fp32;  ///< bf16 is mixed: masters, residuals in fp32
+  std::uint64_t seed = 1337;        ///< of the initialisation
+};
+
+/// The vision transformer (Dosovitskiy et al., arXiv:2010.11929): the image's patches through a
+/// linear map, a class token before them, learned positions, pre-norm blocks with tanh GELU; a
+/// linear layer reads the class token. Files carry the names and layout of Hugging Face's
+/// ViTForImageClassification ("vit.embeddings.cls_token", ...; hidden_act "gelu_pytorch_tanh",
+/// layer_norm_eps 1e-6); in memory query, key and value are one parameter
+/// ("...attention.attention.qkv.weight") and the patch projection is a matrix.
+/// Weights N(0, 0.02), biases 0 and norms 1; keyed by the parameter's name. The values of an fp64
+/// model are those of the fp32 model.
+///
+/// Segments: "embed", "block.0" ..., "head", which gives logits [B, classes]. Dropout sites: 0
+/// behind the embedding; of block i 1 + 3i in the attention weights, 2 + 3i behind the attention
+/// projection, 3 + 3i behind the feed-forward part. Loss as ResNet's.
+class Vit : public Model {
+ public:
+  /// Throws a usage Error where the options are out of range, naming the option ("model.context").
+  explicit Vit(const VitOptions& options);
+  ~Vit() override;
+
+  NamedParameters parameters() const override;
+  std::vector<Segment> segments() override;
+  std::vector<LossHead> losses() override;
+
+  std::string kind() const override { return "vit"; }
+  /// For patches + 1 positions: 6 for each weight of the blocks and 12 * width * positions a layer
+  /// (Chowdhery et al., arXiv:2204.02311, appendix B); 6 for each weight of the patch projection
+  /// and patch, and for each of the last layer.
+  std::int64_t flops_per_sample() const override;
+  NamedParameters file_tensors() const override;
+  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
+
+  const VitOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace accrue::models

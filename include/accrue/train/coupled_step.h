@@ -1,0 +1,90 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "accrue/core/loss.h"
+#include "accrue/core/step_report.h"
+#include "accrue/train/step.h"
+
+namespace accrue {
+
+namespace detail {
+
+/// What a coupled step runs: representations of samples [begin, end), each [end - begin, ...], and
+/// a loss on those of the whole batch.
+struct CoupledParts {
+  std::function<std::vector<at::Tensor>(std::int64_t begin, std::int64_t end)> encode;
+  std::function<Loss(const std::vector<at::Tensor>& representations)> loss;
+};
+StepReport coupled_step_in_slices(const std::vector<at::Tensor>& parameters,
+                                  const std::vector<at::Tensor>& buffers,
+                                  torch::optim::Optimizer& optimizer, std::int64_t samples,
+                                  const CoupledParts& parts, const StepOptions& options);
+
+template <class Model>
+std::vector<at::Tensor> buffers_of(Model& model) {
+  if constexpr (requires { model->buffers(); }) {
+    return model->buffers();
+  } else if constexpr (requires { model.buffers(); }) {
+    return model.buffers();
+  } else {
+    return {};
+  }
+}
+
+inline std::vector<at::Tensor> as_list(at::Tensor tensor) { return {std::move(tensor)}; }
+inline std::vector<at::Tensor> as_list(std::vector<at::Tensor> tensors) { return tensors; }
+inline Loss as_loss(Loss loss) { return loss; }
+inline Loss as_loss(at::Tensor mean) { return {.sum = std::move(mean), .weight = 1}; }
+
+}  // namespace detail
+
+/// One optimizer step with a loss that couples the samples of a batch (contrastive, in-batch
+/// softmax), which no sum over micro-batches equals: exact, in the memory of one micro-batch and
+/// all representations, for one more forward pass. Representation-gradient caching (Gao, Zhang,
+/// Han, Callan, arXiv:2101.06983): encode every micro-batch without a graph; take the loss and its
+/// gradient with respect to the representations of the whole batch; encode each micro-batch again
+/// and differentiate it from its rows of that gradient.
+///
+///   accrue::coupled_step(model, optimizer, batch,
+///       [](auto& model, const auto& slice) { return std::vector{model->text(slice[0]),
+///                                                               model->image(slice[1])}; },
+///       [&](const std::vector<at::Tensor>& r) { return info_nce(r[0], r[1], temperature); },
+///       {.clip_norm = 1.0, .micro_batch = 32});
+///
+/// `encode(model, slice of batch)` returns a tensor [samples of the slice, ...], or a vector of
+/// them, one per tower; `loss_fn` takes them for the whole batch (as `encode` returns them) and
+/// returns the mean as a scalar, or Loss{sum, weight}. Parameters of the model that `loss_fn` uses
+/// itself (a temperature) are trained too. Both passes see the same state of libtorch's random
+/// generators, so ordinary dropout is as in one pass over the same micro-batches.
+///
+/// An encoder must treat its samples one by one: one that changes buffers (batch normalisation in
+/// training) or gives other representations the second time is a usage Error. A loss or gradient
+/// that is not finite leaves the parameters alone (`stepped` is false). With micro_batch >= the
+/// batch, this is one plain pass.
+template <class Model, class Batch, class Encode, class LossFn>
+StepReport coupled_step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
+                        Encode&& encode, LossFn&& loss_fn, const StepOptions& options = {}) {
+  detail::CoupledParts parts;
+  parts.encode = [&](std::int64_t begin, std::int64_t end) {
+    return detail::as_list(encode(model, batch_slice(batch, begin, end)));
+  };
+  parts.loss = [&](const std::vector<at::Tensor>& representations) {
+    if constexpr (std::is_invocable_v<LossFn&, const at::Tensor&> &&
+                  !std::is_invocable_v<LossFn&, const std::vector<at::Tensor>&>) {
+      return detail::as_loss(loss_fn(representations.at(0)));
+    } else {
+      return detail::as_loss(loss_fn(representations));
+    }
+  };
+  return detail::coupled_step_in_slices(detail::parameters_of(model), detail::buffers_of(model),
+                                        optimizer, batch_size(batch), parts, options);
+}
+
+}  // namespace accrue

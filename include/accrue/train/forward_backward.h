@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+struct PassOptions {
+  /// What each head's sum is multiplied with (LossTotals::factors). None: the heads' coefficients;
+  /// the weights of all heads must then agree in the micro-batch.
+  std::vector<double> factors = {};
+  std::size_t reference = 0;  ///< with `factors`: the head whose weight is the micro-batch's
+  /// The total is multiplied with it before backward, and the gradients stay so.
+  double loss_scale = 1;
+};
+
+/// What became of a micro-batch's forward and backward pass.
+struct PassResult {
+  double loss_sum = 0;  ///< of all heads, by their factors; without the loss scale
+  double weight = 0;
+  bool finite = true;           ///< false: the loss was not finite, and backward was not run
+  std::vector<double> weights;  ///< of each head
+};
+
+/// Runs the chain forward, cut between its segments, takes the losses, and runs it backward segment
+/// by segment, last first; gradients land in the parameters' open slots. A non-finite loss is found
+/// before backward. A head whose factor is 0 is not run. Throws a usage Error naming
+/// LossHead::weight where heads have different weights and no factors say how they share a mean.
+PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& micro,
+                            const ForwardContext& context, const PassOptions& options = {});
+
+}  // namespace accrue::train

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "accrue/batch/sampler.h"
+#include "accrue/batch/schedule.h"
+#include "accrue/data/source.h"
+#include "accrue/models/model.h"
+#include "accrue/optim/optimizer.h"
+#include "accrue/optim/schedule.h"
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+struct Datasets {
+  std::shared_ptr<const data::Source> train;
+  std::shared_ptr<const data::Source> val;  ///< null where the config names none
+};
+
+/// What a config comes to: what a run, a benchmark or a proof works on.
+struct Workload {
+  /// As given, with the model's shape filled in: from `model.from`, and from the data the
+  /// vocabulary or the classes and the shape of the images.
+  Config config;
+  Datasets data;
+  std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh
+};
+
+/// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
+/// too little is left to train on.
+Workload open_workload(Config config);
+
+/// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
+/// of model.from only what has no other shape than its file's (TorchScript) is read.
+std::unique_ptr<models::Model> make_model(const Config& config);
+
+batch::Sampler make_sampler(const Config& config, const data::Source& train);
+/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
+batch::WindowSchedule make_window_schedule(const Config& config,
+                                           const std::shared_ptr<const data::Source>& train);
+
+/// Windows of the whole run.
+std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule);
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
+                                                 const NamedParameters& parameters);
+optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon);
+
+}  // namespace accrue::train

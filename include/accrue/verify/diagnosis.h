@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/verify/report.h"
+
+namespace accrue::proof {
+
+/// How far two gradients are apart, at the parameter where error / bound is largest.
+struct Difference {
+  double relative_error = 0;
+  double ratio = 0;  ///< error / bound
+  bool exceeds() const { return !(ratio <= 1); }
+};
+
+/// How well an explanation reproduces a gradient, a free factor fitted by least squares.
+struct Fit {
+  double factor = 1;
+  double residual = 1;   ///< |gradient - factor * explanation| / |gradient|, all parameters
+  bool matches = false;  ///< the residual is one of rounding
+};
+
+/// What was measured on a model and its loss. A value that was not measured is absent.
+struct Observations {
+  Difference split;                    ///< the worst split against one pass
+  std::optional<Difference> repeated;  ///< one pass twice, from the same seed
+  std::optional<Difference> reseeded;  ///< one pass from two seeds
+  std::vector<std::string> dropouts;   ///< names of layers, where known
+  std::vector<std::string> batch_norms;
+  bool buffers_moved = false;            ///< by a forward pass in training mode
+  std::optional<Difference> frozen;      ///< the split again, batch norms by running statistics
+  std::optional<Difference> evaluation;  ///< the split again, the model in evaluation mode
+  double weight = 0;                     ///< of one pass
+  double weight_of_parts = 0;
+  double loss_sum = 0;
+  double loss_sum_of_parts = 0;
+  Fit mean_as_sum;  ///< one pass by the mean of the parts, each counted by its weight
+  Fit multiple;     ///< one pass by a multiple of the sum of the parts
+  Fit span;         ///< one pass by any combination of the parts
+  /// One pass is the sum of its parts when these are added in fp64: nothing but the adding is off.
+  bool parts_add_up = false;
+  /// The split again in fp64: the error there relative to the same scale.
+  std::optional<double> relative_error_in_double;
+  std::string low_precision;  ///< a dtype below the parameters' in the graph of the loss, or empty
+};
+
+struct Diagnosis {
+  Cause cause = Cause::none;
+  std::vector<std::string> evidence;
+};
+
+/// Names the cause. Pure. Exact evidence goes first (repetition, weights), then interventions
+/// (seed, batch norms, fp64), then fits; a loss that nothing explains is batch-coupled.
+Diagnosis diagnose(const Observations& seen);
+
+/// What was measured on a user's own loop, beside a loss that is sound by itself.
+struct LoopObservations {
+  Difference difference;               ///< the loop's `.grad` against one pass
+  std::optional<Difference> repeated;  ///< the loop twice, from the same seed
+  std::int64_t micro_batches = 0;
+  double total_weight = 0;
+  bool no_gradient = false;          ///< every `.grad` was undefined or zero afterwards
+  bool parameters_changed = false;   ///< between before and after
+  std::int64_t stepped_before = -1;  ///< the backward (from 0) that found parameters changed
+  std::string stepped_parameter;
+  std::int64_t zeroed_before = -1;  ///< the backward (from 0) that found a sum gone
+  std::string zeroed_parameter;
+  bool saw_sums = true;          ///< in some `.grad`, by a later backward
+  Fit multiple;                  ///< by a multiple of the true gradient
+  Fit mean_of_means;             ///< by a multiple of the mean of the micro-batch means
+  Fit tail;                      ///< by a multiple of the last micro-batches alone
+  std::int64_t tail_begins = 0;  ///< the first of them
+  Fit span;                      ///< by any combination of micro-batch gradients
+  std::vector<double> shares;    ///< of each in it, relative to its true share
+  Fit low_precision;             ///< by adding up in `gradient_dtype`
+  std::string gradient_dtype;
+};
+
+Diagnosis diagnose_loop(const LoopObservations& seen);
+
+}  // namespace accrue::proof

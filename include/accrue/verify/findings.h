@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "accrue/train/config.h"
+
+namespace accrue::proof {
+
+enum class Severity {
+  error,    ///< training refuses it, or does not learn
+  warning,  ///< it trains, and not what was meant
+  advice,   ///< it could be faster, or safer
+  note,     ///< to be known
+};
+
+/// "error", "warning", "advice", "note".
+std::string_view to_string(Severity severity);
+
+/// One thing the doctor found. `id` is stable, for scripts.
+struct Finding {
+  std::string id;
+  Severity severity = Severity::advice;
+  std::string message;
+  std::string advice;
+  std::vector<std::pair<std::string, double>> evidence;  ///< the numbers it follows from, by name
+};
+
+/// How fast micro-batches of a size run, forward and backward.
+struct Speed {
+  std::int64_t micro_batch = 0;
+  double samples_per_second = 0;
+};
+
+/// What is known of a run before it starts. What was not measured is absent.
+struct RunFacts {
+  train::Config config;  ///< with the shape filled in
+  std::int64_t parameters = 0;
+  std::int64_t train_samples = 0;
+  std::int64_t val_samples = 0;
+  std::int64_t batch_samples = 0;
+  double batch_tokens = 0;  ///< 0 where they are not known
+  std::int64_t micro_batch = 0;
+  std::int64_t micro_batches = 0;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t total_steps = 0;
+  std::vector<std::string> cut_batch_norms;    ///< at the entrance of a segment
+  std::vector<std::string> uncut_batch_norms;  ///< inside a module that cannot be cut
+  std::vector<std::string> foreign_dropouts;
+  std::vector<std::string> data_remarks;
+  double first_weight = 0;                        ///< of the first window's loss
+  double first_terms = 0;                         ///< targets in it, padding and ignored ones too
+  std::optional<Speed> speed;                     ///< at the run's micro-batch and precision
+  std::optional<Speed> larger_speed;              ///< at the largest that fits
+  std::optional<double> bf16_samples_per_second;  ///< at the run's micro-batch
+  std::optional<double> fp32_samples_per_second;
+  bool bf16_instructions = false;  ///< AVX-512 BF16 or AMX
+};
+
+/// Everything there is to say about such a run, worst first. Pure.
+std::vector<Finding> examine(const RunFacts& facts);
+
+}  // namespace accrue::proof

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue::proof {
+
+/// Why an accumulated gradient is not that of the full batch.
+enum class Cause {
+  none,
+  batchnorm,           ///< statistics of the micro-batch instead of the batch
+  dropout,             ///< masks drawn in the order of the passes
+  weighting,           ///< micro-batches count by something else than their weights
+  normalization,       ///< a constant factor
+  precision,           ///< rounding beyond that of the parameters' dtype
+  nondeterminism,      ///< the same pass twice gives two results
+  batch_coupled_loss,  ///< a loss that is no sum over samples
+  zeroed_mid_window,   ///< gradients were cleared between the micro-batches of a window
+  stepped_mid_window,  ///< parameters were changed there
+};
+
+/// As the command line prints it: "batch-coupled-loss".
+std::string_view to_string(Cause cause);
+
+/// Of one parameter, over all comparisons that one that came nearest to its bound or exceeds it
+/// most. Both are relative to the norm of the parameter's reference gradient (or, where that all
+/// but vanishes, to a thousandth of what is usual for an element of the model), L2.
+struct ParameterError {
+  std::string name;
+  double relative_error = 0;
+  double bound = 0;  ///< of rounding (docs/numerics.md, "verify's bound")
+};
+
+/// One way to cut the batch, compared with one pass over the same samples.
+struct SplitResult {
+  std::string name;  ///< "micro-batches of 3, reversed"
+  std::int64_t samples = 0;
+  std::int64_t micro_batches = 0;
+  std::string parameter;  ///< nearest to its bound, or farthest beyond it
+  double relative_error = 0;
+  double bound = 0;
+  bool equal = true;
+};
+
+/// Optimizer steps taken with two splits from the same start: how far the parameters are apart,
+/// relative to how far they moved.
+struct StepsResult {
+  std::int64_t steps = 0;
+  std::string splits;  ///< "micro-batches of 4 against 1"
+  std::string parameter;
+  double relative_error = 0;
+  double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding
+  bool equal = true;
+};
+
+/// Where a verification's time went, seconds.
+struct VerifyTimes {
+  double total = 0;
+  double window = 0;     ///< the window once, as training runs it
+  double in_double = 0;  ///< of `total`, the part in fp64
+};
+
+struct Report {
+  bool equal = true;
+  /// Largest of parameters[].relative_error. `bound` is that parameter's; where something is not
+  /// equal, the bound of the parameter that exceeds its own most. So `equal` and
+  /// max_relative_error <= bound agree.
+  double max_relative_error = 0;
+  double bound = 0;
+  Cause cause = Cause::none;
+  std::vector<std::string> evidence;  ///< what was compared, and what told the cause from others
+  std::string reference;              ///< "one pass over 64 samples"
+  std::vector<ParameterError> parameters;
+  std::vector<SplitResult> splits;
+  std::optional<StepsResult> steps;
+  std::optional<VerifyTimes> times;
+};
+
+/// One sentence: the verdict and its reason.
+std::string conclusion(const Report& report);
+
+}  // namespace accrue::proof

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "accrue/core/loss.h"
+#include "accrue/core/parameter.h"
+#include "accrue/train/step.h"
+#include "accrue/verify/report.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace accrue {
+
+struct VerifyOptions {
+  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, as far as the batch goes and in at
+  /// most 64 parts, each also reversed or shuffled in turn, and one of uneven parts.
+  std::vector<std::int64_t> micro_batches{};
+  std::int64_t loop_micro_batch = 0;  ///< of verify_loop; 0: about a quarter, the last one uneven
+  int noise_draws = 3;                ///< passes that measure rounding (accrue/verify/bound.h)
+  std::uint64_t seed = 1;             ///< of libtorch's generator in each pass
+};
+
+/// The batch in fp64, for the comparison that tells rounding from the rest. Overload it beside
+/// batch_slice for a batch type of your own; without it fp64 is left out.
+at::Tensor batch_in_double(const at::Tensor& batch);
+std::vector<at::Tensor> batch_in_double(const std::vector<at::Tensor>& batch);
+namespace batch {
+MicroBatch batch_in_double(const MicroBatch& batch);
+}  // namespace batch
+
+namespace detail {
+
+/// A model with its loss on a batch, by what verification needs of them.
+struct VerifiedModel {
+  NamedParameters parameters;
+  NamedParameters buffers;
+  torch::nn::Module* module = nullptr;  ///< where the model is one
+  std::function<bool()> is_training;    ///< of other models that have the two modes
+  std::function<void(bool)> train;
+  std::int64_t samples = 0;
+  RunSlice loss;
+  RunSlice loss_in_double;
+};
+
+proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options);
+/// `loop` runs the user's loop with micro-batches of so many samples.
+proof::Report verify_loop(const VerifiedModel& model,
+                          const std::function<void(std::int64_t micro)>& loop,
+                          const VerifyOptions& options);
+
+/// Modules and their holders alike.
+template <class Model>
+auto& pointee(Model& model) {
+  if constexpr (requires { model->named_parameters(); }) {
+    return *model;
+  } else {
+    return model;
+  }
+}
+
+template <class List>
+NamedParameters named(const List& list) {
+  NamedParameters tensors;
+  for (const auto& item : list) {
+    if constexpr (requires { item.key(); }) {
+      tensors.push_back({item.key(), item.value()});
+    } else {
+      tensors.push_back({item.name, item.value});
+    }
+  }
+  return tensors;
+}
+
+template <class Model, class Batch, class LossFn>
+VerifiedModel describe(Model& model, const Batch& batch, LossFn& loss_fn) {
+  auto& network = pointee(model);
+  using Network = std::remove_reference_t<decltype(network)>;
+  VerifiedModel description;
+  description.parameters = named(network.named_parameters());
+  if constexpr (requires { network.named_buffers(); })
+    description.buffers = named(network.named_buffers());
+  if constexpr (std::is_convertible_v<Network*, torch::nn::Module*>) {
+    description.module = &network;
+  } else if constexpr (requires { network.train(network.is_training()); }) {
+    description.is_training = [&network] { return network.is_training(); };
+    description.train = [&network](bool on) { network.train(on); };
+  }
+  description.samples = batch_size(batch);
+  description.loss = [&](std::int64_t begin, std::int64_t end) {
+    return loss_fn(model, batch_slice(batch, begin, end));
+  };
+  if constexpr (requires { batch_in_double(batch_slice(batch, 0, 1)); })
+    description.loss_in_double = [&](std::int64_t begin, std::int64_t end) {
+      return loss_fn(model, batch_in_double(batch_slice(batch, begin, end)));
+    };
+  return description;
+}
+
+}  // namespace detail
+
+/// Proves that accumulating `batch` in micro-batches gives the gradient of the whole batch's mean
+/// loss, for several splits and orders, and names the cause where it does not. `model` is anything
+/// with named_parameters() (a torch::nn module or its holder, a TorchScript module);
+/// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. One pass by plain autograd is
+/// compared, per parameter, with Accumulator's sums. Parameters, buffers, `.grad`, modes and
+/// libtorch's generator are as before afterwards. Throws a usage Error where the batch has fewer
+/// than 2 samples, its weight is 0, or a loss or a gradient is not finite.
+template <class Model, class Batch, class LossFn>
+proof::Report verify(Model& model, const Batch& batch, LossFn&& loss_fn,
+                     const VerifyOptions& options = {}) {
+  return detail::verify_model(detail::describe(model, batch, loss_fn), options);
+}
+
+/// Proves the same of a loop of the user's own, which leaves the mean gradient of the batch in
+/// `.grad`: `loop(model, slices)` with the micro-batches, or `loop(model, batch, micro)`. `.grad`
+/// is undefined when it begins. `loss_fn` is verified first: it defines the truth. The loop may run
+/// twice; what it changes besides parameters, buffers and `.grad` (an optimizer's state) stays
+/// changed.
+template <class Model, class Batch, class LossFn, class Loop>
+proof::Report verify_loop(Model& model, const Batch& batch, LossFn&& loss_fn, Loop&& loop,
+                          const VerifyOptions& options = {}) {
+  const auto run = [&](std::int64_t micro) {
+    if constexpr (std::invocable<Loop&, Model&, const Batch&, std::int64_t>) {
+      loop(model, batch, micro);
+    } else {
+      std::vector<std::decay_t<decltype(batch_slice(batch, 0, 1))>> slices;
+      const std::int64_t samples = batch_size(batch);
+      for (std::int64_t begin = 0; begin < samples; begin += micro)
+        slices.push_back(batch_slice(batch, begin, std::min(begin + micro, samples)));
+      loop(model, slices);
+    }
+  };
+  return detail::verify_loop(detail::describe(model, batch, loss_fn), run, options);
+}
+
+}  // namespace accrue

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "accrue/core/loss.h"
+
+namespace accrue {
+
+/// The value of a loss that a user handed in; a usage Error where it is no scalar with a weight.
+inline double checked_sum(const Loss& loss) {
+  if (!loss.sum.defined() || loss.sum.numel() != 1)
+    throw usage_error(
+        "backward", "a loss sum of one element",
+        loss.sum.defined() ? std::to_string(loss.sum.numel()) + " elements" : "an undefined tensor",
+        "Loss{losses.sum(), number of them}");
+  if (!std::isfinite(loss.weight) || loss.weight < 0)
+    throw usage_error("backward", "a finite weight >= 0", std::to_string(loss.weight),
+                      "the number of terms in the sum");
+  return loss.sum.item<double>();
+}
+
+}  // namespace accrue

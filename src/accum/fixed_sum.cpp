@@ -1,0 +1,97 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "staged_sum.h"
+
+namespace accrue::accum {
+namespace {
+
+/// A contribution has less than 2^46 units, so 2^16 of them stay below 2^62 in any order.
+constexpr int kContributionBits = 46;
+constexpr std::int64_t kMostContributions = 1 << 16;
+
+/// A restart raises the unit's exponent to a multiple of this, so that a few contributions of
+/// growing size cost one restart. A function of one contribution, so the result of several is the
+/// same in any order.
+constexpr int kRestartStep = 8;
+
+/// How many times larger than the last window's largest sum a contribution may be without a
+/// restart, as a power of two.
+constexpr int kHeadroomBits = 10;
+
+/// Exponents at which a unit and its inverse are normal doubles.
+constexpr int kLeastUnit = -1000, kMostUnit = 1000;
+
+constexpr std::int64_t kChunkElements = 1 << 16;
+
+/// The least e with value < 2^e, of value > 0.
+int exponent_above(double value) { return std::ilogb(value) + 1; }
+
+int unit_for(double contribution) {
+  const int least = exponent_above(contribution) - kContributionBits;
+  const int steps = least > 0 ? (least + kRestartStep - 1) / kRestartStep : least / kRestartStep;
+  return std::clamp(steps * kRestartStep, kLeastUnit, kMostUnit);
+}
+
+}  // namespace
+
+FixedScale FixedSum::scale() const {
+  return {.per_unit = std::ldexp(1.0, -unit_), .limit = std::ldexp(1.0, unit_ + kContributionBits)};
+}
+
+void FixedSum::prepare(const kernels::GradSlot& slot) {
+  if (slot.contributions >= kMostContributions)
+    throw usage_error("accumulate in fixed point",
+                      "at most " + std::to_string(kMostContributions) +
+                          " contributions to a parameter in a window",
+                      "one more", "larger micro-batches");
+}
+
+double FixedSum::fold(const float* from, std::int64_t begin, std::int64_t count, bool add) {
+  return fold_fixed(from, data<std::int64_t>() + begin, static_cast<std::size_t>(count), add,
+                    scale());
+}
+
+double FixedSum::fold(const double* from, std::int64_t begin, std::int64_t count, bool add) {
+  return fold_fixed(from, data<std::int64_t>() + begin, static_cast<std::size_t>(count), add,
+                    scale());
+}
+
+void FixedSum::judge(kernels::GradSlot& slot, double largest) {
+  StagedSum::judge(slot, largest);
+  if (!std::isfinite(largest) || largest < scale().limit) return;
+  const int needed = unit_for(largest);
+  needed_ = slot.found_too_large ? std::max(needed_, needed) : needed;
+  slot.found_too_large = true;
+}
+
+void FixedSum::plan() {
+  const std::int64_t* sum = data<std::int64_t>();
+  const std::int64_t total = main().numel();
+  const std::int64_t largest = at::parallel_reduce(
+      0, total, kChunkElements, std::int64_t{0},
+      [&](std::int64_t begin, std::int64_t end, std::int64_t before) {
+        return std::max(before, largest_fixed(sum + begin, static_cast<std::size_t>(end - begin)));
+      },
+      [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
+  if (largest == 0) return;
+  const int bits = std::bit_width(static_cast<std::uint64_t>(largest));
+  next_unit_ = std::clamp(unit_ + bits + kHeadroomBits - kContributionBits, kLeastUnit, kMostUnit);
+}
+
+void FixedSum::read(std::int64_t begin, std::int64_t count, float* to) const {
+  read_fixed(data<std::int64_t>() + begin, static_cast<std::size_t>(count), std::ldexp(1.0, unit_),
+             to);
+}
+
+void FixedSum::read(std::int64_t begin, std::int64_t count, double* to) const {
+  read_fixed(data<std::int64_t>() + begin, static_cast<std::size_t>(count), std::ldexp(1.0, unit_),
+             to);
+}
+
+}  // namespace accrue::accum

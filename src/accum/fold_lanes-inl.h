@@ -1,0 +1,78 @@
+// Loads, stores and magnitudes shared by the folds; compiled once per instruction set.
+#if defined(ACCRUE_ACCUM_FOLD_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACCRUE_ACCUM_FOLD_LANES_INL_H_
+#undef ACCRUE_ACCUM_FOLD_LANES_INL_H_
+#else
+#define ACCRUE_ACCUM_FOLD_LANES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace accrue::accum::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Widened to D's element where that is double.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+  if constexpr (sizeof(T) == sizeof(hn::TFromD<D>))
+    return hn::LoadU(d, from);
+  else
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, D>(), from));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_bf16(D d, const std::uint16_t* from) {
+  const hn::Rebind<std::uint16_t, D> half;
+  const hn::Rebind<std::uint32_t, D> word;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(word, hn::LoadU(half, from))));
+}
+
+template <class D, class Words>
+HWY_INLINE void store_upper_halves(D, Words bits, std::uint16_t* to) {
+  const hn::Rebind<std::uint16_t, D> half;
+  const hn::Rebind<std::int32_t, D> signed_word;
+  hn::StoreU(hn::DemoteTo(half, hn::BitCast(signed_word, hn::ShiftRight<16>(bits))), half, to);
+}
+
+/// The bits of `v` plus what makes their upper half the nearest bf16, ties to even.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> nearest_bf16_bits(D, hn::Vec<D> v) {
+  const hn::Rebind<std::uint32_t, D> word;
+  const auto bits = hn::BitCast(word, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> upper_halves(D d, hn::Vec<hn::Rebind<std::uint32_t, D>> bits) {
+  return hn::BitCast(d, hn::And(bits, hn::Set(hn::Rebind<std::uint32_t, D>(), 0xffff0000u)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> zero_unless_below(D d, hn::Vec<D> v, hn::TFromD<D> limit) {
+  return hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, limit)), v);
+}
+
+/// Magnitudes ordered as integers: every NaN lies above infinity.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> magnitude_bits(D, hn::Vec<D> v) {
+  return hn::BitCast(hn::RebindToSigned<D>(), hn::Abs(v));
+}
+
+template <class T, class Bits>
+HWY_INLINE double magnitude(Bits bits) {
+  const double value = static_cast<double>(std::bit_cast<T>(bits));
+  return value == value ? value : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace accrue::accum::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

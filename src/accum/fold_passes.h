@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace accrue::accum {
+
+/// One contribution into one sum, in a single pass over `count` elements: sum[i] = [sum[i] +]
+/// from[i]. Where `add` is not set the old sum is not read. Elements that are not finite, or not
+/// below `limit`, count as zero. All return the largest magnitude found, those included; infinity
+/// where one was not finite. bf16 is given by its bits. The result of an element does not depend on
+/// the range, nor on the instruction set.
+
+double fold_fp64(const float* from, double* sum, std::size_t count, bool add);
+double fold_bf16(const float* from, std::uint16_t* sum, std::size_t count, bool add);
+/// The sum's value is sum - compensation.
+double fold_bf16_kahan(const float* from, std::uint16_t* sum, std::uint16_t* compensation,
+                       std::size_t count, bool add);
+
+/// Where the random bits of stochastic rounding come from. Element e of a slot takes those of
+/// counter (e / 128) * 16 + e % 16: half (e / 16) % 8 of its four words, low halves first.
+struct RoundingStream {
+  std::array<std::uint32_t, 2> key{};
+  std::array<std::uint32_t, 2> tweak{};  ///< the upper two words of every counter
+};
+inline constexpr std::size_t kRoundingBlock = 128;
+/// `first` is the number of from[0] within its slot, a multiple of kRoundingBlock.
+double fold_bf16_stochastic(const float* from, std::uint16_t* sum, std::size_t count, bool add,
+                            const RoundingStream& stream, std::uint64_t first);
+
+/// sum += from / unit, rounded to nearest, ties to even. `limit` is at most unit * 2^50.
+struct FixedScale {
+  double per_unit;  ///< 1 / unit, a power of two
+  double limit;
+};
+double fold_fixed(const float* from, std::int64_t* sum, std::size_t count, bool add,
+                  const FixedScale& scale);
+double fold_fixed(const double* from, std::int64_t* sum, std::size_t count, bool add,
+                  const FixedScale& scale);
+
+/// The values of sums, as float (rounded to nearest) or double.
+void read_bf16(const std::uint16_t* sum, std::size_t count, float* to);
+void read_bf16_kahan(const std::uint16_t* sum, const std::uint16_t* compensation, std::size_t count,
+                     float* to);
+void read_fixed(const std::int64_t* sum, std::size_t count, double unit, float* to);
+void read_fixed(const std::int64_t* sum, std::size_t count, double unit, double* to);
+/// The largest magnitude, in units.
+std::int64_t largest_fixed(const std::int64_t* sum, std::size_t count);
+
+}  // namespace accrue::accum

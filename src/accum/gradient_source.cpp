@@ -1,0 +1,54 @@
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "accrue/accum/gradient_buffer.h"
+#include "staged_sum.h"
+
+namespace accrue::accum {
+namespace {
+
+constexpr std::int64_t kGrainElements = 1 << 15;
+
+template <class T>
+void read_tensor(const at::Tensor& tensor, std::int64_t begin, std::int64_t count, T* to) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kBFloat16, at::kHalf, tensor.scalar_type(), "read_gradient", [&] {
+        const scalar_t* from = tensor.const_data_ptr<scalar_t>() + begin;
+        std::transform(from, from + count, to,
+                       [](scalar_t value) { return static_cast<T>(value); });
+      });
+}
+
+template <class T>
+at::Tensor copy_as(const GradientSource& source, double scale, const at::Tensor& parameter) {
+  at::Tensor values = at::empty(parameter.sizes(), at::dtype(c10::CppTypeToScalarType<T>::value));
+  T* to = values.mutable_data_ptr<T>();
+  at::parallel_for(0, values.numel(), kGrainElements, [&](std::int64_t begin, std::int64_t end) {
+    source.read(begin, end - begin, to + begin);
+  });
+  return values.mul_(scale).to(parameter.scalar_type());
+}
+
+}  // namespace
+
+void GradientSource::read(std::int64_t begin, std::int64_t count, float* to) const {
+  staged ? staged->read(begin, count, to) : read_tensor(tensor, begin, count, to);
+}
+
+void GradientSource::read(std::int64_t begin, std::int64_t count, double* to) const {
+  staged ? staged->read(begin, count, to) : read_tensor(tensor, begin, count, to);
+}
+
+at::Tensor GradientSource::scaled_copy(double scale, const at::Tensor& parameter) const {
+  return parameter.scalar_type() == at::kDouble ? copy_as<double>(*this, scale, parameter)
+                                                : copy_as<float>(*this, scale, parameter);
+}
+
+GradientSource source_of(const GradientBuffer::Entry& entry) {
+  if (entry.staged) return {.staged = entry.staged};
+  return {.tensor = entry.slot->main};
+}
+
+}  // namespace accrue::accum

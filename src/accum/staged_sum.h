@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "accrue/accum/accumulation.h"
+#include "accrue/kernels/grad_slot.h"
+#include "fold_passes.h"
+
+namespace accrue::accum {
+
+/// What the staged sums of a buffer share: memory for one contribution at a time, and what their
+/// randomness is keyed by.
+class Staging {
+ public:
+  explicit Staging(std::uint64_t rounding_seed) : seed(rounding_seed) {}
+
+  /// Makes room for a contribution like `parameter`.
+  void reserve(const at::Tensor& parameter);
+  /// Contiguous memory of `sizes`. Throws a runtime Error where an earlier one is in use: it was
+  /// not given back and somebody still holds it.
+  at::Tensor lend(at::IntArrayRef sizes, at::ScalarType dtype);
+  /// What was lent last. Throws a runtime Error where nothing is.
+  at::Tensor take_back();
+  std::int64_t bytes() const;
+
+  const std::uint64_t seed;
+  std::int64_t window = 0;
+
+ private:
+  at::Tensor& scratch(at::ScalarType dtype);
+  at::Tensor single_, double_, lent_;
+};
+
+/// One slot's sum in a precision of its own, and the pass that folds a contribution into it.
+class StagedSum : public kernels::GradFold {
+ public:
+  at::Tensor stage() final;
+  void take_staged(kernels::GradSlot& slot) final;
+  void take(kernels::GradSlot& slot, const at::Tensor& contribution) final;
+
+  /// The values of elements [begin, begin + count), rounded to `to`'s type.
+  virtual void read(std::int64_t begin, std::int64_t count, float* to) const = 0;
+  virtual void read(std::int64_t begin, std::int64_t count, double* to) const = 0;
+
+  /// Makes the sum zero.
+  virtual void clear();
+  /// Copies of all that makes the sum, and back, to the bit.
+  virtual at::Tensor saved() const;
+  virtual bool fits(const at::Tensor& saved) const;
+  virtual void restore(const at::Tensor& saved);
+  /// Beside the slot's `main`.
+  virtual std::int64_t extra_bytes() const { return 0; }
+
+  StagedSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType contribution_dtype);
+
+ protected:
+  /// Before the elements of a contribution.
+  virtual void prepare(const kernels::GradSlot& /*slot*/) {}
+  /// Adds `from` to elements [begin, begin + count), or writes it; begin is a multiple of
+  /// kRoundingBlock. Returns the largest magnitude, infinity where one is not finite.
+  virtual double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) = 0;
+  virtual double fold(const double* from, std::int64_t begin, std::int64_t count, bool add);
+  /// After them.
+  virtual void judge(kernels::GradSlot& slot, double largest);
+
+  const Staging& staging() const { return *staging_; }
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(main_.mutable_data_ptr());
+  }
+  const at::Tensor& main() const { return main_; }
+
+ private:
+  template <class T>
+  double fold_all(const at::Tensor& contribution, bool add);
+
+  std::shared_ptr<Staging> staging_;
+  at::Tensor main_;
+  at::ScalarType contribution_dtype_;
+};
+
+/// int64 units of 2^unit(). See docs/numerics.md, "Fixed point".
+class FixedSum final : public StagedSum {
+ public:
+  FixedSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType contribution_dtype)
+      : StagedSum(std::move(staging), std::move(main), contribution_dtype) {}
+  using StagedSum::read;
+  void read(std::int64_t begin, std::int64_t count, float* to) const override;
+  void read(std::int64_t begin, std::int64_t count, double* to) const override;
+
+  /// Of the next window; also of this one while it is open.
+  int next_unit() const { return next_unit_; }
+  void set_next_unit(int unit) { next_unit_ = unit; }
+  void begin_window() { unit_ = next_unit_; }
+  /// To what the contributions that were found too large need.
+  void enlarge() { unit_ = next_unit_ = needed_; }
+  /// From the closed window's sum.
+  void plan();
+
+ protected:
+  using StagedSum::fold;
+  void prepare(const kernels::GradSlot& slot) override;
+  double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) override;
+  double fold(const double* from, std::int64_t begin, std::int64_t count, bool add) override;
+  void judge(kernels::GradSlot& slot, double largest) override;
+
+ private:
+  static constexpr int kInitialUnit = -40;
+  FixedScale scale() const;
+
+  int unit_ = kInitialUnit, next_unit_ = kInitialUnit, needed_ = kInitialUnit;
+};
+
+/// `index` is the slot's number in its buffer.
+std::shared_ptr<StagedSum> make_staged_sum(Accumulation kind, std::shared_ptr<Staging> staging,
+                                           const at::Tensor& main, const at::Tensor& parameter,
+                                           std::size_t index);
+
+}  // namespace accrue::accum

@@ -1,0 +1,65 @@
+#include "image_decode.h"
+
+#include <limits>
+#include <memory>
+
+// Only what is documented to be read, from memory, and no image that would need gigabytes.
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_NO_STDIO
+#define STBI_NO_LINEAR
+#define STBI_NO_HDR
+#define STBI_ONLY_PNG
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_BMP
+#define STBI_ONLY_PNM
+#define STBI_MAX_DIMENSIONS 16384
+#include <stb_image.h>
+
+namespace accrue::data {
+namespace {
+
+const stbi_uc* bytes_of(std::span<const std::byte> encoded) {
+  return reinterpret_cast<const stbi_uc*>(encoded.data());
+}
+
+bool is_too_large(std::span<const std::byte> encoded) {
+  return encoded.size() > static_cast<std::size_t>(std::numeric_limits<int>::max());
+}
+
+std::int64_t channels_of(int components) { return components <= 2 ? 1 : 3; }
+
+void to_planes(const stbi_uc* interleaved, const ImageShape& shape, std::span<std::uint8_t> out) {
+  const auto area = static_cast<std::size_t>(shape.height * shape.width);
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  for (std::size_t c = 0; c < channels; ++c)
+    for (std::size_t i = 0; i < area; ++i) out[c * area + i] = interleaved[i * channels + c];
+}
+
+}  // namespace
+
+std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded) {
+  int width = 0, height = 0, components = 0;
+  if (is_too_large(encoded) ||
+      stbi_info_from_memory(bytes_of(encoded), static_cast<int>(encoded.size()), &width, &height,
+                            &components) == 0 ||
+      width < 1 || height < 1)
+    return std::nullopt;
+  return ImageShape{channels_of(components), height, width};
+}
+
+std::string decode_image(std::span<const std::byte> encoded, const ImageShape& shape,
+                         std::span<std::uint8_t> pixels) {
+  if (is_too_large(encoded)) return "more than 2 GiB";
+  int width = 0, height = 0, components = 0;
+  const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> decoded(
+      stbi_load_from_memory(bytes_of(encoded), static_cast<int>(encoded.size()), &width, &height,
+                            &components, static_cast<int>(shape.channels)),
+      &stbi_image_free);
+  if (!decoded) return stbi_failure_reason();
+  if (ImageShape{channels_of(components), height, width} != shape) return "another shape";
+  to_planes(decoded.get(), shape, pixels);
+  return "";
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "fingerprint.h"
+#include "image_decode.h"
+#include "image_store.h"
+#include "image_suffix.h"
+#include "source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Bytes = std::vector<std::byte>;
+
+fs::path folder_of(const fs::path& file) {
+  std::error_code ignored;
+  return (file.has_parent_path() ? file : fs::absolute(file, ignored)).parent_path();
+}
+
+std::string class_of(const fs::path& file) { return folder_of(file).filename().string(); }
+
+Bytes read_file(const FilePool& files, std::size_t file, std::int64_t most_bytes) {
+  Bytes bytes(static_cast<std::size_t>(std::min(files.bytes(file), most_bytes)));
+  files.read(file, 0, bytes);
+  return bytes;
+}
+
+/// The shape that the file's first bytes tell; of a JPEG that begins with much else, the whole's.
+std::optional<ImageShape> shape_of(const FilePool& files, std::size_t file) {
+  constexpr std::int64_t header_bytes = 4096;
+  const auto shape = image_shape_of(read_file(files, file, header_bytes));
+  if (shape || files.bytes(file) <= header_bytes) return shape;
+  return image_shape_of(read_file(files, file, files.bytes(file)));
+}
+
+bool holds_image(const fs::path& folder) {
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
+    if (has_image_suffix(entry->path())) return true;
+  return bool(failure);  // not to be read: not to be judged
+}
+
+/// A folder beside the classes' that holds no image would be a class without samples.
+void require_no_empty_class(const std::vector<fs::path>& paths, const std::string& what) {
+  std::error_code failure;
+  std::set<fs::path> folders, parents;
+  for (const fs::path& path : paths) folders.insert(fs::absolute(folder_of(path), failure));
+  for (const fs::path& folder : folders) parents.insert(folder.parent_path());
+  for (const fs::path& parent : parents) {
+    fs::directory_iterator entry(parent, failure);
+    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
+      std::error_code ignored;
+      if (entry->path().filename().string().starts_with('.') || !entry->is_directory(ignored) ||
+          folders.contains(entry->path()) || holds_image(entry->path()))
+        continue;
+      throw usage_error(what, "an image in every class folder", "none in " + entry->path().string(),
+                        "removing it, or adding its images");
+    }
+  }
+}
+
+/// Class folders' images spread evenly: any stretch of samples has about the whole's proportions,
+/// so that a held-out part at the end has too.
+class Spread {
+ public:
+  explicit Spread(std::size_t classes) : counts_(classes) {}
+
+  void add(std::size_t file, std::size_t of_class) {
+    places_.push_back({file, of_class, counts_[of_class]++});
+  }
+  std::int64_t count(std::size_t of_class) const { return counts_[of_class]; }
+
+  struct Place {
+    std::size_t file, of_class;
+    std::int64_t rank;  ///< among those of its class
+  };
+  /// Image k of a class of n goes to (k + 1/2) / n of the way; ties go by class.
+  std::vector<Place> sorted() && {
+    std::sort(places_.begin(), places_.end(), [this](const Place& a, const Place& b) {
+      const std::int64_t left = (2 * a.rank + 1) * counts_[b.of_class];
+      const std::int64_t right = (2 * b.rank + 1) * counts_[a.of_class];
+      return left != right ? left < right : a.of_class < b.of_class;
+    });
+    return std::move(places_);
+  }
+
+ private:
+  std::vector<std::int64_t> counts_;
+  std::vector<Place> places_;
+};
+
+class ImageFolders final : public ImageStore {
+ public:
+  ImageFolders(std::unique_ptr<const FilePool> files, const ImageOptions& options,
+               const std::string& what)
+      : files_(std::move(files)) {
+    classes_ = options.classes.empty() ? found_classes(what) : options.classes;
+    check_shapes(what);
+    Spread spread(classes_.size());
+    for (std::size_t file = 0; file < files_->count(); ++file)
+      spread.add(file, class_number(file, what));
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < classes_.size(); ++i)
+      parts.push_back(classes_[i] + ":" + std::to_string(spread.count(i)));
+    for (const Spread::Place& place : std::move(spread).sorted())
+      samples_.push_back(
+          {static_cast<std::uint32_t>(place.file), static_cast<std::uint32_t>(place.of_class)});
+    fingerprint_.emplace("images, folders", *files_, std::move(parts));
+  }
+
+  std::int64_t size() const override { return std::ssize(samples_); }
+  ImageShape shape() const override { return shape_; }
+  std::vector<std::string> classes() const override { return classes_; }
+  std::string fingerprint() const override { return fingerprint_->text(); }
+
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+    const Sample& sample = samples_[static_cast<std::size_t>(index)];
+    const std::string failure =
+        decode_image(read_file(*files_, sample.file, files_->bytes(sample.file)), shape_, pixels);
+    if (failure.empty()) return sample.of_class;
+    throw usage_error("read " + files_->path(sample.file).string(),
+                      "an image of " + text_of(shape_), "one that does not decode: " + failure,
+                      "replacing it, or a glob that leaves it out");
+  }
+
+ private:
+  struct Sample {
+    std::uint32_t file = 0;
+    std::uint32_t of_class = 0;
+  };
+
+  std::vector<std::string> found_classes(const std::string& what) const {
+    std::set<std::string> names;
+    for (std::size_t file = 0; file < files_->count(); ++file)
+      names.insert(class_of(files_->path(file)));
+    if (names.size() >= 2) return {names.begin(), names.end()};
+    throw usage_error(what, "images in at least two folders, one for each class",
+                      "all in " + folder_of(files_->path(0)).string(),
+                      "a glob like \"train/*/*.png\"");
+  }
+
+  std::size_t class_number(std::size_t file, const std::string& what) const {
+    const std::string name = class_of(files_->path(file));
+    const auto found = std::find(classes_.begin(), classes_.end(), name);
+    if (found != classes_.end()) return static_cast<std::size_t>(found - classes_.begin());
+    throw usage_error(what, "images of the classes of the training data",
+                      files_->path(file).string() + ": class '" + name + "'",
+                      "training images of that class, or a glob that leaves it out");
+  }
+
+  void check_shapes(const std::string& what) {
+    for (std::size_t file = 0; file < files_->count(); ++file) {
+      const auto shape = shape_of(*files_, file);
+      if (!shape) {
+        throw usage_error(what, "images (PNG, JPEG, BMP or PNM)",
+                          files_->path(file).string() + ": none that can be read",
+                          "a glob that leaves it out");
+      }
+      if (file == 0) shape_ = *shape;
+      if (*shape == shape_) continue;
+      throw usage_error(what, "images of one shape (channels x height x width)",
+                        files_->path(0).string() + " (" + text_of(shape_) + ") beside " +
+                            files_->path(file).string() + " (" + text_of(*shape) + ")",
+                        "scaling them to one size before training");
+    }
+  }
+
+  std::unique_ptr<const FilePool> files_;
+  ImageShape shape_;
+  std::vector<std::string> classes_;
+  std::vector<Sample> samples_;
+  std::optional<Fingerprint> fingerprint_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageStore> open_image_folders(std::vector<fs::path> paths,
+                                               const ImageOptions& options,
+                                               const std::string& what) {
+  require_no_empty_class(paths, what);
+  auto files = std::make_unique<const FilePool>(std::move(paths), what);
+  return std::make_unique<ImageFolders>(std::move(files), options, what);
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,126 @@
+#include "image_source.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Kind { folders, cifar, idx };
+
+const char* name_of(Kind kind) {
+  if (kind == Kind::cifar) return "CIFAR records";
+  return kind == Kind::idx ? "idx" : "an image";
+}
+
+std::array<std::uint8_t, 3> first_bytes(const FilePool& files, std::size_t file) {
+  std::array<std::uint8_t, 3> bytes{};
+  const auto count = std::min<std::int64_t>(std::ssize(bytes), files.bytes(file));
+  files.read(file, 0,
+             std::as_writable_bytes(std::span(bytes)).first(static_cast<std::size_t>(count)));
+  return bytes;
+}
+
+Kind kind_of(const FilePool& files, std::size_t file, const std::string& what) {
+  const fs::path& path = files.path(file);
+  const auto bytes = first_bytes(files, file);
+  if (bytes[0] == 0x1f && bytes[1] == 0x8b) {
+    throw usage_error(what, "files that are not compressed", path.string() + ": gzip",
+                      "gunzip of it");
+  }
+  if (path.extension() == ".bin") return Kind::cifar;
+  const bool is_named_idx = path.filename().string().find("idx") != std::string::npos &&
+                            path.filename().string().ends_with("ubyte");
+  const bool has_magic = bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 8;
+  return is_named_idx || has_magic ? Kind::idx : Kind::folders;
+}
+
+Kind common_kind(const std::vector<fs::path>& paths, const std::string& what) {
+  const FilePool files(paths, what);
+  const Kind first = kind_of(files, 0, what);
+  for (std::size_t file = 1; file < files.count(); ++file) {
+    const Kind kind = kind_of(files, file, what);
+    if (kind == first) continue;
+    throw usage_error(what, "image files of one kind",
+                      files.path(0).string() + " (" + name_of(first) + ") beside " +
+                          files.path(file).string() + " (" + name_of(kind) + ")",
+                      "globs that match only one of them");
+  }
+  return first;
+}
+
+std::unique_ptr<ImageStore> open_store(std::vector<fs::path> paths, const ImageOptions& options,
+                                       const std::string& what) {
+  const Kind kind = common_kind(paths, what);
+  if (kind == Kind::cifar) return open_cifar(std::move(paths), options, what);
+  if (kind == Kind::idx) return open_idx(std::move(paths), options, what);
+  return open_image_folders(std::move(paths), options, what);
+}
+
+/// Byte -> [-1, 1]: scaled to [0, 1], then of mean and deviation 0.5.
+std::array<float, 256> make_levels() {
+  std::array<float, 256> levels{};
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    levels[i] = (static_cast<float>(i) / 255 - 0.5F) / 0.5F;
+  return levels;
+}
+
+class ImageSource final : public Source {
+ public:
+  explicit ImageSource(std::unique_ptr<const ImageStore> store)
+      : store_(std::move(store)), levels_(make_levels()) {}
+
+  std::int64_t size() const override { return store_->size(); }
+  std::int64_t vocab() const override { return std::ssize(store_->classes()); }
+  std::int64_t tokens(std::int64_t) const override { return 1; }
+  std::optional<std::int64_t> uniform_tokens() const override { return 1; }
+  std::optional<ImageShape> image_shape() const override { return store_->shape(); }
+  std::vector<std::string> classes() const override { return store_->classes(); }
+  std::vector<std::string> remarks() const override { return store_->remarks(); }
+  std::string fingerprint() const override { return store_->fingerprint(); }
+
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    const ImageShape shape = store_->shape();
+    const std::int64_t count = std::ssize(indices);
+    batch::MicroBatch micro;
+    micro.inputs = at::empty({count, shape.channels, shape.height, shape.width}, at::kFloat);
+    micro.targets = at::empty({count}, at::kLong);
+    micro.tokens = count;
+    auto* inputs = micro.inputs.mutable_data_ptr<float>();
+    auto* targets = micro.targets.mutable_data_ptr<std::int64_t>();
+    std::vector<std::uint8_t> pixels(
+        static_cast<std::size_t>(shape.channels * shape.height * shape.width));
+    for (const std::int64_t index : indices) {
+      require_index(index, size());
+      *targets++ = store_->read(index, pixels);
+      inputs = std::transform(pixels.begin(), pixels.end(), inputs,
+                              [this](std::uint8_t pixel) { return levels_[pixel]; });
+    }
+    return micro;
+  }
+
+ private:
+  std::unique_ptr<const ImageStore> store_;
+  std::array<float, 256> levels_;
+};
+
+}  // namespace
+
+std::string text_of(const ImageShape& shape) {
+  return std::to_string(shape.channels) + " x " + std::to_string(shape.height) + " x " +
+         std::to_string(shape.width);
+}
+
+std::unique_ptr<Source> open_images(std::vector<fs::path> paths, const ImageOptions& options,
+                                    const std::string& what) {
+  return std::make_unique<ImageSource>(open_store(std::move(paths), options, what));
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace accrue::data {
+
+/// Whether the file's name says that it is an encoded image, in whichever case.
+inline bool has_image_suffix(const std::filesystem::path& path) {
+  constexpr std::array<std::string_view, 7> suffixes{".png", ".jpg", ".jpeg", ".bmp",
+                                                     ".ppm", ".pgm", ".pnm"};
+  std::string suffix = path.extension().string();
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(suffixes.begin(), suffixes.end(), suffix) != suffixes.end();
+}
+
+}  // namespace accrue::data

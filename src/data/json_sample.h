@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue::data {
+
+/// One line's sample, before the shift that makes inputs and targets of it.
+struct JsonSample {
+  std::vector<std::int64_t> tokens;
+  std::vector<std::int64_t> labels;  ///< as tokens: what position i-1 predicts, or -100
+  float weight = 1;
+  bool has_ids = false;  ///< stated by "input_ids", so not byte tokens
+
+  /// Inputs, and as many targets: the last token is only predicted.
+  std::int64_t length() const { return tokens.empty() ? 0 : std::ssize(tokens) - 1; }
+  /// Whether any term of the loss counts.
+  bool counts() const;
+};
+
+/// What is wrong with a line: the parts of an Error.
+struct LineProblem {
+  std::string expected;
+  std::string received;
+  std::string suggestion;
+};
+
+/// Parses lines one after the other into the same buffers.
+class JsonSampleParser {
+ public:
+  /// Ids and labels must be below `vocab_bound`, unless it is 0.
+  explicit JsonSampleParser(std::int64_t vocab_bound);
+  ~JsonSampleParser();
+
+  /// The sample that `line` is becomes `sample()`, or what keeps it from being one is returned.
+  std::optional<LineProblem> parse(std::string_view line);
+  const JsonSample& sample() const { return sample_; }
+
+ private:
+  class Handler;
+
+  std::optional<LineProblem> take_fields();
+  std::optional<LineProblem> check_ids() const;
+
+  std::int64_t vocab_bound_;
+  std::unique_ptr<Handler> handler_;
+  JsonSample sample_;
+};
+
+}  // namespace accrue::data

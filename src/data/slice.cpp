@@ -1,0 +1,59 @@
+#include <utility>
+
+#include "accrue/data/source.h"
+#include "source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+class Slice final : public Source {
+ public:
+  Slice(std::shared_ptr<const Source> source, std::int64_t begin, std::int64_t end)
+      : source_(std::move(source)), begin_(begin), end_(end) {
+    if (begin < 0 || begin > end || end > source_->size()) {
+      throw usage_error("slice data",
+                        "a part of its " + std::to_string(source_->size()) + " samples", range(),
+                        "a smaller val_fraction or more data");
+    }
+  }
+
+  std::int64_t size() const override { return end_ - begin_; }
+  std::int64_t vocab() const override { return source_->vocab(); }
+  std::int64_t tokens(std::int64_t index) const override { return source_->tokens(shift(index)); }
+  std::optional<std::int64_t> uniform_tokens() const override { return source_->uniform_tokens(); }
+  std::optional<ImageShape> image_shape() const override { return source_->image_shape(); }
+  std::vector<std::string> classes() const override { return source_->classes(); }
+  std::vector<std::string> remarks() const override { return source_->remarks(); }
+  std::string fingerprint() const override {
+    return source_->fingerprint() + ", samples " + range();
+  }
+
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    std::vector<std::int64_t> shifted;
+    shifted.reserve(indices.size());
+    for (const std::int64_t index : indices) shifted.push_back(shift(index));
+    return source_->fetch(shifted);
+  }
+
+ private:
+  std::int64_t shift(std::int64_t index) const {
+    require_index(index, size());
+    return begin_ + index;
+  }
+  std::string range() const {
+    return std::string("[").append(std::to_string(begin_)) + ", " + std::to_string(end_) + ")";
+  }
+
+  std::shared_ptr<const Source> source_;
+  std::int64_t begin_;
+  std::int64_t end_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> slice(std::shared_ptr<const Source> source, std::int64_t begin,
+                              std::int64_t end) {
+  return std::make_unique<Slice>(std::move(source), begin, end);
+}
+
+}  // namespace accrue::data

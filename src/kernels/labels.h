@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+namespace accrue::kernels {
+
+/// Throws a usage Error naming the row where a label is neither ignored nor in [0, classes).
+void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes);
+
+/// Throws a usage Error unless `row_weights` is undefined or fp32 of the targets' shape; one naming
+/// the row where a weight is negative or not finite.
+void expect_row_weights(std::string_view operation, const at::Tensor& targets,
+                        const at::Tensor& row_weights);
+
+}  // namespace accrue::kernels

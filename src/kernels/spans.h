@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "accrue/core/forward_context.h"
+
+namespace accrue::kernels {
+
+/// Where each sample lies in rows of `length` columns: `spans` where there are any, else each row
+/// as a whole, of sample 0. Throws a usage Error where a span leaves its row or overlaps another.
+std::vector<SampleSpan> spans_or_rows(std::string_view operation,
+                                      const std::vector<SampleSpan>& spans, std::int64_t rows,
+                                      std::int64_t length);
+
+/// As above, with the sample ids of the context; an Error where there is not one for each row.
+std::vector<SampleSpan> named_spans(std::string_view operation, const ForwardContext& context,
+                                    std::int64_t rows, std::int64_t length);
+
+/// Columns in all spans together.
+std::int64_t covered(const std::vector<SampleSpan>& spans);
+std::int64_t longest(const std::vector<SampleSpan>& spans);
+
+}  // namespace accrue::kernels

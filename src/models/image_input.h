@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+
+namespace accrue::models {
+
+/// The images [B, C, H, W] of a micro-batch in the model's dtype. Throws a usage Error where they
+/// are not floating-point images of the shape `expected`.
+at::Tensor images_as(at::ScalarType dtype, const at::Tensor& inputs,
+                     const std::array<std::int64_t, 3>& expected);
+
+/// Throws a usage Error naming `key` where `value` is not in [least, most].
+void check_range(const char* operation, const char* key, std::int64_t value, std::int64_t least,
+                 std::int64_t most);
+
+}  // namespace accrue::models

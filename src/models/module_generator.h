@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include "accrue/core/forward_context.h"
+
+namespace accrue::models {
+
+/// Seeds libtorch's CPU generator from (seed, window, first sample id, site) while it lives, and
+/// puts back the state it had. So a module that draws from it makes the same draws when its
+/// micro-batch is run again. Nothing in evaluation.
+class ModuleGenerator {
+ public:
+  ModuleGenerator(const ForwardContext& context, std::uint64_t site);
+  ~ModuleGenerator();
+  ModuleGenerator(const ModuleGenerator&) = delete;
+  ModuleGenerator& operator=(const ModuleGenerator&) = delete;
+
+ private:
+  at::Tensor state_before_;
+};
+
+}  // namespace accrue::models

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/models/normalisation.h"
+#include "parameter_builder.h"
+
+namespace accrue::models {
+
+/// A 2-d convolution without bias, with the pixels it sees (for the arithmetic's count).
+struct Convolution {
+  at::Tensor weight;  ///< [out, in, k, k]
+  std::int64_t stride = 1;
+
+  at::Tensor operator()(const at::Tensor& x) const;
+};
+
+/// A normalisation of a ResNet, of any kind: only batch normalisation has buffers.
+struct NormLayer {
+  Norm norm = Norm::batch;
+  BatchNorm parts;
+
+  /// x [B, C, H, W]; not for batch normalisation, which whoever runs the segment does.
+  at::Tensor operator()(const at::Tensor& x) const;
+};
+
+struct BasicBlock {
+  std::string name;  ///< "layer1.0"
+  Convolution conv1, conv2;
+  NormLayer bn1, bn2;
+  /// Of the projection shortcut; without weights where the shortcut is the input itself.
+  Convolution projection;
+  NormLayer projection_norm;
+
+  bool projects() const { return projection.weight.defined(); }
+};
+
+/// Makes layers with the parameters in `builder`, and collects their buffers.
+class LayerBuilder {
+ public:
+  LayerBuilder(ParameterBuilder& builder, Norm norm, at::ScalarType dtype)
+      : builder_(builder), norm_(norm), dtype_(dtype) {}
+
+  Convolution convolution(const std::string& name, std::int64_t in, std::int64_t out,
+                          std::int64_t kernel, std::int64_t stride);
+  NormLayer norm(const std::string& name, std::int64_t channels);
+  BasicBlock block(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t stride);
+
+  NamedParameters take_buffers() { return std::move(buffers_); }
+
+ private:
+  at::Tensor buffer(const std::string& name, at::Tensor value);
+
+  ParameterBuilder& builder_;
+  Norm norm_;
+  at::ScalarType dtype_;
+  NamedParameters buffers_;
+};
+
+}  // namespace accrue::models

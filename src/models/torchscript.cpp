@@ -1,0 +1,131 @@
+#include "accrue/models/torchscript.h"
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/models/class_loss.h"
+#include "module_generator.h"
+#include "named_tensors.h"
+#include "torchscript_graph.h"
+
+namespace accrue::models {
+namespace {
+
+at::ScalarType dtype_of(const TorchScriptOptions& options) {
+  if (options.compute == Compute::bf16)
+    throw usage_error("load " + options.file.string(), "precision.compute \"fp32\" or \"fp64\"",
+                      "bf16", "fp32: mixed precision needs accrue's own layers");
+  return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
+}
+
+/// The first line: libtorch's messages go on with stack traces.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+torch::jit::Module load(const TorchScriptOptions& options) {
+  const at::ScalarType dtype = dtype_of(options);
+  const std::string file = options.file.string();
+  if (!std::filesystem::is_regular_file(options.file))
+    throw usage_error("load " + file, "a TorchScript file", "no such file",
+                      "the path of a file that torch.jit.save wrote");
+  try {
+    torch::jit::Module module = torch::jit::load(file, at::kCPU);
+    module.to(dtype);
+    return module;
+  } catch (const std::exception& error) {
+    throw usage_error("load " + file, "a TorchScript file", first_line(error.what()),
+                      "torch.jit.save of a scripted or traced module");
+  }
+}
+
+NamedParameters list(const torch::jit::named_parameter_list& tensors) {
+  NamedParameters result;
+  for (const auto& entry : tensors) result.push_back({entry.name, entry.value});
+  return result;
+}
+
+bool contains(const std::vector<ForeignLayer>& layers, ForeignLayer::Kind kind) {
+  return std::ranges::any_of(layers, [&](const ForeignLayer& layer) { return layer.kind == kind; });
+}
+
+}  // namespace
+
+struct TorchScriptModel::Impl {
+  torch::jit::Module module;
+  at::ScalarType dtype;
+  NamedParameters parameters, buffers;
+  std::vector<ForeignLayer> foreign;
+
+  explicit Impl(const TorchScriptOptions& options)
+      : module(load(options)),
+        dtype(dtype_of(options)),
+        parameters(list(module.named_parameters())),
+        foreign() {
+    check_signature(module, options.file.string());
+    for (const auto& entry : module.named_buffers()) buffers.push_back({entry.name, entry.value});
+    if (std::ranges::none_of(parameters,
+                             [](const NamedParameter& p) { return p.tensor.requires_grad(); }))
+      throw usage_error(
+          "load " + options.file.string(), "parameters to train",
+          parameters.empty() ? "none" : "frozen ones only",
+          "a module that was not frozen (torch.jit.freeze turns weights into constants)");
+    foreign = layers_in_graph(module);
+  }
+
+  at::Tensor forward(const at::Tensor& inputs, const ForwardContext& context) {
+    if (module.is_training() != context.training) module.train(context.training);
+    const ModuleGenerator generator(context, 0);
+    // The optimising executor changes the graph after its first runs, and with it the last bits.
+    const torch::jit::GraphOptimizerEnabledGuard as_written(false);
+    const bool real = at::isFloatingType(inputs.scalar_type());
+    return module.forward({real ? inputs.to(dtype) : inputs}).toTensor();
+  }
+};
+
+TorchScriptModel::TorchScriptModel(const TorchScriptOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+
+TorchScriptModel::~TorchScriptModel() = default;
+
+NamedParameters TorchScriptModel::parameters() const { return impl_->parameters; }
+NamedParameters TorchScriptModel::buffers() const { return impl_->buffers; }
+std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const { return impl_->foreign; }
+
+std::vector<Segment> TorchScriptModel::segments() {
+  Impl* model = impl_.get();
+  return {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                              const ForwardContext& context) {
+             return Activations{model->forward(micro.inputs, context)};
+           }}};
+}
+
+std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head()}; }
+
+NamedParameters TorchScriptModel::file_tensors() const {
+  NamedParameters tensors;
+  for (const NamedParameter& p : impl_->parameters) tensors.push_back({p.name, p.tensor.detach()});
+  tensors.insert(tensors.end(), impl_->buffers.begin(), impl_->buffers.end());
+  return tensors;
+}
+
+void TorchScriptModel::load_file_tensors(const NamedParameters& tensors,
+                                         const std::string& origin) {
+  copy_by_name(file_tensors(), tensors, origin, "the parameters of this TorchScript module");
+}
+
+bool TorchScriptModel::contains_batch_norm() const {
+  return contains(impl_->foreign, ForeignLayer::Kind::batch_norm);
+}
+
+bool TorchScriptModel::contains_dropout() const {
+  return contains(impl_->foreign, ForeignLayer::Kind::dropout);
+}
+
+void TorchScriptModel::save(const std::filesystem::path& file) const {
+  impl_->module.save(file.string());
+}
+
+}  // namespace accrue::models

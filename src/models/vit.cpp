@@ -1,0 +1,253 @@
+#include "accrue/models/vit.h"
+
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/attention.h"
+#include "accrue/kernels/dropout.h"
+#include "accrue/kernels/linear.h"
+#include "accrue/kernels/norm.h"
+#include "accrue/models/class_loss.h"
+#include "image_input.h"
+#include "named_tensors.h"
+#include "parameter_builder.h"
+
+namespace accrue::models {
+namespace {
+
+constexpr const char* make_vit = "make a ViT";
+constexpr double norm_eps = 1e-6;
+constexpr double initial_deviation = 0.02;
+constexpr std::int64_t most_layers = 1000, most_width = 1 << 16, most_patches = 1 << 16,
+                       most_classes = 1 << 24;
+
+struct Norm {
+  at::Tensor weight, bias;
+
+  at::Tensor operator()(const at::Tensor& x, at::ScalarType out) const {
+    return kernels::layer_norm(x, weight, bias, norm_eps, out);
+  }
+};
+
+struct Projection {
+  at::Tensor weight, bias;
+  kernels::LowPrecisionCopy copy;
+
+  at::Tensor operator()(const at::Tensor& x) { return kernels::linear(x, weight, bias, copy); }
+};
+
+struct Block {
+  Norm before;
+  Projection qkv, attention_out;
+  Norm after;
+  Projection mlp_in, mlp_out;
+};
+
+/// The root of a square, else 0.
+std::int64_t root_of(std::int64_t square) {
+  const auto root = std::llround(std::sqrt(static_cast<double>(square)));
+  return root * root == square ? root : 0;
+}
+
+void check_patches(const VitOptions& options) {
+  const auto [channels, height, width] = options.image;
+  check_range(make_vit, "model.context", options.patches, 1, most_patches);
+  check_range(make_vit, "image channels", channels, 1, most_width);
+  check_range(make_vit, "image height", height, 1, most_width);
+  check_range(make_vit, "image width", width, 1, most_width);
+  const std::int64_t side = root_of(options.patches);
+  if (side != 0 && height % side == 0 && width % side == 0) return;
+  std::string fitting;
+  for (std::int64_t i = 1; i <= std::min(height, width); ++i)
+    if (height % i == 0 && width % i == 0)
+      fitting += (fitting.empty() ? "" : ", ") + std::to_string(i * i);
+  throw usage_error(make_vit,
+                    "model.context, the number of patches, as a square that tiles images of " +
+                        std::to_string(height) + " x " + std::to_string(width),
+                    std::to_string(options.patches), "one of " + fitting);
+}
+
+void check(const VitOptions& options) {
+  check_range(make_vit, "model.layers", options.layers, 1, most_layers);
+  check_range(make_vit, "model.heads", options.heads, 1, most_width);
+  check_range(make_vit, "model.width", options.width, 1, most_width);
+  check_range(make_vit, "model.vocab", options.classes, 1, most_classes);
+  if (options.width % options.heads != 0)
+    throw usage_error(
+        make_vit,
+        "a model.width that is a multiple of model.heads (" + std::to_string(options.heads) + ')',
+        std::to_string(options.width),
+        "model.width=" + std::to_string((options.width / options.heads + 1) * options.heads));
+  if (!(options.dropout >= 0 && options.dropout < 1))
+    throw usage_error(make_vit, "a model.dropout in [0, 1)", std::to_string(options.dropout),
+                      "model.dropout=0.1");
+  check_patches(options);
+}
+
+Norm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width) {
+  return {builder.constant(name + ".weight", {width}, 1),
+          builder.constant(name + ".bias", {width}, 0)};
+}
+
+Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
+                           std::int64_t out) {
+  return {builder.normal(name + ".weight", {out, in}, initial_deviation),
+          builder.constant(name + ".bias", {out}, 0),
+          {}};
+}
+
+Block make_block(ParameterBuilder& builder, std::int64_t width, std::int64_t index) {
+  const std::string name = "vit.encoder.layer." + std::to_string(index);
+  // Braces evaluate in order, and with it the parameters are registered in forward order.
+  return {
+      make_norm(builder, name + ".layernorm_before", width),
+      make_projection(builder, name + ".attention.attention.qkv", width, 3 * width),
+      make_projection(builder, name + ".attention.output.dense", width, width),
+      make_norm(builder, name + ".layernorm_after", width),
+      make_projection(builder, name + ".intermediate.dense", width, 4 * width),
+      make_projection(builder, name + ".output.dense", 4 * width, width),
+  };
+}
+
+}  // namespace
+
+struct Vit::Impl {
+  VitOptions options;
+  at::ScalarType masters, activations;  ///< of the residual stream and of GEMM inputs
+  std::int64_t side;                    ///< patches along an edge
+  at::Tensor class_token, positions;
+  Projection patch_projection;
+  std::vector<Block> blocks;
+  Norm norm;
+  Projection classifier;
+  NamedParameters parameters;
+
+  explicit Impl(const VitOptions& wanted)
+      : options(wanted),
+        masters(wanted.compute == Compute::fp64 ? at::kDouble : at::kFloat),
+        activations(wanted.compute == Compute::bf16 ? at::kBFloat16 : masters),
+        side(root_of(wanted.patches)) {
+    const std::int64_t width = options.width;
+    ParameterBuilder builder(masters);
+    class_token = builder.normal("vit.embeddings.cls_token", {1, 1, width}, initial_deviation);
+    positions = builder.normal("vit.embeddings.position_embeddings",
+                               {1, options.patches + 1, width}, initial_deviation);
+    patch_projection = make_projection(builder, "vit.embeddings.patch_embeddings.projection",
+                                       options.image[0] * patch_height() * patch_width(), width);
+    for (std::int64_t i = 0; i < options.layers; ++i)
+      blocks.push_back(make_block(builder, width, i));
+    norm = make_norm(builder, "vit.layernorm", width);
+    classifier = make_projection(builder, "classifier", width, options.classes);
+    builder.draw(options.seed);
+    parameters = builder.take();
+  }
+
+  std::int64_t patch_height() const { return options.image[1] / side; }
+  std::int64_t patch_width() const { return options.image[2] / side; }
+
+  /// [B, C, H, W] as [B, patches, C * h * w], patches row by row.
+  at::Tensor patches_of(const at::Tensor& images) const {
+    const at::Tensor x = images_as(activations, images, options.image);
+    const std::int64_t batch = x.size(0), channels = x.size(1);
+    return x.view({batch, channels, side, patch_height(), side, patch_width()})
+        .permute({0, 2, 4, 1, 3, 5})
+        .reshape({batch, options.patches, channels * patch_height() * patch_width()});
+  }
+
+  at::Tensor embed(const at::Tensor& images, const ForwardContext& context) {
+    const at::Tensor patches = patch_projection(patches_of(images)).to(masters);
+    const at::Tensor tokens =
+        at::cat({class_token.expand({patches.size(0), 1, options.width}), patches}, 1);
+    return kernels::dropout(tokens + positions, options.dropout, context, 0);
+  }
+
+  at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
+    Block& part = blocks[static_cast<std::size_t>(index)];
+    const std::int64_t weights_site = 1 + 3 * index, attention_site = 2 + 3 * index,
+                       mlp_site = 3 + 3 * index;
+    const at::Tensor attended = kernels::attention(
+        part.qkv(part.before(x, activations)), options.heads,
+        {.causal = false, .dropout = options.dropout, .site = weights_site}, context);
+    const auto [residual, normalised] = kernels::add_layer_norm(
+        x, kernels::dropout(part.attention_out(attended), options.dropout, context, attention_site),
+        part.after.weight, part.after.bias, norm_eps, activations);
+    const at::Tensor m =
+        kernels::mlp_gelu(normalised, part.mlp_in.weight, part.mlp_in.bias, part.mlp_in.copy,
+                          part.mlp_out.weight, part.mlp_out.bias, part.mlp_out.copy);
+    return residual + kernels::dropout(m, options.dropout, context, mlp_site);
+  }
+
+  at::Tensor logits(const at::Tensor& x) {
+    return classifier(norm(x.select(1, 0).contiguous(), masters));
+  }
+};
+
+Vit::Vit(const VitOptions& options) {
+  check(options);
+  impl_ = std::make_unique<Impl>(options);
+}
+
+Vit::~Vit() = default;
+
+NamedParameters Vit::parameters() const { return impl_->parameters; }
+const VitOptions& Vit::options() const { return impl_->options; }
+
+std::vector<Segment> Vit::segments() {
+  Impl* model = impl_.get();
+  std::vector<Segment> chain;
+  chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
+                                    const ForwardContext& context) {
+                     return Activations{model->embed(micro.inputs, context)};
+                   }});
+  for (std::int64_t i = 0; i < model->options.layers; ++i)
+    chain.push_back(
+        {"block." + std::to_string(i),
+         [model, i](const Activations& x, const batch::MicroBatch&, const ForwardContext& context) {
+           return Activations{model->block(i, x.at(0), context)};
+         }});
+  chain.push_back(
+      {"head", [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
+         return Activations{model->logits(x.at(0))};
+       }});
+  return chain;
+}
+
+std::vector<LossHead> Vit::losses() { return {class_cross_entropy_head()}; }
+
+std::int64_t Vit::flops_per_sample() const {
+  const VitOptions& o = options();
+  const std::int64_t positions = o.patches + 1, width = o.width;
+  const std::int64_t block_weights = 12 * width * width;
+  return positions * o.layers * (6 * block_weights + 12 * width * positions) +
+         6 * (o.patches * impl_->patch_projection.weight.numel() +
+              impl_->classifier.weight.numel());
+}
+
+NamedParameters Vit::file_tensors() const {
+  constexpr std::string_view packed = "attention.qkv";
+  NamedParameters tensors;
+  for (const auto& [name, tensor] : impl_->parameters) {
+    const at::Tensor values = tensor.detach();
+    const std::size_t at = name.find(packed);
+    if (at != std::string::npos) {
+      const std::string before = name.substr(0, at) + "attention.";
+      const std::string after = name.substr(at + packed.size());
+      const std::vector<at::Tensor> parts = values.chunk(3, 0);
+      tensors.push_back({before + "query" + after, parts[0]});
+      tensors.push_back({before + "key" + after, parts[1]});
+      tensors.push_back({before + "value" + after, parts[2]});
+    } else if (tensor.is_same(impl_->patch_projection.weight)) {
+      tensors.push_back({name, values.view({impl_->options.width, impl_->options.image[0],
+                                            impl_->patch_height(), impl_->patch_width()})});
+    } else {
+      tensors.push_back({name, values});
+    }
+  }
+  return tensors;
+}
+
+void Vit::load_file_tensors(const NamedParameters& tensors, const std::string& origin) {
+  copy_by_name(file_tensors(), tensors, origin, "weights of a ViT of this shape");
+}
+
+}  // namespace accrue::models

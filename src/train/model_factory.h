@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "accrue/models/gpt2.h"
+#include "accrue/models/model.h"
+#include "accrue/train/workload.h"
+
+namespace accrue::train {
+
+/// Where `model.from` names a model that brings its own shape (a Hugging Face folder): loads it and
+/// puts its shape into the config. Else null.
+std::unique_ptr<models::Model> load_shaping_model(Config& config);
+
+/// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
+/// Throws a usage Error where data and model do not go together.
+void fit_model_to_data(Config& config, const Datasets& data);
+
+models::Compute compute_of(const Config& config);
+
+/// `make_model`, with the weights of `model.from` where it names a file of them.
+std::unique_ptr<models::Model> make_initial_model(const Config& config);
+
+}  // namespace accrue::train

@@ -1,0 +1,197 @@
+#include "accrue/verify/doctor.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "accrue/data/loader.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/thread_meter.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/train/forward_backward.h"
+#include "accrue/train/workload.h"
+#include "setup.h"
+
+namespace accrue::proof {
+namespace {
+
+constexpr int timed_passes = 3;
+
+void take_model(const train::Workload& work, RunFacts& facts) {
+  const models::BatchNorms norms = models::find_batch_norms(*work.model);
+  facts.cut_batch_norms = norms.cut;
+  for (const models::ForeignLayer& layer : norms.uncut)
+    facts.uncut_batch_norms.push_back(layer.name);
+  for (const models::ForeignLayer& layer : work.model->foreign_layers())
+    if (layer.kind == models::ForeignLayer::Kind::dropout)
+      facts.foreign_dropouts.push_back(layer.name);
+  facts.parameters = models::parameter_count(*work.model);
+}
+
+void take_shape(const train::Workload& work, const batch::WindowSchedule& schedule,
+                RunFacts& facts) {
+  facts.train_samples = work.data.train->size();
+  facts.val_samples = work.data.val ? work.data.val->size() : 0;
+  facts.data_remarks = work.data.train->remarks();
+  facts.batch_samples = schedule.samples_per_window;
+  facts.steps_per_epoch = schedule.windows_per_epoch();
+  facts.total_steps = train::total_windows(work.config, schedule);
+  const std::int64_t window = schedule.window(0).size();
+  facts.batch_tokens = static_cast<double>(schedule.tokens(0));
+  facts.micro_batch = std::min(train::choose_micro_batch(work).samples, window);
+  facts.micro_batches = (window + facts.micro_batch - 1) / facts.micro_batch;
+}
+
+/// Targets of a batch and the weight of those that count, from the labels alone.
+void take_labels(const batch::MicroBatch& micro, RunFacts& facts) {
+  const at::Tensor counts = micro.targets.ne(-100);
+  const at::Tensor weights = micro.weights.defined() ? micro.weights * counts : counts;
+  facts.first_terms += static_cast<double>(micro.targets.numel());
+  facts.first_weight += weights.sum(at::kDouble).item<double>();
+}
+
+/// Times forward and backward passes of one micro-batch.
+class Timer {
+ public:
+  Timer(models::Model& model, const train::Config& config)
+      : model_(model), config_(config), window_(buffer_of(model)) {}
+
+  Speed measure(const batch::MicroBatch& micro) {
+    const auto samples = static_cast<std::int64_t>(micro.sample_ids.size());
+    run(micro);  // workspaces and copies of the weights are made once
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < timed_passes; ++i) best = std::min(best, run(micro));
+    return {samples, static_cast<double>(samples) / best};
+  }
+
+  std::int64_t bytes(const batch::MicroBatch& micro) {
+    run(micro);
+    const memory::ThreadMeter meter;
+    run(micro);
+    return std::max<std::int64_t>(1, meter.peak());
+  }
+
+ private:
+  static std::shared_ptr<accum::GradientBuffer> buffer_of(const models::Model& model) {
+    return std::make_shared<accum::GradientBuffer>(model.parameters());
+  }
+
+  double run(const batch::MicroBatch& micro) {
+    window_.open(0);
+    window_.begin({.index = 0, .sample_ids = micro.sample_ids});
+    const Stopwatch watch;
+    const train::PassResult pass =
+        train::forward_backward(model_, micro, batch::training_context(micro, config_.run.seed, 0));
+    const double seconds = watch.seconds();
+    window_.discard();
+    if (pass.finite) return seconds;
+    throw usage_error("doctor", "a finite loss of the first micro-batch", "one that is not",
+                      "looking at its data");
+  }
+
+  models::Model& model_;
+  const train::Config& config_;
+  accum::Window window_;
+};
+
+/// Speed in another precision, or nothing where the model does not have it.
+std::optional<double> speed_in(const std::string& compute, const train::Workload& work,
+                               const batch::MicroBatch& micro) {
+  try {
+    train::Config config = work.config;
+    config.precision.compute = compute;
+    const std::unique_ptr<models::Model> model = train::make_model(config);
+    return Timer(*model, config).measure(micro).samples_per_second;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool has_bf16_instructions() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+#else
+  return false;
+#endif
+}
+
+class Measurements {
+ public:
+  Measurements(const train::Workload& work, const DoctorOptions& options, RunFacts& facts)
+      : work_(work),
+        options_(options),
+        facts_(facts),
+        loader_(work.data.train, train::make_sampler(work.config, *work.data.train)),
+        window_(train::make_window_schedule(work.config, work.data.train).window(0)) {}
+
+  void take() {
+    tell("labels of the first batch");
+    for (const batch::Range part : batch::split(window_, facts_.micro_batch))
+      take_labels(loader_.fetch(part), facts_);
+    if (facts_.first_weight == 0) return;  // there is nothing to differentiate
+    tell("speed of a micro-batch of " + std::to_string(facts_.micro_batch));
+    const batch::MicroBatch micro = first(facts_.micro_batch);
+    Timer timer(*work_.model, work_.config);
+    facts_.speed = timer.measure(micro);
+    take_larger(timer);
+    take_precisions(micro);
+  }
+
+ private:
+  batch::MicroBatch first(std::int64_t samples) const {
+    return loader_.fetch({window_.begin, std::min(window_.end, window_.begin + samples)});
+  }
+
+  void take_larger(Timer& timer) {
+    if (facts_.micro_batches < 2) return;
+    const std::int64_t bytes = timer.bytes(first(facts_.micro_batch)) / facts_.micro_batch + 1;
+    const std::int64_t fitting = memory::available_bytes() / 2 / bytes;
+    // Four times as many tell whether it pays; more would only take longer to measure.
+    const std::int64_t larger = std::min({window_.size(), fitting, 4 * facts_.micro_batch});
+    if (larger <= facts_.micro_batch) return;
+    tell("speed of a micro-batch of " + std::to_string(larger));
+    facts_.larger_speed = timer.measure(first(larger));
+  }
+
+  void take_precisions(const batch::MicroBatch& micro) {
+    facts_.bf16_instructions = has_bf16_instructions();
+    const std::string compute = work_.config.precision.compute;
+    if (compute == "fp64" || (compute == "fp32" && !facts_.bf16_instructions)) return;
+    const std::string other = compute == "fp32" ? "bf16" : "fp32";
+    tell("speed in " + other);
+    const std::optional<double> speed = speed_in(other, work_, micro);
+    (compute == "fp32" ? facts_.fp32_samples_per_second : facts_.bf16_samples_per_second) =
+        facts_.speed->samples_per_second;
+    (compute == "fp32" ? facts_.bf16_samples_per_second : facts_.fp32_samples_per_second) = speed;
+  }
+
+  void tell(const std::string& what) const {
+    if (options_.progress) options_.progress(what);
+  }
+
+  const train::Workload& work_;
+  const DoctorOptions& options_;
+  RunFacts& facts_;
+  data::Loader loader_;
+  batch::Range window_;
+};
+
+}  // namespace
+
+Examination doctor(const train::Config& config, const DoctorOptions& options) {
+  train::use_threads(config.run.threads);
+  const train::Workload work = train::open_workload(config);
+  const batch::WindowSchedule schedule = train::make_window_schedule(work.config, work.data.train);
+  Examination result;
+  result.facts.config = work.config;
+  take_model(work, result.facts);
+  take_shape(work, schedule, result.facts);
+  Measurements(work, options, result.facts).take();
+  result.findings = examine(result.facts);
+  return result;
+}
+
+}  // namespace accrue::proof

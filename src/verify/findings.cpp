@@ -1,0 +1,36 @@
+#include "accrue/verify/findings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "finding_rules.h"
+
+namespace accrue::proof {
+
+std::string_view to_string(Severity severity) {
+  switch (severity) {
+    case Severity::error:
+      return "error";
+    case Severity::warning:
+      return "warning";
+    case Severity::advice:
+      return "advice";
+    case Severity::note:
+      break;
+  }
+  return "note";
+}
+
+std::vector<Finding> examine(const RunFacts& facts) {
+  std::vector<Finding> findings;
+  for (const auto& rules :
+       {model_rules(), numeric_rules(), schedule_rules(), data_rules(), speed_rules(), run_rules()})
+    for (const Rule rule : rules)
+      if (std::optional<Finding> found = rule(facts)) findings.push_back(std::move(*found));
+  for (const std::string& remark : facts.data_remarks)
+    findings.push_back({"data-remark", Severity::note, remark, "", {}});
+  std::ranges::stable_sort(findings, {}, &Finding::severity);
+  return findings;
+}
+
+}  // namespace accrue::proof

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "accrue/verify/diagnosis.h"
+#include "subject.h"
+
+namespace accrue::proof {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// sum of coefficients[k] * parts[k], in fp64.
+Tensors combination(const std::vector<Tensors>& parts, const std::vector<double>& coefficients);
+
+/// The factor that brings `explanation` nearest to `gradient`, and what remains. `matches` where
+/// the remainder is at most `tolerance`.
+Fit fit_multiple(const Tensors& gradient, const Tensors& explanation, double tolerance);
+
+/// The combination of `parts` nearest to `gradient`. Directions that the parts hardly span are left
+/// out. `coefficients` takes one per part.
+Fit fit_span(const Tensors& gradient, const std::vector<Tensors>& parts, double tolerance,
+             std::vector<double>* coefficients = nullptr);
+
+}  // namespace accrue::proof

@@ -1,0 +1,216 @@
+// Verification of a user's own loop: run it, watch it, and find the explanation of what it left.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "accrue/verify/verify.h"
+#include "fit.h"
+#include "loop_watch.h"
+#include "module_subject.h"
+#include "prover.h"
+
+namespace accrue::detail {
+namespace {
+
+using proof::Gradients;
+using proof::LoopObservations;
+using proof::Tensors;
+
+using Loop = std::function<void(std::int64_t micro)>;
+
+/// Part of the difference that adding up in a low dtype may leave unexplained.
+constexpr double low_precision_rest = 0.25;
+constexpr double largest_low_precision_error = 0.5;
+/// Fits with more micro-batches than this would need too many gradients at once.
+constexpr std::size_t most_fitted = 256;
+
+/// Near a quarter of the batch, but no divisor of it: mistakes in weighting hide where all
+/// micro-batches are alike.
+std::int64_t uneven_micro_batch(std::int64_t samples) {
+  const std::int64_t quarter = std::max<std::int64_t>(1, samples / 4);
+  for (std::int64_t micro = quarter; micro <= samples / 2; ++micro)
+    if (samples % micro != 0) return micro;
+  return quarter;
+}
+
+/// What a run of the loop left behind.
+struct LoopRun {
+  Gradients gradients;
+  bool parameters_changed = false;
+  bool no_gradient = true;
+  proof::LoopWatch::Seen stepped, zeroed;
+  bool saw_sums = false;
+};
+
+LoopRun run_loop(const VerifiedModel& model, const NamedParameters& trained, const Loop& loop,
+                 std::int64_t micro, std::uint64_t seed) {
+  const proof::KeepState keep_state(trained, model.buffers);
+  const proof::KeepParameters keep_parameters(trained);
+  for (const NamedParameter& parameter : trained) parameter.tensor.mutable_grad().reset();
+  proof::seed_generator(seed);
+  const proof::LoopWatch watch(trained);
+  loop(micro);
+
+  LoopRun run{.gradients = {.weight = 1}, .parameters_changed = keep_parameters.changed()};
+  run.stepped = watch.stepped();
+  run.zeroed = watch.zeroed();
+  run.saw_sums = watch.saw_sums();
+  for (const NamedParameter& parameter : trained) {
+    const at::Tensor& grad = parameter.tensor.grad();
+    run.gradients.sums.push_back(grad.defined() ? grad.detach().clone()
+                                                : at::zeros_like(parameter.tensor));
+    const double size = proof::l2_norm(run.gradients.sums.back());
+    run.no_gradient = run.no_gradient && size == 0;
+    if (!std::isfinite(size))
+      throw usage_error("verify_loop", "finite gradients", "one that is not, of " + parameter.name,
+                        "looking at the loop's loss");
+  }
+  return run;
+}
+
+Tensors mean_of(const Gradients& gradients) {
+  Tensors mean;
+  for (const at::Tensor& sum : gradients.sums)
+    mean.push_back(sum.to(at::kDouble) / gradients.weight);
+  return mean;
+}
+
+/// The sum of `parts` as a loop that keeps it in `dtype` would have it.
+Tensors added_up_in(at::ScalarType dtype, const std::vector<Gradients>& parts, double weight) {
+  Tensors sum;
+  for (const Gradients& part : parts)
+    for (std::size_t i = 0; i < part.sums.size(); ++i) {
+      const at::Tensor share = (part.sums[i] / weight).to(dtype);
+      if (sum.size() <= i) {
+        sum.push_back(share.clone());
+      } else {
+        sum[i].add_(share);
+      }
+    }
+  return sum;
+}
+
+void fit_low_precision(LoopObservations& seen, const LoopRun& run,
+                       const std::vector<Gradients>& parts, double weight, double error) {
+  if (error > largest_low_precision_error) return;
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const proof::Fit fit = proof::fit_multiple(
+        run.gradients.sums, added_up_in(dtype, parts, weight), low_precision_rest * error);
+    if (fit.residual >= seen.low_precision.residual) continue;
+    seen.low_precision = fit;
+    seen.gradient_dtype = c10::toString(dtype);
+  }
+}
+
+void fit_tails(LoopObservations& seen, const Tensors& gradient, const std::vector<Tensors>& sums,
+               const std::vector<double>& weights, double tolerance) {
+  for (std::size_t first = 1; first < sums.size(); ++first) {
+    std::vector<double> by_sum(sums.size(), 0.0), by_mean(sums.size(), 0.0);
+    for (std::size_t k = first; k < sums.size(); ++k) {
+      by_sum[k] = 1;
+      by_mean[k] = weights[k] > 0 ? 1 / weights[k] : 0;
+    }
+    for (const std::vector<double>& shares : {by_sum, by_mean}) {
+      const proof::Fit fit =
+          proof::fit_multiple(gradient, proof::combination(sums, shares), tolerance);
+      if (fit.residual >= seen.tail.residual) continue;
+      seen.tail = fit;
+      seen.tail_begins = static_cast<std::int64_t>(first);
+    }
+  }
+}
+
+void fit(LoopObservations& seen, const LoopRun& run, proof::Prover& prover,
+         const proof::Parts& parts) {
+  const std::vector<Gradients> gradients = prover.gradients_of(parts);
+  std::vector<Tensors> sums;
+  std::vector<double> weights, mean_shares, found;
+  for (const Gradients& part : gradients) {
+    sums.push_back(part.sums);
+    weights.push_back(part.weight);
+    const double count = static_cast<double>(parts.size());
+    mean_shares.push_back(part.weight > 0 ? 1 / (count * part.weight) : 0);
+  }
+  const double tolerance = prover.fit_tolerance();
+  const Tensors& gradient = run.gradients.sums;
+  seen.multiple = proof::fit_multiple(gradient, mean_of(prover.reference()), tolerance);
+  seen.mean_of_means =
+      proof::fit_multiple(gradient, proof::combination(sums, mean_shares), tolerance);
+  fit_tails(seen, gradient, sums, weights, tolerance);
+  seen.span = proof::fit_span(gradient, sums, tolerance, &found);
+  for (const double share : found) seen.shares.push_back(share * seen.total_weight);
+  fit_low_precision(seen, run, gradients, seen.total_weight,
+                    proof::relative_error(run.gradients, prover.reference()));
+}
+
+void use(proof::Report& report, proof::Diagnosis diagnosis) {
+  report.cause = diagnosis.cause;
+  report.evidence = std::move(diagnosis.evidence);
+  report.equal = report.cause == proof::Cause::none;
+}
+
+}  // namespace
+
+proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
+                          const VerifyOptions& options) {
+  const std::int64_t micro =
+      options.loop_micro_batch > 0 ? options.loop_micro_batch : uneven_micro_batch(model.samples);
+  VerifyOptions of_loss = options;
+  if (of_loss.micro_batches.empty()) of_loss.micro_batches = {micro};
+  proof::Report sound = verify_model(model, of_loss);
+  if (!sound.equal) {
+    std::vector<std::string> evidence{
+        "the loss itself, added up rightly, differs from one pass: the loop was not run"};
+    evidence.insert(evidence.end(), sound.evidence.begin(), sound.evidence.end());
+    sound.evidence = std::move(evidence);
+    return sound;
+  }
+
+  proof::ModuleSubject subject(model);
+  const batch::Range all{0, model.samples};
+  proof::Prover prover(subject, all, options.noise_draws);
+  const proof::Split split = proof::even_split(all, micro);
+  proof::Findings unused(subject.parameters());
+  prover.check(split, unused);  // for the tolerance of fits, at this split
+
+  const LoopRun run = run_loop(model, subject.parameters(), loop, micro, options.seed);
+  Gradients gradients = run.gradients;
+  gradients.accumulation_errors = prover.mean_accumulation_errors();
+  const proof::Comparison comparison =
+      proof::compare(subject.parameters(), gradients, prover.reference(), prover.noise());
+  proof::Findings findings(subject.parameters());
+  findings.add(comparison);
+  proof::Report report;
+  report.reference = sound.reference;
+  findings.write(report);
+  const std::size_t worst = comparison.worst();
+  LoopObservations seen{.difference = comparison.difference(),
+                        .micro_batches = static_cast<std::int64_t>(split.parts.size()),
+                        .total_weight = prover.reference().weight,
+                        .no_gradient = run.no_gradient,
+                        .parameters_changed = run.parameters_changed,
+                        .stepped_before = run.stepped.before,
+                        .stepped_parameter = run.stepped.parameter,
+                        .zeroed_before = run.zeroed.before,
+                        .zeroed_parameter = run.zeroed.parameter,
+                        .saw_sums = run.saw_sums};
+  report.splits.push_back({.name = "the loop, " + split.name,
+                           .samples = model.samples,
+                           .micro_batches = seen.micro_batches,
+                           .parameter = subject.parameters()[worst].name,
+                           .relative_error = comparison.error[worst] / comparison.scale[worst],
+                           .bound = comparison.bound[worst] / comparison.scale[worst],
+                           .equal = !seen.difference.exceeds()});
+  if (seen.difference.exceeds() && !run.no_gradient) {
+    const LoopRun again = run_loop(model, subject.parameters(), loop, micro, options.seed);
+    seen.repeated =
+        proof::compare(subject.parameters(), again.gradients, run.gradients, {}).difference();
+    if (split.parts.size() <= most_fitted) fit(seen, run, prover, split.parts);
+  }
+  use(report, proof::diagnose_loop(seen));
+  return report;
+}
+
+}  // namespace accrue::detail

@@ -1,0 +1,85 @@
+#include "modes.h"
+
+#include <torch/nn/modules/batchnorm.h>
+
+namespace accrue::proof {
+namespace {
+
+using Undo = std::vector<std::function<void()>>;
+
+/// Statistics that no sample moves: those kept, or 0 and 1 where none are.
+template <class Layer>
+bool freeze(torch::nn::Module& module, Undo& undo) {
+  auto* layer = dynamic_cast<Layer*>(&module);
+  if (!layer) return false;
+  const bool training = layer->is_training();
+  undo.push_back([=] { layer->train(training); });
+  layer->eval();
+  if (layer->options.track_running_stats()) return true;
+  const std::int64_t features = layer->options.num_features();
+  const auto options = layer->weight.defined() ? layer->weight.options().requires_grad(false)
+                                               : at::TensorOptions(at::kFloat);
+  layer->options.track_running_stats(true);
+  layer->running_mean = at::zeros({features}, options);
+  layer->running_var = at::ones({features}, options);
+  undo.push_back([=] {
+    layer->options.track_running_stats(false);
+    layer->running_mean = layer->running_var = at::Tensor();
+  });
+  return true;
+}
+
+bool is_batch_norm(const torch::nn::Module& module) {
+  return module.as<torch::nn::BatchNorm1dImpl>() || module.as<torch::nn::BatchNorm2dImpl>() ||
+         module.as<torch::nn::BatchNorm3dImpl>();
+}
+
+void freeze_batch_norms(torch::nn::Module& root, Undo& undo) {
+  for (const auto& module : root.modules(/*include_self=*/false)) {
+    freeze<torch::nn::BatchNorm1dImpl>(*module, undo) ||
+        freeze<torch::nn::BatchNorm2dImpl>(*module, undo) ||
+        freeze<torch::nn::BatchNorm3dImpl>(*module, undo);
+  }
+}
+
+void evaluate_modules(torch::nn::Module& root, Undo& undo) {
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> flags;
+  for (const auto& module : root.modules(/*include_self=*/false))
+    flags.emplace_back(module, module->is_training());
+  undo.push_back([&root, flags, training = root.is_training()] {
+    // Parents come before their children, whose modes train() changes too.
+    root.train(training);
+    for (const auto& [module, was_training] : flags)
+      if (module->is_training() != was_training) module->train(was_training);
+  });
+  root.eval();
+}
+
+}  // namespace
+
+std::vector<std::string> batch_norms_of(torch::nn::Module& module) {
+  std::vector<std::string> names;
+  for (const auto& item : module.named_modules("", /*include_self=*/false))
+    if (is_batch_norm(*item.value())) names.push_back(item.key());
+  return names;
+}
+
+InMode::InMode(const detail::VerifiedModel& model, Mode mode) {
+  if (mode == Mode::training) return;
+  if (model.module) {
+    if (mode == Mode::batch_norms_frozen) {
+      freeze_batch_norms(*model.module, undo_);
+    } else {
+      evaluate_modules(*model.module, undo_);
+    }
+  } else if (model.train) {
+    undo_.push_back([&model, training = model.is_training()] { model.train(training); });
+    model.train(false);
+  }
+}
+
+InMode::~InMode() {
+  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
+}
+
+}  // namespace accrue::proof

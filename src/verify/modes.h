@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accrue/verify/verify.h"
+#include "subject.h"
+
+namespace accrue::proof {
+
+/// Names of the BatchNorm1d, 2d and 3d in a module.
+std::vector<std::string> batch_norms_of(torch::nn::Module& module);
+
+/// Puts a model into a mode while it lives.
+class InMode {
+ public:
+  InMode(const detail::VerifiedModel& model, Mode mode);
+  ~InMode();
+  InMode(const InMode&) = delete;
+  InMode& operator=(const InMode&) = delete;
+
+ private:
+  std::vector<std::function<void()>> undo_;
+};
+
+}  // namespace accrue::proof

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "accrue/verify/verify.h"
+#include "subject.h"
+
+namespace accrue::proof {
+
+/// Keeps buffers, `.grad` and libtorch's generator, and puts them back.
+class KeepState {
+ public:
+  KeepState(const NamedParameters& parameters, const NamedParameters& buffers);
+  ~KeepState();
+  KeepState(const KeepState&) = delete;
+  KeepState& operator=(const KeepState&) = delete;
+  bool buffers_moved() const;
+
+ private:
+  std::vector<at::Tensor> parameters_, grads_, buffers_, copies_;
+  at::Tensor generator_;
+};
+
+void seed_generator(std::uint64_t seed);
+
+/// A user's model, loss and batch. `model` must outlive it.
+class ModuleSubject : public Subject {
+ public:
+  explicit ModuleSubject(const detail::VerifiedModel& model);
+
+  const NamedParameters& parameters() const override { return trained_; }
+  std::int64_t samples() const override { return model_.samples; }
+  Gradients one_pass(batch::Range part, const Conditions& conditions) override;
+  Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
+  std::vector<std::string> batch_norms() const override;
+  bool can(Mode mode) const override;
+  bool buffers_moved() const override { return buffers_moved_; }
+  std::string low_precision() const override { return low_precision_; }
+  std::unique_ptr<Subject> in_double() override;
+
+ private:
+  const detail::VerifiedModel& model_;
+  detail::RunSlice loss_;
+  NamedParameters trained_;
+  bool buffers_moved_ = false;
+  std::string low_precision_;
+};
+
+}  // namespace accrue::proof

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/verify/report.h"
+#include "comparison.h"
+
+namespace accrue::proof {
+
+/// A way to cut a batch, by name.
+struct Split {
+  std::string name;
+  Parts parts;
+};
+
+/// Micro-batches of `micro` samples over `samples`, the last one short.
+Split even_split(batch::Range samples, std::int64_t micro);
+Split reversed(Split split);
+Split shuffled(Split split, std::uint64_t seed);
+/// Three parts of unequal sizes, about 2 : 4 : 9; fewer of less than 3 samples.
+Split uneven_split(batch::Range samples);
+
+/// Adds up what comparisons found, into a Report.
+class Findings {
+ public:
+  explicit Findings(const NamedParameters& parameters);
+  void add(const Comparison& comparison);
+  /// Fills in equal, max_relative_error, bound and parameters.
+  void write(Report& report) const;
+
+ private:
+  std::vector<ParameterError> parameters_;
+  std::vector<double> ratios_;
+};
+
+/// Compares splits of the same samples with one pass over them, and finds out why they differ.
+class Prover {
+ public:
+  /// Runs the one pass, and `noise_draws` more to measure rounding; with 0 draws `noise` is taken.
+  Prover(Subject& subject, batch::Range samples, int noise_draws, Noise noise = {});
+  /// Against a reference that was made otherwise, where one pass does not fit.
+  Prover(Subject& subject, batch::Range samples, Gradients reference, Noise noise);
+
+  const Noise& noise() const { return noise_; }
+  const Gradients& reference() const { return reference_; }
+  batch::Range samples() const { return samples_; }
+
+  /// Runs a split and records what came of it.
+  SplitResult check(const Split& split, Findings& findings);
+  /// The same for a split that was run already.
+  SplitResult record(const Split& split, const Gradients& accumulated, Findings& findings);
+  /// One pass again, from the same seed: whether it gives the same.
+  Difference repeat();
+  /// Names the cause of the worst split so far, by as many further passes as it takes.
+  Diagnosis explain();
+  /// Worst split so far against one pass.
+  Difference worst() const { return worst_; }
+
+  /// What fits may leave: the bounds of all parameters, relative to the gradient.
+  double fit_tolerance() const { return fit_tolerance_; }
+  /// Gradients::accumulation_errors of the last split checked, divided by its weight.
+  const std::vector<double>& mean_accumulation_errors() const { return mean_accumulation_errors_; }
+  /// Passes over parts of the samples, each by itself.
+  std::vector<Gradients> gradients_of(const Parts& parts);
+
+ private:
+  Difference differ(Mode mode);
+  void fit(Observations& seen);
+  std::optional<double> error_in_double();
+
+  Subject& subject_;
+  batch::Range samples_;
+  Gradients reference_;
+  Noise noise_;
+  Difference worst_{.ratio = -1};
+  Parts worst_parts_;
+  double fit_tolerance_ = 0;
+  std::vector<double> mean_accumulation_errors_;
+  std::optional<Difference> repeated_;
+};
+
+}  // namespace accrue::proof

@@ -1,0 +1,71 @@
+#include "accrue/verify/report.h"
+
+#include "text.h"
+
+namespace accrue::proof {
+namespace {
+
+const char* meaning(Cause cause) {
+  switch (cause) {
+    case Cause::none:
+      return "";
+    case Cause::batchnorm:
+      return "batch normalisation takes its statistics from the micro-batch";
+    case Cause::dropout:
+      return "dropout draws its masks in the order of the passes, so they depend on the split";
+    case Cause::weighting:
+      return "micro-batches do not count by their weights";
+    case Cause::normalization:
+      return "the gradient is off by a constant factor";
+    case Cause::precision:
+      return "sums lose more to rounding than the parameters' dtype has to";
+    case Cause::nondeterminism:
+      return "the same pass from the same seed gives two results";
+    case Cause::batch_coupled_loss:
+      return "the loss is no sum over samples: what one contributes depends on the others";
+    case Cause::zeroed_mid_window:
+      return "gradients are cleared between the micro-batches of a window";
+    case Cause::stepped_mid_window:
+      return "parameters change between the micro-batches of a window";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string_view to_string(Cause cause) {
+  switch (cause) {
+    case Cause::none:
+      return "none";
+    case Cause::batchnorm:
+      return "batchnorm";
+    case Cause::dropout:
+      return "dropout";
+    case Cause::weighting:
+      return "weighting";
+    case Cause::normalization:
+      return "normalization";
+    case Cause::precision:
+      return "precision";
+    case Cause::nondeterminism:
+      return "nondeterminism";
+    case Cause::batch_coupled_loss:
+      return "batch-coupled-loss";
+    case Cause::zeroed_mid_window:
+      return "zeroed-mid-window";
+    case Cause::stepped_mid_window:
+      return "stepped-mid-window";
+  }
+  return "none";
+}
+
+std::string conclusion(const Report& report) {
+  const std::string numbers = "largest relative error " + number(report.max_relative_error) +
+                              ", bound " + number(report.bound);
+  if (report.equal)
+    return "Equal: the accumulated gradient is the full batch's, up to rounding (" + numbers + ").";
+  return "Not equal: " + std::string(to_string(report.cause)) + ", " + meaning(report.cause) +
+         " (" + numbers + ").";
+}
+
+}  // namespace accrue::proof

@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/units.h"
+#include "finding_rules.h"
+#include "text.h"
+
+namespace accrue::proof {
+namespace {
+
+using Found = std::optional<Finding>;
+
+/// From here on the learning rate found for another batch is a different experiment.
+constexpr double changed_batch = 1.9;
+/// Adam's first steps have the size of the learning rate whatever the gradient: above this they are
+/// known to hurt transformers without a warm-up.
+constexpr double large_first_rate = 1e-3;
+
+double batch_in_its_unit(const RunFacts& facts) {
+  const auto& batch = facts.config.batch;
+  return static_cast<double>(batch.tokens ? *batch.tokens : batch.samples.value_or(0));
+}
+
+Horizon horizon_of(const RunFacts& facts) {
+  return {.total_steps = facts.total_steps,
+          .tokens_per_step = facts.batch_tokens,
+          .steps_per_epoch = static_cast<double>(facts.steps_per_epoch)};
+}
+
+double warmup_steps(const RunFacts& facts) {
+  return static_cast<double>(
+      to_steps(facts.config.optim.schedule.warmup, horizon_of(facts), "optim.schedule.warmup"));
+}
+
+bool is_adam(const RunFacts& facts) { return facts.config.optim.kind.starts_with("adam"); }
+
+Found unscaled_rate(const RunFacts& facts) {
+  const auto& optim = facts.config.optim;
+  if (optim.scale_lr != "none" || !optim.base_batch) return {};
+  const double ratio = batch_in_its_unit(facts) / static_cast<double>(*optim.base_batch);
+  if (ratio < changed_batch && ratio > 1 / changed_batch) return {};
+  return Finding{"lr-unscaled",
+                 Severity::warning,
+                 "optim.lr was found for a batch of " + std::to_string(*optim.base_batch) +
+                     ", this one is " + number(ratio) + " times as large, and scale_lr is \"none\"",
+                 is_adam(facts) ? "optim.scale_lr = \"sqrt\" (lr " +
+                                      number(optim.lr * std::sqrt(ratio)) + "), usual for Adam"
+                                : "optim.scale_lr = \"linear\" (lr " + number(optim.lr * ratio) +
+                                      "), usual for SGD",
+                 {{"batch_ratio", ratio},
+                  {"lr_linear", optim.lr * ratio},
+                  {"lr_sqrt", optim.lr * std::sqrt(ratio)}}};
+}
+
+Found long_warmup(const RunFacts& facts) {
+  const double warmup = warmup_steps(facts), total = static_cast<double>(facts.total_steps);
+  if (warmup <= total / 2) return {};
+  const Duration& stated = facts.config.optim.schedule.warmup;
+  const bool plausible_tokens = stated.unit == Duration::Unit::steps && facts.batch_tokens > 0 &&
+                                stated.value > total && stated.value >= facts.batch_tokens;
+  return Finding{warmup >= total ? "warmup-longer-than-run" : "warmup-long",
+                 Severity::warning,
+                 "the warm-up takes " + number(warmup) + " of " + number(total) + " steps" +
+                     (warmup >= total ? ": optim.lr is never reached" : ""),
+                 plausible_tokens ? "\"" + number(stated.value) + " tokens\", if tokens were meant"
+                                  : "a shorter one, such as \"1%\"",
+                 {{"warmup_steps", warmup}, {"total_steps", total}}};
+}
+
+Found no_warmup(const RunFacts& facts) {
+  const auto& optim = facts.config.optim;
+  if (!is_adam(facts) || optim.lr < large_first_rate || warmup_steps(facts) > 0 ||
+      !facts.config.model.from.empty())
+    return {};
+  return Finding{"warmup-none",
+                 Severity::advice,
+                 "no warm-up at lr " + number(optim.lr) +
+                     ": Adam's first steps have that size whatever the gradient",
+                 "optim.schedule.warmup = \"1%\"",
+                 {{"lr", optim.lr}}};
+}
+
+Found floor_of_rate(const RunFacts& facts) {
+  const auto& optim = facts.config.optim;
+  const double floor = optim.schedule.min_lr;
+  if (floor == 0) return {};
+  if (optim.schedule.kind == "constant")
+    return Finding{"min-lr-unused",
+                   Severity::advice,
+                   "optim.schedule.min_lr has no part in a constant schedule",
+                   "removing it, or kind = \"cosine\"",
+                   {{"min_lr", floor}}};
+  if (floor < optim.lr / 2) return {};
+  return Finding{"min-lr-high",
+                 Severity::advice,
+                 "the schedule falls from " + number(optim.lr) + " to " + number(floor) +
+                     " only: min_lr is absolute, not a share",
+                 "a tenth of optim.lr is usual",
+                 {{"lr", optim.lr}, {"min_lr", floor}}};
+}
+
+Found no_labels(const RunFacts& facts) {
+  if (facts.first_terms == 0) return {};
+  const double share = facts.first_weight / facts.first_terms;
+  if (share >= 0.05) return {};
+  const bool none = facts.first_weight == 0;
+  return Finding{none ? "labels-none" : "labels-few",
+                 none ? Severity::warning : Severity::advice,
+                 none ? "no label of the first batch counts: a step on it changes nothing"
+                      : "only " + percent(share) + " of the first batch's targets count",
+                 "looking at the labels (-100 is ignored) and at prompts that fill the context",
+                 {{"weight", facts.first_weight}, {"targets", facts.first_terms}}};
+}
+
+Found dropped_window(const RunFacts& facts) {
+  if (facts.config.batch.last != "drop" || facts.train_samples == 0) return {};
+  const double used = static_cast<double>(facts.steps_per_epoch * facts.batch_samples);
+  const double dropped = std::max(0.0, 1 - used / static_cast<double>(facts.train_samples));
+  if (dropped < 0.01) return {};
+  return Finding{"last-window-dropped",
+                 Severity::warning,
+                 "batch.last = \"drop\" leaves out " + percent(dropped) + " of every epoch",
+                 "batch.last = \"weighted\": a short last batch is weighted rightly",
+                 {{"share", dropped}}};
+}
+
+Found batch_beyond_epoch(const RunFacts& facts) {
+  if (facts.batch_samples <= facts.train_samples) return {};
+  return Finding{"batch-larger-than-epoch",
+                 Severity::warning,
+                 "the batch asks for " + std::to_string(facts.batch_samples) +
+                     " samples, the training data have " + std::to_string(facts.train_samples) +
+                     ": each step takes all of them",
+                 "a smaller batch, or more data",
+                 {{"batch_samples", static_cast<double>(facts.batch_samples)},
+                  {"train_samples", static_cast<double>(facts.train_samples)}}};
+}
+
+}  // namespace
+
+std::vector<Rule> schedule_rules() {
+  return {unscaled_rate, long_warmup, no_warmup, floor_of_rate};
+}
+std::vector<Rule> data_rules() { return {no_labels, dropped_window, batch_beyond_epoch}; }
+
+}  // namespace accrue::proof

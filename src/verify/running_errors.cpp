@@ -1,0 +1,61 @@
+#include "running_errors.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "comparison.h"
+
+namespace accrue::proof {
+namespace {
+
+using accum::Accumulation;
+
+double worst_case_roundoff(Accumulation accumulation, at::ScalarType parameter) {
+  if (accumulation == Accumulation::fp64) return 0x1p-53;
+  if (accumulation == Accumulation::bf16_kahan) return 0x1p-16;
+  return unit_roundoff(parameter == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+}  // namespace
+
+at::Tensor sum_of(const accum::GradientBuffer::Entry& entry) {
+  if (entry.slot->fresh) return at::zeros_like(entry.parameter.detach());
+  return entry.staged ? accum::source_of(entry).scaled_copy(1, entry.parameter)
+                      : entry.slot->main.clone();
+}
+
+RunningErrors::RunningErrors(const accum::GradientBuffer& buffer)
+    : buffer_(buffer), norms_(buffer.entries().size()), squares_(buffer.entries().size()) {}
+
+void RunningErrors::added() {
+  ++count_;
+  for (std::size_t i = 0; i < norms_.size(); ++i) {
+    const accum::GradientBuffer::Entry& entry = buffer_.entries()[i];
+    if (entry.slot->fresh) continue;
+    const double norm = l2_norm(entry.staged ? sum_of(entry) : entry.slot->main);
+    norms_[i] += norm;
+    squares_[i] += norm * norm;
+  }
+}
+
+std::vector<double> RunningErrors::bounds() const {
+  const Accumulation accumulation = buffer_.accumulation();
+  const std::vector<int> units = buffer_.units();
+  std::vector<double> bounds;
+  for (std::size_t i = 0; i < norms_.size(); ++i) {
+    const at::Tensor& parameter = buffer_.entries()[i].parameter;
+    if (accumulation == Accumulation::bf16_stochastic) {
+      // Independent roundings, 6.5 sigma with the bound's factor of 4.
+      bounds.push_back(6.5 / 4 * 0x1p-8 * std::sqrt(squares_[i]));
+      continue;
+    }
+    bounds.push_back(worst_case_roundoff(accumulation, parameter.scalar_type()) * norms_[i]);
+    if (i < units.size())  // half a unit for each contribution
+      bounds.back() +=
+          count_ * std::ldexp(0.5, units[i]) * std::sqrt(static_cast<double>(parameter.numel()));
+  }
+  return bounds;
+}
+
+}  // namespace accrue::proof

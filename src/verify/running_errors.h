@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+
+namespace accrue::proof {
+
+/// A copy of the sum in a slot, zero where nothing was added.
+at::Tensor sum_of(const accum::GradientBuffer::Entry& entry);
+
+/// Bounds what a window's sums lose while they are added up, from the sums themselves.
+class RunningErrors {
+ public:
+  explicit RunningErrors(const accum::GradientBuffer& buffer);
+  /// To be called after every micro-batch.
+  void added();
+  /// Per parameter, L2 (docs/numerics.md, "Accumulation precisions"). Of a bf16 sum what an fp32
+  /// one may lose: its own worst case would pass one that stalls.
+  std::vector<double> bounds() const;
+
+ private:
+  const accum::GradientBuffer& buffer_;
+  std::vector<double> norms_, squares_;  ///< of the sums so far, added over micro-batches
+  double count_ = 0;
+};
+
+}  // namespace accrue::proof

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accrue/batch/schedule.h"
+#include "accrue/core/parameter.h"
+
+namespace accrue::proof {
+
+/// How the samples of a batch are cut, in the order in which the parts are run.
+using Parts = std::vector<batch::Range>;
+
+enum class Mode { training, batch_norms_frozen, evaluation };
+
+struct Conditions {
+  Mode mode = Mode::training;
+  std::uint64_t seed = 1;  ///< of the generator that foreign modules draw from
+};
+
+/// The gradient of a sum of losses, and what belongs to it.
+struct Gradients {
+  std::vector<at::Tensor> sums;  ///< as Subject::parameters(); zero where unused
+  double weight = 0;
+  double loss_sum = 0;
+  /// As Subject::parameters(): what adding up may have lost (RoundingTerms::accumulation).
+  std::vector<double> accumulation_errors;
+};
+
+/// A model with its loss on a fixed batch. Passes leave parameters, buffers, `.grad` and the
+/// generator as they were. A loss or gradient that is not finite, or a total weight of 0, is a
+/// usage Error.
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual const NamedParameters& parameters() const = 0;  ///< that are trained, tied ones once
+  virtual std::int64_t samples() const = 0;
+  /// Over all of `part` in one forward and backward pass.
+  virtual Gradients one_pass(batch::Range part, const Conditions& conditions) = 0;
+  /// Over `parts`, added up as accrue does.
+  virtual Gradients accumulated(const Parts& parts, const Conditions& conditions) = 0;
+  /// Names of batch normalisations, where the model tells them.
+  virtual std::vector<std::string> batch_norms() const = 0;
+  /// Whether masks may come from a generator that goes on from pass to pass.
+  virtual bool draws_in_order() const { return true; }
+  /// Names of dropout layers that do so, where the model tells them.
+  virtual std::vector<std::string> dropouts() const { return {}; }
+  /// Whether a mode can be had.
+  virtual bool can(Mode mode) const = 0;
+  /// Whether a pass in training mode has moved a buffer.
+  virtual bool buffers_moved() const = 0;
+  /// A dtype below the parameters' that the loss was computed in, or empty.
+  virtual std::string low_precision() const { return {}; }
+  /// The same in fp64 while the result lives; null where that cannot be had.
+  virtual std::unique_ptr<Subject> in_double() = 0;
+};
+
+}  // namespace accrue::proof

@@ -1,0 +1,78 @@
+#include "accrue/verify/verify.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "module_subject.h"
+#include "prover.h"
+
+namespace accrue::detail {
+namespace {
+
+using proof::Split;
+
+constexpr std::int64_t most_parts = 64;
+
+std::vector<std::int64_t> usual_sizes(std::int64_t samples) {
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t size : {std::int64_t{1}, std::int64_t{2}, std::int64_t{3},
+                                  std::int64_t{7}, (samples + 1) / 2, samples})
+    if (size <= samples && (samples + size - 1) / size <= most_parts &&
+        std::ranges::find(sizes, size) == sizes.end())
+      sizes.push_back(size);
+  return sizes;
+}
+
+std::vector<Split> splits_of(batch::Range samples, const VerifyOptions& options) {
+  const std::vector<std::int64_t> sizes =
+      options.micro_batches.empty() ? usual_sizes(samples.size()) : options.micro_batches;
+  std::vector<Split> splits;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 1)
+      throw usage_error("verify", "micro-batches of at least 1 sample", std::to_string(sizes[i]),
+                        "VerifyOptions{.micro_batches = {1, 2, 3}}");
+    const Split split = proof::even_split(samples, sizes[i]);
+    splits.push_back(split);
+    if (split.parts.size() < 2) continue;
+    splits.push_back(i % 2 == 0 ? proof::reversed(split) : proof::shuffled(split, options.seed));
+  }
+  splits.push_back(proof::uneven_split(samples));
+  return splits;
+}
+
+/// A split into single samples cannot be run where a batch normalisation needs two values.
+void check(const proof::Subject& subject, proof::Prover& prover, const Split& split,
+           proof::Findings& findings, proof::Report& report) {
+  try {
+    report.splits.push_back(prover.check(split, findings));
+  } catch (const c10::Error&) {
+    const auto alone = [](batch::Range part) { return part.size() == 1; };
+    if (subject.batch_norms().empty() || std::ranges::none_of(split.parts, alone)) throw;
+  }
+}
+
+}  // namespace
+
+proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options) {
+  if (model.samples < 2)
+    throw usage_error("verify", "a batch of at least 2 samples", std::to_string(model.samples),
+                      "a batch that can be split");
+  proof::ModuleSubject subject(model);
+  const batch::Range all{0, model.samples};
+  proof::Prover prover(subject, all, options.noise_draws);
+  proof::Findings findings(subject.parameters());
+  proof::Report report;
+  report.reference = "one pass over " + std::to_string(model.samples) + " samples";
+  for (const Split& split : splits_of(all, options))
+    check(subject, prover, split, findings, report);
+  findings.write(report);
+  proof::Diagnosis diagnosis = prover.explain();
+  report.cause = diagnosis.cause;
+  report.evidence = std::move(diagnosis.evidence);
+  report.equal = report.cause == proof::Cause::none;
+  return report;
+}
+
+}  // namespace accrue::detail

@@ -1,0 +1,231 @@
+#include "accrue/verify/verify_config.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/thread_meter.h"
+#include "check_plan.h"
+#include "config_subject.h"
+#include "prover.h"
+#include "setup.h"
+#include "text.h"
+
+namespace accrue::proof {
+namespace {
+
+constexpr std::int64_t samples_in_double = 8;
+
+train::Workload open(train::Config config) {
+  if (config.model.batchnorm == "error") config.model.batchnorm = "micro";
+  train::use_threads(config.run.threads);
+  return train::open_workload(std::move(config));
+}
+
+/// Samples that fit into one pass, by what one takes: half of the free memory.
+std::int64_t pass_limit(ConfigSubject& subject) {
+  const batch::Range window = subject.window();
+  const batch::Range first{window.begin, window.begin + 1};
+  subject.one_pass(first, {});  // kernels' workspaces are made once
+  const memory::ThreadMeter meter;
+  subject.one_pass(first, {});
+  const std::int64_t bytes = std::max<std::int64_t>(1, meter.peak());
+  return std::clamp<std::int64_t>(memory::available_bytes() / 2 / bytes, 1, window.size());
+}
+
+class ConfigVerification {
+ public:
+  ConfigVerification(train::Config config, const VerifyConfigOptions& options)
+      : options_(options),
+        work_(open(std::move(config))),
+        subject_(work_),
+        findings_(subject_.parameters()) {
+    if (subject_.samples() >= 2) return;
+    throw usage_error("verify", "a batch of at least 2 samples", std::to_string(subject_.samples()),
+                      "a larger batch.samples or batch.tokens");
+  }
+
+  Report run() {
+    const std::int64_t micro =
+        std::min(train::choose_micro_batch(work_).samples, subject_.samples());
+    limit_ = pass_limit(subject_);
+    const Split own = even_split(subject_.window(), micro);
+    tell("the window as training runs it, " + own.name);
+    const Stopwatch watch;
+    const Gradients accumulated = subject_.accumulated(own.parts, {});
+    report_.times = {.window = watch.seconds()};
+    plan_ = plan_checks({.window_samples = subject_.samples(),
+                         .micro_batch = micro,
+                         .window_seconds = report_.times->window});
+    Prover few = on_first_samples();
+    Prover all = on_window(few, own, accumulated);
+    take_steps();
+    const Stopwatch watch_double;
+    in_double();
+    report_.times->in_double = watch_double.seconds();
+    findings_.write(report_);
+    conclude(few, all);
+    report_.times->total = since_start_.seconds();
+    return std::move(report_);
+  }
+
+ private:
+  void tell(const std::string& what) const {
+    if (options_.progress) options_.progress(what);
+  }
+
+  void check(Prover& prover, const Split& split) {
+    tell(split.name + " over " + std::to_string(prover.samples().size()) + " samples");
+    report_.splits.push_back(prover.check(split, findings_));
+  }
+
+  batch::Range first(std::int64_t samples) const {
+    const std::int64_t begin = subject_.window().begin;
+    return {begin, begin + std::min(samples, subject_.samples())};
+  }
+
+  Prover on_first_samples() {
+    const batch::Range samples = first(std::min(plan_.subset, limit_));
+    tell("one pass over " + std::to_string(samples.size()) +
+         " samples, and what rounding makes of it");
+    Prover prover(subject_, samples, plan_.noise_draws);
+    prover.repeat();
+    for (const std::int64_t size : plan_.sizes)
+      if (size < samples.size()) check(prover, even_split(samples, size));
+    if (plan_.orders && samples.size() > 1) {
+      check(prover, reversed(even_split(samples, 2)));
+      check(prover, shuffled(even_split(samples, 1), 1));
+      check(prover, uneven_split(samples));
+    }
+    return prover;
+  }
+
+  Prover on_window(const Prover& few, const Split& own, const Gradients& accumulated) {
+    const batch::Range window = subject_.window();
+    const bool fits = limit_ >= window.size();
+    report_.reference =
+        fits ? "one pass over the window's " + std::to_string(window.size()) + " samples"
+             : "passes of " + std::to_string(limit_) + " of the window's " +
+                   std::to_string(window.size()) + " samples";
+    tell(report_.reference);
+    Gradients reference = few.samples() == window && fits
+                              ? few.reference()
+                              : subject_.accumulated(even_split(window, limit_).parts, {});
+    Prover prover(subject_, window, std::move(reference), few.noise());
+    report_.splits.push_back(prover.record(own, accumulated, findings_));
+    return prover;
+  }
+
+  /// The same steps with two splits; from a perturbed start they tell what rounding may do.
+  void take_steps() {
+    const std::int64_t samples = first(std::min(plan_.subset, limit_)).size();
+    if (plan_.steps == 0 || samples < 2) return;
+    const batch::WindowSchedule schedule =
+        train::make_window_schedule(work_.config, work_.data.train);
+    const std::int64_t coarse = (samples + 1) / 2, fine = std::max<std::int64_t>(1, samples / 4);
+    std::vector<Parts> coarsely, finely;
+    for (std::int64_t step = 0; step < plan_.steps; ++step) {
+      const batch::Range all = schedule.window(step);
+      const batch::Range range{all.begin, std::min(all.end, all.begin + samples)};
+      coarsely.push_back(batch::split(range, coarse));
+      finely.push_back(batch::split(range, fine));
+    }
+    report_.steps = {.steps = plan_.steps,
+                     .splits = "micro-batches of " + std::to_string(coarse) + " against " +
+                               std::to_string(fine)};
+    tell(std::to_string(plan_.steps) + " optimizer steps, " + report_.steps->splits);
+    const std::vector<at::Tensor> a = subject_.after_steps(coarsely);
+    const std::vector<at::Tensor> b = subject_.after_steps(finely);
+    const KeepParameters keep(subject_.parameters());
+    perturb(subject_.parameters(), 1);
+    const std::vector<at::Tensor> perturbed = subject_.after_steps(coarsely);
+    judge_steps(a, b, perturbed, keep);
+  }
+
+  void judge_steps(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
+                   const std::vector<at::Tensor>& perturbed, const KeepParameters& start) {
+    double worst = -1;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const double roundoff = unit_roundoff(a[i].scalar_type());
+      const double moved = l2_norm(a[i] - start.copies()[i]);
+      const double error = l2_norm(a[i] - b[i]);
+      const double bound = 8 * l2_norm(a[i] - perturbed[i]) +
+                           8 * static_cast<double>(plan_.steps) * roundoff * l2_norm(a[i]);
+      const double ratio = bound > 0 ? error / bound : error > 0 ? INFINITY : 0;
+      if (!(ratio > worst) && !std::isnan(ratio)) continue;
+      worst = ratio;
+      const double scale = moved > 0 ? moved : 1;
+      report_.steps->parameter = subject_.parameters()[i].name;
+      report_.steps->relative_error = error / scale;
+      report_.steps->bound = bound / scale;
+      report_.steps->equal = ratio <= 1;
+    }
+  }
+
+  void in_double() {
+    try {
+      const std::unique_ptr<Subject> twin = subject_.in_double();
+      if (!twin) return;
+      const batch::Range samples = first(std::min(samples_in_double, limit_));
+      if (samples.size() < 2) return;
+      tell("the same in fp64, on " + std::to_string(samples.size()) + " samples");
+      Prover prover(*twin, samples, 1);
+      Findings of_twin(twin->parameters());
+      Split split = uneven_split(samples);
+      split.name += ", in fp64";
+      report_.splits.push_back(prover.check(split, of_twin));
+      if (prover.worst().exceeds()) {
+        twin_diagnosis_ = prover.explain();
+        prover.check(split, findings_);
+      }
+      const Gradients computed = subject_.one_pass(samples, {});
+      report_.evidence.push_back(
+          work_.config.precision.compute + "'s gradient of " + std::to_string(samples.size()) +
+          " samples is " + number(relative_error(computed, prover.reference())) + " from fp64's");
+    } catch (const Error&) {
+      report_.evidence.emplace_back("this model does not run in fp64, so there was no arbiter");
+    }
+  }
+
+  /// Explains by the comparison that is worst: the window's, or that of the few samples.
+  void conclude(Prover& few, Prover& all) {
+    Prover& worse = few.worst().exceeds() ? few : all;
+    const bool steps_differ = report_.steps && !report_.steps->equal;
+    if (worse.worst().exceeds()) tell("looking for the cause");
+    Diagnosis found = worse.worst().exceeds() ? worse.explain() : few.explain();
+    if (found.cause == Cause::none && twin_diagnosis_) found = *twin_diagnosis_;
+    report_.cause = found.cause;
+    report_.evidence.insert(report_.evidence.begin(), found.evidence.begin(), found.evidence.end());
+    if (found.cause == Cause::none && steps_differ) {
+      report_.cause = Cause::precision;
+      report_.max_relative_error = report_.steps->relative_error;
+      report_.bound = report_.steps->bound;
+      report_.evidence.push_back("gradients agree, but " + report_.steps->splits +
+                                 " leave other parameters than rounding explains");
+    }
+    report_.equal = report_.cause == Cause::none;
+  }
+
+  const VerifyConfigOptions& options_;
+  Stopwatch since_start_;
+  train::Workload work_;
+  ConfigSubject subject_;
+  Findings findings_;
+  Report report_;
+  CheckPlan plan_;
+  std::int64_t limit_ = 1;
+  std::optional<Diagnosis> twin_diagnosis_;  ///< of a difference in fp64
+};
+
+}  // namespace
+
+Report verify_config(train::Config config, const VerifyConfigOptions& options) {
+  return ConfigVerification(std::move(config), options).run();
+}
+
+}  // namespace accrue::proof

@@ -1,0 +1,229 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "accrue/core/error.h"
+#include "accrue/data/source.h"
+#include "folder.h"
+#include "image_files.h"
+#include "refusal.h"
+
+namespace accrue::data {
+namespace {
+
+using ::testing::AllOf;
+using testing::fetch;
+using testing::Folder;
+using ::testing::HasSubstr;
+using testing::idx;
+using testing::make_picture;
+using testing::png;
+using testing::refusal;
+
+struct Known {
+  std::vector<std::string> classes;
+  std::int64_t vocab = 0;
+};
+
+std::unique_ptr<Source> open_images(const std::string& glob, const Known& known = {}) {
+  return open_source(
+      {.globs = {glob}, .format = "images", .vocab = known.vocab, .classes = known.classes},
+      "data.train");
+}
+
+std::string opening_refused(const std::string& glob, const Known& known = {}) {
+  const std::string message = refusal(Error::Kind::usage, [&] { open_images(glob, known); });
+  EXPECT_THAT(message, HasSubstr("data.train"));
+  return message;
+}
+
+class BadImages : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_.write("set/cat/1.png", png(make_picture(4, 4, 3, 1)));
+    folder_.write("set/dog/1.png", png(make_picture(4, 4, 3, 2)));
+  }
+  std::string all() const { return folder_.path("set/*/*"); }
+
+  Folder folder_;
+};
+
+TEST_F(BadImages, ControlIsFine) { EXPECT_EQ(open_images(all())->size(), 2); }
+
+TEST_F(BadImages, AreNoImages) {
+  for (const std::string& content :
+       {std::string("hello"), std::string(), std::string("\x89PNG\r\n\x1a\n"),
+        std::string(10'000, 'x'), std::string("P6\n")}) {
+    const auto file = folder_.write("set/dog/2.png", content);
+    EXPECT_THAT(opening_refused(all()), AllOf(HasSubstr(file), HasSubstr("none that can be read")));
+  }
+}
+
+TEST_F(BadImages, DoNotDecode) {
+  const std::string good = png(make_picture(4, 4, 3, 3));
+  for (const std::string& content : {good.substr(0, good.size() / 2), good.substr(0, 40)}) {
+    const auto file = folder_.write("set/dog/0.png", content);
+    const auto source = open_images(all());
+    ASSERT_EQ(source->size(), 3);
+    const auto message = refusal(Error::Kind::usage, [&] { fetch(*source, {0, 1, 2}); });
+    EXPECT_THAT(message, AllOf(HasSubstr(file), HasSubstr("does not decode")));
+    EXPECT_NO_THROW(fetch(*source, {2}));
+  }
+}
+
+TEST_F(BadImages, NeverCrashWhateverTheBytes) {
+  const std::string good = png(make_picture(4, 4, 3, 3));
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string corrupt = good;
+    corrupt[i] = static_cast<char>(~corrupt[i]);
+    folder_.write("set/dog/0.png", corrupt);
+    try {
+      const auto source = open_images(all());
+      fetch(*source, {0, 1, 2});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage);
+      EXPECT_THAT(error.what(), HasSubstr("0.png"));
+    }
+  }
+}
+
+TEST_F(BadImages, DifferInShape) {
+  const auto wide = folder_.write("set/dog/2.png", png(make_picture(4, 5, 3, 1)));
+  EXPECT_THAT(opening_refused(all()),
+              AllOf(HasSubstr("1.png (3 x 4 x 4)"), HasSubstr(wide + " (3 x 4 x 5)")));
+  const auto grey = folder_.write("set/dog/2.png", png(make_picture(4, 4, 1, 1)));
+  EXPECT_THAT(opening_refused(all()), HasSubstr(grey + " (1 x 4 x 4)"));
+}
+
+TEST_F(BadImages, ClassWithoutAnImage) {
+  std::filesystem::create_directories(folder_.path("set/empty"));
+  EXPECT_THAT(opening_refused(all()), HasSubstr("none in " + folder_.path("set/empty")));
+  folder_.write("set/empty/notes.txt", "soon");
+  EXPECT_THAT(opening_refused(folder_.path("set/*/*.png")), HasSubstr("set/empty"));
+  // Images that the globs leave out on purpose are no mistake, and hidden folders are no class.
+  folder_.write("set/empty/1.png", "not asked for");
+  std::filesystem::create_directories(folder_.path("set/.cache"));
+  EXPECT_NO_THROW(open_images(folder_.path("set/[cd]*/*.png")));
+}
+
+TEST_F(BadImages, OfOneClassOrAnUnknownOne) {
+  EXPECT_THAT(opening_refused(folder_.path("set/cat/*")), HasSubstr("at least two folders"));
+  EXPECT_NO_THROW(open_images(folder_.path("set/cat/*"), {.classes = {"cat", "dog"}}));
+  EXPECT_THAT(opening_refused(all(), {.classes = {"cat", "cow"}}),
+              AllOf(HasSubstr("class 'dog'"), HasSubstr("dog/1.png")));
+}
+
+TEST_F(BadImages, OfTwoKinds) {
+  folder_.write("set/dog/a.bin", testing::cifar_record({1}, 1));
+  EXPECT_THAT(opening_refused(all()),
+              AllOf(HasSubstr("(an image)"), HasSubstr("a.bin (CIFAR records)")));
+  std::filesystem::remove(folder_.path("set/dog/a.bin"));
+  folder_.write("set/dog/a.txt", "text beside images");
+  const auto mixed = [&] { open_source({.globs = {all()}}, "data.train"); };
+  EXPECT_THAT(refusal(Error::Kind::usage, mixed), HasSubstr("files of one format"));
+}
+
+TEST_F(BadImages, PackedOrCompressed) {
+  const auto packed = [&] { open_source({.globs = {all()}, .packing = true}, "data.train"); };
+  EXPECT_THAT(refusal(Error::Kind::usage, packed), HasSubstr("data.packing"));
+  const auto file = folder_.write("train-images-idx3-ubyte.gz", "\x1f\x8b\x08\x00");
+  EXPECT_THAT(opening_refused(file), AllOf(HasSubstr(file), HasSubstr("gzip")));
+}
+
+TEST(BadCifar, IsTruncatedOrOutOfRange) {
+  const Folder folder;
+  const std::string record = testing::cifar_record({3}, 1);
+  for (const std::string& content : {record.substr(1), record + "xyz", std::string("x")}) {
+    const auto file = folder.write("a.bin", content);
+    EXPECT_THAT(opening_refused(file), AllOf(HasSubstr(file), HasSubstr("truncated")));
+  }
+  const auto empty = folder.write("a.bin", "");
+  EXPECT_THAT(opening_refused(empty), HasSubstr(empty));
+  const auto file = folder.write("a.bin", record + testing::cifar_record({10}, 1));
+  EXPECT_THAT(opening_refused(file), AllOf(HasSubstr(file), HasSubstr("record 1")));
+  const auto fine = folder.write("a.bin", testing::cifar_record({1, 100}, 1));
+  EXPECT_THAT(opening_refused(fine), AllOf(HasSubstr("CIFAR-100"), HasSubstr("record 0")));
+}
+
+TEST(BadCifar, OfTwoVersions) {
+  const Folder folder;
+  folder.write("a.bin", testing::cifar_record({1}, 1));
+  folder.write("b.bin", testing::cifar_record({1, 1}, 1));
+  EXPECT_THAT(opening_refused(folder.path("*.bin")),
+              AllOf(HasSubstr("a.bin (CIFAR-10)"), HasSubstr("b.bin (CIFAR-100)")));
+  EXPECT_THAT(opening_refused(folder.path("b.bin"), {.classes = std::vector<std::string>(10)}),
+              HasSubstr("10 classes of the training data"));
+}
+
+struct BadIdx {
+  const char* name;
+  std::string images, labels;
+  std::string expected_file;
+  std::string expected_message;
+};
+
+class BadIdxFiles : public ::testing::TestWithParam<BadIdx> {};
+
+TEST_P(BadIdxFiles, AreRefusedByName) {
+  const Folder folder;
+  folder.write("a-images-idx3-ubyte", GetParam().images);
+  folder.write("a-labels-idx1-ubyte", GetParam().labels);
+  EXPECT_THAT(opening_refused(folder.path("*"), {.vocab = 10}),
+              AllOf(HasSubstr(folder.path(GetParam().expected_file)),
+                    HasSubstr(GetParam().expected_message)));
+}
+
+const std::string images = idx({0x803, 2, 1, 2}, "abcd");
+const std::string labels = idx({0x801, 2}, "\x01\x09");
+const char* const images_name = "a-images-idx3-ubyte";
+const char* const labels_name = "a-labels-idx1-ubyte";
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadIdxFiles,
+    ::testing::Values(
+        BadIdx{"magic", idx({0x804, 2, 1, 2}, "abcd"), labels, images_name, "magic 2052"},
+        BadIdx{"floats", idx({0xd03, 2, 1, 2}, "abcd"), labels, images_name, "magic 3331"},
+        BadIdx{"truncated", images.substr(0, 19), labels, images_name, "received"},
+        BadIdx{"longer", images + "x", labels, images_name, "21"},
+        BadIdx{"header_cut", images.substr(0, 10), labels, images_name, "10 bytes"},
+        BadIdx{"empty", "", labels, images_name, "0 bytes"},
+        BadIdx{"corrupt_sizes", idx({0x803, 0xffffffff, 0xffffffff, 0xffffffff}, "abcd"), labels,
+               images_name, "20"},
+        BadIdx{"no_pixels", idx({0x803, 2, 0, 2}, ""), labels, images_name, "1 x 0 x 2"},
+        BadIdx{"no_images", idx({0x803, 0, 1, 2}, ""), idx({0x801, 0}, ""), images_name, "none in"},
+        BadIdx{"label_magic", images, idx({0x803, 2}, "\x01\x02"), labels_name, "magic 2051"},
+        BadIdx{"labels_cut", images, labels.substr(0, 9), labels_name, "9"},
+        BadIdx{"fewer_labels", images, idx({0x801, 1}, "\x01"), labels_name, "2 labels"},
+        BadIdx{"label_out_of_range", images, idx({0x801, 2}, "\x01\x0a"), labels_name,
+               "10 of image 1"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(BadIdxFiles, ControlIsFine) {
+  const Folder folder;
+  folder.write(images_name, images);
+  folder.write(labels_name, labels);
+  EXPECT_EQ(open_images(folder.path("*"), {.vocab = 10})->size(), 2);
+}
+
+TEST(BadIdxFiles, LackTheirPartner) {
+  const Folder folder;
+  const auto alone = folder.write("a-images-idx3-ubyte", images);
+  EXPECT_THAT(opening_refused(alone),
+              AllOf(HasSubstr("the labels of " + alone), HasSubstr("a-labels-idx1-ubyte")));
+  const auto only_labels = folder.write("b-labels-idx1-ubyte", labels);
+  EXPECT_THAT(opening_refused(only_labels), HasSubstr("only labels"));
+  const auto unnamed = folder.write("digits.idx", images);
+  EXPECT_THAT(opening_refused(unnamed), HasSubstr("named like train-images-idx3-ubyte"));
+}
+
+TEST(BadIdxFiles, DifferInShape) {
+  const Folder folder;
+  folder.write("a-images-idx3-ubyte", images);
+  folder.write("a-labels-idx1-ubyte", labels);
+  folder.write("b-images-idx3-ubyte", idx({0x803, 2, 2, 1}, "abcd"));
+  folder.write("b-labels-idx1-ubyte", labels);
+  EXPECT_THAT(opening_refused(folder.path("*")),
+              AllOf(HasSubstr("(1 x 1 x 2)"), HasSubstr("(1 x 2 x 1)")));
+}
+
+}  // namespace
+}  // namespace accrue::data

@@ -1,0 +1,274 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "accrue/data/loader.h"
+#include "accrue/data/source.h"
+#include "folder.h"
+#include "image_files.h"
+
+namespace accrue::data {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::fetch;
+using testing::Folder;
+using ::testing::HasSubstr;
+using testing::idx;
+using testing::levels_of;
+using testing::make_picture;
+using testing::Picture;
+using ::testing::Pointwise;
+using testing::values;
+
+std::unique_ptr<Source> open_images(const std::string& glob,
+                                    std::vector<std::string> classes = {}) {
+  return open_source({.globs = {glob}, .format = "images", .context = 0, .classes = classes},
+                     "data.train");
+}
+
+/// fp32 keeps levels of 2 / 255 apart by far more than this.
+::testing::AssertionResult shows(const at::Tensor& image, const std::vector<double>& levels,
+                                 double tolerance = 1e-6) {
+  if (image.scalar_type() != at::kFloat || image.numel() != std::ssize(levels))
+    return ::testing::AssertionFailure() << "another type or size";
+  const at::Tensor flat = image.contiguous().view({-1});
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const double level = flat.const_data_ptr<float>()[i];
+    if (std::abs(level - levels[i]) > tolerance)
+      return ::testing::AssertionFailure() << level << " at " << i << ", expected " << levels[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST(ImageFolders, ReadEveryFormatAndLeaveAlphaOut) {
+  struct Row {
+    const char* name;
+    std::string (*encode)(const Picture&);
+    std::int64_t channels;
+  };
+  for (const Row& row :
+       {Row{"a.png", testing::png, 1}, Row{"a.png", testing::png, 2}, Row{"a.png", testing::png, 3},
+        Row{"a.PNG", testing::png, 4}, Row{"a.bmp", testing::bmp, 3}, Row{"a.ppm", testing::pnm, 3},
+        Row{"a.pgm", testing::pnm, 1}}) {
+    const Folder folder;
+    const Picture cat = make_picture(5, 7, row.channels, 1),
+                  dog = make_picture(5, 7, row.channels, 2);
+    folder.write(std::string("cat/") + row.name, row.encode(cat));
+    folder.write(std::string("dog/") + row.name, row.encode(dog));
+    const auto source = testing::open(folder.path("*/*"), 0);
+    const std::int64_t channels = row.channels < 3 ? 1 : 3;
+    EXPECT_EQ(source->image_shape(), (ImageShape{channels, 5, 7})) << row.name;
+    const auto micro = fetch(*source, {1, 0});
+    EXPECT_EQ(micro.inputs.sizes(), (at::IntArrayRef{2, channels, 5, 7}));
+    EXPECT_THAT(values(micro.targets), ElementsAre(1, 0));
+    EXPECT_EQ(micro.tokens, 2);
+    EXPECT_TRUE(shows(micro.inputs[0], levels_of(dog))) << row.name << row.channels;
+    EXPECT_TRUE(shows(micro.inputs[1], levels_of(cat))) << row.name << row.channels;
+    EXPECT_FALSE(shows(micro.inputs[0], levels_of(cat)));
+  }
+}
+
+TEST(ImageFolders, ReadJpegClosely) {
+  const Folder folder;
+  const Picture gradient = testing::make_gradient(16, 24);
+  folder.write("a/1.jpg", testing::jpeg(gradient));
+  folder.write("b/1.jpeg", testing::jpeg(make_picture(16, 24, 3, 1)));
+  const auto source = testing::open(folder.path("**"), 0);
+  EXPECT_TRUE(shows(fetch(*source, {0}).inputs[0], levels_of(gradient), 0.1));
+  EXPECT_FALSE(shows(fetch(*source, {1}).inputs[0], levels_of(gradient), 0.1));
+}
+
+TEST(ImageFolders, GoFromMinusOneToOne) {
+  const Folder folder;
+  folder.write("a/1.pgm", testing::pnm({1, 3, 1, {0, 255, 51}}));
+  folder.write("b/1.pgm", testing::pnm({1, 3, 1, {0, 0, 0}}));
+  EXPECT_TRUE(shows(fetch(*open_images(folder.path("*/*")), {0}).inputs[0], {-1, 1, -0.6}));
+}
+
+TEST(ImageFolders, NameClassesInSortedOrder) {
+  const Folder folder;
+  for (const char* name : {"x/zebra/1.png", "x/ant/1.png", "y/ant/2.png", "x/bee/1.png"})
+    folder.write(name, testing::png(make_picture(2, 2, 1, 1)));
+  const auto source = open_images(folder.path("**/*.png"));
+  EXPECT_THAT(source->classes(), ElementsAre("ant", "bee", "zebra"));
+  EXPECT_EQ(source->vocab(), 3);
+  EXPECT_EQ(source->size(), 4);
+  EXPECT_EQ(source->uniform_tokens(), 1);
+  EXPECT_EQ(source->tokens(2), 1);
+}
+
+TEST(ImageFolders, TakeTheClassesOfTheTrainingData) {
+  const Folder folder;
+  for (const char* name : {"val/bee/1.png", "val/zebra/1.png"})
+    folder.write(name, testing::png(make_picture(2, 2, 1, 1)));
+  const auto source = open_images(folder.path("val/*/*"), {"ant", "bee", "zebra"});
+  EXPECT_THAT(values(fetch(*source, {0, 1}).targets), ElementsAre(1, 2));
+  EXPECT_EQ(source->vocab(), 3);
+}
+
+TEST(ImageFolders, SpreadClassesEvenlySoThatAnyPartHasThem) {
+  const Folder folder;
+  const std::string image = testing::png(make_picture(2, 2, 1, 1));
+  const std::map<std::string, int> counts{{"a", 60}, {"b", 30}, {"c", 10}};
+  for (const auto& [name, count] : counts)
+    for (int i = 0; i < count; ++i) folder.write(name + "/" + std::to_string(100 + i), image);
+  const std::shared_ptr<const Source> source = open_images(folder.path("*/*"));
+  std::vector<std::int64_t> all(100);
+  std::iota(all.begin(), all.end(), 0);
+  const auto labels = values(fetch(*source, all).targets);
+  for (std::ptrdiff_t begin = 0; begin < 100; begin += 10) {
+    const auto tenth = labels.begin() + begin;
+    for (std::int64_t label = 0; label < 3; ++label) {
+      const auto expected = std::vector<double>{6, 3, 1}[static_cast<std::size_t>(label)];
+      EXPECT_NEAR(static_cast<double>(std::count(tenth, tenth + 10, label)), expected, 1.0);
+    }
+  }
+  const auto held_out = slice(source, 90, 100);
+  EXPECT_THAT(held_out->classes(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(held_out->image_shape(), source->image_shape());
+}
+
+TEST(ImageFolders, FingerprintCoversClassesAndContent) {
+  const Folder folder;
+  const auto print = [&](const std::string& root, const std::string& first, std::uint64_t seed) {
+    folder.write(root + "/" + first + "/1.png", testing::png(make_picture(2, 2, 1, seed)));
+    folder.write(root + "/dog/2.png", testing::png(make_picture(2, 2, 1, 2)));
+    return open_images(folder.path(root) + "/*/*")->fingerprint();
+  };
+  const std::string original = print("a", "cat", 1);
+  EXPECT_EQ(print("b", "cat", 1), original);
+  EXPECT_NE(print("c", "cow", 1), original);
+  EXPECT_NE(print("d", "cat", 3), original);
+}
+
+TEST(Images, AreGuessedBySuffix) {
+  const Folder folder;
+  folder.write("a/1.png", testing::png(make_picture(2, 2, 3, 1)));
+  folder.write("b/1.JPG", testing::jpeg(make_picture(2, 2, 3, 1)));
+  EXPECT_TRUE(testing::open(folder.path("*/*"), 4)->image_shape());
+  EXPECT_FALSE(testing::open(folder.path("*/*"), 4, "text")->image_shape());
+}
+
+TEST(Images, ArePrefetched) {
+  const Folder folder;
+  for (std::uint64_t i = 0; i < 20; ++i)
+    folder.write((i % 2 == 0 ? "a/" : "b/") + std::to_string(10 + i),
+                 testing::png(make_picture(3, 3, 3, i)));
+  const std::shared_ptr<const Source> source = open_images(folder.path("*/*"));
+  Loader loader(source, batch::Sampler(20, batch::Order::shuffle, 1));
+  loader.prefetch({{0, 8}, {8, 16}});
+  for (const batch::Range& range : {batch::Range{0, 8}, batch::Range{8, 16}}) {
+    const auto micro = loader.next();
+    EXPECT_TRUE(at::equal(micro.inputs, loader.fetch(range).inputs));
+    EXPECT_EQ(micro.sample_ids.front(), range.begin);
+    EXPECT_TRUE(micro.spans.empty());
+  }
+}
+
+/// Plane by plane, as the files hold them.
+std::vector<double> levels_of_bytes(const std::string& bytes) {
+  std::vector<double> levels;
+  for (const char c : bytes) levels.push_back(2.0 * static_cast<unsigned char>(c) / 255 - 1);
+  return levels;
+}
+
+TEST(Cifar, ReadsBothVersions) {
+  const Folder folder;
+  const std::string a = testing::cifar_record({3}, 1), b = testing::cifar_record({9}, 2),
+                    c = testing::cifar_record({0}, 3);
+  folder.write("ten/data_batch_1.bin", a + b);
+  folder.write("ten/data_batch_2.bin", c);
+  const auto ten = open_images(folder.path("ten/*.bin"));
+  EXPECT_EQ(ten->vocab(), 10);
+  EXPECT_EQ(ten->size(), 3);
+  EXPECT_EQ(ten->image_shape(), (ImageShape{3, 32, 32}));
+  const auto micro = fetch(*ten, {2, 1, 0});
+  EXPECT_THAT(values(micro.targets), ElementsAre(0, 9, 3));
+  EXPECT_TRUE(shows(micro.inputs[0], levels_of_bytes(c.substr(1))));
+  EXPECT_TRUE(shows(micro.inputs[2], levels_of_bytes(a.substr(1))));
+  EXPECT_FALSE(shows(micro.inputs[2], levels_of_bytes(b.substr(1))));
+
+  const std::string fine = testing::cifar_record({19, 99}, 4);
+  const auto hundred = open_images(folder.write("hundred/train.bin", fine));
+  EXPECT_EQ(hundred->vocab(), 100);
+  EXPECT_EQ(hundred->classes().back(), "99");
+  EXPECT_THAT(values(fetch(*hundred, {0}).targets), ElementsAre(99));
+  EXPECT_TRUE(shows(fetch(*hundred, {0}).inputs[0], levels_of_bytes(fine.substr(2))));
+}
+
+TEST(Idx, PairsImagesWithTheirLabels) {
+  const Folder folder;
+  const std::string first = "\x01\x02\x03\x04\x05\x06\x10\x20\x30\x40\x50\x60", second = "abcdef";
+  folder.write("a-images-idx3-ubyte", idx({0x803, 2, 2, 3}, first));
+  folder.write("a-labels-idx1-ubyte", idx({0x801, 2}, "\x07\x02"));
+  folder.write("b-images.idx3-ubyte", idx({0x803, 1, 2, 3}, second));
+  folder.write("b-labels.idx1-ubyte", idx({0x801, 1}, std::string(1, '\0')));
+  for (const char* glob : {"*", "*images*"}) {
+    const auto source = open_images(folder.path(glob));
+    EXPECT_EQ(source->size(), 3);
+    EXPECT_EQ(source->vocab(), 8);
+    EXPECT_EQ(source->image_shape(), (ImageShape{1, 2, 3}));
+    const auto micro = fetch(*source, {0, 1, 2});
+    EXPECT_THAT(values(micro.targets), ElementsAre(7, 2, 0));
+    EXPECT_TRUE(shows(micro.inputs[1], levels_of_bytes(first.substr(6))));
+    EXPECT_TRUE(shows(micro.inputs[2], levels_of_bytes(second)));
+  }
+  const std::vector<std::string> known{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  EXPECT_EQ(open_images(folder.path("*"), known)->vocab(), 10);
+}
+
+/// The handwritten digits, as scikit-learn has them.
+struct Digits {
+  std::filesystem::path root;
+  std::vector<std::string> pixels;
+  std::vector<std::int64_t> labels;
+
+  Digits() {
+    const char* folder = std::getenv("ACCRUE_TEST_DIGITS");
+    if (folder == nullptr) return;
+    root = folder;
+    std::ifstream file(root / "digits.bin", std::ios::binary);
+    std::string record(65, '\0');
+    while (file.read(record.data(), 65)) {
+      labels.push_back(record[0]);
+      pixels.push_back(record.substr(1));
+    }
+  }
+};
+
+TEST(Digits, AreTheSameFromFoldersAndFromIdx) {
+  const Digits digits;
+  if (digits.root.empty()) GTEST_SKIP() << "ACCRUE_TEST_DIGITS is not set";
+  ASSERT_EQ(digits.labels.size(), 1797U);
+
+  const auto from_idx = open_images((digits.root / "idx/*").string());
+  ASSERT_EQ(from_idx->size(), 1797);
+  EXPECT_EQ(from_idx->vocab(), 10);
+  for (std::int64_t i = 0; i < 1797; ++i) {
+    const auto micro = fetch(*from_idx, {i});
+    EXPECT_EQ(values(micro.targets).front(), digits.labels[static_cast<std::size_t>(i)]);
+    ASSERT_TRUE(shows(micro.inputs, levels_of_bytes(digits.pixels[static_cast<std::size_t>(i)])));
+  }
+
+  const auto from_folders = open_images((digits.root / "folders/*/*.png").string());
+  ASSERT_EQ(from_folders->size(), 1797);
+  EXPECT_EQ(from_folders->image_shape(), (ImageShape{1, 8, 8}));
+  // In another order: class by class the images follow each other as their names do.
+  std::map<std::int64_t, std::vector<std::size_t>> by_class;
+  for (std::size_t i = 0; i < digits.labels.size(); ++i) by_class[digits.labels[i]].push_back(i);
+  std::map<std::int64_t, std::size_t> taken;
+  for (std::int64_t i = 0; i < 1797; ++i) {
+    const auto micro = fetch(*from_folders, {i});
+    const std::int64_t label = values(micro.targets).front();
+    const std::size_t expected = by_class[label].at(taken[label]++);
+    ASSERT_TRUE(shows(micro.inputs, levels_of_bytes(digits.pixels[expected])));
+  }
+}
+
+}  // namespace
+}  // namespace accrue::data

@@ -1,0 +1,90 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+class VerifyVerb : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
+  struct Outcome {
+    int status = -1;
+    nlohmann::json report;
+  };
+  Outcome verify(Words more = {}) const {
+    Words words{"verify", "run.toml", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = accrue(words);
+    EXPECT_NE(result.output, "") << result.errors;
+    return {result.status, nlohmann::json::parse(result.output)};
+  }
+  static void expect_equal(const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.report.dump(1);
+    EXPECT_EQ(outcome.report.at("equal"), true);
+    EXPECT_EQ(outcome.report.at("cause"), "none");
+    EXPECT_LE(outcome.report.at("max_relative_error").get<double>(),
+              outcome.report.at("bound").get<double>());
+  }
+  static void expect_cause(const Outcome& outcome, const std::string& cause) {
+    EXPECT_EQ(outcome.status, 3) << outcome.report.dump(1);
+    EXPECT_EQ(outcome.report.at("equal"), false);
+    EXPECT_EQ(outcome.report.at("cause"), cause) << outcome.report.dump(1);
+    EXPECT_GT(outcome.report.at("max_relative_error").get<double>(),
+              outcome.report.at("bound").get<double>());
+    EXPECT_FALSE(outcome.report.at("evidence").empty());
+  }
+};
+
+TEST_F(VerifyVerb, PassesASoundRunAndWritesNothing) {
+  const Outcome outcome = verify();
+  expect_equal(outcome);
+  EXPECT_GE(outcome.report.at("splits").size(), 8u);
+  EXPECT_EQ(outcome.report.at("steps").at("equal"), true);
+  ASSERT_FALSE(outcome.report.at("parameters").empty());
+  for (const auto& parameter : outcome.report.at("parameters")) {
+    EXPECT_FALSE(parameter.at("name").get<std::string>().empty());
+    EXPECT_LE(parameter.at("relative_error").get<double>(), parameter.at("bound").get<double>());
+  }
+  EXPECT_LT(outcome.report.at("bound").get<double>(), 1e-3);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(VerifyVerb, PassesAccruesOwnDropoutWhichDoesNotDependOnTheSplit) {
+  expect_equal(verify({"--model.dropout=0.2"}));
+}
+
+TEST_F(VerifyVerb, PassesTheOtherPrecisions) {
+  expect_equal(verify({"--precision.compute=bf16"}));
+  const Outcome fp64 = verify({"--precision.compute=fp64"});
+  expect_equal(fp64);
+  EXPECT_LT(fp64.report.at("max_relative_error").get<double>(), 1e-12);
+  expect_equal(verify({"--precision.accumulate=fixed"}));
+}
+
+TEST_F(VerifyVerb, NamesABf16SumThatStalls) {
+  expect_cause(verify({"--precision.accumulate=bf16", "--batch.micro=1", "--batch.samples=256"}),
+               "precision");
+}
+
+TEST_F(VerifyVerb, ReadsAsATableForPeople) {
+  const auto result = accrue({"verify", "run.toml"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, ::testing::HasSubstr("micro-batches of 3"));
+  EXPECT_THAT(result.output, ::testing::HasSubstr("Equal: "));
+  EXPECT_THAT(result.errors, ::testing::HasSubstr("optimizer steps")) << "progress";
+}
+
+TEST_F(VerifyVerb, RefusesABatchThatCannotBeSplit) {
+  const auto result = accrue({"verify", "run.toml", "--batch.samples=1"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, ::testing::HasSubstr("at least 2 samples"));
+}
+
+}  // namespace
+}  // namespace accrue::testing

@@ -1,0 +1,170 @@
+#include "accrue/models/torchscript.h"
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <fstream>
+
+#include "image_support.h"
+#include "support/tolerance.h"
+
+namespace accrue::models {
+namespace {
+
+using accrue::testing::relative_error;
+using ::testing::HasSubstr;
+using namespace models::testing;
+
+constexpr std::array<std::int64_t, 3> image{2, 4, 4};
+constexpr std::int64_t classes = 5, features = 32;
+
+at::Tensor leaf(const at::Tensor& values) { return values.detach().requires_grad_(true); }
+
+/// A linear classifier of flattened images, with `body` between.
+torch::jit::Module classifier(const std::string& body = "") {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
+  torch::jit::Module module("Classifier");
+  const at::Tensor weight = 0.1 * at::randn({classes, features}, generator, at::TensorOptions());
+  module.register_parameter("weight", leaf(weight), false);
+  module.register_parameter("bias", leaf(at::zeros({classes})), false);
+  module.register_buffer("mean", at::zeros({features}));
+  module.register_buffer("var", at::ones({features}));
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define("def forward(self, x):\n  x = torch.flatten(x, 1)\n" + body +
+                "  return torch.matmul(x, self.weight.t()) + self.bias\n");
+  return module;
+}
+
+class TorchScript : public ::testing::Test {
+ protected:
+  std::filesystem::path save(const torch::jit::Module& module) {
+    const std::filesystem::path file = folder / "module.pt";
+    module.save(file.string());
+    return file;
+  }
+  TorchScriptModel load(const torch::jit::Module& module, Compute compute = Compute::fp64) {
+    return TorchScriptModel({.file = save(module), .compute = compute});
+  }
+  std::string refusal(const std::filesystem::path& file) {
+    return message_of([&] { const TorchScriptModel model({.file = file}); });
+  }
+
+  TemporaryFolder folder;
+  batch::MicroBatch micro = random_images(image, classes, 6);
+};
+
+TEST_F(TorchScript, LossAndGradientsAreThoseOfTheModule) {
+  for (const auto& [compute, bound] :
+       {std::pair(Compute::fp64, 1e-13), std::pair(Compute::fp32, 1e-5)}) {
+    TorchScriptModel model = load(classifier("  x = torch.tanh(x)\n"), compute);
+    const TensorsByName reference = double_leaves(model);
+    const at::Tensor x = at::tanh(micro.inputs.to(at::kDouble).flatten(1));
+    const at::Tensor expected =
+        at::cross_entropy_loss(at::linear(x, reference.at("weight"), reference.at("bias")),
+                               micro.targets, {}, at::Reduction::Sum, -100);
+    expected.backward();
+    const Loss loss = forward(model, micro, context_of(micro));
+    EXPECT_EQ(loss.weight, 5);
+    EXPECT_LT(relative_error(loss.sum, expected), bound);
+    for (const auto& [name, gradient] : gradients_of(model, micro))
+      EXPECT_LT(relative_error(gradient, reference.at(name).grad()), bound) << name;
+  }
+}
+
+TEST_F(TorchScript, TakesTokensAndGivesLogitsOfEachPosition) {
+  torch::jit::Module module("Bigram");
+  module.register_parameter("table", leaf(at::rand({7, 7})), false);
+  module.define("def forward(self, ids):\n  return torch.embedding(self.table, ids)\n");
+  TorchScriptModel model = load(module);
+  batch::MicroBatch tokens;
+  tokens.inputs = at::randint(7, {2, 3}, at::kLong);
+  tokens.targets = at::randint(7, {2, 3}, at::kLong);
+  tokens.sample_ids = {0, 1};
+  EXPECT_EQ(forward(model, tokens, context_of(tokens)).weight, 6);
+  tokens.targets = at::randint(7, {2}, at::kLong);
+  EXPECT_THAT(message_of([&] { forward(model, tokens, context_of(tokens)); }),
+              HasSubstr("[2, 3, 7]"));
+}
+
+TEST_F(TorchScript, FindsBatchNormAndDropoutInTheGraphAlsoOfModulesInside) {
+  const std::string norm =
+      "  x = torch.batch_norm(x, None, None, self.mean, self.var, True, 0.1, 1e-5, False)\n";
+  const std::string drop = "  x = torch.dropout(x, 0.5, self.training)\n";
+  const auto found = [&](const torch::jit::Module& module) {
+    const TorchScriptModel model = load(module);
+    return std::pair(model.contains_batch_norm(), model.contains_dropout());
+  };
+  EXPECT_EQ(found(classifier()), std::pair(false, false));
+  EXPECT_EQ(found(classifier(norm)), std::pair(true, false));
+  EXPECT_EQ(found(classifier(drop)), std::pair(false, true));
+  EXPECT_EQ(found(classifier("  x = torch.dropout(x, 0., self.training)\n")),
+            std::pair(false, false));
+
+  torch::jit::Module outer("Outer");
+  outer.register_module("inner", classifier("  if self.training:\n  " + drop + norm));
+  outer.define("def forward(self, x):\n  return self.inner.forward(x) * 2\n");
+  EXPECT_EQ(found(outer), std::pair(true, true));
+}
+
+TEST_F(TorchScript, DrawsTheSameWhenRunAgainAndNothingInEvaluation) {
+  TorchScriptModel model = load(classifier("  x = torch.dropout(x, 0.5, self.training)\n"));
+  const auto loss = [&](const ForwardContext& context) {
+    return forward(model, micro, context).sum.item<double>();
+  };
+  ForwardContext context = context_of(micro);
+  const at::Tensor state = at::detail::getDefaultCPUGenerator().get_state();
+  const double first = loss(context);
+  EXPECT_EQ(loss(context), first);
+  context.window += 1;
+  EXPECT_NE(loss(context), first);
+  EXPECT_TRUE(at::equal(at::detail::getDefaultCPUGenerator().get_state(), state));
+  context.training = false;
+  TorchScriptModel plain = load(classifier());
+  EXPECT_EQ(loss(context), forward(plain, micro, context).sum.item<double>());
+}
+
+TEST_F(TorchScript, FileTensorsAndModulesComeBack) {
+  TorchScriptModel model = load(classifier(), Compute::fp32);
+  perturb(model);
+  NamedParameters tensors;
+  for (const auto& [name, tensor] : model.file_tensors()) tensors.push_back({name, tensor.clone()});
+  EXPECT_EQ(tensors.size(), 4U);
+  TorchScriptModel other = load(classifier(), Compute::fp32);
+  other.load_file_tensors(tensors, "a test");
+  other.save(folder / "saved.pt");
+  const TorchScriptModel saved({.file = folder / "saved.pt"});
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    EXPECT_TRUE(at::equal(saved.file_tensors()[i].tensor, tensors[i].tensor));
+}
+
+TEST_F(TorchScript, RefusesOtherSignaturesSayingWhatWasFound) {
+  const auto with_forward = [&](const std::string& definition) {
+    torch::jit::Module module("M");
+    module.register_parameter("w", leaf(at::ones({2, 2})), false);
+    module.define(definition);
+    return refusal(save(module));
+  };
+  EXPECT_THAT(with_forward("def forward(self, x, y):\n  return x + y\n"), HasSubstr("Tensor y"));
+  EXPECT_THAT(with_forward("def forward(self, x: int):\n  return self.w\n"), HasSubstr("int x"));
+  EXPECT_THAT(with_forward("def forward(self, x):\n  return x, x\n"),
+              HasSubstr("(Tensor, Tensor)"));
+  EXPECT_THAT(with_forward("def forward(self):\n  return self.w\n"), HasSubstr("-> Tensor"));
+  EXPECT_THAT(with_forward("def other(self, x):\n  return x\n"), HasSubstr("without forward"));
+  EXPECT_EQ(load(classifier("  y: int = 3\n")).kind(), "torchscript");
+}
+
+TEST_F(TorchScript, RefusesFilesAndOptionsThatDoNotFit) {
+  EXPECT_THAT(refusal(folder / "none.pt"), HasSubstr("no such file"));
+  std::ofstream(folder / "text.pt") << "not a module";
+  EXPECT_THAT(refusal(folder / "text.pt"), HasSubstr("text.pt"));
+  torch::jit::Module empty("Empty");
+  empty.define("def forward(self, x):\n  return x\n");
+  EXPECT_THAT(refusal(save(empty)), HasSubstr("parameters to train"));
+  const std::filesystem::path file = save(classifier());
+  EXPECT_THAT(
+      message_of([&] { const TorchScriptModel model({.file = file, .compute = Compute::bf16}); }),
+      HasSubstr("precision.compute"));
+}
+
+}  // namespace
+}  // namespace accrue::models

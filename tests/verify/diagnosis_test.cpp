@@ -1,0 +1,97 @@
+#include "accrue/verify/diagnosis.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "accrue/verify/bound.h"
+
+namespace accrue::proof {
+namespace {
+
+Observations differing() {
+  return {.split = {.relative_error = 0.1, .ratio = 1e4},
+          .repeated = Difference{0, 0},
+          .reseeded = Difference{0, 0},
+          .weight = 10,
+          .weight_of_parts = 10,
+          .loss_sum = 3,
+          .loss_sum_of_parts = 4,
+          .relative_error_in_double = 0.1};
+}
+
+TEST(Bound, GrowsWithEachOfItsTermsAndIsZeroWithoutThem) {
+  EXPECT_EQ(rounding_bound({}), 0);
+  const RoundingTerms all{
+      .gradient_norm = 1, .accumulation = 1e-7, .noise = 1e-7, .unit_roundoff = 0x1p-24};
+  RoundingTerms more = all;
+  more.accumulation = 2e-7;
+  EXPECT_GT(rounding_bound(more), rounding_bound(all));
+  more = all;
+  more.noise = 2e-7;
+  EXPECT_GT(rounding_bound(more), rounding_bound(all));
+}
+
+TEST(Diagnosis, ADifferenceThatIsNotANumberExceedsEveryBound) {
+  EXPECT_TRUE((Difference{.relative_error = NAN, .ratio = NAN}.exceeds()));
+  EXPECT_FALSE((Difference{.relative_error = 1e-7, .ratio = 1}.exceeds()));
+}
+
+TEST(Diagnosis, NothingIsNamedWithinTheBound) {
+  Observations seen = differing();
+  seen.split = {.relative_error = 1e-7, .ratio = 0.2};
+  EXPECT_EQ(diagnose(seen).cause, Cause::none);
+  seen.repeated = Difference{0.1, 50};
+  EXPECT_EQ(diagnose(seen).cause, Cause::nondeterminism) << "even where the splits agree";
+}
+
+TEST(Diagnosis, WhatNothingExplainsIsCoupled) {
+  EXPECT_EQ(diagnose(differing()).cause, Cause::batch_coupled_loss);
+}
+
+TEST(Diagnosis, AnInterventionCountsOnlyWhereTheDifferenceVanishes) {
+  Observations seen = differing();
+  seen.batch_norms = {"bn1"};
+  seen.frozen = Difference{0.09, 9e3};
+  EXPECT_EQ(diagnose(seen).cause, Cause::batch_coupled_loss) << "a bystander";
+  seen.frozen = Difference{1e-7, 0.1};
+  EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm);
+}
+
+TEST(Diagnosis, Fp64TellsRoundingFromTheRest) {
+  Observations seen = differing();
+  seen.relative_error_in_double = 1e-10;
+  EXPECT_EQ(diagnose(seen).cause, Cause::precision);
+}
+
+TEST(Diagnosis, PartsThatAddUpLeaveTheAddingToBlame) {
+  Observations seen = differing();
+  seen.multiple = {.factor = 1.5, .residual = 1e-7, .matches = true};
+  EXPECT_EQ(diagnose(seen).cause, Cause::normalization);
+  seen.multiple.factor = 1;
+  seen.parts_add_up = true;
+  EXPECT_EQ(diagnose(seen).cause, Cause::precision);
+}
+
+TEST(Diagnosis, MovedBuffersAloneAreBatchNormWhereEvaluationAgrees) {
+  Observations seen = differing();
+  seen.buffers_moved = true;
+  EXPECT_EQ(diagnose(seen).cause, Cause::batch_coupled_loss);
+  seen.evaluation = Difference{1e-7, 0.1};
+  EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm);
+}
+
+TEST(DiagnosisOfLoops, WhatWasSeenGoesBeforeWhatFits) {
+  LoopObservations seen{.difference = {0.5, 1e5}, .micro_batches = 4, .total_weight = 9};
+  seen.multiple = {.factor = 0.5, .residual = 1e-7, .matches = true};
+  EXPECT_EQ(diagnose_loop(seen).cause, Cause::normalization);
+  seen.zeroed_before = 2;
+  EXPECT_EQ(diagnose_loop(seen).cause, Cause::zeroed_mid_window);
+  seen.saw_sums = false;
+  EXPECT_EQ(diagnose_loop(seen).cause, Cause::normalization) << "its sums are kept elsewhere";
+  seen.stepped_before = 1;
+  EXPECT_EQ(diagnose_loop(seen).cause, Cause::stepped_mid_window);
+}
+
+}  // namespace
+}  // namespace accrue::proof

@@ -1,0 +1,181 @@
+#include "accrue/verify/findings.h"
+
+#include <gmock/gmock.h>
+
+namespace accrue::proof {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+
+/// A run that there is nothing to say about.
+RunFacts healthy() {
+  RunFacts facts;
+  facts.config.run.steps = 1000;
+  facts.config.run.eval_every = Duration{100, Duration::Unit::steps};
+  facts.config.batch.samples = 64;
+  facts.config.optim.schedule.warmup = {10, Duration::Unit::steps};
+  facts.parameters = 1000;
+  facts.train_samples = 6400;
+  facts.val_samples = 100;
+  facts.batch_samples = 64;
+  facts.batch_tokens = 64 * 16;
+  facts.micro_batch = 16;
+  facts.micro_batches = 4;
+  facts.steps_per_epoch = 100;
+  facts.total_steps = 1000;
+  facts.first_weight = 1000;
+  facts.first_terms = 1024;
+  facts.speed = Speed{16, 640};
+  facts.larger_speed = Speed{64, 650};
+  facts.fp32_samples_per_second = 640;
+  facts.bf16_samples_per_second = 630;
+  return facts;
+}
+
+std::vector<std::string> ids(const RunFacts& facts) {
+  std::vector<std::string> found;
+  for (const Finding& finding : examine(facts)) found.push_back(finding.id);
+  return found;
+}
+
+const Finding* find(const std::vector<Finding>& findings, const std::string& id) {
+  for (const Finding& finding : findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+TEST(Findings, AHealthyRunHasNone) { EXPECT_THAT(ids(healthy()), ::testing::IsEmpty()); }
+
+TEST(Findings, BatchNormBySayingWhatThePolicyMakesOfIt) {
+  RunFacts facts = healthy();
+  facts.cut_batch_norms = {"bn1"};
+  EXPECT_THAT(ids(facts), Contains("batchnorm-refused"));
+  facts.config.model.batchnorm = "micro";
+  EXPECT_THAT(ids(facts), Contains("batchnorm-micro"));
+  facts.config.model.batchnorm = "exact";
+  EXPECT_THAT(ids(facts), Contains("batchnorm-exact"));
+  facts.uncut_batch_norms = {"inside"};
+  EXPECT_THAT(ids(facts), Contains("batchnorm-refused")) << "exact needs cuts";
+}
+
+TEST(Findings, Bf16SumsByTheirNumberOfMicroBatches) {
+  RunFacts facts = healthy();
+  facts.config.precision.accumulate = "bf16";
+  facts.micro_batches = 512;
+  const auto many = examine(facts);
+  ASSERT_NE(find(many, "bf16-sum"), nullptr);
+  EXPECT_EQ(find(many, "bf16-sum")->severity, Severity::warning);
+  facts.micro_batches = 4;
+  EXPECT_EQ(find(examine(facts), "bf16-sum")->severity, Severity::advice);
+  facts.micro_batches = 1;
+  EXPECT_THAT(ids(facts), Not(Contains("bf16-sum")));
+  facts.micro_batches = 512;
+  facts.config.precision.accumulate = "bf16-kahan";
+  EXPECT_THAT(ids(facts), Not(Contains("bf16-sum")));
+}
+
+TEST(Findings, ARateFoundForAnotherBatch) {
+  RunFacts facts = healthy();
+  facts.config.optim.base_batch = 16;
+  const auto findings = examine(facts);
+  const Finding* finding = find(findings, "lr-unscaled");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->evidence, Contains(std::pair<std::string, double>("batch_ratio", 4.0)));
+  facts.config.optim.scale_lr = "sqrt";
+  EXPECT_THAT(ids(facts), Not(Contains("lr-unscaled")));
+  facts.config.optim.scale_lr = "none";
+  facts.config.optim.base_batch = 60;
+  EXPECT_THAT(ids(facts), Not(Contains("lr-unscaled")));
+}
+
+TEST(Findings, WarmUpAndItsUnits) {
+  RunFacts facts = healthy();
+  facts.config.optim.schedule.warmup = {2'000'000, Duration::Unit::steps};
+  const auto findings = examine(facts);
+  const Finding* finding = find(findings, "warmup-longer-than-run");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->advice, ::testing::HasSubstr("tokens"));
+  facts.config.optim.schedule.warmup = {600, Duration::Unit::steps};
+  EXPECT_THAT(ids(facts), Contains("warmup-long"));
+  facts.config.optim.schedule.warmup = {0, Duration::Unit::steps};
+  EXPECT_THAT(ids(facts), Not(Contains("warmup-none"))) << "3e-4 starts well without";
+  facts.config.optim.lr = 3e-3;
+  EXPECT_THAT(ids(facts), Contains("warmup-none"));
+  facts.config.optim.kind = "sgd";
+  EXPECT_THAT(ids(facts), Not(Contains("warmup-none")));
+}
+
+TEST(Findings, TheFloorOfTheRate) {
+  RunFacts facts = healthy();
+  facts.config.optim.schedule.min_lr = 3e-5;
+  EXPECT_THAT(ids(facts), ::testing::IsEmpty());
+  facts.config.optim.schedule.min_lr = 2e-4;
+  EXPECT_THAT(ids(facts), Contains("min-lr-high"));
+  facts.config.optim.schedule.kind = "constant";
+  EXPECT_THAT(ids(facts), Contains("min-lr-unused"));
+}
+
+TEST(Findings, LabelsThatDoNotCount) {
+  RunFacts facts = healthy();
+  facts.first_weight = 20;
+  EXPECT_THAT(ids(facts), Contains("labels-few"));
+  facts.first_weight = 0;
+  EXPECT_EQ(find(examine(facts), "labels-none")->severity, Severity::warning);
+}
+
+TEST(Findings, EpochsAndBatches) {
+  RunFacts facts = healthy();
+  facts.config.batch.last = "drop";
+  EXPECT_THAT(ids(facts), ::testing::IsEmpty());
+  facts.train_samples = 6460;
+  EXPECT_THAT(ids(facts), ::testing::IsEmpty()) << "0.9%";
+  facts.steps_per_epoch = 50;
+  EXPECT_THAT(ids(facts), Contains("last-window-dropped"));
+  facts.train_samples = 50;
+  EXPECT_THAT(ids(facts), Contains("batch-larger-than-epoch"));
+}
+
+TEST(Findings, SpeedAsMeasured) {
+  RunFacts facts = healthy();
+  facts.larger_speed = Speed{64, 900};
+  facts.bf16_samples_per_second = 1280;
+  const auto findings = examine(facts);
+  ASSERT_NE(find(findings, "micro-batch-small"), nullptr);
+  EXPECT_THAT(find(findings, "micro-batch-small")->message,
+              ::testing::HasSubstr("needs no accumulation"));
+  EXPECT_THAT(find(findings, "bf16-faster")->evidence,
+              Contains(std::pair<std::string, double>("gain", 2.0)));
+  facts.config.precision.compute = "bf16";
+  EXPECT_THAT(ids(facts), Not(Contains("bf16-faster")));
+  facts.bf16_samples_per_second = 320;
+  EXPECT_THAT(ids(facts), Contains("bf16-slower"));
+}
+
+TEST(Findings, EvaluationAndCheckpoints) {
+  RunFacts facts = healthy();
+  facts.config.run.eval_every.reset();
+  EXPECT_THAT(ids(facts), Contains("eval-only-at-end"));
+  facts.val_samples = 0;
+  EXPECT_THAT(ids(facts), Contains("eval-never"));
+  facts.total_steps = 100'000;  // 0.1 s each
+  facts.config.run.checkpoint_every = {100'000, Duration::Unit::steps};
+  EXPECT_THAT(ids(facts), Contains("checkpoint-never"));
+  facts.config.run.checkpoint_every = {1, Duration::Unit::steps};
+  EXPECT_THAT(ids(facts), Contains("checkpoint-often"));
+}
+
+TEST(Findings, ComeWorstFirst) {
+  RunFacts facts = healthy();
+  facts.val_samples = 0;
+  facts.foreign_dropouts = {"drop"};
+  facts.cut_batch_norms = {"bn1"};
+  const std::vector<Finding> findings = examine(facts);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[0].severity, Severity::error);
+  EXPECT_EQ(findings[1].severity, Severity::warning);
+  EXPECT_EQ(findings[2].severity, Severity::advice);
+}
+
+}  // namespace
+}  // namespace accrue::proof
