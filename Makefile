@@ -44,8 +44,8 @@ test: setup-test
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
 
-# The rooms that own memory and state, under the address and undefined-behaviour sanitizers.
-ASAN_ROOMS = core accum batch data train
+# The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
+ASAN_ROOMS = core kernels accum batch data models train
 asan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <new>
 
+#include "accrue/core/cause.h"
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "commands/command_line.h"
@@ -48,8 +49,6 @@ int report(const std::string& message, int status) {
   return status;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 int main(int count, char** words) {
@@ -66,8 +65,8 @@ int main(int count, char** words) {
         "system; try a smaller batch.micro",
         failed);
   } catch (const c10::Error& error) {
-    return report("libtorch: " + first_line(error.what_without_backtrace()), failed);
+    return report("libtorch: " + accrue::cause_of(error), failed);
   } catch (const std::exception& error) {
-    return report(first_line(error.what()), failed);
+    return report(accrue::cause_of(error), failed);
   }
 }

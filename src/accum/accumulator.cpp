@@ -94,9 +94,9 @@ void Accumulator::backward(const Loss& loss, BatchSize size, std::vector<std::in
 }
 
 void Accumulator::add(Micro micro) {
-  counters_.loss_weights.push_back(std::move(micro.weights));
   window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()),
                  std::move(micro.sample_ids), micro.loss.weight});
+  counters_.loss_weights.push_back(std::move(micro.weights));
   if (!std::isfinite(micro.sum)) {
     window_.abort(MicroStatus::quarantined, "the loss is " + std::to_string(micro.sum));
     return check_quarantined("backward");

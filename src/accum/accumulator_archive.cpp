@@ -112,11 +112,8 @@ std::vector<LedgerEntry> read_ledger(torch::serialize::InputArchive& archive, st
 void write_losses(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
   if (!state.losses) return;
   std::vector<double> weights;
-  for (const std::vector<double>& micro : state.loss_weights) {
-    const std::vector<double> row =
-        micro.empty() ? std::vector<double>(state.losses->size(), 0) : micro;
-    weights.insert(weights.end(), row.begin(), row.end());
-  }
+  for (const std::vector<double>& micro : state.loss_weights)
+    weights.insert(weights.end(), micro.begin(), micro.end());
   archive.write("losses.totals", tensor_of(state.losses->totals()));
   archive.write("losses.coefficients", tensor_of(state.losses->coefficients()));
   archive.write("losses.weights", tensor_of(weights));

@@ -62,8 +62,8 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   if (options_.replay || options_.replay_losses)
     throw usage_error("backward_from", "an accumulator without a replay", "one with",
                       "leaving it out: a replay cannot give the gradients of outputs");
-  counters_.loss_weights.emplace_back();
   window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), {}, 0});
+  counters_.loss_weights.emplace_back(counters_.losses ? counters_.losses->size() : 0, 0.0);
   if (!window_.is_lost()) guarded([&] { run_backward(outputs, gradients); });
   window_.commit(0, 0);
 }

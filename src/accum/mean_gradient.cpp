@@ -1,9 +1,10 @@
+#include "accrue/accum/mean_gradient.h"
+
 #include <ATen/Parallel.h>
 
 #include <array>
 #include <cmath>
 
-#include "accrue/accum/window.h"
 #include "accrue/core/error.h"
 
 namespace accrue::accum {

@@ -124,19 +124,16 @@ void Window::abort(MicroStatus status, const std::string& reason) {
   if (!in_micro_batch_)
     throw usage_error("abort", "a micro-batch in progress", "none", "calling begin() before it");
   in_micro_batch_ = false;
+  close_slots();
   LedgerEntry& last = entries_.back();
   last.status = status;
   last.reason = reason;
   const bool others_changed = status == MicroStatus::quarantined && quarantine(last, reason);
   const bool touched = contributions() != contributions_at_begin_;
   const bool half_written = std::ranges::any_of(buffer_->entries(), [](const Entry& entry) {
-    return entry.slot->bound._version() != entry.slot->bound_version;
+    return entry.slot->unfinished || entry.slot->bound._version() != entry.slot->bound_version;
   });
-  if (touched || half_written || others_changed) {
-    undo(reason);
-  } else {
-    close_slots();
-  }
+  if (touched || half_written || others_changed) undo(reason);
 }
 
 std::int64_t Window::contributions() const {

@@ -81,6 +81,10 @@ void Window::check_undisturbed(const char* call) {
 
 void Window::check_arrived() const {
   for (const Entry& entry : buffer_->entries()) {
+    if (entry.slot->unfinished)
+      throw usage_error("commit (" + where() + ")", "passes that came to their end",
+                        "one that failed while it added to the gradient of '" + entry.name + "'",
+                        "abort() where a forward or backward pass throws");
     const at::Tensor& grad = entry.parameter.grad();
     if (grad.defined() && !(shows_sum(entry) && grad.is_alias_of(entry.slot->main)))
       throw usage_error("commit (" + where() + ")", "every gradient in its slot",

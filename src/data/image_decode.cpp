@@ -27,6 +27,26 @@ bool is_too_large(std::span<const std::byte> encoded) {
   return encoded.size() > static_cast<std::size_t>(std::numeric_limits<int>::max());
 }
 
+/// Fewer bytes than its header promises, of formats whose decoder takes what is missing as it
+/// comes: PNM and BMP.
+bool is_cut_short(std::span<const std::byte> encoded) {
+  const auto size = static_cast<std::int64_t>(encoded.size());
+  const stbi_uc* const bytes = bytes_of(encoded);
+  if (size >= 6 && bytes[0] == 'B' && bytes[1] == 'M') {
+    const std::int64_t stated =
+        bytes[2] | bytes[3] << 8 | bytes[4] << 16 | static_cast<std::int64_t>(bytes[5]) << 24;
+    return size < stated;
+  }
+  stbi__context context;
+  stbi__start_mem(&context, bytes, static_cast<int>(size));
+  if (stbi__pnm_test(&context) == 0) return false;
+  int width = 0, height = 0, components = 0;
+  const int bits = stbi__pnm_info(&context, &width, &height, &components);
+  if (bits == 0) return false;
+  const std::int64_t pixels = std::int64_t{width} * height * components * (bits == 16 ? 2 : 1);
+  return context.img_buffer_end - context.img_buffer < pixels;
+}
+
 std::int64_t channels_of(int components) { return components <= 2 ? 1 : 3; }
 
 void to_planes(const stbi_uc* interleaved, const ImageShape& shape, std::span<std::uint8_t> out) {
@@ -51,6 +71,7 @@ std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded) {
 std::string decode_image(std::span<const std::byte> encoded, const ImageShape& shape,
                          std::span<std::uint8_t> pixels) {
   if (is_too_large(encoded)) return "more than 2 GiB";
+  if (is_cut_short(encoded)) return "the file is cut short";
   int width = 0, height = 0, components = 0;
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> decoded(
       stbi_load_from_memory(bytes_of(encoded), static_cast<int>(encoded.size()), &width, &height,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/data/fetch.h"
 
 namespace accrue::data {
 
@@ -34,10 +35,7 @@ batch::MicroBatch Loader::fetch(batch::Range ordinals) const {
     ids.push_back(ordinal);
     samples.push_back(sampler_.sample(ordinal));
   }
-  batch::MicroBatch micro = source_->fetch(samples);
-  for (std::size_t i = 0; i < micro.spans.size(); ++i) micro.spans[i].sample_id = ids[i];
-  micro.sample_ids = std::move(ids);
-  return micro;
+  return fetch_as(*source_, samples, std::move(ids));
 }
 
 void Loader::prefetch(std::vector<batch::Range> ranges) {

@@ -25,6 +25,14 @@ inline Element element_of(at::ScalarType dtype, std::string_view operation) {
   }
 }
 
+/// The memory of a contiguous tensor from its element `index` on.
+inline const char* element(const at::Tensor& tensor, std::int64_t index) {
+  return static_cast<const char*>(tensor.const_data_ptr()) + index * tensor.element_size();
+}
+inline char* element(at::Tensor& tensor, std::int64_t index) {
+  return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
+}
+
 /// fp32 for fp32 and bf16, fp64 for fp64: what sums and statistics are kept in.
 inline at::ScalarType accumulation_dtype(at::ScalarType dtype) {
   return dtype == at::kDouble ? at::kDouble : at::kFloat;

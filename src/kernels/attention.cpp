@@ -77,14 +77,6 @@ Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
   return {.length = qkv.size(1), .heads = heads, .width = qkv.size(2) / (3 * heads)};
 }
 
-const char* element(const at::Tensor& tensor, std::int64_t index) {
-  return static_cast<const char*>(tensor.const_data_ptr()) + index * tensor.element_size();
-}
-
-char* element(at::Tensor& tensor, std::int64_t index) {
-  return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
-}
-
 /// For tensors [B, T, ...] of which the spans are written.
 at::Tensor zeros_where_uncovered(const Plan& plan, at::IntArrayRef sizes,
                                  const at::TensorOptions& options) {

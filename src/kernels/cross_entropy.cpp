@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
-#include <sstream>
+#include <optional>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/gemm.h"
@@ -15,6 +15,7 @@
 #include "labels.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
+#include "tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
@@ -35,14 +36,6 @@ std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t bytes_per_row) {
   return std::max<std::int64_t>(1, (rows + chunks - 1) / chunks);
 }
 
-std::string text_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets) {
-  std::ostringstream text;
-  text << "hidden " << c10::toString(hidden.scalar_type()) << ' ' << hidden.sizes() << ", weight "
-       << c10::toString(weight.scalar_type()) << ' ' << weight.sizes() << ", targets "
-       << c10::toString(targets.scalar_type()) << ' ' << targets.sizes();
-  return text.str();
-}
-
 void expect_arguments(const at::Tensor& hidden, const at::Tensor& weight,
                       const at::Tensor& targets) {
   expect_on_cpu(hidden, "linear_cross_entropy");
@@ -51,7 +44,9 @@ void expect_arguments(const at::Tensor& hidden, const at::Tensor& weight,
       targets.sizes() != hidden.sizes().slice(0, static_cast<std::size_t>(targets.dim())))
     throw usage_error("linear_cross_entropy",
                       "hidden [..., C], weight [V, C] and int64 targets [...]",
-                      text_of(hidden, weight, targets), "one target for each row of hidden");
+                      "hidden " + text_of(hidden) + ", weight " + text_of(weight) + ", targets " +
+                          text_of(targets),
+                      "one target for each row of hidden");
 }
 
 /// Where the weight's gradient is summed over the chunks: its open slot, or a tensor that autograd
@@ -167,7 +162,8 @@ class Chunks {
 };
 
 at::Tensor scalar_of(double sum, const at::Tensor& hidden) {
-  return at::full({}, sum, hidden.options().dtype(accumulation_dtype(hidden.scalar_type())));
+  // Not at::full: a sum beyond fp32 is to be an infinity, which is left out, and no error.
+  return at::scalar_tensor(sum, at::kDouble).to(accumulation_dtype(hidden.scalar_type()));
 }
 
 /// The gradients exist before backward does: it hands them on.
@@ -208,11 +204,12 @@ Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
   expect_arguments(hidden, weight, targets);
   expect_labels("linear_cross_entropy", targets, weight.size(0));
   const double total = label_weight(targets, row_weights);
-  const Input input{.hidden = as_matrix(hidden.detach()),
-                    .weight = weight,
-                    .compute = copy.of(weight, hidden.scalar_type()),
-                    .targets = targets.contiguous(),
-                    .row_weights = row_weights.defined() ? row_weights.contiguous() : row_weights};
+  const Input input{
+      .hidden = as_matrix(hidden.detach()),
+      .weight = weight,
+      .compute = copy.of(weight, hidden.scalar_type()),
+      .targets = targets.cpu().contiguous(),
+      .row_weights = row_weights.defined() ? row_weights.cpu().contiguous() : row_weights};
   if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad()))
     return {LinearCrossEntropy::apply(hidden, weight, input), total};
   const at::NoGradGuard no_grad;

@@ -7,25 +7,11 @@
 
 #include "accrue/core/error.h"
 #include "aten_element.h"
+#include "grain.h"
 #include "row_kernels.h"
 
 namespace accrue::kernels::elementwise {
 namespace {
-
-constexpr std::int64_t grain_elements =
-    16384;  // below this a second thread costs more than it saves
-
-std::int64_t grain_of(std::int64_t elements_per_item) {
-  return std::max<std::int64_t>(1, grain_elements / std::max<std::int64_t>(1, elements_per_item));
-}
-
-const char* at_element(const at::Tensor& tensor, std::int64_t index) {
-  return static_cast<const char*>(tensor.const_data_ptr()) + index * tensor.element_size();
-}
-
-char* at_element(at::Tensor& tensor, std::int64_t index) {
-  return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
-}
 
 void expect_alike(const at::Tensor& expected, const at::Tensor& received,
                   std::string_view operation) {
@@ -51,21 +37,10 @@ void sum_columns(const at::Tensor& g, at::Tensor& out, std::int64_t begin, std::
   for (std::int64_t column = begin; column < end; column += block_columns) {
     const auto columns = static_cast<std::size_t>(std::min(block_columns, end - column));
     sums.fill(0);
-    rows::add_columns(type, at_element(g, column), static_cast<std::size_t>(g.size(0)),
+    rows::add_columns(type, element(g, column), static_cast<std::size_t>(g.size(0)),
                       static_cast<std::size_t>(g.size(1)), columns, sums.data());
-    rows::add_columns(sum_type, sums.data(), 1, columns, columns, at_element(out, column));
+    rows::add_columns(sum_type, sums.data(), 1, columns, columns, element(out, column));
   }
-}
-
-void expect_targets(const std::int64_t* targets, std::int64_t rows, std::int64_t classes,
-                    std::int64_t ignored) {
-  for (std::int64_t row = 0; row < rows; ++row)
-    if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= classes))
-      throw usage_error(
-          "cross_entropy",
-          "targets in [0, " + std::to_string(classes) + ") or " + std::to_string(ignored),
-          std::to_string(targets[row]) + " in row " + std::to_string(row),
-          "checking that the tokenizer belongs to the model");
 }
 
 }  // namespace
@@ -78,7 +53,7 @@ void gelu(const at::Tensor& pre, at::Tensor& out) {
   }
   const Element type = element_of(pre.scalar_type(), "gelu");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
-    rows::gelu(type, at_element(pre, begin), at_element(out, begin),
+    rows::gelu(type, element(pre, begin), element(out, begin),
                static_cast<std::size_t>(end - begin));
   });
 }
@@ -92,8 +67,8 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
   }
   const Element type = element_of(pre.scalar_type(), "gelu_backward");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
-    rows::gelu_backward(type, at_element(grad_out, begin), at_element(pre, begin),
-                        at_element(grad_pre, begin), static_cast<std::size_t>(end - begin));
+    rows::gelu_backward(type, element(grad_out, begin), element(pre, begin),
+                        element(grad_pre, begin), static_cast<std::size_t>(end - begin));
   });
 }
 
@@ -125,7 +100,6 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
 double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
                           at::Tensor* grad, const float* row_weights) {
   const std::int64_t count = logits.size(0), classes = logits.size(1);
-  expect_targets(targets, count, classes, ignored);
   const Element type = element_of(logits.scalar_type(), "cross_entropy");
   const Element grad_type =
       grad == nullptr ? type : element_of(grad->scalar_type(), "cross_entropy");
@@ -137,12 +111,12 @@ double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::
       const bool counts = targets[row] != ignored && weight != 0;
       const auto target = static_cast<std::size_t>(targets[row]);
       double& loss = losses[static_cast<std::size_t>(row)];
-      char* values = at_element(logits, row * classes);
+      char* values = element(logits, row * classes);
       if (grad == nullptr) {
         if (counts) loss = weight * rows::cross_entropy_row(type, values, size, target);
         continue;
       }
-      char* gradient = at_element(*grad, row * classes);
+      char* gradient = element(*grad, row * classes);
       if (counts)
         loss = weight * rows::cross_entropy_row_with_grad(type, values, size, target, weight,
                                                           grad_type, gradient);

@@ -20,11 +20,11 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
 /// depends on M and N alone, never on the number of threads.
 void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate);
 
-/// Cross-entropy of logits[R, V] (fp32 or fp64) against targets[R] in [0, V) or `ignored`: the sum
-/// of -log softmax(row)[target] over the rows that are not ignored, in double, each times its
-/// row_weights[R] where they are given; weight 0 is ignored too. Where `grad` is given it becomes
-/// that of the sum (zero in ignored rows): [R, V] in the logits' dtype or bf16; it may be `logits`
-/// itself. `logits` is scratch: its contents are unspecified after.
+/// Cross-entropy of logits[R, V] (fp32 or fp64) against targets[R], each in [0, V) or `ignored` as
+/// the caller has checked: the sum of -log softmax(row)[target] over the rows that are not ignored,
+/// in double, each times its row_weights[R] where they are given; weight 0 is ignored too. Where
+/// `grad` is given it becomes that of the sum (zero in ignored rows): [R, V] in the logits' dtype
+/// or bf16; it may be `logits` itself. `logits` is scratch: its contents are unspecified after.
 double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
                           at::Tensor* grad, const float* row_weights = nullptr);
 

@@ -5,27 +5,23 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <numeric>
-#include <sstream>
+#include <string>
 #include <vector>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
 #include "first_order.h"
+#include "grain.h"
 #include "saved_value.h"
 #include "spans.h"
+#include "tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr std::int64_t grain_elements = 16384;
-
-std::int64_t grain_of(std::int64_t elements_per_item) {
-  return std::max<std::int64_t>(1, grain_elements / std::max<std::int64_t>(1, elements_per_item));
-}
 
 /// Which rows of x [B * T, C] are one sample's, in order of position.
 struct Part {
@@ -42,20 +38,17 @@ Parts parts_of(const at::Tensor& ids, const std::vector<SampleSpan>& spans) {
 }
 
 void expect_tables(const at::Tensor& ids, const at::Tensor& tokens, const at::Tensor& positions) {
-  expect_on_cpu(ids, "embed_tokens");
-  expect_on_cpu(tokens, "embed_tokens");
+  for (const at::Tensor& tensor : {ids, tokens, positions}) expect_on_cpu(tensor, "embed_tokens");
   const at::ScalarType dtype = tokens.scalar_type();
   const bool shapes = ids.dim() == 2 && tokens.dim() == 2 && positions.dim() == 2 &&
                       positions.size(1) == tokens.size(1);
   const bool dtypes = ids.scalar_type() == at::kLong && positions.scalar_type() == dtype &&
                       (dtype == at::kFloat || dtype == at::kDouble);
   if (shapes && dtypes) return;
-  std::ostringstream received;
-  received << "ids " << c10::toString(ids.scalar_type()) << ' ' << ids.sizes() << ", tables "
-           << c10::toString(dtype) << ' ' << tokens.sizes() << " and "
-           << c10::toString(positions.scalar_type()) << ' ' << positions.sizes();
-  throw usage_error("embed_tokens", "int64 ids [B, T], tables [V, C] and [P, C] in fp32 or fp64",
-                    received.str(), "tables of one width and dtype");
+  throw usage_error(
+      "embed_tokens", "int64 ids [B, T], tables [V, C] and [P, C] in fp32 or fp64",
+      "ids " + text_of(ids) + ", tables " + text_of(tokens) + " and " + text_of(positions),
+      "tables of one width and dtype");
 }
 
 void expect_positions(const at::Tensor& positions, std::int64_t length) {

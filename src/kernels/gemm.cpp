@@ -1,22 +1,16 @@
 #include "accrue/kernels/gemm.h"
 
 #include <optional>
-#include <sstream>
 
 #include "accrue/core/error.h"
 #include "aten_gemm.h"
 #include "onednn_gemm.h"
+#include "tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
 
-std::string text_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
-  return text.str();
-}
-
-std::string text_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+std::string product_text(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   return text_of(out) + " = " + text_of(a) + " x " + text_of(b);
 }
 
@@ -39,19 +33,19 @@ bool dtypes_agree(const at::Tensor& out, const at::Tensor& a, const at::Tensor& 
 void expect_operands(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (!shapes_agree(out, a, b))
     throw usage_error("matmul", "out [..., M, N], a [..., M, K] and b [..., K, N]",
-                      text_of(out, a, b), "transposing an operand or checking the layer's sizes");
+                      product_text(out, a, b),
+                      "transposing an operand or checking the layer's sizes");
   if (!dtypes_agree(out, a, b))
     throw usage_error("matmul",
                       "operands of one dtype and device, out of theirs or fp32 for bf16 operands",
-                      text_of(out, a, b), "converting one of them");
+                      product_text(out, a, b), "converting one of them");
 }
 
 void expect_bias(const at::Tensor& bias, const at::Tensor& out, const at::Tensor& a) {
   const bool has_dtype =
       bias.defined() && (bias.scalar_type() == a.scalar_type() || bias.scalar_type() == at::kFloat);
   if (has_dtype && bias.dim() == 1 && bias.size(0) == out.size(-1)) return;
-  throw usage_error("matmul", "a bias of N elements in fp32 or the operands' dtype",
-                    bias.defined() ? text_of(bias) : "an undefined tensor",
+  throw usage_error("matmul", "a bias of N elements in fp32 or the operands' dtype", text_of(bias),
                     "gemm_out for a product without one");
 }
 

@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <span>
-#include <sstream>
 #include <string>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
+#include "tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
@@ -19,12 +19,6 @@ at::Tensor on_host(const at::Tensor& tensor) { return tensor.detach().cpu().cont
 template <class T>
 std::span<const T> elements(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<T>(), static_cast<std::size_t>(tensor.numel())};
-}
-
-std::string text_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
-  return text.str();
 }
 
 void expect_logits(const at::Tensor& logits, const at::Tensor& targets) {

@@ -4,13 +4,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
-#include <sstream>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/gemm.h"
 #include "first_order.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
+#include "tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
@@ -39,17 +39,10 @@ class Linear : public torch::autograd::Function<Linear> {
       gemm_out(rows, grad, compute);
     }
     if (context->needs_input_grad(1)) grad_weight = weight_gradient(weight, grad, as_matrix(x));
-    if (bias.defined() && context->needs_input_grad(2)) grad_bias = bias_gradient(bias, grad);
+    if (bias.defined() && context->needs_input_grad(2)) grad_bias = row_sum_gradient(bias, grad);
     return {grad_x, grad_weight, grad_bias, at::Tensor()};
   }
 };
-
-std::string text_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "none";
-  std::ostringstream text;
-  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
-  return text.str();
-}
 
 }  // namespace
 

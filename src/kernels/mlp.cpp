@@ -44,7 +44,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
       elementwise::gelu(pre, hidden);
       grad_w2 = weight_gradient(w2, grad, hidden);
     }
-    if (edges.b2) grad_b2 = bias_gradient(b2, grad);
+    if (edges.b2) grad_b2 = row_sum_gradient(b2, grad);
     if (!edges.before_gelu())
       return {grad_x, grad_w1, grad_b1, at::Tensor(), grad_w2, grad_b2, at::Tensor()};
 
@@ -52,7 +52,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     gemm_out(hidden, grad, compute2);
     elementwise::gelu_backward(hidden, pre, hidden);
     if (edges.w1) grad_w1 = weight_gradient(w1, hidden, as_matrix(x));
-    if (edges.b1) grad_b1 = bias_gradient(b1, hidden);
+    if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden);
     if (edges.x) {
       grad_x = at::empty(x.sizes(), x.options());
       at::Tensor rows = as_matrix(grad_x);

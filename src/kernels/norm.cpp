@@ -6,23 +6,17 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
-#include "elementwise.h"
 #include "first_order.h"
+#include "grain.h"
 #include "norm_kernels.h"
+#include "parameter_gradient.h"
 
 namespace accrue::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr std::int64_t grain_elements = 16384;
-
-std::int64_t grain_rows(std::int64_t columns) {
-  return std::max<std::int64_t>(1, grain_elements / std::max<std::int64_t>(1, columns));
-}
 
 void* at_row(const at::Tensor& tensor, std::int64_t row) {
   if (!tensor.defined()) return nullptr;
@@ -62,7 +56,7 @@ Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor&
   result.out = at::empty(x.sizes(), x.options().dtype(out_dtype));
   result.statistics = at::empty({rows, 2}, x.options());
   const at::Tensor scale = weight.contiguous(), shift = bias.contiguous();
-  at::parallel_for(0, rows, grain_rows(columns), [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, rows, grain_of(columns), [&](std::int64_t begin, std::int64_t end) {
     rows::norm_forward({
         .master = element_of(x.scalar_type(), "layer_norm"),
         .y_type = element_of(y.defined() ? y.scalar_type() : x.scalar_type(), "layer_norm"),
@@ -80,20 +74,6 @@ Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor&
     });
   });
   return result;
-}
-
-/// Puts the sum of `partial` [chunks, C] where the gradient of `parameter` belongs: into its open
-/// slot, or into the tensor that is returned.
-at::Tensor deliver(const at::Tensor& partial, const at::Tensor& parameter) {
-  if (GradSlot* slot = open_slot_of(parameter)) {
-    GradSlot::Contribution to = slot->contribute();
-    elementwise::column_sum(partial, to.into, to.add);
-    slot->done();
-    return {};
-  }
-  at::Tensor gradient = at::empty(parameter.sizes(), parameter.options());
-  elementwise::column_sum(partial, gradient, false);
-  return gradient;
 }
 
 struct Parameters {
@@ -141,8 +121,8 @@ Gradients backward_of(const at::Tensor& grad_out, const at::Tensor& grad_sum,
     }
   });
   if (!separate_y) result.y = result.input;
-  if (parameters.wants_weight) result.weight = deliver(weight_sums, parameters.weight);
-  if (parameters.wants_bias) result.bias = deliver(bias_sums, parameters.bias);
+  if (parameters.wants_weight) result.weight = row_sum_gradient(parameters.weight, weight_sums);
+  if (parameters.wants_bias) result.bias = row_sum_gradient(parameters.bias, bias_sums);
   return result;
 }
 

@@ -28,8 +28,8 @@ struct NormBackward {
   Element master, out_type;
   std::size_t rows, columns;
   const void* grad_out;  ///< out_type; the gradient of the normalised result
-  const void*
-      grad_sum;  ///< master; the gradient that arrives at the norm's input otherwise; may be null
+  /// master; the gradient that arrives at the norm's input otherwise; may be null
+  const void* grad_sum;
   const void* input;
   const void* statistics;
   const void* weight;

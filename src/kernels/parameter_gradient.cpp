@@ -21,17 +21,17 @@ at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, con
   return gradient;
 }
 
-at::Tensor bias_gradient(const at::Tensor& bias, const at::Tensor& grad) {
-  if (GradSlot* slot = open_slot_of(bias)) {
+at::Tensor row_sum_gradient(const at::Tensor& parameter, const at::Tensor& grad) {
+  if (GradSlot* slot = open_slot_of(parameter)) {
     GradSlot::Contribution to = slot->contribute();
     elementwise::column_sum(grad, to.into, to.add);
     slot->done();
     return {};
   }
-  at::Tensor gradient =
-      at::empty(bias.sizes(), bias.options().dtype(accumulation_dtype(grad.scalar_type())));
+  at::Tensor gradient = at::empty(
+      parameter.sizes(), parameter.options().dtype(accumulation_dtype(grad.scalar_type())));
   elementwise::column_sum(grad, gradient, false);
-  return gradient.to(bias.scalar_type());
+  return gradient.to(parameter.scalar_type());
 }
 
 at::Tensor as_matrix(const at::Tensor& x) {

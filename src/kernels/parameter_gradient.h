@@ -9,8 +9,8 @@ namespace accrue::kernels {
 
 /// gradᵀ · x, of weight [N, K], grad [M, N], x [M, K].
 at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& x);
-/// The sum of the rows of grad [M, N], contiguous; of bias [N].
-at::Tensor bias_gradient(const at::Tensor& bias, const at::Tensor& grad);
+/// The sum of the rows of grad [M, N], contiguous; of a parameter of N elements.
+at::Tensor row_sum_gradient(const at::Tensor& parameter, const at::Tensor& grad);
 
 /// x [..., K] as a matrix [M, K].
 at::Tensor as_matrix(const at::Tensor& x);

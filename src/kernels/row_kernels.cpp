@@ -65,7 +65,7 @@ void gelu_backward_of(const void* grad_out, const void* pre, void* grad_pre, std
   auto* to = static_cast<Stored*>(grad_pre);
   for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
     const auto x = load(d, from + i, count);
-    // The clamp hides a NaN; adding x - x keeps it (and marks an infinite x) in the derivative.
+    // The clamp hides a NaN; added, it shows in the derivative.
     const auto derivative =
         hn::Add(Gelu<Lanes<T>>(d, x).derivative(d), hn::IfThenElseZero(hn::IsNaN(x), x));
     store(hn::Mul(load(d, grad + i, count), derivative), d, to + i, count);

@@ -15,11 +15,6 @@ bool is(const Module& module) {
   return module.as<Layer>() != nullptr;
 }
 
-bool is_batch_norm(const Module& module) {
-  return is<torch::nn::BatchNorm1dImpl>(module) || is<torch::nn::BatchNorm2dImpl>(module) ||
-         is<torch::nn::BatchNorm3dImpl>(module);
-}
-
 template <class... Layers>
 bool drops_as_any_of(const Module& module) {
   const auto drops = []<class Layer>(const Layer* layer) {
@@ -58,6 +53,11 @@ std::optional<BatchNorm> stated(const Module& module, const std::string& name) {
 }
 
 }  // namespace
+
+bool is_batch_norm(const Module& module) {
+  return is<torch::nn::BatchNorm1dImpl>(module) || is<torch::nn::BatchNorm2dImpl>(module) ||
+         is<torch::nn::BatchNorm3dImpl>(module);
+}
 
 std::optional<BatchNorm> batch_norm_of(const Module& module, const std::string& name) {
   if (auto layer = stated<torch::nn::BatchNorm1dImpl>(module, name)) return layer;

@@ -14,6 +14,8 @@ namespace accrue::models {
 /// be stated as data (running statistics as cumulative averages).
 std::optional<BatchNorm> batch_norm_of(const torch::nn::Module& module, const std::string& name);
 
+bool is_batch_norm(const torch::nn::Module& module);
+
 /// Batch normalisations and dropout in `module` and below, which is run as a black box for
 /// `reason`.
 std::vector<ForeignLayer> layers_inside(const torch::nn::Module& module, const std::string& name,

@@ -40,9 +40,16 @@ at::Tensor drop(const at::Tensor& x, double probability, const ForwardContext& c
   return kernels::dropout(rows.contiguous(), probability, context, site).view(x.sizes());
 }
 
+/// A copy: a module may work in place, and a pass may be run again from the same inputs.
 at::Tensor in_dtype_of(const NamedParameters& parameters, const at::Tensor& inputs) {
-  if (parameters.empty() || !at::isFloatingType(inputs.scalar_type())) return inputs;
-  return inputs.to(parameters.front().tensor.scalar_type());
+  if (parameters.empty() || !at::isFloatingType(inputs.scalar_type())) return inputs.clone();
+  return inputs.to(parameters.front().tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+/// Why what stands in a module of a Sequential cannot be reached.
+std::string reason_for(const Module& module, const std::string& name) {
+  if (is_batch_norm(module)) return "its running statistics are cumulative averages (no momentum)";
+  return "it cannot be reached inside the Sequential's module " + name;
 }
 
 class ModuleTrainable : public Trainable {
@@ -105,8 +112,7 @@ class SequentialTrainable final : public ModuleTrainable {
     if (const auto* dropout = inside->as<torch::nn::DropoutImpl>())
       element.dropout = dropout->options.p();
     else
-      for (ForeignLayer& layer : layers_inside(
-               *inside, name, "it cannot be reached inside the Sequential's module " + name))
+      for (ForeignLayer& layer : layers_inside(*inside, name, reason_for(*inside, name)))
         foreign_.push_back(std::move(layer));
     parts_.back().elements.push_back(std::move(element));
   }

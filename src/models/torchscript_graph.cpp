@@ -37,9 +37,16 @@ std::string text_of(const c10::FunctionSchema& schema) {
   return text.str();
 }
 
+/// Whether the graph says that a layer stays in evaluation mode, as one traced there does.
+bool is_fixed_to_evaluation(const Node& node, std::size_t place) {
+  if (node.inputs().size() <= place) return false;
+  const auto training = torch::jit::toIValue(node.input(place));
+  return training && training->isBool() && !training->toBool();
+}
+
 bool is_batch_norm(const Node& node) {
   const std::string kind = node.kind().toUnqualString();
-  return kind.find("batch_norm") != std::string::npos;
+  return kind.find("batch_norm") != std::string::npos && !is_fixed_to_evaluation(node, 5);
 }
 
 /// The probability, where the graph states it.
@@ -56,7 +63,7 @@ bool is_dropout(const Node& node) {
   const std::string kind = node.kind().toUnqualString();
   const bool drops = kind.find("dropout") != std::string::npos ||
                      kind == "scaled_dot_product_attention" || kind.starts_with("bernoulli");
-  return drops && constant_probability(node).value_or(1) > 0;
+  return drops && !is_fixed_to_evaluation(node, 2) && constant_probability(node).value_or(1) > 0;
 }
 
 void look(const Block& block, std::vector<ForeignLayer>& found) {

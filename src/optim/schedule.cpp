@@ -45,10 +45,9 @@ double LearningRate::at(std::int64_t step) const {
   // A constant rate has no horizon, so nothing holds back its warm-up.
   if (kind != ScheduleKind::constant) step = std::min(step, last);
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  if (kind == ScheduleKind::constant) return peak;
-  const std::int64_t span = last - warmup;
-  if (span <= 0) return peak;
-  const double progress = static_cast<double>(step - warmup) / static_cast<double>(span);
+  if (kind == ScheduleKind::constant || total_steps == 1) return peak;
+  if (step == last) return min_lr;
+  const double progress = static_cast<double>(step - warmup) / static_cast<double>(last - warmup);
   return min_lr + (peak - min_lr) * remaining(kind, progress);
 }
 

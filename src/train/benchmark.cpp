@@ -6,13 +6,13 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
 #include "accrue/train/forward_backward.h"
+#include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
+#include "exact_runner.h"
 #include "gemm_ceiling.h"
-#include "micro_batch_size.h"
 #include "model_factory.h"
-#include "setup.h"
-#include "window_runner.h"
 
 namespace accrue::train {
 namespace {
@@ -66,7 +66,9 @@ class Bench {
         optimizer_(make_optimizer(work_.config, model().parameters())),
         schedule_(make_window_schedule(work_.config, work_.data.train)),
         micro_(choose_micro_batch(work_).samples),
-        loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {}
+        loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
+    models::check_batch_norms(model(), models::batch_norm_policy(work_.config.model.batchnorm));
+  }
 
   struct WindowTimes {
     double accumulation = 0;
@@ -78,8 +80,8 @@ class Bench {
     accum::Window window(std::make_shared<accum::GradientBuffer>(
         model().parameters(), accum::parse_accumulation(work_.config.precision.accumulate),
         work_.config.run.seed));
-    WindowRunner runner(model(), window, loader_, work_.config.run.seed, {});
-    WindowRun run = runner.run(index, schedule_.window(0), micro_);
+    WindowRun run = make_runner(work_.config, model(), window, loader_, {})
+                        ->run(index, schedule_.window(0), micro_);
     if (!run.gradient || run.quarantined > 0) {
       throw runtime_error("bench", "finite losses",
                           std::to_string(run.quarantined) + " micro-batches without one",
@@ -118,6 +120,7 @@ class Bench {
     const std::int64_t tokens = schedule_.tokens(0);
     return tokens > 0 ? tokens : window_samples();
   }
+  bool images() const { return work_.data.train->image_shape().has_value(); }
   models::Model& model() const { return *work_.model; }
   const Config& config() const { return work_.config; }
 
@@ -149,6 +152,7 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   result.micro_batch = bench.micro_batch();
   result.micro_batches = bench.micro_batches();
   result.micro_batch_tokens = bench.window_tokens() / bench.micro_batches();
+  result.images = bench.images();
   result.parameters = models::parameter_count(bench.model());
 
   const auto count = static_cast<double>(bench.micro_batches());

@@ -5,6 +5,7 @@
 #include "accrue/batch/schedule.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accrue/data/fetch.h"
 
 namespace accrue::train {
 namespace {
@@ -47,10 +48,7 @@ class Totals {
 batch::MicroBatch micro_batch_of(const data::Source& source, batch::Range range) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(range.size()));
   std::iota(indices.begin(), indices.end(), range.begin);
-  batch::MicroBatch micro = source.fetch(indices);
-  for (std::size_t i = 0; i < micro.spans.size(); ++i) micro.spans[i].sample_id = indices[i];
-  micro.sample_ids = std::move(indices);
-  return micro;
+  return data::fetch_as(source, indices, indices);
 }
 
 }  // namespace

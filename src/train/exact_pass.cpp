@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "accrue/core/error.h"
-
 namespace accrue::train {
 namespace {
 
@@ -19,19 +17,11 @@ at::Tensor as_leaf(const at::Tensor& tensor) {
   return at::isFloatingType(leaf.scalar_type()) ? leaf.requires_grad_(true) : leaf;
 }
 
-Loss summed(const std::vector<models::LossHead>& heads, const models::Activations& output,
-            const batch::MicroBatch& micro, const ForwardContext& context) {
-  Loss total;
-  for (const models::LossHead& head : heads) {
-    const Loss loss = head.forward(output, micro, context);
-    if (total.sum.defined() && loss.weight != total.weight)
-      throw usage_error("sum losses of a micro-batch", "losses with one denominator",
-                        head.name + " with weight " + std::to_string(loss.weight) + " beside " +
-                            std::to_string(total.weight),
-                        "ExactOptions::total_loss, which says how they add up");
-    total = {total.sum.defined() ? total.sum + loss.sum : loss.sum, loss.weight};
-  }
-  return total;
+PassOptions loss_options(const ExactOptions& options, double loss_scale) {
+  PassOptions result;
+  if (options.losses) result = options.losses();
+  result.loss_scale = loss_scale;
+  return result;
 }
 
 }  // namespace
@@ -46,7 +36,7 @@ ExactPass::ExactPass(models::Trainable& model, const accum::GradientBuffer& buff
       store_(store),
       audit_(audit),
       segments_(model.segments()),
-      heads_(model.losses()),
+      losses_(model, loss_options(options, loss_scale)),
       cuts_(segments_.size()) {
   for (Cut& cut : cuts_) {
     cut.activations.resize(parts_.size());
@@ -149,22 +139,16 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
 }
 
 ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t part, const models::Activations& output) {
-  const Loss loss = loss_of(part, output);
-  const double sum = loss.sum.item<double>();
+  const HeadLosses::Total total = losses_.total(output, micro_of(part), parts_[part].context);
+  const double sum = total.sum.item<double>();
   if (!std::isfinite(sum)) {
     bad_.push_back({part, "its loss is not finite"});
     return {};
   }
   loss_sum_ += sum;
-  weight_ += loss.weight;
-  if (!loss.sum.requires_grad()) return {};
-  return {{loss.sum}, {at::full_like(loss.sum, loss_scale_)}};
-}
-
-Loss ExactPass::loss_of(std::size_t part, const models::Activations& output) {
-  const batch::MicroBatch micro = micro_of(part);
-  return options_.total_loss ? options_.total_loss(output, micro, parts_[part].context)
-                             : summed(heads_, output, micro, parts_[part].context);
+  weight_ += total.weight;
+  if (!total.sum.requires_grad()) return {};
+  return {{total.sum}, {at::full_like(total.sum, loss_scale_)}};
 }
 
 ExactPass::Seeds ExactPass::seeds_from_next(std::size_t segment, std::size_t part,

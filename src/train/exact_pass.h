@@ -3,8 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "accrue/train/exact_window.h"
 #include "cut_store.h"
-#include "exact_window.h"
+#include "head_losses.h"
+#include "window_statistics.h"
 
 namespace accrue::train {
 
@@ -71,7 +73,6 @@ class ExactPass {
   Seeds seeds_of_loss(std::size_t part, const models::Activations& output);
   Seeds seeds_from_next(std::size_t segment, std::size_t part, const models::Activations& output);
   void keep_gradients(std::size_t segment, std::size_t part, const models::Activations& leaves);
-  Loss loss_of(std::size_t part, const models::Activations& output);
 
   bool sums_are_finite() const;
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
@@ -86,7 +87,7 @@ class ExactPass {
   CutStore& store_;
   bool audit_;
   std::vector<models::Segment> segments_;
-  std::vector<models::LossHead> heads_;
+  HeadLosses losses_;
   std::vector<Cut> cuts_;  ///< by segment
   std::vector<BadPart> bad_;
   double loss_sum_ = 0, weight_ = 0;

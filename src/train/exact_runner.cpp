@@ -1,53 +1,89 @@
 #include "exact_runner.h"
 
 #include "accrue/core/clock.h"
+#include "accrue/models/normalisation.h"
 
 namespace accrue::train {
-namespace {
-
-ExactOptions exact_options(WindowRunner::Hooks hooks) {
-  return {.interrupted = std::move(hooks.interrupted),
-          .on_progress = std::move(hooks.on_micro_batch),
-          .on_quarantine = std::move(hooks.on_quarantine)};
-}
-
-}  // namespace
 
 ExactRunner::ExactRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
-                         std::uint64_t seed, WindowRunner::Hooks hooks, WindowRunnerOptions options)
+                         std::uint64_t seed, WindowHooks hooks, WindowRunnerOptions options)
     : window_(window),
+      loader_(loader),
+      hooks_(std::move(hooks)),
       options_(options),
+      losses_(model),
       exact_(
           model, window, [&loader](batch::Range range) { return loader.fetch(range); }, seed,
-          exact_options(std::move(hooks))) {
+          exact_options()) {
   window_.set_replay([this](const MicroRef&) { return exact_.replay(); });
 }
 
 ExactRunner::~ExactRunner() { window_.set_replay({}); }
 
+ExactOptions ExactRunner::exact_options() {
+  return {.cut_folder = options_.cut_folder,
+          .losses = [this] { return losses_.pass_options(); },
+          .interrupted = hooks_.interrupted,
+          .on_progress = [this](std::int64_t done, std::int64_t all) { tell_progress(done, all); },
+          .on_quarantine = [this](const MicroRef& micro,
+                                  const std::string& reason) { leave_out(micro, reason); }};
+}
+
+/// In micro-batches, each of which takes several passes.
+void ExactRunner::tell_progress(std::int64_t passes_done, std::int64_t passes) {
+  const std::int64_t done = passes_done * micro_batches_ / passes;
+  if (done == told_ || !hooks_.on_micro_batch) return;
+  told_ = done;
+  hooks_.on_micro_batch(done, micro_batches_);
+}
+
+/// Each attempt without a micro-batch costs a window, so too many are noticed at once.
+void ExactRunner::leave_out(const MicroRef& micro, const std::string& reason) {
+  if (hooks_.on_quarantine) hooks_.on_quarantine(micro, reason);
+  losses_.leave_out(micro.index);
+  require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
+}
+
 WindowRun ExactRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
   const std::vector<batch::Range> parts = batch::split(range, micro);
-  const auto count = static_cast<std::int64_t>(parts.size());
+  micro_batches_ = static_cast<std::int64_t>(parts.size());
+  told_ = 0;
   WindowRun result;
   window_.open(index);
   try {
     Stopwatch watch;
+    losses_.count(parts, [this](batch::Range part) { return loader_.fetch(part); });
     const ExactRun run = exact_.run(index, parts);
     result = {.interrupted = run.interrupted,
               .tokens = run.tokens,
-              .micro_batches = count,
+              .micro_batches = micro_batches_,
               .seconds = watch.seconds()};
     if (run.interrupted) return result;
     watch.restart();
     result.gradient = window_.close();
     result.closing_seconds = watch.seconds();
-    require_few_quarantined(window_.ledger(), options_.max_quarantined, count);
   } catch (...) {
     window_.discard();
     throw;
   }
   take_ledger(window_, result);
   return result;
+}
+
+bool is_exact(const Config& config, models::Trainable& model) {
+  return config.model.batchnorm == "exact" && !models::find_batch_norms(model).none();
+}
+
+std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,
+                                    accum::Window& window, data::Loader& loader, WindowHooks hooks,
+                                    std::filesystem::path cut_folder) {
+  const WindowRunnerOptions options{.max_quarantined = config.batch.max_quarantined,
+                                    .cut_folder = std::move(cut_folder)};
+  if (is_exact(config, model))
+    return std::make_unique<ExactRunner>(model, window, loader, config.run.seed, std::move(hooks),
+                                         options);
+  return std::make_unique<WindowRunner>(model, window, loader, config.run.seed, std::move(hooks),
+                                        options);
 }
 
 }  // namespace accrue::train

@@ -1,27 +1,45 @@
 #pragma once
 
-#include "exact_window.h"
+#include <memory>
+
+#include "accrue/train/config.h"
+#include "accrue/train/exact_window.h"
 #include "window_runner.h"
 
 namespace accrue::train {
 
-/// What WindowRunner is, for models whose batch normalisation takes the whole window
-/// (model.batchnorm = "exact").
-class ExactRunner {
+/// For models whose batch normalisation takes the whole window (model.batchnorm = "exact").
+class ExactRunner final : public Runner {
  public:
   /// All are kept by reference and must outlive the runner. Throws a usage Error where `model` has
   /// a batch normalisation that cannot be cut.
   ExactRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
-              std::uint64_t seed, WindowRunner::Hooks hooks, WindowRunnerOptions options = {});
-  ~ExactRunner();
+              std::uint64_t seed, WindowHooks hooks, WindowRunnerOptions options = {});
+  ~ExactRunner() override;
 
-  /// As WindowRunner::run.
-  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro);
+  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
 
  private:
+  ExactOptions exact_options();
+  void tell_progress(std::int64_t passes_done, std::int64_t passes);
+  void leave_out(const MicroRef& micro, const std::string& reason);
+
   accum::Window& window_;
+  data::Loader& loader_;
+  WindowHooks hooks_;
   WindowRunnerOptions options_;
+  WindowLosses losses_;
+  std::int64_t micro_batches_ = 0;  ///< of the window that runs
+  std::int64_t told_ = 0;
   ExactWindow exact_;
 };
+
+/// Whether the config asks for exact batch normalisation, and the model has any.
+bool is_exact(const Config& config, models::Trainable& model);
+
+/// The one that a config asks for. `cut_folder` as in WindowRunnerOptions.
+std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,
+                                    accum::Window& window, data::Loader& loader, WindowHooks hooks,
+                                    std::filesystem::path cut_folder = {});
 
 }  // namespace accrue::train

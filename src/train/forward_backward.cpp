@@ -1,10 +1,8 @@
 #include "accrue/train/forward_backward.h"
 
 #include <cmath>
-#include <optional>
 
-#include "accrue/accum/closed_slots.h"
-#include "accrue/core/error.h"
+#include "head_losses.h"
 
 namespace accrue::train {
 namespace {
@@ -36,65 +34,6 @@ models::Activations run_segments(std::vector<models::Segment>& segments,
   return activations;
 }
 
-/// The heads' losses on one output.
-class Losses {
- public:
-  Losses(models::Trainable& model, const PassOptions& options)
-      : heads_(model.losses()), parameters_(model.parameters()), options_(options) {
-    if (!options.factors.empty() && options.factors.size() != heads_.size())
-      throw usage_error("sum losses of a micro-batch",
-                        std::to_string(heads_.size()) + " factors, one for each loss",
-                        std::to_string(options.factors.size()), "LossTotals of all losses");
-  }
-
-  /// Their sum by their factors.
-  at::Tensor total(const models::Activations& output, const batch::MicroBatch& micro,
-                   const ForwardContext& context, PassResult& result) {
-    at::Tensor total;
-    for (std::size_t i = 0; i < heads_.size(); ++i) {
-      const double factor = factor_of(i);
-      if (factor == 0) {
-        result.weights.push_back(heads_[i].weight ? heads_[i].weight(micro) : 0);
-        continue;
-      }
-      const Loss loss = run(heads_[i], factor, output, micro, context);
-      if (!total.defined()) result.weight = loss.weight;
-      expect_one_denominator(heads_[i], loss.weight, result.weight);
-      result.weights.push_back(loss.weight);
-      const at::Tensor part = factor == 1 ? loss.sum : loss.sum * factor;
-      total = total.defined() ? total + part : part;
-    }
-    if (!options_.factors.empty()) result.weight = result.weights.at(options_.reference);
-    return total.defined() ? total : at::zeros({}, at::kDouble);
-  }
-
- private:
-  double factor_of(std::size_t head) const {
-    return options_.factors.empty() ? heads_[head].coefficient : options_.factors[head];
-  }
-
-  /// A head may write its weights' gradients in its forward pass, where its sum is not scaled.
-  Loss run(const models::LossHead& head, double factor, const models::Activations& output,
-           const batch::MicroBatch& micro, const ForwardContext& context) const {
-    std::optional<accum::ClosedSlots> closed;
-    if (factor * options_.loss_scale != 1) closed.emplace(parameters_);
-    return head.forward(output, micro, context);
-  }
-
-  void expect_one_denominator(const models::LossHead& head, double weight, double first) const {
-    if (!options_.factors.empty() || weight == first) return;
-    throw usage_error("sum losses of a micro-batch", "losses with one denominator",
-                      "weights " + std::to_string(first) + " and " + std::to_string(weight) + " (" +
-                          head.name + ")",
-                      "LossHead::weight for every loss, so that their total weights are known "
-                      "before the first backward");
-  }
-
-  std::vector<models::LossHead> heads_;
-  NamedParameters parameters_;
-  const PassOptions& options_;
-};
-
 models::Activations gradients_of(const models::Activations& leaves) {
   models::Activations gradients;
   for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
@@ -125,13 +64,13 @@ PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& m
   std::vector<models::Segment> segments = model.segments();
   std::vector<Cut> cuts;
   const models::Activations output = as_leaves(run_segments(segments, micro, context, cuts));
-  PassResult result;
-  const at::Tensor total = Losses(model, options).total(output, micro, context, result);
-  result.loss_sum = total.item<double>();
+  const HeadLosses::Total total = HeadLosses(model, options).total(output, micro, context);
+  PassResult result{
+      .loss_sum = total.sum.item<double>(), .weight = total.weight, .weights = total.weights};
   result.finite = std::isfinite(result.loss_sum);
   if (!result.finite) return result;
-  if (total.requires_grad())
-    torch::autograd::backward({total}, {at::full({}, options.loss_scale, total.options())});
+  if (total.sum.requires_grad())
+    torch::autograd::backward({total.sum}, {at::full({}, options.loss_scale, total.sum.options())});
   run_backward(cuts, gradients_of(output));
   return result;
 }

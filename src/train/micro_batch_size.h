@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "accrue/accum/accumulation.h"
 #include "accrue/batch/micro_batch.h"
 #include "accrue/models/trainable.h"
+#include "accrue/train/setup.h"
 
 namespace accrue::train {
 
@@ -14,11 +14,6 @@ struct MicroTrial {
   std::int64_t bytes_per_sample = 0;  ///< activations and temporaries
   std::int64_t available_bytes = 0;
   std::int64_t window_samples = 0;
-};
-
-struct MicroDecision {
-  std::int64_t samples = 1;
-  std::string reason;
 };
 
 /// The largest power of two whose predicted activations fit in a quarter of the free memory, at

@@ -1,6 +1,12 @@
 #include "model_factory.h"
 
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "accrue/core/cause.h"
 #include "accrue/core/error.h"
+#include "accrue/data/fetch.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
@@ -80,6 +86,53 @@ void fit_vocabulary(Config& config, std::int64_t of_data) {
                     std::to_string(*config.model.vocab), "leaving model.vocab out");
 }
 
+void expect_finite(const Config& config, const models::Model& model) {
+  for (const NamedParameter& p : model.parameters())
+    if (!std::isfinite(p.tensor.detach().sum(at::kDouble).item<double>()))
+      throw usage_error("load " + config.model.from, "finite parameters",
+                        "'" + p.name + "' with a NaN or an infinity",
+                        "a checkpoint from before the training that made it diverged");
+}
+
+at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
+  const at::NoGradGuard no_grad;
+  ForwardContext context = batch::training_context(micro, 0, 0);
+  context.training = false;
+  models::Activations activations;
+  for (const models::Segment& segment : model.segments())
+    activations = models::run_segment(segment, activations, micro, context);
+  return activations.at(0);
+}
+
+void expect_to_take_a_sample(const Config& config, models::Model& model,
+                             const data::Source& train) {
+  const std::vector<std::int64_t> first{0};
+  const batch::MicroBatch sample = data::fetch_as(train, first, first);
+  const std::string operation = "run " + config.model.from + " on a sample";
+  const std::string inputs =
+      c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
+  at::Tensor logits;
+  try {
+    logits = logits_of(model, sample);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
+                      "a module made for these data, or other data");
+  }
+  const std::int64_t classes = config.model.vocab.value_or(0);
+  const bool fits = logits.dim() == sample.targets.dim() + 1 &&
+                    logits.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
+                        sample.targets.sizes() &&
+                    logits.size(-1) >= classes;
+  if (fits) return;
+  throw usage_error(operation,
+                    c10::str("logits ", sample.targets.sizes(), " x ",
+                             classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary"),
+                    c10::str(logits.sizes(), " for ", inputs),
+                    "a module made for these data, or other data");
+}
+
 }  // namespace
 
 models::Compute compute_of(const Config& config) {
@@ -101,11 +154,22 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config) {
   return model;
 }
 
-void fit_model_to_data(Config& config, const Datasets& data) {
-  if (config.model.kind != "torchscript") expect_images(config, *data.train);
-  if (const auto image = data.train->image_shape())
+void fit_model_to_data(Config& config, const data::Source& train) {
+  if (config.model.kind != "torchscript") {
+    expect_images(config, train);
+  } else if (config.data.packing) {
+    throw usage_error("data.packing", "a model that keeps the samples of a row apart",
+                      "model.kind \"torchscript\", which is not told of them", "packing = false");
+  }
+  if (const auto image = train.image_shape())
     config.model.image = {image->channels, image->height, image->width};
-  fit_vocabulary(config, data.train->vocab());
+  fit_vocabulary(config, train.vocab());
+}
+
+void check_loaded_model(const Config& config, models::Model& model, const data::Source& train) {
+  if (config.model.from.empty()) return;
+  expect_finite(config, model);
+  if (config.model.kind == "torchscript") expect_to_take_a_sample(config, model, train);
 }
 
 std::unique_ptr<models::Model> make_model(const Config& config) {

@@ -14,7 +14,12 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config);
 
 /// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
 /// Throws a usage Error where data and model do not go together.
-void fit_model_to_data(Config& config, const Datasets& data);
+void fit_model_to_data(Config& config, const data::Source& train);
+
+/// Throws a usage Error where a model that was loaded from a file cannot be trained: a parameter
+/// that is not finite; of a TorchScript module, whose forward is its own business, one that does
+/// not take a sample of the data, or has fewer outputs than there are classes.
+void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
 
 models::Compute compute_of(const Config& config);
 

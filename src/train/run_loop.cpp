@@ -28,20 +28,11 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
   if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
   takes_micro_statistics_ =
       parts.config.model.batchnorm == "micro" && !models::find_batch_norms(parts.model).none();
-  const WindowRunnerOptions options{.max_quarantined = parts.config.batch.max_quarantined};
-  const std::uint64_t seed = parts.config.run.seed;
-  if (is_exact()) {
-    runner_.emplace<ExactRunner>(parts.model, window_, loader_, seed, hooks(), options);
-  } else {
-    runner_.emplace<WindowRunner>(parts.model, window_, loader_, seed, hooks(), options);
-  }
+  runner_ = make_runner(parts.config, parts.model, window_, loader_, hooks(),
+                        parts.plan.cuts_in_file ? parts.directory.root() : "");
 }
 
-bool RunLoop::is_exact() {
-  return parts_.config.model.batchnorm == "exact" && !models::find_batch_norms(parts_.model).none();
-}
-
-WindowRunner::Hooks RunLoop::hooks() {
+WindowHooks RunLoop::hooks() {
   return {.interrupted = [this] { return signals_.interrupted(); },
           .on_micro_batch =
               [this](std::int64_t done, std::int64_t total) {
@@ -66,13 +57,6 @@ std::string RunLoop::in_the_data(const MicroRef& micro) const {
 
 void RunLoop::tell_event(const std::string& name, const std::string& reason) {
   tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step + 1}); });
-}
-
-WindowRun RunLoop::run_micro_batches(batch::Range range) {
-  const std::int64_t micro = parts_.plan.micro_batch;
-  if (auto* exact = std::get_if<ExactRunner>(&runner_))
-    return exact->run(state_.window, range, micro);
-  return std::get<WindowRunner>(runner_).run(state_.window, range, micro);
 }
 
 template <class Notify>
@@ -123,7 +107,7 @@ bool RunLoop::run_window() {
   const Stopwatch watch;
   memory::reset_peak();
   const batch::Range range = schedule_.window(state_.window);
-  WindowRun window = run_micro_batches(range);
+  WindowRun window = runner_->run(state_.window, range, parts_.plan.micro_batch);
   if (window.interrupted) return false;
   if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
   if (window.micro_batches > 0 && window.quarantined == window.micro_batches) {
@@ -195,8 +179,10 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
   tell([&](Observer& o) { o.on_step(report); });
   if (!norm && window.lost_reason.empty())
     tell([&](Observer& o) {
-      o.on_event(
-          {.name = "no_step", .reason = "no label in the batch counts", .step = state_.step});
+      o.on_event({.name = "no_step",
+                  .reason = window.quarantined > 0 ? "no label counts in what is left of the batch"
+                                                   : "no label in the batch counts",
+                  .step = state_.step});
     });
 }
 

@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "accrue/accum/window.h"
@@ -16,7 +15,6 @@
 #include "checkpoint.h"
 #include "exact_runner.h"
 #include "signals.h"
-#include "window_runner.h"
 
 namespace accrue::train {
 
@@ -40,11 +38,9 @@ class RunLoop {
   RunResult run();
 
  private:
-  bool is_exact();
-  WindowRunner::Hooks hooks();
+  WindowHooks hooks();
   std::string in_the_data(const MicroRef& micro) const;
   void tell_event(const std::string& name, const std::string& reason);
-  WindowRun run_micro_batches(batch::Range range);
   bool run_window();          ///< false: interrupted
   void save_what_was_done();  ///< after an error: the parameters are those of the last step
   std::optional<double> take_step(accum::MeanGradient gradient, double lr);
@@ -65,7 +61,7 @@ class RunLoop {
   SignalWatch signals_;
   accum::Window window_;
   data::Loader loader_;
-  std::variant<std::monostate, WindowRunner, ExactRunner> runner_;
+  std::unique_ptr<Runner> runner_;
   Cadence checkpoint_cadence_;
   std::optional<Cadence> eval_cadence_;
   Stopwatch watch_;

@@ -2,6 +2,8 @@
 
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/units.h"
+#include "cut_place.h"
+#include "exact_runner.h"
 
 namespace accrue::train {
 
@@ -17,7 +19,7 @@ std::int64_t tokens_of_window(const Workload& work, const batch::WindowSchedule&
 
 std::string batch_in_words(const Config& config, const RunPlan& plan) {
   if (config.batch.samples) return std::to_string(plan.batch_samples) + " samples";
-  return std::to_string(plan.batch_tokens) + " tokens";
+  return (plan.uneven ? "at most " : "") + std::to_string(plan.batch_tokens) + " tokens";
 }
 
 }  // namespace
@@ -33,16 +35,23 @@ RunPlan make_plan(const Workload& work, std::int64_t micro_batch, std::string mi
   plan.batch_tokens = tokens_of_window(work, schedule);
   plan.micro_batch = std::min(micro_batch, plan.batch_samples);
   plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
+  plan.uneven = schedule.variable != nullptr;
   plan.steps_per_epoch = schedule.windows_per_epoch();
   plan.total_steps = total_windows(config, schedule);
   plan.micro_reason = std::move(micro_reason);
+  if (is_exact(config, *work.model)) {
+    const CutPlace cuts = choose_cut_place(work, plan.batch_samples);
+    plan.cuts_in_file = cuts.in_file;
+    plan.cuts_reason = cuts.reason;
+  }
   return plan;
 }
 
 std::string summarise(const Config& config, const RunPlan& plan) {
+  const char* const about = plan.uneven && config.batch.tokens ? "about " : "";
   return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
          " parameters, " + config.precision.compute + "; batch of " + batch_in_words(config, plan) +
-         " = " + std::to_string(plan.micro_batches) + " micro-batches of " +
+         " = " + about + std::to_string(plan.micro_batches) + " micro-batches of " +
          std::to_string(plan.micro_batch) + "; " + std::to_string(plan.total_steps) + " steps (" +
          std::to_string(plan.steps_per_epoch) + " an epoch)";
 }

@@ -1,9 +1,12 @@
-#include "setup.h"
+#include "accrue/train/setup.h"
 
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include "accrue/data/fetch.h"
+#include "kept_buffers.h"
 #include "machine.h"
+#include "micro_batch_size.h"
 
 namespace accrue::train {
 
@@ -31,12 +34,13 @@ MicroDecision choose_micro_batch(const Workload& work) {
   const std::optional<std::int64_t> stated = work.config.batch.micro;
   if (stated) return {std::min(*stated, window), "as batch.micro says"};
   const std::vector<std::int64_t> longest{longest_sample(*work.data.train)};
-  batch::MicroBatch sample = work.data.train->fetch(longest);
-  sample.sample_ids = longest;
-  for (SampleSpan& span : sample.spans) span.sample_id = longest.front();
-  return decide_micro_batch(
+  const batch::MicroBatch sample = data::fetch_as(*work.data.train, longest, longest);
+  const KeptBuffers buffers(*work.model);
+  const MicroTrial trial =
       measure_micro_batch(*work.model, accum::parse_accumulation(work.config.precision.accumulate),
-                          sample, std::min(window, work.data.train->size())));
+                          sample, std::min(window, work.data.train->size()));
+  buffers.restore();
+  return decide_micro_batch(trial);
 }
 
 }  // namespace accrue::train

@@ -3,12 +3,12 @@
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
 #include "resume.h"
 #include "run_info.h"
 #include "run_loop.h"
 #include "run_plan.h"
-#include "setup.h"
 #include "sinks.h"
 
 namespace accrue::train {
@@ -90,6 +90,7 @@ struct Trainer::Impl {
       announce("plan",
                "micro-batch of " + std::to_string(plan->micro_batch) + ": " + plan->micro_reason,
                0);
+      if (!plan->cuts_reason.empty()) announce("plan", plan->cuts_reason, 0);
       return;
     }
     for (const std::string& skipped : resumed->skipped)

@@ -60,13 +60,16 @@ void take_ledger(const accum::Window& window, WindowRun& result) {
 }
 
 WindowRunner::WindowRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
-                           std::uint64_t seed, Hooks hooks, WindowRunnerOptions options)
+                           std::uint64_t seed, WindowHooks hooks, WindowRunnerOptions options)
     : model_(model),
       window_(window),
       loader_(loader),
       seed_(seed),
       hooks_(std::move(hooks)),
-      options_(options) {
+      options_(options),
+      losses_(model),
+      at_open_(model),
+      settled_(model) {
   window_.set_replay([this](const MicroRef& ref) { return replay(ref); });
   window_.set_on_quarantine([this](const LedgerEntry& entry) { return leave_out(entry); });
   if (options_.loss_scaler) window_.set_on_overflow([this] { return next_loss_scale(); });
@@ -83,15 +86,18 @@ WindowRun WindowRunner::run(std::int64_t index, batch::Range range, std::int64_t
   WindowRun result;
   result.micro_batches = micro_batches_ = static_cast<std::int64_t>(parts.size());
   window_.open(index, options_.loss_scaler ? options_.loss_scaler->scale() : 1);
+  at_open_.keep();
+  settled_.keep();
   try {
     const Stopwatch watch;
-    count_weights(parts);
+    losses_.count(parts, [this](batch::Range part) { return loader_.fetch(part); });
     loader_.prefetch(parts);
     run_micro_batches(parts, result);
     result.seconds = watch.seconds();
     if (!result.interrupted) close(result);
   } catch (...) {
     window_.discard();
+    at_open_.restore();
     loader_.cancel();
     throw;
   }
@@ -102,6 +108,7 @@ void WindowRunner::run_micro_batches(const std::vector<batch::Range>& parts, Win
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (hooks_.interrupted && hooks_.interrupted()) {
       window_.discard();
+      at_open_.restore();
       loader_.cancel();
       result.interrupted = true;
       return;
@@ -121,21 +128,31 @@ void WindowRunner::close(WindowRun& result) {
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
   take_ledger(window_, result);
+  if (window_.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   if (options_.loss_scaler && result.gradient) options_.loss_scaler->window_done();
 }
 
 void WindowRunner::run_micro_batch(MicroRef ref, const batch::MicroBatch& micro) {
+  replayed_ = false;
   window_.begin(ref);
   const PassResult result = pass(micro);
-  check_weights(ref, result.weights);
+  losses_.check(ref, result.weights);
+  auto status = MicroStatus::quarantined;
   if (result.finite) {
-    window_.commit(result.loss_sum, result.weight);
+    status = window_.commit(result.loss_sum, result.weight);
   } else {
-    window_.abort(MicroStatus::quarantined, loss_not_finite);
+    window_.abort(status, loss_not_finite);
+  }
+  if (status == MicroStatus::committed || replayed_) {
+    settled_.keep();
+  } else {
+    settled_.restore();
   }
 }
 
 Loss WindowRunner::replay(const MicroRef& ref) {
+  replayed_ = true;
+  if (is_first_committed(ref)) at_open_.restore();
   const PassResult result =
       pass(loader_.fetch({ref.sample_ids.front(), ref.sample_ids.back() + 1}));
   if (!result.finite)
@@ -145,12 +162,16 @@ Loss WindowRunner::replay(const MicroRef& ref) {
   return {.sum = at::scalar_tensor(result.loss_sum, at::kDouble), .weight = result.weight};
 }
 
+/// Replays begin with it.
+bool WindowRunner::is_first_committed(const MicroRef& ref) const {
+  const auto entries = window_.ledger().entries;
+  const auto first = std::ranges::find(entries, MicroStatus::committed, &LedgerEntry::status);
+  return first != entries.end() && first->micro.index == ref.index;
+}
+
 PassResult WindowRunner::pass(const batch::MicroBatch& micro) {
-  PassOptions options{.loss_scale = window_.loss_scale()};
-  if (totals_) {
-    options.factors = totals_->factors();
-    options.reference = totals_->reference();
-  }
+  PassOptions options = losses_.pass_options();
+  options.loss_scale = window_.loss_scale();
   return forward_backward(model_, micro,
                           batch::training_context(micro, seed_, window_.ledger().window), options);
 }
@@ -163,48 +184,7 @@ std::optional<double> WindowRunner::next_loss_scale() {
 
 bool WindowRunner::leave_out(const LedgerEntry& entry) {
   if (hooks_.on_quarantine) hooks_.on_quarantine(entry.micro, entry.reason);
-  if (!totals_) return false;
-  weights_.at(static_cast<std::size_t>(entry.micro.index)).clear();
-  return total_weights();
-}
-
-void WindowRunner::count_weights(const std::vector<batch::Range>& parts) {
-  weights_.clear();
-  totals_.reset();
-  const std::vector<models::LossHead> heads = model_.losses();
-  const auto has_weight = [](const models::LossHead& head) { return bool(head.weight); };
-  if (heads.size() < 2 || !std::ranges::all_of(heads, has_weight)) return;
-  for (const batch::Range& part : parts) {
-    const batch::MicroBatch micro = loader_.fetch(part);
-    std::vector<double>& weights = weights_.emplace_back();
-    for (const models::LossHead& head : heads) weights.push_back(head.weight(micro));
-  }
-  total_weights();
-}
-
-/// Whether the losses' factors changed. Sums anew, so that a window has the same totals to the bit
-/// whether a micro-batch was left out or never there.
-bool WindowRunner::total_weights() {
-  const std::vector<models::LossHead> heads = model_.losses();
-  std::vector<double> totals(heads.size(), 0), coefficients;
-  for (const std::vector<double>& weights : weights_)
-    for (std::size_t head = 0; head < weights.size(); ++head) totals[head] += weights[head];
-  for (const models::LossHead& head : heads) coefficients.push_back(head.coefficient);
-  LossTotals now(std::move(totals), std::move(coefficients));
-  const bool changed = !totals_ || totals_->factors() != now.factors();
-  totals_ = std::move(now);
-  return changed;
-}
-
-void WindowRunner::check_weights(const MicroRef& ref, const std::vector<double>& seen) const {
-  if (!totals_) return;
-  const std::vector<double>& expected = weights_.at(static_cast<std::size_t>(ref.index));
-  if (seen == expected) return;
-  const std::size_t head = static_cast<std::size_t>(
-      std::distance(seen.begin(), std::ranges::mismatch(seen, expected).in1));
-  throw usage_error("loss '" + model_.losses().at(head).name + "' of " + describe(ref),
-                    "the weight that LossHead::weight told, " + std::to_string(expected.at(head)),
-                    std::to_string(seen.at(head)), "counting the same terms in both");
+  return losses_.leave_out(entry.micro.index);
 }
 
 }  // namespace accrue::train

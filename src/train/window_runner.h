@@ -1,18 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "accrue/accum/loss_totals.h"
 #include "accrue/accum/window.h"
 #include "accrue/batch/schedule.h"
 #include "accrue/data/loader.h"
 #include "accrue/models/trainable.h"
 #include "accrue/optim/loss_scale.h"
 #include "accrue/train/forward_backward.h"
+#include "kept_buffers.h"
+#include "window_losses.h"
 
 namespace accrue::train {
 
@@ -46,33 +48,40 @@ void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_
 /// Puts what a window that just closed tells into `result`.
 void take_ledger(const accum::Window& window, WindowRun& result);
 
+struct WindowHooks {
+  std::function<bool()> interrupted;  ///< asked between micro-batches
+  std::function<void(std::int64_t done, std::int64_t total)> on_micro_batch;
+  std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
+};
+
 struct WindowRunnerOptions {
   double max_quarantined = 0.1;  ///< of a window's micro-batches (allowed_quarantined)
   /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1.
   optim::LossScaler* loss_scaler = nullptr;
+  /// Of exact batch normalisation: a folder for the activations at its cuts; empty: memory.
+  std::filesystem::path cut_folder = {};
 };
 
-/// Runs the micro-batches of a window through a model into a gradient window.
-///
-/// A model with several losses that all have LossHead::weight gets their means over the whole
-/// window, each by its own denominator: the labels are read once before the first backward.
-class WindowRunner {
+/// Runs a window's micro-batches through a model into a gradient window.
+class Runner {
  public:
-  struct Hooks {
-    std::function<bool()> interrupted;  ///< asked between micro-batches
-    std::function<void(std::int64_t done, std::int64_t total)> on_micro_batch;
-    std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
-  };
-
-  /// All are kept by reference and must outlive the runner.
-  WindowRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
-               std::uint64_t seed, Hooks hooks, WindowRunnerOptions options = {});
-  ~WindowRunner();
-
+  virtual ~Runner() = default;
   /// Samples `range` in micro-batches of `micro` samples. `index` keys randomness. Throws a runtime
   /// Error naming samples and reasons where more than the allowed number of micro-batches is
   /// quarantined; the window is discarded then, as after any exception.
-  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro);
+  virtual WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) = 0;
+};
+
+/// Micro-batch by micro-batch, forward and backward. What is left out, or interrupted, leaves no
+/// trace in the model's buffers either. Losses add up as WindowLosses says.
+class WindowRunner final : public Runner {
+ public:
+  /// All are kept by reference and must outlive the runner.
+  WindowRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
+               std::uint64_t seed, WindowHooks hooks, WindowRunnerOptions options = {});
+  ~WindowRunner() override;
+
+  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
 
  private:
   void run_micro_batches(const std::vector<batch::Range>& parts, WindowRun& result);
@@ -82,21 +91,19 @@ class WindowRunner {
   PassResult pass(const batch::MicroBatch& micro);
   bool leave_out(const LedgerEntry& entry);
   std::optional<double> next_loss_scale();
-  void count_weights(const std::vector<batch::Range>& parts);
-  bool total_weights();
-  void check_weights(const MicroRef& ref, const std::vector<double>& seen) const;
+  bool is_first_committed(const MicroRef& ref) const;
 
   models::Trainable& model_;
   accum::Window& window_;
   data::Loader& loader_;
   std::uint64_t seed_;
-  Hooks hooks_;
+  WindowHooks hooks_;
   WindowRunnerOptions options_;
+  WindowLosses losses_;
   std::int64_t micro_batches_ = 0;  ///< of the window that runs
-  /// Of several losses with denominators of their own: each micro-batch's weights (empty where it
-  /// was left out), and what they come to.
-  std::vector<std::vector<double>> weights_;
-  std::optional<LossTotals> totals_;
+  KeptBuffers at_open_;             ///< the window's
+  KeptBuffers settled_;             ///< after the last micro-batch that counts
+  bool replayed_ = false;           ///< since the last micro-batch began
 };
 
 }  // namespace accrue::train

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "accrue/models/batch_norm.h"
+#include "accrue/train/exact_window.h"
 
 namespace accrue::train {
-
-/// Adds a tensor over all ranks, in place; empty: there is one rank.
-using AllReduce = std::function<void(at::Tensor& sums)>;
 
 /// Of a micro-batch's x [B, C, ...] over all but the channels, in fp64.
 struct Moments {

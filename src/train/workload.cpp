@@ -5,12 +5,13 @@
 
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/error.h"
+#include "accrue/kernels/cross_entropy.h"
 #include "model_factory.h"
 
 namespace accrue::train {
 namespace {
 
-std::shared_ptr<const data::Source> open_split(const Config& config,
+std::shared_ptr<const data::Source> open_files(const Config& config,
                                                const std::vector<std::string>& globs,
                                                const std::string& key,
                                                std::vector<std::string> classes = {}) {
@@ -38,14 +39,36 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, do
   return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
 }
 
-Datasets open_datasets(const Config& config) {
-  Datasets sets{open_split(config, config.data.train, "data.train"), nullptr};
-  if (config.data.val_fraction > 0) {
-    sets = split_off_validation(sets.train, config.data.val_fraction);
-  } else if (!config.data.val.empty()) {
-    sets.val = open_split(config, config.data.val, "data.val", sets.train->classes());
+/// Of most data the first sample tells.
+void expect_labels(const data::Source& source, const std::string& key) {
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    const batch::MicroBatch sample = source.fetch(std::span(&i, 1));
+    if (kernels::label_weight(sample.targets, sample.weights) > 0) return;
   }
-  return sets;
+  throw usage_error(key, "samples with labels that count",
+                    "none in " + std::to_string(source.size()) + " samples", "other data");
+}
+
+std::string text_of(const std::optional<data::ImageShape>& image) {
+  if (!image) return "text or tokens";
+  return "images of " + std::to_string(image->channels) + " x " + std::to_string(image->height) +
+         " x " + std::to_string(image->width);
+}
+
+/// `config` has the model's vocabulary, which held-out ids must be in, too.
+Datasets open_datasets(const Config& config, std::shared_ptr<const data::Source> train) {
+  if (config.data.val_fraction > 0) {
+    Datasets sets = split_off_validation(train, config.data.val_fraction);
+    expect_labels(*sets.train, "data.val_fraction (what it leaves to train on)");
+    expect_labels(*sets.val, "data.val_fraction (what it holds out)");
+    return sets;
+  }
+  Datasets sets{std::move(train), nullptr};
+  if (config.data.val.empty()) return sets;
+  sets.val = open_files(config, config.data.val, "data.val", sets.train->classes());
+  if (sets.val->image_shape() == sets.train->image_shape()) return sets;
+  throw usage_error("data.val", text_of(sets.train->image_shape()) + ", as in data.train",
+                    text_of(sets.val->image_shape()), "validation data like the training data");
 }
 
 std::int64_t samples_per_window(const Config& config, const data::Source& train,
@@ -73,9 +96,11 @@ void require_windows(const batch::WindowSchedule& schedule) {
 Workload open_workload(Config config) {
   Workload work;
   std::unique_ptr<models::Model> loaded = load_shaping_model(config);
-  work.data = open_datasets(config);
-  fit_model_to_data(config, work.data);
+  std::shared_ptr<const data::Source> train = open_files(config, config.data.train, "data.train");
+  fit_model_to_data(config, *train);
   work.model = loaded ? std::move(loaded) : make_initial_model(config);
+  check_loaded_model(config, *work.model, *train);
+  work.data = open_datasets(config, std::move(train));
   work.config = std::move(config);
   return work;
 }

@@ -91,18 +91,21 @@ Difference Comparison::difference() const {
   return {.relative_error = error[i] / scale[i], .ratio = ratio};
 }
 
-Noise measure_noise(Subject& subject, batch::Range part, const Gradients& reference, int draws) {
+Gradients Subject::in_passes(const Parts& parts) {
+  if (parts.size() == 1) return one_pass(parts.front(), {});
+  return accumulated(parts, {});
+}
+
+void draw_noise(Noise& noise, Subject& subject, const Parts& parts, const Gradients& reference,
+                std::uint64_t seed) {
   const NamedParameters& parameters = subject.parameters();
-  Noise noise(parameters.size(), 0.0);
-  for (int draw = 0; draw < draws; ++draw) {
-    const KeepParameters keep(parameters);
-    perturb(parameters, static_cast<std::uint64_t>(draw) + 1);
-    const Gradients moved = subject.one_pass(part, {});
-    for (std::size_t i = 0; i < noise.size(); ++i)
-      noise[i] = std::max(noise[i], l2_norm(mean_difference(moved, reference, i)));
-  }
+  const KeepParameters keep(parameters);
+  perturb(parameters, seed);
+  const Gradients moved = subject.in_passes(parts);
+  noise.resize(parameters.size(), 0.0);
+  for (std::size_t i = 0; i < noise.size(); ++i)
+    noise[i] = std::max(noise[i], l2_norm(mean_difference(moved, reference, i)));
   raise_to_usual(noise, mean_norms(reference));
-  return noise;
 }
 
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
@@ -123,6 +126,13 @@ Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                                            .unit_roundoff = unit_roundoff(dtype)}));
   }
   return result;
+}
+
+double joint_bound(const Comparison& comparison, const Gradients& reference) {
+  double bounds = 0, norms = 0;
+  for (const double bound : comparison.bound) bounds += bound * bound;
+  for (const double norm : mean_norms(reference)) norms += norm * norm;
+  return norms == 0 ? 0 : std::sqrt(bounds / norms);
 }
 
 double relative_error(const Gradients& actual, const Gradients& reference) {

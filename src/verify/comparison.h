@@ -25,13 +25,20 @@ struct Comparison {
 /// Noise of the mean gradient, per parameter (RoundingTerms::noise / weight).
 using Noise = std::vector<double>;
 
-/// `draws` times: every parameter is moved by a unit in the last place, up or down at random, and
-/// one pass over `part` compared with `reference`. A parameter whose draws were small by chance is
-/// given the usual noise, relative to its gradient.
-Noise measure_noise(Subject& subject, batch::Range part, const Gradients& reference, int draws);
+/// One draw: every parameter is moved by a unit in the last place, up or down at random by `seed`,
+/// and the passes over `parts` are compared with `reference`, which came of the same passes. Raises
+/// `noise` to what was found; a parameter whose draw was small by chance is given the usual noise,
+/// relative to its gradient.
+void draw_noise(Noise& noise, Subject& subject, const Parts& parts, const Gradients& reference,
+                std::uint64_t seed);
 
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);
+
+/// A comparison whose bounds allow more than this part of the gradient proves nothing.
+constexpr double most_conclusive_bound = 0.1;
+/// The bounds of all parameters together, relative to the gradient.
+double joint_bound(const Comparison& comparison, const Gradients& reference);
 
 /// |mean gradient - mean reference| / |mean reference|, all parameters together.
 double relative_error(const Gradients& actual, const Gradients& reference);

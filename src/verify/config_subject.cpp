@@ -6,9 +6,9 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/exact_window.h"
 #include "accrue/train/forward_backward.h"
 #include "comparison.h"
-#include "exact_window.h"
 #include "module_subject.h"
 #include "running_errors.h"
 
@@ -99,6 +99,10 @@ Gradients ConfigSubject::one_pass(batch::Range part, const Conditions& condition
   return run({part}, conditions, accum::Accumulation::fp32);
 }
 
+Gradients ConfigSubject::in_passes(const Parts& parts) {
+  return run(parts, {}, accum::Accumulation::fp32);
+}
+
 Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
                              accum::Accumulation accumulation) {
   const KeepState keep(trained_, model_.buffers());
@@ -145,7 +149,7 @@ std::vector<std::string> ConfigSubject::dropouts() const {
   return foreign(models::ForeignLayer::Kind::dropout);
 }
 
-std::unique_ptr<Subject> ConfigSubject::in_double() {
+std::unique_ptr<ConfigSubject> ConfigSubject::twin_in_double() {
   if (work_.config.precision.compute == "fp64" || twin_) return nullptr;
   train::Config config = work_.config;
   config.precision.compute = "fp64";

@@ -24,6 +24,7 @@ class ConfigSubject : public Subject {
   batch::Range window() const { return window_; }
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
+  Gradients in_passes(const Parts& parts) override;
   /// As training does it: by model.batchnorm and precision.accumulate.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
   std::vector<std::string> batch_norms() const override;
@@ -31,8 +32,9 @@ class ConfigSubject : public Subject {
   bool draws_in_order() const override { return !dropouts().empty(); }
   bool can(Mode mode) const override { return mode != Mode::batch_norms_frozen; }
   bool buffers_moved() const override { return buffers_moved_; }
+  std::unique_ptr<Subject> in_double() override { return twin_in_double(); }
   /// Null for a config that computes in fp64.
-  std::unique_ptr<Subject> in_double() override;
+  std::unique_ptr<ConfigSubject> twin_in_double();
 
   /// Parameters after an optimizer step for each of `windows`, from those now; they and the buffers
   /// are put back. Window i has the samples and the randomness of the run's window i.

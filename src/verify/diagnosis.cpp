@@ -10,8 +10,6 @@ namespace {
 
 /// Weights are counts or sums of a few thousand numbers, added in double.
 constexpr double weight_tolerance = 1e-6;
-/// What fp64 must leave of a difference that is nothing but rounding: u shrinks by 2^29.
-constexpr double shrunk_in_double = 1e-5;
 /// A low dtype in the graph explains differences up to its own rounding, and some.
 constexpr double explained_by_low_precision = 0.1;
 

@@ -12,8 +12,8 @@
 #include "accrue/memory/thread_meter.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/forward_backward.h"
+#include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
-#include "setup.h"
 
 namespace accrue::proof {
 namespace {

@@ -178,8 +178,7 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   const LoopRun run = run_loop(model, subject.parameters(), loop, micro, options.seed);
   Gradients gradients = run.gradients;
   gradients.accumulation_errors = prover.mean_accumulation_errors();
-  const proof::Comparison comparison =
-      proof::compare(subject.parameters(), gradients, prover.reference(), prover.noise());
+  const proof::Comparison comparison = prover.judge(gradients, {});
   proof::Findings findings(subject.parameters());
   findings.add(comparison);
   proof::Report report;

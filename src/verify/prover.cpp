@@ -18,6 +18,10 @@ constexpr std::int64_t samples_in_double = 8;
 /// Fits may leave this many times what the bounds allow, as several passes are combined.
 constexpr double fit_allowance = 4;
 constexpr double loosest_fit = 0.05;
+/// Of rounding, before a difference counts.
+constexpr int most_further_draws = 16;
+/// Fits by any combination keep the gradients of all parts.
+constexpr std::size_t most_combined = 16;
 
 std::int64_t elements(const NamedParameters& parameters) {
   std::int64_t count = 0;
@@ -25,10 +29,20 @@ std::int64_t elements(const NamedParameters& parameters) {
   return count;
 }
 
-Tensors scaled(const Tensors& tensors, double factor) {
-  Tensors result;
-  for (const at::Tensor& tensor : tensors) result.push_back(tensor.to(at::kDouble) * factor);
+Parts clipped(const Parts& parts, batch::Range to) {
+  Parts result;
+  for (const batch::Range part : parts) {
+    const batch::Range rest{std::max(part.begin, to.begin), std::min(part.end, to.end)};
+    if (rest.begin < rest.end) result.push_back(rest);
+  }
   return result;
+}
+
+void add(Tensors& total, const Tensors& terms, double factor) {
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (total.size() <= i) total.push_back(at::zeros_like(terms[i], at::kDouble));
+    total[i].add_(terms[i].to(at::kDouble), factor);
+  }
 }
 
 }  // namespace
@@ -101,28 +115,51 @@ void Findings::write(Report& report) const {
   report.bound = (beyond ? beyond : largest)->bound;
 }
 
-Prover::Prover(Subject& subject, batch::Range samples, int noise_draws, Noise noise)
-    : Prover(subject, samples, subject.one_pass(samples, {}), std::move(noise)) {
-  if (noise_draws > 0) noise_ = measure_noise(subject_, samples_, reference_, noise_draws);
+Prover::Prover(Subject& subject, batch::Range samples, int noise_draws)
+    : Prover(subject, Parts{samples}, subject.one_pass(samples, {}), {}) {
+  for (int i = 0; i < noise_draws; ++i) draw();
 }
 
-Prover::Prover(Subject& subject, batch::Range samples, Gradients reference, Noise noise)
+Prover::Prover(Subject& subject, Parts passes, Gradients reference, Noise noise)
     : subject_(subject),
-      samples_(samples),
+      samples_{passes.front().begin, passes.back().end},
+      passes_(std::move(passes)),
       reference_(std::move(reference)),
-      noise_(std::move(noise)) {
+      noise_(std::move(noise)),
+      further_draws_(most_further_draws) {
   if (reference_.weight > 0) return;
   throw usage_error("verify", "a batch in which some term counts", "a total weight of 0",
                     "another batch");
 }
 
+void Prover::draw() { draw_noise(noise_, subject_, passes_, reference_, ++draws_); }
+
+double Prover::fit_tolerance() const { return std::min(loosest_fit, fit_allowance * joint_bound_); }
+
 SplitResult Prover::check(const Split& split, Findings& findings) {
   return record(split, subject_.accumulated(split.parts, {}), findings);
 }
 
+bool Prover::may_be_rounding(const Gradients& accumulated, const Parts& parts) {
+  if (parts.empty()) return true;
+  const std::optional<double> in_double = error_in_double(parts);
+  return !in_double || *in_double <= shrunk_in_double * relative_error(accumulated, reference_);
+}
+
+Comparison Prover::judge(const Gradients& accumulated, const Parts& parts) {
+  const NamedParameters& parameters = subject_.parameters();
+  Comparison comparison = compare(parameters, accumulated, reference_, noise_);
+  if (!comparison.difference().exceeds() || !may_be_rounding(accumulated, parts)) return comparison;
+  for (; comparison.difference().exceeds() && further_draws_ > 0; --further_draws_) {
+    draw();
+    comparison = compare(parameters, accumulated, reference_, noise_);
+  }
+  return comparison;
+}
+
 SplitResult Prover::record(const Split& split, const Gradients& accumulated, Findings& findings) {
   const NamedParameters& parameters = subject_.parameters();
-  const Comparison comparison = compare(parameters, accumulated, reference_, noise_);
+  const Comparison comparison = judge(accumulated, split.parts);
   mean_accumulation_errors_.clear();
   for (const double error : accumulated.accumulation_errors)
     mean_accumulation_errors_.push_back(error / accumulated.weight);
@@ -132,13 +169,7 @@ SplitResult Prover::record(const Split& split, const Gradients& accumulated, Fin
   if (difference.ratio > worst_.ratio) {
     worst_ = difference;
     worst_parts_ = split.parts;
-    double bounds = 0, norms = 0;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      bounds += std::pow(comparison.bound[p], 2);
-      norms += std::pow(l2_norm(reference_.sums[p]) / reference_.weight, 2);
-    }
-    fit_tolerance_ =
-        norms == 0 ? 0 : std::min(loosest_fit, fit_allowance * std::sqrt(bounds / norms));
+    joint_bound_ = proof::joint_bound(comparison, reference_);
   }
   return {.name = split.name,
           .samples = samples_.size(),
@@ -169,35 +200,43 @@ std::vector<Gradients> Prover::gradients_of(const Parts& parts) {
 }
 
 void Prover::fit(Observations& seen) {
-  const std::vector<Gradients> parts = gradients_of(uneven_split(samples_).parts);
-  std::vector<Tensors> sums;
-  std::vector<double> weights, ones;
-  for (const Gradients& part : parts) {
-    sums.push_back(part.sums);
-    weights.push_back(part.weight);
-    ones.push_back(1);
+  Tensors sum, weighted;
+  std::vector<Tensors> parts;
+  const bool combined = worst_parts_.size() <= most_combined;
+  for (const batch::Range range : worst_parts_) {
+    Gradients part = subject_.one_pass(range, {});
+    add(sum, part.sums, 1);
+    add(weighted, part.sums, part.weight);
     seen.weight_of_parts += part.weight;
     seen.loss_sum_of_parts += part.loss_sum;
+    if (combined) parts.push_back(std::move(part.sums));
   }
-  if (parts.size() < 2 || elements(subject_.parameters()) <= 2 * std::ssize(parts)) return;
-  const Tensors mean = scaled(combination(sums, weights), 1 / seen.weight_of_parts);
-  seen.mean_as_sum = fit_multiple(reference_.sums, mean, fit_tolerance_);
-  seen.mean_as_sum.matches =
-      seen.mean_as_sum.matches && std::abs(seen.mean_as_sum.factor - 1) <= 10 * fit_tolerance_;
-  seen.multiple = fit_multiple(reference_.sums, combination(sums, ones), fit_tolerance_);
-  seen.parts_add_up =
-      seen.multiple.matches && std::abs(seen.multiple.factor - 1) <= 10 * fit_tolerance_;
-  seen.span = fit_span(reference_.sums, sums, fit_tolerance_);
+  const double tolerance = fit_tolerance();
+  const auto is_one = [&](const Fit& fit) {
+    return fit.matches && std::abs(fit.factor - 1) <= 10 * tolerance;
+  };
+  const auto free = [&](std::int64_t factors) {
+    return elements(subject_.parameters()) > 2 * factors;
+  };
+  if (worst_parts_.size() < 2 || !free(1)) return;
+  for (at::Tensor& tensor : weighted) tensor.div_(seen.weight_of_parts);
+  seen.mean_as_sum = fit_multiple(reference_.sums, weighted, tolerance);
+  seen.mean_as_sum.matches = is_one(seen.mean_as_sum);
+  seen.multiple = fit_multiple(reference_.sums, sum, tolerance);
+  seen.parts_add_up = is_one(seen.multiple);
+  if (combined && free(std::ssize(parts))) seen.span = fit_span(reference_.sums, parts, tolerance);
 }
 
-std::optional<double> Prover::error_in_double() {
+std::optional<double> Prover::error_in_double(const Parts& of) {
   try {
     const std::unique_ptr<Subject> subject = subject_.in_double();
     if (!subject) return std::nullopt;
     const batch::Range few{samples_.begin,
                            std::min(samples_.end, samples_.begin + samples_in_double)};
+    Parts parts = clipped(of, few);
+    if (parts.size() < 2) parts = uneven_split(few).parts;
     const Gradients whole = subject->one_pass(few, {});
-    return relative_error(subject->accumulated(uneven_split(few).parts, {}), whole);
+    return relative_error(subject->accumulated(parts, {}), whole);
   } catch (const std::exception&) {
     // A loss with fp32 tensors of its own: there is no arbiter then.
     return std::nullopt;
@@ -221,7 +260,7 @@ Diagnosis Prover::explain() {
   if (subject_.can(Mode::batch_norms_frozen)) seen.frozen = differ(Mode::batch_norms_frozen);
   if (subject_.can(Mode::evaluation)) seen.evaluation = differ(Mode::evaluation);
   fit(seen);
-  seen.relative_error_in_double = error_in_double();
+  seen.relative_error_in_double = error_in_double(worst_parts_);
   return diagnose(seen);
 }
 

@@ -37,15 +37,21 @@ class Findings {
 /// Compares splits of the same samples with one pass over them, and finds out why they differ.
 class Prover {
  public:
-  /// Runs the one pass, and `noise_draws` more to measure rounding; with 0 draws `noise` is taken.
-  Prover(Subject& subject, batch::Range samples, int noise_draws, Noise noise = {});
-  /// Against a reference that was made otherwise, where one pass does not fit.
-  Prover(Subject& subject, batch::Range samples, Gradients reference, Noise noise);
+  /// Runs the one pass, and `noise_draws` more to measure rounding.
+  Prover(Subject& subject, batch::Range samples, int noise_draws);
+  /// Against a reference that Subject::in_passes made of `passes`, with a noise that was measured
+  /// on some of the samples.
+  Prover(Subject& subject, Parts passes, Gradients reference, Noise noise);
 
   const Noise& noise() const { return noise_; }
   const Gradients& reference() const { return reference_; }
   batch::Range samples() const { return samples_; }
 
+  /// Before a difference counts, rounding is measured by further draws: a unit in the last place
+  /// may decide on which side of a kink (ReLU, MaxPool) a value lies, and few draws may not have
+  /// met it. None are taken where the difference stays in fp64, on some of `parts` (empty: it is
+  /// not asked).
+  Comparison judge(const Gradients& accumulated, const Parts& parts);
   /// Runs a split and records what came of it.
   SplitResult check(const Split& split, Findings& findings);
   /// The same for a split that was run already.
@@ -58,24 +64,31 @@ class Prover {
   Difference worst() const { return worst_; }
 
   /// What fits may leave: the bounds of all parameters, relative to the gradient.
-  double fit_tolerance() const { return fit_tolerance_; }
+  double fit_tolerance() const;
+  /// joint_bound of the worst split.
+  double joint_bound() const { return joint_bound_; }
   /// Gradients::accumulation_errors of the last split checked, divided by its weight.
   const std::vector<double>& mean_accumulation_errors() const { return mean_accumulation_errors_; }
   /// Passes over parts of the samples, each by itself.
   std::vector<Gradients> gradients_of(const Parts& parts);
 
  private:
+  void draw();
+  bool may_be_rounding(const Gradients& accumulated, const Parts& parts);
   Difference differ(Mode mode);
   void fit(Observations& seen);
-  std::optional<double> error_in_double();
+  std::optional<double> error_in_double(const Parts& parts);
 
   Subject& subject_;
   batch::Range samples_;
+  Parts passes_;  ///< that made the reference
   Gradients reference_;
   Noise noise_;
+  std::uint64_t draws_ = 0;
+  int further_draws_;
   Difference worst_{.ratio = -1};
   Parts worst_parts_;
-  double fit_tolerance_ = 0;
+  double joint_bound_ = 0;
   std::vector<double> mean_accumulation_errors_;
   std::optional<Difference> repeated_;
 };

@@ -62,6 +62,10 @@ std::string_view to_string(Cause cause) {
 std::string conclusion(const Report& report) {
   const std::string numbers = "largest relative error " + number(report.max_relative_error) +
                               ", bound " + number(report.bound);
+  if (report.equal && !report.conclusive)
+    return "Not conclusive: no difference beyond the bound, but the bound allows too much to prove "
+           "anything (" +
+           numbers + ").";
   if (report.equal)
     return "Equal: the accumulated gradient is the full batch's, up to rounding (" + numbers + ").";
   return "Not equal: " + std::string(to_string(report.cause)) + ", " + meaning(report.cause) +

@@ -41,6 +41,9 @@ class Subject {
   virtual std::int64_t samples() const = 0;
   /// Over all of `part` in one forward and backward pass.
   virtual Gradients one_pass(batch::Range part, const Conditions& conditions) = 0;
+  /// Over several parts, added up in no less than the parameters' precision, where one pass over
+  /// all of them does not fit.
+  virtual Gradients in_passes(const Parts& parts);
   /// Over `parts`, added up as accrue does.
   virtual Gradients accumulated(const Parts& parts, const Conditions& conditions) = 0;
   /// Names of batch normalisations, where the model tells them.

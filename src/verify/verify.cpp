@@ -14,6 +14,9 @@ namespace {
 using proof::Split;
 
 constexpr std::int64_t most_parts = 64;
+constexpr std::int64_t samples_in_double = 8;
+/// A bound beyond this lets faults of a size pass that fp64 finds.
+constexpr double blunt_bound = 1e-3;
 
 std::vector<std::int64_t> usual_sizes(std::int64_t samples) {
   std::vector<std::int64_t> sizes;
@@ -53,6 +56,29 @@ void check(const proof::Subject& subject, proof::Prover& prover, const Split& sp
   }
 }
 
+/// Where rounding hides too much (bf16, kinks) fp64 decides, if it can be had. Returns what it
+/// finds wrong.
+std::optional<proof::Diagnosis> confirm_in_double(proof::Subject& subject,
+                                                  const proof::Prover& prover,
+                                                  proof::Findings& findings,
+                                                  proof::Report& report) {
+  if (prover.worst().exceeds() || prover.joint_bound() <= blunt_bound) return {};
+  report.conclusive = prover.joint_bound() <= proof::most_conclusive_bound;
+  try {
+    const std::unique_ptr<proof::Subject> twin = subject.in_double();
+    if (!twin) return {};
+    proof::Prover in_double(*twin, {0, std::min(samples_in_double, subject.samples())}, 1);
+    Split split = proof::uneven_split(in_double.samples());
+    split.name += ", in fp64";
+    report.splits.push_back(in_double.check(split, findings));
+    report.conclusive = true;
+    if (in_double.worst().exceeds()) return in_double.explain();
+  } catch (const std::exception&) {
+    // A loss with fp32 tensors of its own: there is no arbiter then.
+  }
+  return {};
+}
+
 }  // namespace
 
 proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options) {
@@ -67,8 +93,9 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
   report.reference = "one pass over " + std::to_string(model.samples) + " samples";
   for (const Split& split : splits_of(all, options))
     check(subject, prover, split, findings, report);
+  std::optional<proof::Diagnosis> in_double = confirm_in_double(subject, prover, findings, report);
   findings.write(report);
-  proof::Diagnosis diagnosis = prover.explain();
+  proof::Diagnosis diagnosis = in_double ? std::move(*in_double) : prover.explain();
   report.cause = diagnosis.cause;
   report.evidence = std::move(diagnosis.evidence);
   report.equal = report.cause == proof::Cause::none;

@@ -10,10 +10,11 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
+#include "accrue/train/setup.h"
 #include "check_plan.h"
 #include "config_subject.h"
 #include "prover.h"
-#include "setup.h"
+#include "steps_check.h"
 #include "text.h"
 
 namespace accrue::proof {
@@ -113,67 +114,46 @@ class ConfigVerification {
              : "passes of " + std::to_string(limit_) + " of the window's " +
                    std::to_string(window.size()) + " samples";
     tell(report_.reference);
-    Gradients reference = few.samples() == window && fits
-                              ? few.reference()
-                              : subject_.accumulated(even_split(window, limit_).parts, {});
-    Prover prover(subject_, window, std::move(reference), few.noise());
+    const Parts passes = even_split(window, limit_).parts;
+    Gradients reference =
+        few.samples() == window && fits ? few.reference() : subject_.in_passes(passes);
+    Prover prover(subject_, passes, std::move(reference), few.noise());
     report_.splits.push_back(prover.record(own, accumulated, findings_));
     return prover;
   }
 
-  /// The same steps with two splits; from a perturbed start they tell what rounding may do.
   void take_steps() {
     const std::int64_t samples = first(std::min(plan_.subset, limit_)).size();
     if (plan_.steps == 0 || samples < 2) return;
-    const batch::WindowSchedule schedule =
-        train::make_window_schedule(work_.config, work_.data.train);
-    const std::int64_t coarse = (samples + 1) / 2, fine = std::max<std::int64_t>(1, samples / 4);
-    std::vector<Parts> coarsely, finely;
-    for (std::int64_t step = 0; step < plan_.steps; ++step) {
-      const batch::Range all = schedule.window(step);
-      const batch::Range range{all.begin, std::min(all.end, all.begin + samples)};
-      coarsely.push_back(batch::split(range, coarse));
-      finely.push_back(batch::split(range, fine));
-    }
-    report_.steps = {.steps = plan_.steps,
-                     .splits = "micro-batches of " + std::to_string(coarse) + " against " +
-                               std::to_string(fine)};
-    tell(std::to_string(plan_.steps) + " optimizer steps, " + report_.steps->splits);
-    const std::vector<at::Tensor> a = subject_.after_steps(coarsely);
-    const std::vector<at::Tensor> b = subject_.after_steps(finely);
-    const KeepParameters keep(subject_.parameters());
-    perturb(subject_.parameters(), 1);
-    const std::vector<at::Tensor> perturbed = subject_.after_steps(coarsely);
-    judge_steps(a, b, perturbed, keep);
+    const StepsSplit split = split_steps(work_, plan_.steps, samples);
+    tell(std::to_string(plan_.steps) + " optimizer steps, " + split.name);
+    report_.steps = compare_steps(subject_, split);
   }
 
-  void judge_steps(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
-                   const std::vector<at::Tensor>& perturbed, const KeepParameters& start) {
-    double worst = -1;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      const double roundoff = unit_roundoff(a[i].scalar_type());
-      const double moved = l2_norm(a[i] - start.copies()[i]);
-      const double error = l2_norm(a[i] - b[i]);
-      const double bound = 8 * l2_norm(a[i] - perturbed[i]) +
-                           8 * static_cast<double>(plan_.steps) * roundoff * l2_norm(a[i]);
-      const double ratio = bound > 0 ? error / bound : error > 0 ? INFINITY : 0;
-      if (!(ratio > worst) && !std::isnan(ratio)) continue;
-      worst = ratio;
-      const double scale = moved > 0 ? moved : 1;
-      report_.steps->parameter = subject_.parameters()[i].name;
-      report_.steps->relative_error = error / scale;
-      report_.steps->bound = bound / scale;
-      report_.steps->equal = ratio <= 1;
-    }
+  /// Where rounding may move parameters as far as training does.
+  void take_steps_in_double(ConfigSubject& twin) {
+    if (!report_.steps || report_.steps->conclusive) return;
+    const StepsSplit split =
+        split_steps(work_, plan_.steps, first(std::min(samples_in_double, limit_)).size());
+    tell("optimizer steps in fp64");
+    report_.evidence.push_back("optimizer steps in " + work_.config.precision.compute +
+                               " prove nothing: rounding may move the parameters by " +
+                               number(report_.steps->joint_bound) +
+                               " of their movement; those in fp64 do");
+    const bool equal = report_.steps->equal;
+    report_.steps = compare_steps(twin, split);
+    report_.steps->splits += ", in fp64";
+    report_.steps->equal = report_.steps->equal && equal;
   }
 
   void in_double() {
     try {
-      const std::unique_ptr<Subject> twin = subject_.in_double();
+      const std::unique_ptr<ConfigSubject> twin = subject_.twin_in_double();
       if (!twin) return;
       const batch::Range samples = first(std::min(samples_in_double, limit_));
       if (samples.size() < 2) return;
       tell("the same in fp64, on " + std::to_string(samples.size()) + " samples");
+      take_steps_in_double(*twin);
       Prover prover(*twin, samples, 1);
       Findings of_twin(twin->parameters());
       Split split = uneven_split(samples);
@@ -183,6 +163,7 @@ class ConfigVerification {
         twin_diagnosis_ = prover.explain();
         prover.check(split, findings_);
       }
+      agrees_in_double_ = !prover.worst().exceeds();
       const Gradients computed = subject_.one_pass(samples, {});
       report_.evidence.push_back(
           work_.config.precision.compute + "'s gradient of " + std::to_string(samples.size()) +
@@ -190,6 +171,14 @@ class ConfigVerification {
     } catch (const Error&) {
       report_.evidence.emplace_back("this model does not run in fp64, so there was no arbiter");
     }
+  }
+
+  void judge_bounds(double joint) {
+    if (joint <= most_conclusive_bound) return;
+    report_.conclusive = agrees_in_double_;
+    report_.evidence.push_back("in " + work_.config.precision.compute + " rounding may change " +
+                               number(joint) + " of the gradient, which proves little" +
+                               (agrees_in_double_ ? "; the comparison in fp64 does" : ""));
   }
 
   /// Explains by the comparison that is worst: the window's, or that of the few samples.
@@ -209,6 +198,7 @@ class ConfigVerification {
                                  " leave other parameters than rounding explains");
     }
     report_.equal = report_.cause == Cause::none;
+    judge_bounds(std::max(few.joint_bound(), all.joint_bound()));
   }
 
   const VerifyConfigOptions& options_;
@@ -220,6 +210,7 @@ class ConfigVerification {
   CheckPlan plan_;
   std::int64_t limit_ = 1;
   std::optional<Diagnosis> twin_diagnosis_;  ///< of a difference in fp64
+  bool agrees_in_double_ = false;
 };
 
 }  // namespace

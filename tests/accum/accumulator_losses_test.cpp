@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <sstream>
 
@@ -271,6 +272,37 @@ TEST(AccumulatorLosses, TakeTheGradientsOfOutputsAsPartOfALoss) {
       {(at::linear(f.problem.inputs[0], weight) + bias).tanh().sum() / 4}, {weight, bias});
   EXPECT_LE(testing::relative_error(weight.grad(), expected[0]), 1e-14);
   EXPECT_LE(testing::relative_error(bias.grad(), expected[1]), 1e-14);
+}
+
+TEST(AccumulatorLosses, GoOnAfterARefusedMicroBatch) {
+  const ThreeLosses f(7);
+  const Ids all = f.problem.all();
+  Accumulator accumulator(f.problem.parameters);
+  accumulator.expect(f.totals(all));
+  accumulator.backward(f.losses({0, 1, 2}));
+  f.problem.parameters[0].tensor.mutable_grad().reset();
+  EXPECT_THAT(error_of([&] {
+                accumulator.backward(f.losses({3, 4, 5}));
+              }),
+              HasSubstr("the window goes on"));
+  accumulator.backward(f.losses({3, 4, 5}));
+  accumulator.backward(f.losses({6, 7, 8, 9, 10, 11}));
+  accumulator.step(kTake);
+  expect_equal(f.gradients(), f.reference(all), at::kDouble, f.problem.rows);
+}
+
+TEST(AccumulatorLosses, AreLostToGradientsOfOutputsThatAreNotFinite) {
+  const ThreeLosses f(7);
+  const Ids all = f.problem.all();
+  Accumulator accumulator(f.problem.parameters, {.accumulate = accum::Accumulation::bf16_kahan});
+  accumulator.expect(f.totals(all));
+  accumulator.backward(f.losses(all));
+  const at::Tensor hidden = at::linear(f.problem.inputs[0], f.problem.parameters[0].tensor);
+  const at::Tensor upstream = at::full_like(hidden, std::numeric_limits<double>::quiet_NaN());
+  accumulator.backward_from({hidden}, {upstream});
+  EXPECT_EQ(accumulator.current_window().ledger().count(MicroStatus::quarantined), 1);
+  EXPECT_THAT(accumulator.current_window().lost_reason(), HasSubstr("no replay"));
+  EXPECT_FALSE(accumulator.step(kTake).stepped);
 }
 
 }  // namespace

@@ -100,5 +100,51 @@ TEST(Window, RefusesAGradientThatDidNotArrive) {
   EXPECT_FALSE(f.window.is_lost());
 }
 
+/// What a kernel leaves that runs out of memory while it adds to a gradient.
+void fail_half_way(kernels::GradSlot& slot) {
+  slot.contribute().into.mutable_data_ptr<float>()[0] += 1;
+}
+
+TEST(Window, UndoesAKernelThatFailedHalfWay) {
+  Fixture f;
+  f.window.set_replay([&](const MicroRef& micro) { return f.run_again(micro); });
+  f.window.open(0);
+  f.add(kFirst);
+  f.window.begin({1, kSecond, 0});
+  fail_half_way(*f.buffer->entries()[0].slot);
+  f.window.abort(MicroStatus::lost, "out of memory");
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+}
+
+TEST(Window, IsLostToAKernelThatFailedHalfWayWithoutAReplay) {
+  Fixture f;
+  f.window.open(0);
+  f.window.begin({0, kFirst, 0});
+  fail_half_way(*f.buffer->entries()[0].slot);
+  f.window.abort(MicroStatus::lost, "out of memory");
+  EXPECT_FALSE(f.window.is_lost()) << "nothing was in the slot yet";
+  f.add(kFirst);
+  f.window.begin({1, kSecond, 0});
+  fail_half_way(*f.buffer->entries()[0].slot);
+  f.window.abort(MicroStatus::lost, "out of memory");
+  EXPECT_TRUE(f.window.is_lost());
+}
+
+TEST(Window, RefusesToCommitWhatAKernelFailedIn) {
+  Fixture f;
+  f.window.set_replay([&](const MicroRef& micro) { return f.run_again(micro); });
+  f.window.open(0);
+  f.add(kFirst);
+  f.window.begin({1, kSecond, 0});
+  fail_half_way(*f.buffer->entries()[0].slot);
+  EXPECT_THAT(error_of([&] { f.window.commit(1, 1); }),
+              ::testing::AllOf(HasSubstr("'first.weight'"), HasSubstr("abort()")));
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+}
+
 }  // namespace
 }  // namespace accrue::accum

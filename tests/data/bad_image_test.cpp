@@ -59,8 +59,14 @@ TEST_F(BadImages, AreNoImages) {
 }
 
 TEST_F(BadImages, DoNotDecode) {
-  const std::string good = png(make_picture(4, 4, 3, 3));
-  for (const std::string& content : {good.substr(0, good.size() / 2), good.substr(0, 40)}) {
+  const testing::Picture picture = make_picture(4, 4, 3, 3);
+  std::vector<std::string> broken{png(picture).substr(0, 40)};
+  for (std::string whole : {png(picture), bmp(picture), pnm(picture)}) {
+    broken.push_back(whole.substr(0, whole.size() * 3 / 4));
+    whole.pop_back();
+    if (!whole.starts_with("\x89PNG")) broken.push_back(whole);  // a PNG ends with its checksum
+  }
+  for (const std::string& content : broken) {
     const auto file = folder_.write("set/dog/0.png", content);
     const auto source = open_images(all());
     ASSERT_EQ(source->size(), 3);

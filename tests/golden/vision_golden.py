@@ -48,9 +48,9 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, blocks, width, classes):
+    def __init__(self, blocks, width, classes, channels=3):
         super().__init__()
-        self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
+        self.conv1 = nn.Conv2d(channels, width, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         before = width
         for stage in range(3):

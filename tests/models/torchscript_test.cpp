@@ -97,6 +97,10 @@ TEST_F(TorchScript, FindsBatchNormAndDropoutInTheGraphAlsoOfModulesInside) {
   EXPECT_EQ(found(classifier()), std::pair(false, false));
   EXPECT_EQ(found(classifier(norm)), std::pair(true, false));
   EXPECT_EQ(found(classifier(drop)), std::pair(false, true));
+  EXPECT_EQ(found(classifier("  x = torch.batch_norm(x, None, None, self.mean, self.var, False, "
+                             "0.1, 1e-5, False)\n  x = torch.dropout(x, 0.5, False)\n")),
+            std::pair(false, false))
+      << "traced in evaluation mode";
   EXPECT_EQ(found(classifier("  x = torch.dropout(x, 0., self.training)\n")),
             std::pair(false, false));
 

@@ -41,10 +41,14 @@ TEST(ScheduleTest, Table) {
            Case{made(constant), 1000, 1},
            // A constant rate warms up whatever the horizon is.
            Case{{.kind = constant, .peak = 1, .warmup = 4}, 2, 0.75},
-           // A run shorter than its warm-up ends within it; one step after it is at the peak.
+           // A run shorter than its warm-up ends within it; one step behind it is the fall's end.
            Case{{.kind = cosine, .peak = 1, .warmup = 10, .total_steps = 5}, 7, 0.5},
+           Case{{.kind = cosine, .peak = 1, .warmup = 4, .total_steps = 4}, 3, 1},
+           Case{{.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 3, 1},
+           Case{{.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 4, 0.2},
+           Case{{.kind = cosine, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 9, 0.2},
            Case{{.kind = cosine, .peak = 1, .warmup = 0, .total_steps = 1}, 0, 1},
-           Case{{.kind = linear, .peak = 1, .warmup = 4, .total_steps = 5}, 4, 1},
+           Case{{.kind = cosine, .peak = 1, .warmup = 1, .total_steps = 1}, 0, 1},
        })
     EXPECT_NEAR(schedule.at(step), expected, 1e-12)
         << "kind " << static_cast<int>(schedule.kind) << ", step " << step;

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "accrue/core/error.h"
+#include "accrue/models/resnet.h"
 #include "accrue/train/benchmark.h"
 #include "cadence.h"
+#include "cut_place.h"
 #include "gemm_ceiling.h"
 #include "micro_batch_size.h"
 #include "resume.h"
@@ -39,6 +41,29 @@ TEST(GemmShapes, CountTwelveWidthSquaredPerLayerSixTimesPerToken) {
   double flops = 0;
   for (const GemmShape& shape : gemm_shapes(model, 10)) flops += shape.flops();
   EXPECT_DOUBLE_EQ(flops, 10 * 6.0 * (3 * 12 * 8 * 8 + 50 * 8));
+}
+
+TEST(CutPlace, IsAFileWhereTheWindowsCutsTakeMoreThanAQuarterOfTheMemory) {
+  const CutPlace memory =
+      decide_cut_place({.bytes_per_sample = 10, .window_samples = 25, .available_bytes = 1000});
+  EXPECT_FALSE(memory.in_file);
+  EXPECT_NE(memory.reason.find("in memory"), std::string::npos) << memory.reason;
+  const CutPlace file =
+      decide_cut_place({.bytes_per_sample = 10, .window_samples = 26, .available_bytes = 1000});
+  EXPECT_TRUE(file.in_file);
+  EXPECT_NE(file.reason.find("mapped file"), std::string::npos) << file.reason;
+}
+
+TEST(CutPlace, CountsActivationsAndGradientsAtTheCuts) {
+  models::ResNet model({.layers = 8, .width = 4, .classes = 3, .image = {1, 8, 8}});
+  batch::MicroBatch one{
+      .inputs = at::zeros({1, 1, 8, 8}), .targets = at::zeros({1}, at::kLong), .sample_ids = {0}};
+  // conv1; then per block its first convolution with the block's input, and its second with the
+  // shortcut: 4 channels of 8 x 8, 8 of 4 x 4, 16 of 2 x 2.
+  const std::int64_t first = 4 * 64, second = 8 * 16, third = 16 * 4;
+  const std::int64_t floats =
+      first + 4 * first + (second + first) + 2 * second + (third + second) + 2 * third;
+  EXPECT_EQ(cut_bytes_per_sample(model, one), 2 * 4 * floats);
 }
 
 TEST(CheckRoom, RefusesADiskThatCannotHoldTheCheckpoints) {

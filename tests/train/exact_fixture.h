@@ -11,8 +11,8 @@
 #include "accrue/accum/window.h"
 #include "accrue/models/torch_module.h"
 #include "accrue/models/trainable.h"
+#include "accrue/train/exact_window.h"
 #include "accrue/train/forward_backward.h"
-#include "exact_window.h"
 #include "support/tolerance.h"
 
 namespace accrue::train::testing {
@@ -72,11 +72,15 @@ inline Result full_batch(const MakeModel& make, const batch::MicroBatch& all) {
     x = models::run_segment(segment, x, all, context);
   const Loss loss = model->losses().at(0).forward(x, all, context);
   std::vector<at::Tensor> leaves;
-  for (const auto& [name, tensor] : model->parameters()) leaves.push_back(tensor);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model->parameters()) {
+    if (!tensor.requires_grad()) continue;
+    leaves.push_back(tensor);
+    names.push_back(name);
+  }
   const auto gradients = torch::autograd::grad({loss.sum}, leaves);
   Result result;
-  for (std::size_t i = 0; i < leaves.size(); ++i)
-    result.gradients[model->parameters()[i].name] = gradients[i];
+  for (std::size_t i = 0; i < leaves.size(); ++i) result.gradients[names[i]] = gradients[i];
   copy_buffers(*model, result);
   result.loss_sum = loss.sum.item<double>();
   result.weight = loss.weight;

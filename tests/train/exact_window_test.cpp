@@ -1,4 +1,4 @@
-#include "exact_window.h"
+#include "accrue/train/exact_window.h"
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>

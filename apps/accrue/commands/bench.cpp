@@ -30,8 +30,8 @@ nlohmann::json to_json(const train::BenchmarkResult& r) {
   out["parameters"] = r.parameters;
   out["micro_batch"] = r.micro_batch;
   out["micro_batches"] = r.micro_batches;
-  out["micro_batch_tokens"] = r.micro_batch_tokens;
-  out["tokens_per_second"] = to_json(r.tokens_per_second);
+  if (!r.images) out["micro_batch_tokens"] = r.micro_batch_tokens;
+  out[r.images ? "images_per_second" : "tokens_per_second"] = to_json(r.tokens_per_second);
   out["bare_seconds_per_micro_batch"] = to_json(r.bare_seconds_per_micro_batch);
   out["seconds_per_micro_batch"] = to_json(r.seconds_per_micro_batch);
   out["accumulation_overhead"] = r.accumulation_overhead;
@@ -57,11 +57,11 @@ void print_spread(const char* name, const train::Spread& spread, const char* for
 }
 
 void print(const train::BenchmarkResult& r) {
-  std::printf("%-24s%s parameters, %lld micro-batches of %lld tokens\n", "model",
+  std::printf("%-24s%s parameters, %lld micro-batches of %lld %s\n", "model",
               format_count(static_cast<double>(r.parameters)).c_str(),
-              static_cast<long long>(r.micro_batches),
-              static_cast<long long>(r.micro_batch_tokens));
-  print_spread("tokens/s", r.tokens_per_second, "%.0f");
+              static_cast<long long>(r.micro_batches), static_cast<long long>(r.micro_batch_tokens),
+              r.images ? "images" : "tokens");
+  print_spread(r.images ? "images/s" : "tokens/s", r.tokens_per_second, "%.0f");
   print_spread("s per micro-batch", r.seconds_per_micro_batch, "%.5f");
   print_spread("s per bare micro-batch", r.bare_seconds_per_micro_batch, "%.5f");
   std::printf("%-24s%+.2f%% (median of rounds)\n", "accumulation overhead",

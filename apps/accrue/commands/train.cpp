@@ -33,13 +33,18 @@ std::string text_of(double loss) {
   return text;
 }
 
+std::string batch_of(const train::RunPlan& plan) {
+  const std::string samples = std::to_string(plan.batch_samples) + " samples";
+  if (plan.batch_tokens == 0) return samples;
+  return (plan.uneven ? "about " : "") + std::to_string(plan.batch_tokens) + " tokens, " + samples;
+}
+
 void print_plan(const train::RunPlan& plan) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   print_row("model", format_count(static_cast<double>(plan.parameters)) + " parameters");
   print_row("data", number(plan.train_samples) + " training samples, " + number(plan.val_samples) +
                         " validation samples");
-  print_row("batch",
-            number(plan.batch_tokens) + " tokens, " + number(plan.batch_samples) + " samples");
+  print_row("batch", batch_of(plan));
   print_row("micro-batch", number(plan.micro_batch) + " samples, " + number(plan.micro_batches) +
                                " per step (" + plan.micro_reason + ")");
   print_row("steps", number(plan.total_steps) + ", " + number(plan.steps_per_epoch) + " per epoch");

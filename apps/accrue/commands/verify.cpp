@@ -29,13 +29,15 @@ nlohmann::json to_json(const proof::SplitResult& split) {
 }
 
 nlohmann::json to_json(const proof::StepsResult& steps) {
-  return {{"steps", steps.steps},         {"splits", steps.splits},
-          {"parameter", steps.parameter}, {"relative_error", steps.relative_error},
-          {"bound", steps.bound},         {"equal", steps.equal}};
+  return {{"steps", steps.steps},          {"splits", steps.splits},
+          {"parameter", steps.parameter},  {"relative_error", steps.relative_error},
+          {"bound", steps.bound},          {"equal", steps.equal},
+          {"conclusive", steps.conclusive}};
 }
 
 nlohmann::json to_json(const proof::Report& report) {
   nlohmann::json out{{"equal", report.equal},
+                     {"conclusive", report.conclusive},
                      {"max_relative_error", report.max_relative_error},
                      {"bound", report.bound},
                      {"cause", proof::to_string(report.cause)},
@@ -80,7 +82,8 @@ void print(const proof::Report& report) {
   if (report.steps) {
     const proof::StepsResult& steps = *report.steps;
     print_row(std::to_string(steps.steps) + " optimizer steps", "", steps.parameter,
-              scientific(steps.relative_error), scientific(steps.bound), verdict(steps.equal));
+              scientific(steps.relative_error), scientific(steps.bound),
+              steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal));
   }
   std::printf("\n%s\n", proof::conclusion(report).c_str());
   for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());

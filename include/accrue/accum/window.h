@@ -8,53 +8,12 @@
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
+#include "accrue/accum/mean_gradient.h"
 #include "accrue/core/ledger.h"
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
 
 namespace accrue::accum {
-
-/// What a window leaves: the gradient of the mean loss. Only Window::close() makes one, and an
-/// optimizer consumes it, so clipping, decay and schedules cannot run in the middle of a window.
-///
-/// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied
-/// where the gradient is used, so the division costs no pass over memory.
-class MeanGradient {
- public:
-  MeanGradient(MeanGradient&&) noexcept = default;
-  MeanGradient& operator=(MeanGradient&&) noexcept = default;
-
-  const GradientBuffer& buffer() const { return *buffer_; }
-  double scale() const { return scale_; }
-  double weight() const { return weight_; }
-  /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
-  GradientSource source(std::size_t index) const;
-
-  /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
-  double norm();
-  /// To be called after writing to the gradient: forgets the norm.
-  void changed() { raw_norm_.reset(); }
-  /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
-  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
-  double clip(double max_norm);
-  /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
-  /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
-  /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
-  /// parameter's dtype, where it is read from then on.
-  void materialize();
-
- private:
-  friend class Window;
-  MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight);
-  double raw_norm() const;
-  void copy_staged();
-
-  std::shared_ptr<GradientBuffer> buffer_;
-  std::vector<at::Tensor> copies_;  ///< by entry, of staged slots once materialized
-  double weight_ = 0;
-  double scale_ = 1;
-  std::optional<double> raw_norm_;
-};
 
 /// A window in the middle, as plain data: what a user's own checkpoint holds. Sums are copies, by
 /// name, without the slots that nothing was added to yet.
@@ -73,8 +32,13 @@ struct WindowState {
 /// as its cache.
 ///
 ///   window.open(index);
-///   window.begin(micro); loss = forward(); backward(loss); window.commit(loss_sum, weight);   //
-///   repeat optimizer.step(window.close());
+///   for (const MicroRef& micro : micro_batches) {
+///     window.begin(micro);
+///     loss = forward(micro);
+///     backward(loss.sum);
+///     window.commit(loss_sum, loss.weight);
+///   }
+///   if (auto gradient = window.close()) optimizer.step(std::move(*gradient), lr);
 ///
 /// Out of order, each call throws a usage Error that names the call expected.
 ///
@@ -82,11 +46,9 @@ struct WindowState {
 /// be read and not written. From open to close these are refused, by `begin` and `close`, each
 /// once:
 ///   - zero_grad() that detaches gradients, and gradients that a backward outside a micro-batch
-///   left:
-///     the sums are intact, `.grad` is bound anew, and the window goes on;
+///     left: the sums are intact, `.grad` is bound anew, and the window goes on;
 ///   - zero_grad(false), clipping and other writes to `.grad`, and a step() that changes
-///   parameters:
-///     the sums are no longer those of the ledger, and the window is lost.
+///     parameters: the sums are no longer those of the ledger, and the window is lost.
 /// A lost window goes through the same calls, but records micro-batches as lost, and closes to
 /// nothing.
 ///
@@ -204,8 +166,8 @@ class Window {
 
   std::shared_ptr<GradientBuffer> buffer_;
   std::vector<LedgerEntry> entries_;
-  std::vector<std::int64_t>
-      parameter_versions_;  ///< when the window opened, in order of the buffer's entries
+  /// When the window opened, in order of the buffer's entries.
+  std::vector<std::int64_t> parameter_versions_;
   Replay replay_;
   OnQuarantine on_quarantine_;
   OnOverflow on_overflow_;

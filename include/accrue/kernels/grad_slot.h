@@ -47,6 +47,9 @@ struct GradSlot {
   at::Tensor bound;
   std::int64_t bound_version = 0;  ///< of `bound`, after our last write through autograd
   std::int64_t contributions = 0;  ///< in this window
+  /// A contribution is being added to `main`. Where a kernel throws it stays set, and the sum holds
+  /// part of a contribution: the micro-batch is to be undone.
+  bool unfinished = false;
   /// Set by `fold`, cleared by the owner of the window.
   bool found_non_finite = false;
   bool found_too_large = false;    ///< for the units of a fixed-point sum
@@ -61,11 +64,14 @@ struct GradSlot {
     bool add = false;
   };
   Contribution contribute() {
-    return fold ? Contribution{fold->stage(), false} : Contribution{main, !fresh};
+    if (fold) return {fold->stage(), false};
+    unfinished = !fresh;
+    return {main, !fresh};
   }
   /// To be called by a kernel after it wrote or added its contribution.
   void done() {
     if (fold) fold->take_staged(*this);
+    unfinished = false;
     count_contribution();
   }
   /// To be called after a contribution got into `main` by another way.

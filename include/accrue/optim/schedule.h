@@ -7,8 +7,9 @@ namespace accrue::optim {
 enum class ScheduleKind { constant, linear, cosine };
 
 /// The learning rate as a pure function of the optimizer step. Linear warm-up over `warmup` steps
-/// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr` at the last
-/// step, linearly or as half a cosine (Loshchilov and Hutter, arXiv:1608.03983).
+/// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr`, linearly or
+/// as half a cosine (Loshchilov and Hutter, arXiv:1608.03983). The last step that is no warm-up has
+/// `min_lr`, also where it is the only one behind the warm-up; a run of one step has the peak.
 struct LearningRate {
   ScheduleKind kind = ScheduleKind::cosine;
   double peak = 3e-4;

@@ -28,6 +28,7 @@ struct BenchmarkResult {
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
   std::int64_t micro_batch_tokens = 0;
+  bool images = false;       ///< "tokens" are images then
   Spread tokens_per_second;  ///< of whole steps, optimizer included
   Spread bare_seconds_per_micro_batch;
   Spread seconds_per_micro_batch;    ///< accumulated, the optimizer step excluded
@@ -43,6 +44,7 @@ struct BenchmarkResult {
 };
 
 /// Trains the config's model on its data for a few windows without a run directory and measures.
+/// Throws a usage Error as a run would.
 BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options = {});
 
 }  // namespace accrue::train

@@ -19,13 +19,16 @@ struct RunPlan {
   std::int64_t parameters = 0;
   std::int64_t train_samples = 0;
   std::int64_t val_samples = 0;
-  std::int64_t batch_samples = 0;  ///< of a full window
-  std::int64_t batch_tokens = 0;
+  std::int64_t batch_samples = 0;  ///< of a full window; the mean where samples differ in length
+  std::int64_t batch_tokens = 0;   ///< likewise; 0 where samples have no tokens (images)
+  bool uneven = false;             ///< samples differ in length, so windows differ a little
   std::int64_t micro_batch = 0;    ///< samples
   std::int64_t micro_batches = 0;  ///< of a full window
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  std::string micro_reason;  ///< why this micro-batch
+  std::string micro_reason;   ///< why this micro-batch
+  bool cuts_in_file = false;  ///< of exact batch normalisation: its activations, in run.out
+  std::string cuts_reason;    ///< empty where there are none
 };
 
 struct RunOptions {

@@ -16,6 +16,9 @@ struct Difference {
   bool exceeds() const { return !(ratio <= 1); }
 };
 
+/// What fp64 may leave of a difference that is nothing but rounding: u shrinks by 2^29.
+constexpr double shrunk_in_double = 1e-5;
+
 /// How well an explanation reproduces a gradient, a free factor fitted by least squares.
 struct Fit {
   double factor = 1;

@@ -54,6 +54,8 @@ struct StepsResult {
   double relative_error = 0;
   double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding
   bool equal = true;
+  double joint_bound = 0;  ///< of all parameters together, relative to their movement
+  bool conclusive = true;  ///< whether that is at most a tenth
 };
 
 /// Where a verification's time went, seconds.
@@ -65,6 +67,9 @@ struct VerifyTimes {
 
 struct Report {
   bool equal = true;
+  /// Whether `equal` says something: rounding, by the bounds of all parameters together, may change
+  /// less than a tenth of the gradient, or fp64 agrees.
+  bool conclusive = true;
   /// Largest of parameters[].relative_error. `bound` is that parameter's; where something is not
   /// equal, the bound of the parameter that exceeds its own most. So `equal` and
   /// max_relative_error <= bound agree.

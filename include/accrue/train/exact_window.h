@@ -12,9 +12,12 @@
 #include "accrue/batch/micro_batch.h"
 #include "accrue/batch/schedule.h"
 #include "accrue/models/trainable.h"
-#include "window_statistics.h"
+#include "accrue/train/forward_backward.h"
 
 namespace accrue::train {
+
+/// Adds a tensor over all ranks, in place; empty: there is one rank.
+using AllReduce = std::function<void(at::Tensor& sums)>;
 
 struct ExactOptions {
   /// Where the activations at the cuts are kept: a folder for a temporary file; empty: memory.
@@ -22,11 +25,10 @@ struct ExactOptions {
   /// Of the statistics' sums, over the ranks that share the window. All must run windows of the
   /// same model, which they then leave alike; a rank may have no micro-batches.
   AllReduce all_reduce;
-  /// The losses of a micro-batch as one; empty: added, and a usage Error where their weights
-  /// differ.
-  std::function<Loss(const models::Activations& output, const batch::MicroBatch& micro,
-                     const ForwardContext& context)>
-      total_loss;
+  /// Of several losses with denominators of their own: how they add up, asked before each attempt;
+  /// empty: by their coefficients, and a usage Error where their weights differ. A loss scale is
+  /// the window's.
+  std::function<PassOptions()> losses;
   std::function<bool()> interrupted;  ///< asked between micro-batches
   /// Passes of a micro-batch through a segment that are done, of those the window takes.
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+
+namespace accrue::accum {
+
+/// What a window leaves: the gradient of the mean loss. Only Window::close() makes one, and an
+/// optimizer consumes it, so clipping, decay and schedules cannot run in the middle of a window.
+///
+/// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied
+/// where the gradient is used, so the division costs no pass over memory.
+class MeanGradient {
+ public:
+  MeanGradient(MeanGradient&&) noexcept = default;
+  MeanGradient& operator=(MeanGradient&&) noexcept = default;
+
+  const GradientBuffer& buffer() const { return *buffer_; }
+  double scale() const { return scale_; }
+  double weight() const { return weight_; }
+  /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
+  GradientSource source(std::size_t index) const;
+
+  /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
+  double norm();
+  /// To be called after writing to the gradient: forgets the norm.
+  void changed() { raw_norm_.reset(); }
+  /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
+  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
+  double clip(double max_norm);
+  /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
+  /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
+  /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
+  /// parameter's dtype, where it is read from then on.
+  void materialize();
+
+ private:
+  friend class Window;
+  MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight);
+  double raw_norm() const;
+  void copy_staged();
+
+  std::shared_ptr<GradientBuffer> buffer_;
+  std::vector<at::Tensor> copies_;  ///< by entry, of staged slots once materialized
+  double weight_ = 0;
+  double scale_ = 1;
+  std::optional<double> raw_norm_;
+};
+
+}  // namespace accrue::accum

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace accrue {
+
+/// The line of an exception's message that says what went wrong, for people. libtorch's go on with
+/// a stack trace, and those of TorchScript begin with one.
+std::string cause_of(const std::exception& error);
+
+}  // namespace accrue

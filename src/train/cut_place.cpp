@@ -1,0 +1,45 @@
+#include "cut_place.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "accrue/core/units.h"
+#include "accrue/data/fetch.h"
+#include "accrue/memory/caching_allocator.h"
+
+namespace accrue::train {
+
+CutPlace decide_cut_place(const CutNeeds& needs) {
+  const std::int64_t bytes = needs.bytes_per_sample * needs.window_samples;
+  CutPlace place{.in_file = bytes > needs.available_bytes / 4, .reason = {}};
+  place.reason = "the activations at the cuts of " + std::to_string(needs.window_samples) +
+                 " samples take " + format_bytes(bytes) +
+                 (place.in_file ? ", more than a quarter of the " : ", at most a quarter of the ") +
+                 format_bytes(needs.available_bytes) + " free: kept " +
+                 (place.in_file ? "in a mapped file in the run's folder" : "in memory");
+  return place;
+}
+
+CutPlace choose_cut_place(const Workload& work, std::int64_t window_samples) {
+  const std::vector<std::int64_t> first{0};
+  const batch::MicroBatch sample = data::fetch_as(*work.data.train, first, first);
+  return decide_cut_place({.bytes_per_sample = cut_bytes_per_sample(*work.model, sample),
+                           .window_samples = window_samples,
+                           .available_bytes = memory::available_bytes()});
+}
+
+std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample) {
+  const at::NoGradGuard no_grad;
+  ForwardContext context = batch::training_context(one_sample, 0, 0);
+  context.training = false;
+  std::int64_t bytes = 0;
+  models::Activations activations;
+  for (const models::Segment& segment : model.segments()) {
+    if (!segment.batch_norms.empty())
+      for (const at::Tensor& tensor : activations)
+        bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());
+    activations = models::run_segment(segment, activations, one_sample, context);
+  }
+  return bytes;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "accrue/models/trainable.h"
+#include "accrue/train/workload.h"
+
+namespace accrue::train {
+
+/// What exact batch normalisation keeps of a window, and what there is to keep it in.
+struct CutNeeds {
+  std::int64_t bytes_per_sample = 0;  ///< activations at the cuts, and their gradients
+  std::int64_t window_samples = 0;
+  std::int64_t available_bytes = 0;
+};
+
+struct CutPlace {
+  bool in_file = false;
+  std::string reason;
+};
+
+/// In memory where all of the window takes at most a quarter of what is free, else in a mapped
+/// file. Pure.
+CutPlace decide_cut_place(const CutNeeds& needs);
+
+/// The same for a workload's window.
+CutPlace choose_cut_place(const Workload& work, std::int64_t window_samples);
+
+/// What one sample takes at the entrances of segments that begin with a batch normalisation, twice
+/// over: activation and gradient. Runs it forward, by the running statistics.
+std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
+
+}  // namespace accrue::train

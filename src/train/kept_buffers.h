@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+/// A model's buffers (running statistics) as of a moment, to go back to where what moved them since
+/// does not count: a micro-batch that was left out, a window that was not finished.
+class KeptBuffers {
+ public:
+  /// Keeps them as they are now.
+  explicit KeptBuffers(const models::Trainable& model);
+
+  void keep();
+  void restore() const;
+
+ private:
+  struct Kept {
+    at::Tensor buffer, value;
+  };
+  std::vector<Kept> kept_;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,61 @@
+#include "window_losses.h"
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "window_runner.h"
+
+namespace accrue::train {
+
+void WindowLosses::count(std::span<const batch::Range> parts,
+                         const std::function<batch::MicroBatch(batch::Range)>& fetch) {
+  weights_.clear();
+  totals_.reset();
+  const std::vector<models::LossHead> heads = model_.losses();
+  const auto has_weight = [](const models::LossHead& head) { return bool(head.weight); };
+  if (heads.size() < 2 || !std::ranges::all_of(heads, has_weight)) return;
+  for (const batch::Range part : parts) {
+    const batch::MicroBatch micro = fetch(part);
+    std::vector<double>& weights = weights_.emplace_back();
+    for (const models::LossHead& head : heads) weights.push_back(head.weight(micro));
+  }
+  add_up();
+}
+
+PassOptions WindowLosses::pass_options() const {
+  if (!totals_) return {};
+  return {.factors = totals_->factors(), .reference = totals_->reference()};
+}
+
+bool WindowLosses::leave_out(std::int64_t index) {
+  if (!totals_) return false;
+  weights_.at(static_cast<std::size_t>(index)).clear();
+  return add_up();
+}
+
+/// Whether the losses' factors changed. Sums anew, so that a window has the same totals to the bit
+/// whether a micro-batch was left out or never there.
+bool WindowLosses::add_up() {
+  const std::vector<models::LossHead> heads = model_.losses();
+  std::vector<double> totals(heads.size(), 0), coefficients;
+  for (const std::vector<double>& weights : weights_)
+    for (std::size_t head = 0; head < weights.size(); ++head) totals[head] += weights[head];
+  for (const models::LossHead& head : heads) coefficients.push_back(head.coefficient);
+  LossTotals now(std::move(totals), std::move(coefficients));
+  const bool changed = !totals_ || totals_->factors() != now.factors();
+  totals_ = std::move(now);
+  return changed;
+}
+
+void WindowLosses::check(const MicroRef& ref, const std::vector<double>& seen) const {
+  if (!totals_) return;
+  const std::vector<double>& expected = weights_.at(static_cast<std::size_t>(ref.index));
+  if (seen == expected) return;
+  const auto head = static_cast<std::size_t>(
+      std::distance(seen.begin(), std::ranges::mismatch(seen, expected).in1));
+  throw usage_error("loss '" + model_.losses().at(head).name + "' of " + describe(ref),
+                    "the weight that LossHead::weight told, " + std::to_string(expected.at(head)),
+                    std::to_string(seen.at(head)), "counting the same terms in both");
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,176 @@
+// Runs on JSON lines and images, and what is wrong in the middle of them.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class DataRun : public AccrueProgram {
+ protected:
+  /// Training lines whose terms weigh `weight(line)`, taken in order, eight a step.
+  void write_lines(const std::function<double(int)>& weight) const {
+    std::ostringstream lines;
+    for (int i = 0; i < 32; ++i)
+      lines << "{\"prompt\": \"a\", \"completion\": \"the quick fox\", \"weight\": " << weight(i)
+            << "}\n";
+    write("lines.jsonl", lines.str());
+    write("run.toml",
+          "[run]\nout = \"out\"\nsteps = 4\nthreads = 1\n"
+          "[model]\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 16\n"
+          "[data]\ntrain = [\"lines.jsonl\"]\norder = \"sequential\"\n"
+          "[batch]\nsamples = 8\nmicro = 2\n");
+  }
+
+  /// Images of two classes, 8 x 8.
+  void write_images() const {
+    for (int i = 0; i < 24; ++i) {
+      const std::string label = i % 2 == 0 ? "even" : "odd";
+      std::filesystem::create_directories(folder_ / "images" / label);
+      std::string pixels(64, '\0');
+      for (int p = 0; p < 64; ++p) pixels[static_cast<std::size_t>(p)] = char(i * 37 + p * (7 + i));
+      write("images/" + label + "/" + std::to_string(i) + ".pgm", "P5\n8 8\n255\n" + pixels);
+    }
+    write("run.toml",
+          "[run]\nout = \"out\"\nsteps = 4\nthreads = 1\ncheckpoint_every = 2\n"
+          "[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\nbatchnorm = \"exact\"\n"
+          "[data]\ntrain = [\"images/*/*.pgm\"]\nval_fraction = 0.2\n"
+          "[batch]\nsamples = 8\nmicro = 3\n");
+  }
+
+  std::vector<json> metrics() const {
+    std::vector<json> lines;
+    std::istringstream content(read_file(folder_ / "out/metrics.jsonl"));
+    for (std::string line; std::getline(content, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  std::vector<json> events(const std::string& name) const {
+    std::vector<json> found;
+    for (const json& line : metrics())
+      if (line.value("event", "") == name) found.push_back(line);
+    return found;
+  }
+  bool has_checkpoint(int step) const {
+    return std::filesystem::exists(folder_ / "out/checkpoints" /
+                                   ("step-0000000" + std::to_string(step)));
+  }
+  std::string refused(const Words& arguments) const {
+    Words words{"train", "run.toml"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 2) << result.errors;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+    return result.errors;
+  }
+};
+
+constexpr double too_much = 3e38;  // times a loss of more than 1 no fp32 number
+
+TEST_F(DataRun, LeavesOutAMicroBatchThatIsNotFiniteAndNamesItsSamples) {
+  write_lines([](int line) { return line == 10 ? too_much : 1; });
+  const auto result = accrue({"train", "run.toml"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  const auto quarantined = events("quarantine");
+  ASSERT_EQ(quarantined.size(), 1u);
+  EXPECT_EQ(quarantined[0]["step"], 2);
+  EXPECT_THAT(quarantined[0]["reason"].get<std::string>(),
+              HasSubstr("micro-batch 1 (samples 10 to 11) was left out: "));
+  for (const json& line : metrics())
+    if (line.contains("lr")) {
+      EXPECT_EQ(line["quarantined"], line["step"] == 2 ? 1 : 0);
+      EXPECT_EQ(line["weight"], line["step"] == 2 ? 6 * 13 : 8 * 13);
+    }
+  EXPECT_THAT(result.errors, HasSubstr("samples 10 to 11"));
+}
+
+TEST_F(DataRun, StopsWhereTooMuchIsNotFiniteAndKeepsItsSteps) {
+  write_lines([](int line) { return line == 18 || line == 20 ? too_much : 1; });
+  for (const bool resume : {false, true}) {
+    Words words{"train", "run.toml"};
+    if (resume) words.push_back("--resume");
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("at most 1 of its 4 micro-batches"));
+    EXPECT_THAT(result.errors, HasSubstr("samples 20 to 21"));
+    EXPECT_TRUE(has_checkpoint(2)) << resume;
+    EXPECT_EQ(events("quarantine").size(), 2u) << resume;
+  }
+  const auto generous =
+      accrue({"train", "run.toml", "--run.out=out2", "--batch.max_quarantined=1"});
+  EXPECT_EQ(generous.status, 0) << generous.errors;
+}
+
+TEST_F(DataRun, TakesNoStepOnABatchWithoutWeightAndGoesOn) {
+  write_lines([](int line) { return line / 8 == 1 ? 0 : 1; });
+  const auto result = accrue({"train", "run.toml"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(events("no_step").size(), 1u);
+  EXPECT_TRUE(has_checkpoint(3)) << "three steps in four windows";
+}
+
+TEST_F(DataRun, RefusesHeldOutDataThatCannotBeEvaluated) {
+  write_lines([](int line) { return line < 16 ? 1 : 0; });
+  EXPECT_THAT(refused({"--data.val_fraction=0.25"}), HasSubstr("labels that count"));
+  write("ids.jsonl", "{\"input_ids\": [1, 900, 3], \"labels\": [1, 900, 3]}\n");
+  EXPECT_THAT(refused({"--data.val=[\"ids.jsonl\"]"}), HasSubstr("id 900"));
+  write_images();
+  std::filesystem::create_directories(folder_ / "other/odd");
+  write("other/odd/1.pgm", "P5\n9 9\n255\n" + std::string(81, '\1'));
+  EXPECT_THAT(refused({"--data.val=[\"other/*/*\"]", "--data.val_fraction=0"}),
+              HasSubstr("images of 1 x 8 x 8, as in data.train"));
+}
+
+TEST_F(DataRun, ResumesExactBatchNormalisationToTheSameBits) {
+  write_images();
+  const std::string plan = accrue({"train", "run.toml", "--dry-run"}).output;
+  EXPECT_THAT(plan, HasSubstr("batch        8 samples\n"));
+  EXPECT_THAT(plan, Not(HasSubstr("token")));
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=whole"}).status, 0);
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  std::filesystem::remove_all(folder_ / "out/checkpoints/step-00000004");
+  ASSERT_EQ(accrue({"train", "run.toml", "--resume"}).status, 0);
+  const std::string model = "checkpoints/step-00000004/model.safetensors";
+  EXPECT_EQ(read_file(folder_ / "out" / model), read_file(folder_ / "whole" / model));
+  EXPECT_THAT(read_file(folder_ / "out" / model), HasSubstr("bn1.running_mean"));
+}
+
+TEST_F(DataRun, AnImageThatDoesNotDecodeIsNamedAndTheStepsBeforeItAreKept) {
+  write_images();
+  write("images/odd/9.pgm", "P5\n8 8\n255\ncut short");
+  const auto result = accrue({"train", "run.toml", "--data.val_fraction=0",
+                              "--data.order=sequential", "--run.checkpoint_every=100"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("odd/9.pgm"));
+  EXPECT_THAT(result.errors, HasSubstr("does not decode"));
+  EXPECT_TRUE(has_checkpoint(2));
+}
+
+TEST_F(DataRun, RefusesAModelOfImagesThatDoesNotFitThem) {
+  write_images();
+  EXPECT_THAT(refused({"--model.batchnorm=error"}), HasSubstr("model.batchnorm=exact"));
+  EXPECT_THAT(refused({"--model.vocab=1"}), HasSubstr("model.vocab"));
+  EXPECT_THAT(refused({"--model.kind=vit", "--model.context=5", "--model.heads=2"}),
+              HasSubstr("model.context"));
+  EXPECT_THAT(refused({"--batch.tokens=8"}), HasSubstr("batch.samples"));
+}
+
+TEST_F(DataRun, RefusesUnknownValues) {
+  write_lines([](int) { return 1; });
+  for (const char* key :
+       {"data.format", "data.packing", "data.order", "model.kind", "model.batchnorm",
+        "precision.accumulate", "precision.compute", "batch.max_quarantined", "batch.last"})
+    EXPECT_THAT(refused({std::string("--") + key + "=other"}), HasSubstr(key));
+  EXPECT_THAT(refused({"--model.context=8"}), HasSubstr("model.context = 13"));
+}
+
+}  // namespace
+}  // namespace accrue::testing
