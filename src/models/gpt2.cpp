@@ -3,14 +3,12 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/attention.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/dropout.h"
 #include "accrue/kernels/embedding.h"
 #include "accrue/kernels/linear.h"
-#include "accrue/kernels/norm.h"
 #include "accrue/models/gpt2_io.h"
-#include "parameter_builder.h"
+#include "transformer_block.h"
 
 namespace accrue::models {
 namespace {
@@ -21,24 +19,6 @@ constexpr double most_parameters = 1e12;
 // Kernels are specialised by shape, and the shape grows with every generated token: lengths are
 // rounded up to this, so that few shapes occur.
 constexpr std::int64_t length_step = 64;
-
-struct Norm {
-  at::Tensor weight, bias;
-};
-
-struct Projection {
-  at::Tensor weight, bias;
-  kernels::LowPrecisionCopy copy;
-
-  at::Tensor operator()(const at::Tensor& x) { return kernels::linear(x, weight, bias, copy); }
-};
-
-struct Block {
-  Norm ln_1;
-  Projection attention_in, attention_out;
-  Norm ln_2;
-  Projection mlp_in, mlp_out;
-};
 
 void check_at_least_one(const char* key, std::int64_t value) {
   if (value < 1)
@@ -80,29 +60,18 @@ at::ScalarType compute_dtype(Compute compute) {
   return compute == Compute::bf16 ? at::kBFloat16 : master_dtype(compute);
 }
 
-Norm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width) {
-  return {builder.constant(name + ".weight", {width}, 1),
-          builder.constant(name + ".bias", {width}, 0)};
-}
-
-Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
-                           std::int64_t out, double deviation) {
-  return {builder.normal(name + ".weight", {out, in}, deviation),
-          builder.constant(name + ".bias", {out}, 0),
-          {}};
-}
-
-Block make_block(ParameterBuilder& builder, const Gpt2Options& options, std::int64_t index) {
+TransformerBlock make_block(ParameterBuilder& builder, const Gpt2Options& options,
+                            std::int64_t index) {
   const std::string name = "transformer.h." + std::to_string(index);
   const std::int64_t width = options.width;
   const double residual_deviation =
       initial_deviation / std::sqrt(2.0 * static_cast<double>(options.layers));
   // Braces evaluate in order, and with it the parameters are registered in forward order.
   return {
-      make_norm(builder, name + ".ln_1", width),
+      make_norm(builder, name + ".ln_1", width, norm_eps),
       make_projection(builder, name + ".attn.c_attn", width, 3 * width, initial_deviation),
       make_projection(builder, name + ".attn.c_proj", width, width, residual_deviation),
-      make_norm(builder, name + ".ln_2", width),
+      make_norm(builder, name + ".ln_2", width, norm_eps),
       make_projection(builder, name + ".mlp.c_fc", width, 4 * width, initial_deviation),
       make_projection(builder, name + ".mlp.c_proj", 4 * width, width, residual_deviation),
   };
@@ -115,8 +84,8 @@ struct Gpt2::Impl {
   at::ScalarType activations;  ///< of GEMM inputs; the residual stream has the masters' dtype
   at::Tensor wte, wpe;
   kernels::LowPrecisionCopy wte_copy;
-  std::vector<Block> blocks;
-  Norm ln_f;
+  std::vector<TransformerBlock> blocks;
+  LayerNorm ln_f;
   NamedParameters parameters;
 
   Impl(const Gpt2Options& wanted, Initialisation initialisation)
@@ -128,7 +97,7 @@ struct Gpt2::Impl {
                          initial_deviation);
     for (std::int64_t i = 0; i < options.layers; ++i)
       blocks.push_back(make_block(builder, options, i));
-    ln_f = make_norm(builder, "transformer.ln_f", options.width);
+    ln_f = make_norm(builder, "transformer.ln_f", options.width, norm_eps);
     if (initialisation == Initialisation::random) builder.draw(options.seed);
     parameters = builder.take();
   }
@@ -151,25 +120,12 @@ struct Gpt2::Impl {
   }
 
   at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
-    Block& part = blocks[static_cast<std::size_t>(index)];
-    const std::int64_t site = 1 + 3 * index;
-
-    const at::Tensor n =
-        kernels::layer_norm(x, part.ln_1.weight, part.ln_1.bias, norm_eps, activations);
-    const at::Tensor a = part.attention_out(kernels::attention(
-        part.attention_in(n), options.heads, {.dropout = options.dropout, .site = site}, context));
-    const auto [residual, n2] =
-        kernels::add_layer_norm(x, kernels::dropout(a, options.dropout, context, site + 1),
-                                part.ln_2.weight, part.ln_2.bias, norm_eps, activations);
-    const at::Tensor m =
-        kernels::mlp_gelu(n2, part.mlp_in.weight, part.mlp_in.bias, part.mlp_in.copy,
-                          part.mlp_out.weight, part.mlp_out.bias, part.mlp_out.copy);
-    return residual + kernels::dropout(m, options.dropout, context, site + 2);
+    const BlockOptions common{
+        .heads = options.heads, .dropout = options.dropout, .activations = activations};
+    return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index);
   }
 
-  at::Tensor head(const at::Tensor& x) const {
-    return kernels::layer_norm(x, ln_f.weight, ln_f.bias, norm_eps, activations);
-  }
+  at::Tensor head(const at::Tensor& x) const { return ln_f(x, activations); }
 };
 
 Gpt2::Gpt2(const Gpt2Options& options, Initialisation initialisation) {
@@ -185,23 +141,14 @@ const Gpt2Options& Gpt2::options() const { return impl_->options; }
 
 std::vector<Segment> Gpt2::segments() {
   Impl* model = impl_.get();
-  std::vector<Segment> chain;
-  chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
-                                    const ForwardContext& context) {
-                     return Activations{model->embed(micro.inputs, context)};
-                   }});
-  for (std::int64_t i = 0; i < model->options.layers; ++i) {
-    chain.push_back(
-        {"block." + std::to_string(i),
-         [model, i](const Activations& x, const batch::MicroBatch&, const ForwardContext& context) {
-           return Activations{model->block(i, x.at(0), context)};
-         }});
-  }
-  chain.push_back(
-      {"head", [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
-         return Activations{model->head(x.at(0))};
-       }});
-  return chain;
+  return transformer_segments(
+      {.embed = [model](
+                    const batch::MicroBatch& micro,
+                    const ForwardContext& context) { return model->embed(micro.inputs, context); },
+       .block = [model](std::int64_t i, const at::Tensor& x,
+                        const ForwardContext& context) { return model->block(i, x, context); },
+       .head = [model](const at::Tensor& x) { return model->head(x); }},
+      model->options.layers);
 }
 
 std::vector<LossHead> Gpt2::losses() {
@@ -228,9 +175,8 @@ at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   // Attention is causal, so what stands behind the last token does not reach its logits.
   at::Tensor x = impl_->embed(at::constant_pad_nd(ids, {0, padded - length}), context);
   for (std::int64_t i = 0; i < impl_->options.layers; ++i) x = impl_->block(i, x, context);
-  const Norm& norm = impl_->ln_f;
-  const at::Tensor hidden = kernels::layer_norm(x.select(1, length - 1).contiguous(), norm.weight,
-                                                norm.bias, norm_eps, impl_->wte.scalar_type());
+  const at::Tensor hidden =
+      impl_->ln_f(x.select(1, length - 1).contiguous(), impl_->wte.scalar_type());
   return kernels::linear(hidden, impl_->wte, {}, impl_->wte_copy);
 }
 

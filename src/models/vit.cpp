@@ -3,14 +3,11 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/attention.h"
 #include "accrue/kernels/dropout.h"
-#include "accrue/kernels/linear.h"
-#include "accrue/kernels/norm.h"
 #include "accrue/models/class_loss.h"
 #include "image_input.h"
 #include "named_tensors.h"
-#include "parameter_builder.h"
+#include "transformer_block.h"
 
 namespace accrue::models {
 namespace {
@@ -20,28 +17,6 @@ constexpr double norm_eps = 1e-6;
 constexpr double initial_deviation = 0.02;
 constexpr std::int64_t most_layers = 1000, most_width = 1 << 16, most_patches = 1 << 16,
                        most_classes = 1 << 24;
-
-struct Norm {
-  at::Tensor weight, bias;
-
-  at::Tensor operator()(const at::Tensor& x, at::ScalarType out) const {
-    return kernels::layer_norm(x, weight, bias, norm_eps, out);
-  }
-};
-
-struct Projection {
-  at::Tensor weight, bias;
-  kernels::LowPrecisionCopy copy;
-
-  at::Tensor operator()(const at::Tensor& x) { return kernels::linear(x, weight, bias, copy); }
-};
-
-struct Block {
-  Norm before;
-  Projection qkv, attention_out;
-  Norm after;
-  Projection mlp_in, mlp_out;
-};
 
 /// The root of a square, else 0.
 std::int64_t root_of(std::int64_t square) {
@@ -84,26 +59,19 @@ void check(const VitOptions& options) {
   check_patches(options);
 }
 
-Norm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width) {
-  return {builder.constant(name + ".weight", {width}, 1),
-          builder.constant(name + ".bias", {width}, 0)};
-}
-
 Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
                            std::int64_t out) {
-  return {builder.normal(name + ".weight", {out, in}, initial_deviation),
-          builder.constant(name + ".bias", {out}, 0),
-          {}};
+  return make_projection(builder, name, in, out, initial_deviation);
 }
 
-Block make_block(ParameterBuilder& builder, std::int64_t width, std::int64_t index) {
+TransformerBlock make_block(ParameterBuilder& builder, std::int64_t width, std::int64_t index) {
   const std::string name = "vit.encoder.layer." + std::to_string(index);
   // Braces evaluate in order, and with it the parameters are registered in forward order.
   return {
-      make_norm(builder, name + ".layernorm_before", width),
+      make_norm(builder, name + ".layernorm_before", width, norm_eps),
       make_projection(builder, name + ".attention.attention.qkv", width, 3 * width),
       make_projection(builder, name + ".attention.output.dense", width, width),
-      make_norm(builder, name + ".layernorm_after", width),
+      make_norm(builder, name + ".layernorm_after", width, norm_eps),
       make_projection(builder, name + ".intermediate.dense", width, 4 * width),
       make_projection(builder, name + ".output.dense", 4 * width, width),
   };
@@ -117,8 +85,8 @@ struct Vit::Impl {
   std::int64_t side;                    ///< patches along an edge
   at::Tensor class_token, positions;
   Projection patch_projection;
-  std::vector<Block> blocks;
-  Norm norm;
+  std::vector<TransformerBlock> blocks;
+  LayerNorm norm;
   Projection classifier;
   NamedParameters parameters;
 
@@ -136,7 +104,7 @@ struct Vit::Impl {
                                        options.image[0] * patch_height() * patch_width(), width);
     for (std::int64_t i = 0; i < options.layers; ++i)
       blocks.push_back(make_block(builder, width, i));
-    norm = make_norm(builder, "vit.layernorm", width);
+    norm = make_norm(builder, "vit.layernorm", width, norm_eps);
     classifier = make_projection(builder, "classifier", width, options.classes);
     builder.draw(options.seed);
     parameters = builder.take();
@@ -162,19 +130,11 @@ struct Vit::Impl {
   }
 
   at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
-    Block& part = blocks[static_cast<std::size_t>(index)];
-    const std::int64_t weights_site = 1 + 3 * index, attention_site = 2 + 3 * index,
-                       mlp_site = 3 + 3 * index;
-    const at::Tensor attended = kernels::attention(
-        part.qkv(part.before(x, activations)), options.heads,
-        {.causal = false, .dropout = options.dropout, .site = weights_site}, context);
-    const auto [residual, normalised] = kernels::add_layer_norm(
-        x, kernels::dropout(part.attention_out(attended), options.dropout, context, attention_site),
-        part.after.weight, part.after.bias, norm_eps, activations);
-    const at::Tensor m =
-        kernels::mlp_gelu(normalised, part.mlp_in.weight, part.mlp_in.bias, part.mlp_in.copy,
-                          part.mlp_out.weight, part.mlp_out.bias, part.mlp_out.copy);
-    return residual + kernels::dropout(m, options.dropout, context, mlp_site);
+    const BlockOptions common{.heads = options.heads,
+                              .causal = false,
+                              .dropout = options.dropout,
+                              .activations = activations};
+    return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index);
   }
 
   at::Tensor logits(const at::Tensor& x) {
@@ -194,22 +154,14 @@ const VitOptions& Vit::options() const { return impl_->options; }
 
 std::vector<Segment> Vit::segments() {
   Impl* model = impl_.get();
-  std::vector<Segment> chain;
-  chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
-                                    const ForwardContext& context) {
-                     return Activations{model->embed(micro.inputs, context)};
-                   }});
-  for (std::int64_t i = 0; i < model->options.layers; ++i)
-    chain.push_back(
-        {"block." + std::to_string(i),
-         [model, i](const Activations& x, const batch::MicroBatch&, const ForwardContext& context) {
-           return Activations{model->block(i, x.at(0), context)};
-         }});
-  chain.push_back(
-      {"head", [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
-         return Activations{model->logits(x.at(0))};
-       }});
-  return chain;
+  return transformer_segments(
+      {.embed = [model](
+                    const batch::MicroBatch& micro,
+                    const ForwardContext& context) { return model->embed(micro.inputs, context); },
+       .block = [model](std::int64_t i, const at::Tensor& x,
+                        const ForwardContext& context) { return model->block(i, x, context); },
+       .head = [model](const at::Tensor& x) { return model->logits(x); }},
+      model->options.layers);
 }
 
 std::vector<LossHead> Vit::losses() { return {class_cross_entropy_head()}; }
