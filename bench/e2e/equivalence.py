@@ -42,14 +42,14 @@ def text_config() -> str:
     stdlib = sysconfig.get_paths()["stdlib"]
     return f"""
         [run]
-        steps = 150
-        eval_every = 15
-        eval_batches = 8
+        steps = 80
+        eval_every = 8
+        eval_batches = 4
         keep_best = false
         [model]
-        layers = 3
+        layers = 2
         heads = 4
-        width = 128
+        width = 96
         context = 64
         dropout = 0.1
         [data]
@@ -59,7 +59,7 @@ def text_config() -> str:
         tokens = 4096
         [optim]
         lr = 2e-3
-        schedule = {{warmup = 10}}
+        schedule = {{warmup = 8}}
         """
 
 

@@ -36,8 +36,8 @@ struct AccumulatorOptions {
   /// Instead of `batch`: how many micro-batches make a window. With neither, full() is never true
   /// and the loop decides when to step.
   std::int64_t micro_batches = 0;
-  /// The precision of the gradients' sums. `accum::Accumulation::fp32` costs nothing beside; `fixed`
-  /// wants a `replay`: without one a contribution too large for its units costs the window.
+  /// The precision of the gradients' sums. `accum::Accumulation::fp32` costs nothing beside;
+  /// `fixed` wants a `replay`: without one a contribution too large for its units costs the window.
   accum::Accumulation accumulate = accum::Accumulation::fp32;
   std::uint64_t rounding_seed = 0;  ///< of accum::Accumulation::bf16_stochastic
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
