@@ -64,7 +64,6 @@ class Bench {
   explicit Bench(const Config& config)
       : work_(open_workload(config)),
         optimizer_(make_optimizer(work_.config, model().parameters())),
-        schedule_(make_window_schedule(work_.config, work_.data.train)),
         micro_(choose_micro_batch(work_).samples),
         loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
     models::check_batch_norms(model(), models::batch_norm_policy(work_.config.model.batchnorm));
@@ -77,11 +76,9 @@ class Bench {
   };
 
   WindowTimes accumulated_window(std::int64_t index) {
-    accum::Window window(std::make_shared<accum::GradientBuffer>(
-        model().parameters(), accum::parse_accumulation(work_.config.precision.accumulate),
-        work_.config.run.seed));
+    accum::Window window(make_gradient_buffer(work_.config, model().parameters()));
     WindowRun run = make_runner(work_.config, model(), window, loader_, {})
-                        ->run(index, schedule_.window(0), micro_);
+                        ->run(index, work_.schedule.window(0), micro_);
     if (!run.gradient || run.quarantined > 0) {
       throw runtime_error("bench", "finite losses",
                           std::to_string(run.quarantined) + " micro-batches without one",
@@ -101,7 +98,7 @@ class Bench {
 
   double bare_window() {
     ScratchGradients scratch(model().parameters());
-    const std::vector<batch::Range> parts = batch::split(schedule_.window(0), micro_);
+    const std::vector<batch::Range> parts = batch::split(work_.schedule.window(0), micro_);
     loader_.prefetch(parts);
     const Stopwatch watch;
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -114,10 +111,12 @@ class Bench {
   }
 
   std::int64_t micro_batch() const { return micro_; }
-  std::int64_t micro_batches() const { return (schedule_.window(0).size() + micro_ - 1) / micro_; }
-  std::int64_t window_samples() const { return schedule_.window(0).size(); }
+  std::int64_t micro_batches() const {
+    return (work_.schedule.window(0).size() + micro_ - 1) / micro_;
+  }
+  std::int64_t window_samples() const { return work_.schedule.window(0).size(); }
   std::int64_t window_tokens() const {
-    const std::int64_t tokens = schedule_.tokens(0);
+    const std::int64_t tokens = work_.schedule.tokens(0);
     return tokens > 0 ? tokens : window_samples();
   }
   bool images() const { return work_.data.train->image_shape().has_value(); }
@@ -127,7 +126,6 @@ class Bench {
  private:
   Workload work_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  batch::WindowSchedule schedule_;
   std::int64_t micro_;
   data::Loader loader_;
 };

@@ -1,7 +1,6 @@
 #include "exact_runner.h"
 
 #include "accrue/core/clock.h"
-#include "accrue/models/normalisation.h"
 
 namespace accrue::train {
 
@@ -68,10 +67,6 @@ WindowRun ExactRunner::run(std::int64_t index, batch::Range range, std::int64_t 
   }
   take_ledger(window_, result);
   return result;
-}
-
-bool is_exact(const Config& config, models::Trainable& model) {
-  return config.model.batchnorm == "exact" && !models::find_batch_norms(model).none();
 }
 
 std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,

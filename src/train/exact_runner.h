@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "accrue/train/config.h"
 #include "accrue/train/exact_window.h"
+#include "accrue/train/workload.h"
 #include "window_runner.h"
 
 namespace accrue::train {
@@ -33,9 +33,6 @@ class ExactRunner final : public Runner {
   std::int64_t told_ = 0;
   ExactWindow exact_;
 };
-
-/// Whether the config asks for exact batch normalisation, and the model has any.
-bool is_exact(const Config& config, models::Trainable& model);
 
 /// The one that a config asks for. `cut_folder` as in WindowRunnerOptions.
 std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,

@@ -37,9 +37,10 @@ MicroDecision decide_micro_batch(const MicroTrial& trial) {
   return decision;
 }
 
-MicroTrial measure_micro_batch(models::Trainable& model, accum::Accumulation accumulation,
+MicroTrial measure_micro_batch(models::Trainable& model,
+                               std::shared_ptr<accum::GradientBuffer> buffer,
                                const batch::MicroBatch& one_sample, std::int64_t window_samples) {
-  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
+  accum::Window window(std::move(buffer));
   const ForwardContext context = batch::training_context(one_sample, 0, 0);
   const PassOptions options{.factors = std::vector<double>(model.losses().size(), 1.0)};
   const auto trial = [&] {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "accrue/accum/accumulation.h"
+#include "accrue/accum/gradient_buffer.h"
 #include "accrue/batch/micro_batch.h"
 #include "accrue/models/trainable.h"
 #include "accrue/train/setup.h"
@@ -21,7 +21,8 @@ struct MicroTrial {
 MicroDecision decide_micro_batch(const MicroTrial& trial);
 
 /// Runs one sample forward and backward into a window that is dropped, and measures it.
-MicroTrial measure_micro_batch(models::Trainable& model, accum::Accumulation accumulation,
+MicroTrial measure_micro_batch(models::Trainable& model,
+                               std::shared_ptr<accum::GradientBuffer> buffer,
                                const batch::MicroBatch& one_sample, std::int64_t window_samples);
 
 }  // namespace accrue::train

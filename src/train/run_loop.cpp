@@ -15,20 +15,18 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
     : parts_(parts),
       state_(std::move(state)),
       elapsed_before_(state_.elapsed),
-      schedule_(make_window_schedule(parts.config, parts.data.train)),
-      learning_rate_(make_learning_rate(parts.config, make_horizon(parts.plan))),
-      window_(std::make_shared<accum::GradientBuffer>(
-          parts.model.parameters(), accum::parse_accumulation(parts.config.precision.accumulate),
-          parts.config.run.seed)),
-      loader_(parts.data.train, make_sampler(parts.config, *parts.data.train)),
-      checkpoint_cadence_(parts.config.run.checkpoint_every, make_horizon(parts.plan),
+      learning_rate_(make_learning_rate(parts.work.config, make_horizon(parts.plan))),
+      window_(make_gradient_buffer(parts.work.config, parts.work.model->parameters())),
+      loader_(parts.work.data.train, make_sampler(parts.work.config, *parts.work.data.train)),
+      checkpoint_cadence_(parts.work.config.run.checkpoint_every, make_horizon(parts.plan),
                           "run.checkpoint_every") {
-  if (parts.config.run.eval_every)
-    eval_cadence_.emplace(*parts.config.run.eval_every, make_horizon(parts.plan), "run.eval_every");
+  if (parts.work.config.run.eval_every)
+    eval_cadence_.emplace(*parts.work.config.run.eval_every, make_horizon(parts.plan),
+                          "run.eval_every");
   if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
-  takes_micro_statistics_ =
-      parts.config.model.batchnorm == "micro" && !models::find_batch_norms(parts.model).none();
-  runner_ = make_runner(parts.config, parts.model, window_, loader_, hooks(),
+  takes_micro_statistics_ = parts.work.config.model.batchnorm == "micro" &&
+                            !models::find_batch_norms(*parts.work.model).none();
+  runner_ = make_runner(parts.work.config, *parts.work.model, window_, loader_, hooks(),
                         parts.plan.cuts_in_file ? parts.directory.root() : "");
 }
 
@@ -48,7 +46,7 @@ WindowHooks RunLoop::hooks() {
 /// Which samples of the data a micro-batch's draws took.
 std::string RunLoop::in_the_data(const MicroRef& micro) const {
   constexpr std::size_t most = 16;
-  const batch::Sampler sampler = make_sampler(parts_.config, *parts_.data.train);
+  const batch::Sampler sampler = make_sampler(parts_.work.config, *parts_.work.data.train);
   std::string text;
   for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
@@ -69,7 +67,7 @@ RunResult RunLoop::run() {
     o.on_start({.first_step = state_.step,
                 .total_steps = parts_.plan.total_steps,
                 .parameters = parts_.plan.parameters,
-                .summary = summarise(parts_.config, parts_.plan)});
+                .summary = summarise(parts_.work.config, parts_.plan)});
   });
   bool interrupted = false;
   try {
@@ -106,7 +104,7 @@ void RunLoop::save_what_was_done() {
 bool RunLoop::run_window() {
   const Stopwatch watch;
   memory::reset_peak();
-  const batch::Range range = schedule_.window(state_.window);
+  const batch::Range range = parts_.work.schedule.window(state_.window);
   WindowRun window = runner_->run(state_.window, range, parts_.plan.micro_batch);
   if (window.interrupted) return false;
   if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
@@ -133,7 +131,7 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
     parts_.gradient_hook(gradient);
     gradient.changed();
   }
-  const double clip = parts_.config.optim.clip;
+  const double clip = parts_.work.config.optim.clip;
   const double norm = clip > 0 ? gradient.clip(clip) : gradient.norm();
   if (!std::isfinite(norm)) {
     throw runtime_error("step " + std::to_string(state_.step + 1), "a finite gradient",
@@ -152,7 +150,7 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
   state_.elapsed = elapsed_before_ + watch_.seconds();
   if (window.weight > 0) last_loss_ = window.loss_sum / window.weight;
   StepReport report{.step = state_.step,
-                    .epoch = schedule_.epoch_at(state_.window),
+                    .epoch = parts_.work.schedule.epoch_at(state_.window),
                     .time = unix_time(),
                     .elapsed = state_.elapsed,
                     .samples = state_.samples,
@@ -169,7 +167,7 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
                     .retries = window.retries,
                     .stepped = norm.has_value()};
   if (window.weight > 0) report.loss = window.loss_sum / window.weight;
-  if (!parts_.data.train->image_shape()) {
+  if (!parts_.work.data.train->image_shape()) {
     report.tokens = state_.tokens;
     report.batch_tokens = window.tokens;
     report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
@@ -187,14 +185,15 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
 }
 
 bool RunLoop::evaluate_if_due(bool last) {
-  if (!parts_.data.val) return true;
+  if (!parts_.work.data.val) return true;
   const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step));
   if (!due || evaluated_step_ == state_.step) return true;
   EvaluationOptions options{.micro_batch = parts_.plan.micro_batch,
                             .cancelled = [this] { return signals_.interrupted(); }};
-  if (parts_.config.run.eval_batches)
-    options.max_samples = *parts_.config.run.eval_batches * parts_.plan.batch_samples;
-  std::optional<Evaluation> evaluation = evaluate_source(parts_.model, *parts_.data.val, options);
+  if (parts_.work.config.run.eval_batches)
+    options.max_samples = *parts_.work.config.run.eval_batches * parts_.plan.batch_samples;
+  std::optional<Evaluation> evaluation =
+      evaluate_source(*parts_.work.model, *parts_.work.data.val, options);
   if (!evaluation) return false;
   evaluation->step = evaluated_step_ = state_.step;
   last_eval_ = evaluation->loss;
@@ -206,7 +205,8 @@ bool RunLoop::evaluate_if_due(bool last) {
 
 void RunLoop::note_best(double eval_loss) {
   if (!std::isfinite(eval_loss)) return;
-  if (!parts_.config.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss)) return;
+  if (!parts_.work.config.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss))
+    return;
   state_.best_eval = eval_loss;
   state_.best_step = state_.step;
   write();
@@ -219,11 +219,12 @@ void RunLoop::checkpoint_if_due(bool last) {
 void RunLoop::write() {
   state_.elapsed = elapsed_before_ + watch_.seconds();
   state_.units = window_.buffer()->units();
-  write_checkpoint(parts_.directory, state_, parts_.config.model, parts_.model, parts_.optimizer);
+  write_checkpoint(parts_.directory, state_, parts_.work.config.model, *parts_.work.model,
+                   parts_.optimizer);
   const std::optional<std::int64_t> best =
-      parts_.config.run.keep_best ? state_.best_step : std::nullopt;
+      parts_.work.config.run.keep_best ? state_.best_step : std::nullopt;
   prune_checkpoints(parts_.directory,
-                    {.newest = state_.step, .keep = parts_.config.run.keep, .best = best});
+                    {.newest = state_.step, .keep = parts_.work.config.run.keep, .best = best});
   written_step_ = state_.step;
   checkpoint_cadence_.done();
 }

@@ -20,10 +20,8 @@ namespace accrue::train {
 
 /// What a run works on; all of it outlives the loop.
 struct RunParts {
-  const Config& config;
+  const Workload& work;
   const RunPlan& plan;
-  const Datasets& data;
-  models::Model& model;
   optim::Optimizer& optimizer;
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
@@ -56,7 +54,6 @@ class RunLoop {
   RunParts parts_;
   TrainState state_;
   double elapsed_before_;
-  batch::WindowSchedule schedule_;
   optim::LearningRate learning_rate_;
   SignalWatch signals_;
   accum::Window window_;

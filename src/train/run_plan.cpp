@@ -3,14 +3,13 @@
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/units.h"
 #include "cut_place.h"
-#include "exact_runner.h"
 
 namespace accrue::train {
-
 namespace {
 
 /// Input tokens of a full window, on average where samples differ in length; 0 for images.
-std::int64_t tokens_of_window(const Workload& work, const batch::WindowSchedule& schedule) {
+std::int64_t tokens_of_window(const Workload& work) {
+  const batch::WindowSchedule& schedule = work.schedule;
   if (work.data.train->image_shape()) return 0;
   if (!schedule.variable) return schedule.samples_per_window * schedule.tokens_per_sample;
   if (work.config.batch.tokens) return *work.config.batch.tokens;
@@ -26,13 +25,13 @@ std::string batch_in_words(const Config& config, const RunPlan& plan) {
 
 RunPlan make_plan(const Workload& work, std::int64_t micro_batch, std::string micro_reason) {
   const Config& config = work.config;
-  const batch::WindowSchedule schedule = make_window_schedule(config, work.data.train);
+  const batch::WindowSchedule& schedule = work.schedule;
   RunPlan plan;
   plan.parameters = models::parameter_count(*work.model);
   plan.train_samples = work.data.train->size();
   plan.val_samples = work.data.val ? work.data.val->size() : 0;
   plan.batch_samples = schedule.samples_per_window;
-  plan.batch_tokens = tokens_of_window(work, schedule);
+  plan.batch_tokens = tokens_of_window(work);
   plan.micro_batch = std::min(micro_batch, plan.batch_samples);
   plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
   plan.uneven = schedule.variable != nullptr;

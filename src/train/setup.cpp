@@ -30,14 +30,14 @@ std::int64_t longest_sample(const data::Source& source) {
 }  // namespace
 
 MicroDecision choose_micro_batch(const Workload& work) {
-  const std::int64_t window = make_window_schedule(work.config, work.data.train).samples_per_window;
+  const std::int64_t window = work.schedule.samples_per_window;
   const std::optional<std::int64_t> stated = work.config.batch.micro;
   if (stated) return {std::min(*stated, window), "as batch.micro says"};
   const std::vector<std::int64_t> longest{longest_sample(*work.data.train)};
   const batch::MicroBatch sample = data::fetch_as(*work.data.train, longest, longest);
   const KeptBuffers buffers(*work.model);
   const MicroTrial trial =
-      measure_micro_batch(*work.model, accum::parse_accumulation(work.config.precision.accumulate),
+      measure_micro_batch(*work.model, make_gradient_buffer(work.config, work.model->parameters()),
                           sample, std::min(window, work.data.train->size()));
   buffers.restore();
   return decide_micro_batch(trial);

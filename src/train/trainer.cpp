@@ -25,7 +25,6 @@ struct Trainer::Impl {
   explicit Impl(Config as_given)
       : given(std::move(as_given)), work(open(given)), directory(given.run.out) {
     models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
-    total_windows(work.config, make_window_schedule(work.config, work.data.train));
   }
 
   static Workload open(const Config& config) {
@@ -134,9 +133,9 @@ RunResult Trainer::run(const RunOptions& options) {
     for (std::shared_ptr<Observer>& sink :
          make_sinks(self.given.observe, self.directory, state.step))
       self.observers.push_back(std::move(sink));
-    RunLoop loop({self.work.config, *self.plan, self.work.data, *self.work.model, *optimizer,
-                  self.directory, self.observers, self.gradient_hook},
-                 std::move(state));
+    RunLoop loop(
+        {self.work, *self.plan, *optimizer, self.directory, self.observers, self.gradient_hook},
+        std::move(state));
     self.announce_start();
     return loop.run();
   } catch (const Error& error) {

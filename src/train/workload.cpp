@@ -6,6 +6,7 @@
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
+#include "accrue/models/normalisation.h"
 #include "model_factory.h"
 
 namespace accrue::train {
@@ -91,26 +92,7 @@ void require_windows(const batch::WindowSchedule& schedule) {
       "last = \"weighted\", a smaller batch or more data");
 }
 
-}  // namespace
-
-Workload open_workload(Config config) {
-  Workload work;
-  std::unique_ptr<models::Model> loaded = load_shaping_model(config);
-  std::shared_ptr<const data::Source> train = open_files(config, config.data.train, "data.train");
-  fit_model_to_data(config, *train);
-  work.model = loaded ? std::move(loaded) : make_initial_model(config);
-  check_loaded_model(config, *work.model, *train);
-  work.data = open_datasets(config, std::move(train));
-  work.config = std::move(config);
-  return work;
-}
-
-batch::Sampler make_sampler(const Config& config, const data::Source& train) {
-  return {train.size(),
-          config.data.order == "sequential" ? batch::Order::sequential : batch::Order::shuffle,
-          config.run.seed};
-}
-
+/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
 batch::WindowSchedule make_window_schedule(const Config& config,
                                            const std::shared_ptr<const data::Source>& train) {
   const batch::LastWindow last =
@@ -133,10 +115,41 @@ batch::WindowSchedule make_window_schedule(const Config& config,
   return schedule;
 }
 
+}  // namespace
+
+Workload open_workload(Config config) {
+  Workload work;
+  std::unique_ptr<models::Model> loaded = load_shaping_model(config);
+  std::shared_ptr<const data::Source> train = open_files(config, config.data.train, "data.train");
+  fit_model_to_data(config, *train);
+  work.model = loaded ? std::move(loaded) : make_initial_model(config);
+  check_loaded_model(config, *work.model, *train);
+  work.data = open_datasets(config, std::move(train));
+  work.schedule = make_window_schedule(config, work.data.train);
+  work.config = std::move(config);
+  return work;
+}
+
+bool is_exact(const Config& config, models::Trainable& model) {
+  return config.model.batchnorm == "exact" && !models::find_batch_norms(model).none();
+}
+
+batch::Sampler make_sampler(const Config& config, const data::Source& train) {
+  return {train.size(),
+          config.data.order == "sequential" ? batch::Order::sequential : batch::Order::shuffle,
+          config.run.seed};
+}
+
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule) {
   if (config.run.steps) return *config.run.steps;
   if (config.run.tokens) return schedule.windows_of_tokens(*config.run.tokens);
   return schedule.windows_of_epochs(config.run.epochs.value_or(0));
+}
+
+std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
+                                                            const NamedParameters& parameters) {
+  return std::make_shared<accum::GradientBuffer>(
+      parameters, accum::parse_accumulation(config.precision.accumulate), config.run.seed);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,

@@ -34,13 +34,10 @@ ConfigSubject::ConfigSubject(const train::Workload& work, std::unique_ptr<models
       model_(twin_ ? *twin_ : *work.model),
       loader_(std::make_unique<data::Loader>(work.data.train,
                                              train::make_sampler(work.config, *work.data.train))),
-      window_(train::make_window_schedule(work.config, work.data.train).window(0)),
-      exact_(models::batch_norm_policy(work.config.model.batchnorm) ==
-             models::BatchNormPolicy::exact) {
+      window_(work.schedule.window(0)),
+      exact_(train::is_exact(work.config, model_)) {
   for (const NamedParameter& parameter : model_.parameters())
     if (parameter.tensor.requires_grad()) trained_.push_back(parameter);
-  // A model without batch normalisation has nothing to be exact about.
-  exact_ = exact_ && !models::find_batch_norms(model_).none();
 }
 
 void ConfigSubject::fill(accum::Window& window, const Parts& parts, std::int64_t index,

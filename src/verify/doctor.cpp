@@ -31,8 +31,8 @@ void take_model(const train::Workload& work, RunFacts& facts) {
   facts.parameters = models::parameter_count(*work.model);
 }
 
-void take_shape(const train::Workload& work, const batch::WindowSchedule& schedule,
-                RunFacts& facts) {
+void take_shape(const train::Workload& work, RunFacts& facts) {
+  const batch::WindowSchedule& schedule = work.schedule;
   facts.train_samples = work.data.train->size();
   facts.val_samples = work.data.val ? work.data.val->size() : 0;
   facts.data_remarks = work.data.train->remarks();
@@ -125,7 +125,7 @@ class Measurements {
         options_(options),
         facts_(facts),
         loader_(work.data.train, train::make_sampler(work.config, *work.data.train)),
-        window_(train::make_window_schedule(work.config, work.data.train).window(0)) {}
+        window_(work.schedule.window(0)) {}
 
   void take() {
     tell("labels of the first batch");
@@ -184,11 +184,10 @@ class Measurements {
 Examination doctor(const train::Config& config, const DoctorOptions& options) {
   train::use_threads(config.run.threads);
   const train::Workload work = train::open_workload(config);
-  const batch::WindowSchedule schedule = train::make_window_schedule(work.config, work.data.train);
   Examination result;
   result.facts.config = work.config;
   take_model(work, result.facts);
-  take_shape(work, schedule, result.facts);
+  take_shape(work, result.facts);
   Measurements(work, options, result.facts).take();
   result.findings = examine(result.facts);
   return result;

@@ -74,7 +74,7 @@ class Steps {
 }  // namespace
 
 StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int64_t samples) {
-  const batch::WindowSchedule schedule = train::make_window_schedule(work.config, work.data.train);
+  const batch::WindowSchedule& schedule = work.schedule;
   const std::int64_t coarse = (samples + 1) / 2, fine = std::max<std::int64_t>(1, samples / 4);
   StepsSplit split{.name = "micro-batches of " + std::to_string(coarse) + " against " +
                            std::to_string(fine)};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "accrue/accum/gradient_buffer.h"
 #include "accrue/batch/sampler.h"
 #include "accrue/batch/schedule.h"
 #include "accrue/data/source.h"
@@ -24,6 +25,8 @@ struct Workload {
   /// vocabulary or the classes and the shape of the images.
   Config config;
   Datasets data;
+  /// Which samples each step takes. Copies share what is known of samples of unequal length.
+  batch::WindowSchedule schedule;
   std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh
 };
 
@@ -35,14 +38,17 @@ Workload open_workload(Config config);
 /// of model.from only what has no other shape than its file's (TorchScript) is read.
 std::unique_ptr<models::Model> make_model(const Config& config);
 
+/// Whether the config asks for exact batch normalisation, and the model has any.
+bool is_exact(const Config& config, models::Trainable& model);
+
 batch::Sampler make_sampler(const Config& config, const data::Source& train);
-/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
-batch::WindowSchedule make_window_schedule(const Config& config,
-                                           const std::shared_ptr<const data::Source>& train);
 
 /// Windows of the whole run.
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule);
 
+/// In the precision that `precision.accumulate` says.
+std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
+                                                            const NamedParameters& parameters);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const NamedParameters& parameters);
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon);
