@@ -18,6 +18,7 @@ using accrue::cli::Action;
 using accrue::cli::Arguments;
 
 constexpr int failed = 1;
+constexpr int refused = 3;
 
 /// Parses, then runs what was asked for. `--help` and `--version` are answered while parsing.
 int dispatch(const Arguments& typed) {
@@ -30,6 +31,7 @@ int dispatch(const Arguments& typed) {
   accrue::cli::add_sample(app, action);
   accrue::cli::add_export(app, action);
   accrue::cli::add_bench(app, action);
+  accrue::cli::add_plan(app, action);
   accrue::cli::add_verify(app, action);
   accrue::cli::add_doctor(app, action);
   accrue::cli::check_verb(app, typed);
@@ -59,6 +61,8 @@ int main(int count, char** words) {
     return dispatch({words, words + count});
   } catch (const accrue::Error& error) {
     return report(error.what(), error.exit_code());
+  } catch (const c10::OutOfMemoryError& error) {
+    return report(accrue::cause_of(error), accrue::memory::budget() ? refused : failed);
   } catch (const std::bad_alloc&) {
     return report(
         "allocate memory: expected enough for one micro-batch, received a refusal by the "

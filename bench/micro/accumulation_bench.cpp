@@ -37,10 +37,8 @@ batch::MicroBatch random_micro_batch(const models::Gpt2Options& options) {
 
 Loss forward(models::Gpt2& model, const batch::MicroBatch& micro) {
   const ForwardContext context = batch::training_context(micro, 1337, 0);
-  models::Activations x;
-  for (const models::Segment& segment : model.segments())
-    x = models::run_segment(segment, x, micro, context);
-  return model.losses().front().forward(x, micro, context);
+  return model.losses().front().forward(models::run_segments(model, micro, context), micro, context,
+                                        1);
 }
 
 void step(benchmark::State& state, Accumulation accumulation, Compute compute) {

@@ -1,13 +1,25 @@
 // Attention and dropout alone, at the sizes of one layer: 4 samples of 256 tokens with 6 heads, and
 // one of 1,024 with 12; heads are 64 wide. With and without dropout, and packed: the same tokens as
 // samples of an eighth of the length.
+// The head and loss of GPT-2 124 M, forward and backward of 4 x 1,024 tokens with the weight's
+// gradient added to its slot: by chunks of rows (the argument; 0: as many as the library takes),
+// with whole logits on the same kernels (4,096 rows), and with ATen's cross-entropy behind the same
+// linear layer. To compare them:
+//   kernels_bench --benchmark_filter=head --benchmark_enable_random_interleaving=true
+//                 --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <memory>
+
 #include "accrue/kernels/attention.h"
+#include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/dropout.h"
+#include "accrue/kernels/grad_slot.h"
+#include "accrue/kernels/linear.h"
+#include "accrue/memory/caching_allocator.h"
 
 namespace accrue::kernels {
 namespace {
@@ -64,5 +76,75 @@ void dropout_forward(benchmark::State& state, at::ScalarType dtype) {
 BENCHMARK_CAPTURE(dropout_forward, fp32, at::kFloat);
 BENCHMARK_CAPTURE(dropout_forward, bf16, at::kBFloat16);
 
+/// The head of GPT-2 124 M in front of its loss, its weight's gradient in a slot.
+struct Head {
+  explicit Head(at::ScalarType dtype) {
+    at::manual_seed(1);
+    hidden = at::randn({tokens, channels}).to(dtype).requires_grad_(true);
+    weight = (at::randn({vocabulary, channels}) * 0.02).requires_grad_(true);
+    targets = at::randint(vocabulary, {tokens}, at::kLong);
+    slot = std::make_shared<GradSlot>(at::zeros({vocabulary, channels}));
+    slot->open = true;
+    slot->fresh = false;  // of the second micro-batch on
+    attach(weight, slot);
+  }
+
+  static constexpr std::int64_t tokens = 4096, channels = 768, vocabulary = 50'304;
+  at::Tensor hidden, weight, targets;
+  std::shared_ptr<GradSlot> slot;
+  LowPrecisionCopy copy;
+};
+
+void head_by_chunks(benchmark::State& state, at::ScalarType dtype, double label_smoothing) {
+  Head head(dtype);
+  const LinearCrossEntropyOptions options{.loss = {.label_smoothing = label_smoothing},
+                                          .chunk_rows = state.range(0)};
+  for (auto _ : state) {
+    const Loss loss =
+        linear_cross_entropy(head.hidden, head.weight, head.targets, head.copy, options);
+    torch::autograd::backward({loss.sum}, {});
+    head.hidden.mutable_grad().reset();
+  }
+  state.SetItemsProcessed(state.iterations() * Head::tokens);
+}
+BENCHMARK_CAPTURE(head_by_chunks, fp32, at::kFloat, 0)
+    ->ArgName("rows")
+    ->Arg(0)
+    ->Arg(Head::tokens)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(head_by_chunks, bf16, at::kBFloat16, 0)
+    ->ArgName("rows")
+    ->Arg(0)
+    ->Arg(Head::tokens)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(head_by_chunks, fp32_smoothed, at::kFloat, 0.1)
+    ->ArgName("rows")
+    ->Arg(0)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+void head_by_aten(benchmark::State& state, at::ScalarType dtype) {
+  Head head(dtype);
+  for (auto _ : state) {
+    const Loss loss = cross_entropy(linear(head.hidden, head.weight, {}, head.copy), head.targets);
+    torch::autograd::backward({loss.sum}, {});
+    head.hidden.mutable_grad().reset();
+  }
+  state.SetItemsProcessed(state.iterations() * Head::tokens);
+}
+BENCHMARK_CAPTURE(head_by_aten, fp32, at::kFloat)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(head_by_aten, bf16, at::kBFloat16)->Unit(benchmark::kMillisecond)->UseRealTime();
+
 }  // namespace
 }  // namespace accrue::kernels
+
+int main(int argc, char** argv) {
+  accrue::memory::install_caching_allocator();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

@@ -13,10 +13,14 @@
 #include <cstdint>
 #include <limits>
 
+#include "support/bf16_lanes-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace accrue::accum::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using accrue::HWY_NAMESPACE::load_bf16;
+using accrue::HWY_NAMESPACE::store_upper_halves;
 
 /// Widened to D's element where that is double.
 template <class D, class T>
@@ -25,20 +29,6 @@ HWY_INLINE hn::Vec<D> load(D d, const T* from) {
     return hn::LoadU(d, from);
   else
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, D>(), from));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> load_bf16(D d, const std::uint16_t* from) {
-  const hn::Rebind<std::uint16_t, D> half;
-  const hn::Rebind<std::uint32_t, D> word;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(word, hn::LoadU(half, from))));
-}
-
-template <class D, class Words>
-HWY_INLINE void store_upper_halves(D, Words bits, std::uint16_t* to) {
-  const hn::Rebind<std::uint16_t, D> half;
-  const hn::Rebind<std::int32_t, D> signed_word;
-  hn::StoreU(hn::DemoteTo(half, hn::BitCast(signed_word, hn::ShiftRight<16>(bits))), half, to);
 }
 
 /// The bits of `v` plus what makes their upper half the nearest bf16, ties to even.

@@ -97,6 +97,16 @@ struct FixedFold {
   }
 };
 
+/// Sums nothing.
+template <class T>
+struct Look {
+  const T* from;
+  template <class D>
+  HWY_INLINE hn::Vec<hn::RebindToSigned<D>> operator()(D d, std::size_t i) const {
+    return magnitude_bits(d, load(d, from + i));
+  }
+};
+
 // Reading.
 
 template <class T, class Op>
@@ -169,6 +179,12 @@ double fixed_fp64(const double* from, std::int64_t* sum, std::size_t count, bool
   return add ? sweep<double>(FixedFold<double, true>{from, sum, scale}, count)
              : sweep<double>(FixedFold<double, false>{from, sum, scale}, count);
 }
+double largest_fp32(const float* from, std::size_t count) {
+  return sweep<float>(Look<float>{from}, count);
+}
+double largest_fp64(const double* from, std::size_t count) {
+  return sweep<double>(Look<double>{from}, count);
+}
 void bf16_values(const std::uint16_t* sum, std::size_t count, float* to) {
   sweep_out<float>(Bf16Read{sum, to}, count);
 }
@@ -204,6 +220,8 @@ HWY_EXPORT(bf16);
 HWY_EXPORT(bf16_kahan);
 HWY_EXPORT(fixed_fp32);
 HWY_EXPORT(fixed_fp64);
+HWY_EXPORT(largest_fp32);
+HWY_EXPORT(largest_fp64);
 HWY_EXPORT(bf16_values);
 HWY_EXPORT(kahan_values);
 HWY_EXPORT(fixed_values_fp32);
@@ -227,6 +245,12 @@ double fold_fixed(const float* from, std::int64_t* sum, std::size_t count, bool 
 double fold_fixed(const double* from, std::int64_t* sum, std::size_t count, bool add,
                   const FixedScale& scale) {
   return HWY_DYNAMIC_DISPATCH(fixed_fp64)(from, sum, count, add, scale);
+}
+double largest_of(const float* from, std::size_t count) {
+  return HWY_DYNAMIC_DISPATCH(largest_fp32)(from, count);
+}
+double largest_of(const double* from, std::size_t count) {
+  return HWY_DYNAMIC_DISPATCH(largest_fp64)(from, count);
 }
 void read_bf16(const std::uint16_t* sum, std::size_t count, float* to) {
   HWY_DYNAMIC_DISPATCH(bf16_values)(sum, count, to);

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "accrue/core/rounding_stream.h"
 
 namespace accrue::accum {
 
@@ -18,13 +19,6 @@ double fold_bf16(const float* from, std::uint16_t* sum, std::size_t count, bool 
 double fold_bf16_kahan(const float* from, std::uint16_t* sum, std::uint16_t* compensation,
                        std::size_t count, bool add);
 
-/// Where the random bits of stochastic rounding come from. Element e of a slot takes those of
-/// counter (e / 128) * 16 + e % 16: half (e / 16) % 8 of its four words, low halves first.
-struct RoundingStream {
-  std::array<std::uint32_t, 2> key{};
-  std::array<std::uint32_t, 2> tweak{};  ///< the upper two words of every counter
-};
-inline constexpr std::size_t kRoundingBlock = 128;
 /// `first` is the number of from[0] within its slot, a multiple of kRoundingBlock.
 double fold_bf16_stochastic(const float* from, std::uint16_t* sum, std::size_t count, bool add,
                             const RoundingStream& stream, std::uint64_t first);
@@ -38,6 +32,10 @@ double fold_fixed(const float* from, std::int64_t* sum, std::size_t count, bool 
                   const FixedScale& scale);
 double fold_fixed(const double* from, std::int64_t* sum, std::size_t count, bool add,
                   const FixedScale& scale);
+
+/// The largest magnitude of a contribution; infinity where an element is not finite.
+double largest_of(const float* from, std::size_t count);
+double largest_of(const double* from, std::size_t count);
 
 /// The values of sums, as float (rounded to nearest) or double.
 void read_bf16(const std::uint16_t* sum, std::size_t count, float* to);

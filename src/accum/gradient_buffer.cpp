@@ -4,6 +4,8 @@
 #include <unordered_set>
 
 #include "accrue/core/error.h"
+#include "accrue/core/memory_tag.h"
+#include "folded_gradient.h"
 #include "staged_sum.h"
 
 namespace accrue::accum {
@@ -99,6 +101,25 @@ at::Tensor allocate(const Group& group) {
   return flat;
 }
 
+void check_folding(const std::vector<GradientBuffer::Entry>& entries, const FoldInto& into) {
+  const auto refuse = [](const std::string& expected, const std::string& received,
+                         const char* suggestion) {
+    throw usage_error("fold gradients into the optimizer", expected, received, suggestion);
+  };
+  for (const GradientBuffer::Entry& entry : entries) {
+    if (!entry.parameter.is_cpu())
+      refuse("parameters on the CPU", "'" + entry.name + "' on " + entry.parameter.device().str(),
+             "a gradient buffer");
+    if (into.target && !into.target->takes(entry.parameter))
+      refuse("an optimizer of all these parameters", "one without '" + entry.name + "'",
+             "one list of parameters for both");
+  }
+  for (const std::string& name : into.shared)
+    if (std::ranges::find(entries, name, &GradientBuffer::Entry::name) == entries.end())
+      refuse("names of trained parameters", "'" + name + "', which is none",
+             "the names that the model gives");
+}
+
 }  // namespace
 
 GradientBuffer::GradientBuffer(const NamedParameters& parameters, Accumulation accumulation,
@@ -108,6 +129,19 @@ GradientBuffer::GradientBuffer(const NamedParameters& parameters, Accumulation a
   check_names(parameters);
   entries_ = trained_entries(parameters);
   make_slots();
+  attach_all();
+}
+
+GradientBuffer::GradientBuffer(const NamedParameters& parameters, FoldInto into) {
+  for (const NamedParameter& parameter : parameters) check_parameter(parameter);
+  check_names(parameters);
+  entries_ = trained_entries(parameters);
+  check_folding(entries_, into);
+  make_folding_slots(into);
+  attach_all();
+}
+
+void GradientBuffer::attach_all() {
   try {
     claim();
   } catch (...) {
@@ -116,8 +150,26 @@ GradientBuffer::GradientBuffer(const NamedParameters& parameters, Accumulation a
   }
 }
 
+void GradientBuffer::make_folding_slots(const FoldInto& into) {
+  const at::NoGradGuard no_grad;
+  const MemoryTagScope tag(MemoryTag::gradients);
+  folding_ = std::make_shared<Folding>();
+  folding_->target = into.target;
+  const bool takes_parts = into.target && into.target->takes_parts();
+  for (Entry& entry : entries_) {
+    const bool is_shared = std::ranges::find(into.shared, entry.name) != into.shared.end();
+    const auto make = is_shared && !takes_parts ? make_folded_at_commit : make_folded_at_once;
+    entry.folded = make(folding_, entry.name, entry.parameter);
+    const at::Tensor nothing =
+        at::zeros({}, at::dtype(slot_dtype(entry.parameter, Accumulation::fp32)));
+    entry.slot = std::make_shared<kernels::GradSlot>(nothing.expand(entry.parameter.sizes()));
+    entry.slot->fold = entry.folded;
+  }
+}
+
 void GradientBuffer::make_slots() {
   const at::NoGradGuard no_grad;
+  const MemoryTagScope tag(MemoryTag::gradients);
   for (const Group& group : lay_out(entries_, accumulation_)) flat_.push_back(allocate(group));
   for (std::size_t i = 0; i < entries_.size(); ++i)
     if (needs_staging(entries_[i].parameter, accumulation_)) stage(entries_[i], i);
@@ -147,6 +199,9 @@ std::int64_t GradientBuffer::bytes() const {
   for (const at::Tensor& flat : flat_) bytes += static_cast<std::int64_t>(flat.nbytes());
   for (const Entry& entry : entries_)
     if (entry.staged) bytes += entry.staged->extra_bytes();
+  if (folding_) bytes += folding_->staging.bytes();
+  for (const Entry& entry : entries_)
+    if (entry.folded) bytes += entry.folded->kept_bytes();
   return staging_ ? bytes + staging_->bytes() : bytes;
 }
 
@@ -167,7 +222,37 @@ void GradientBuffer::begin_window(std::int64_t index) {
   for (FixedSum* sum : fixed_) sum->begin_window();
 }
 
+bool GradientBuffer::needs_total_weight() const { return folding_ && folding_->target; }
+
+bool GradientBuffer::is_between_steps() const {
+  return needs_total_weight() && folding_->target->is_between_steps();
+}
+
+void GradientBuffer::begin_folding(double total_weight) {
+  folding_->scale = total_weight > 0 ? 1 / total_weight : 0;
+}
+
+void GradientBuffer::begin_micro_batch() {
+  if (!folding_) return;
+  folding_->folded = 0;
+  folding_->found_bad = false;
+  for (const Entry& entry : entries_) entry.folded->begin_micro_batch();
+}
+
+void GradientBuffer::end_micro_batch() {
+  if (!folding_) return;
+  const at::NoGradGuard no_grad;
+  for (const Entry& entry : entries_) entry.folded->check(*entry.slot);
+  for (const Entry& entry : entries_) entry.folded->end_micro_batch();
+}
+
+bool GradientBuffer::drop_micro_batch() {
+  for (const Entry& entry : entries_) entry.slot->found_non_finite = false;
+  return folding_->folded == 0;
+}
+
 void GradientBuffer::end_window() {
+  if (folds()) return;
   const at::NoGradGuard no_grad;
   for (const Entry& entry : entries_) {
     if (!entry.slot->fresh) continue;
@@ -224,7 +309,8 @@ void GradientBuffer::restore_sum(const Entry& entry, const at::Tensor& saved,
 }
 
 bool grad_can_view_slot(const GradientBuffer::Entry& entry) {
-  return !entry.staged && entry.slot->main.scalar_type() == entry.parameter.scalar_type();
+  return !entry.staged && !entry.folded &&
+         entry.slot->main.scalar_type() == entry.parameter.scalar_type();
 }
 
 }  // namespace accrue::accum

@@ -82,14 +82,23 @@ double sum_of_squares(const GradientSource& source, std::int64_t elements) {
 }  // namespace
 
 MeanGradient::MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight)
-    : buffer_(std::move(buffer)), weight_(weight), scale_(1 / weight) {}
+    : buffer_(std::move(buffer)), weight_(weight), scale_(buffer_->folds() ? 1 : 1 / weight) {}
+
+void MeanGradient::require_values(const char* call) const {
+  if (!buffer_->folds()) return;
+  throw usage_error(call, "a gradient that a buffer holds",
+                    "one that was folded into the optimizer's state, which has no values to read",
+                    "memory.gradients = \"buffer\" for a norm, clipping (optim.clip) or a hook");
+}
 
 GradientSource MeanGradient::source(std::size_t index) const {
+  require_values("read the mean gradient");
   if (index < copies_.size() && copies_[index].defined()) return {.tensor = copies_[index]};
   return source_of(buffer_->entries().at(index));
 }
 
 double MeanGradient::norm() {
+  require_values("norm of the mean gradient");
   if (!raw_norm_) raw_norm_ = raw_norm();
   return *raw_norm_ * scale_;
 }
@@ -109,12 +118,14 @@ double MeanGradient::clip(double max_norm) {
   if (!(max_norm > 0))
     throw usage_error("clip", "a maximal norm above 0", std::to_string(max_norm),
                       "not clipping at all, or a norm such as 1.0");
+  require_values("clip");
   const double before = norm();
   if (before > max_norm) scale_ *= max_norm / before;
   return before;
 }
 
 void MeanGradient::materialize() {
+  require_values("materialize the mean gradient");
   const at::NoGradGuard no_grad;
   if (scale_ != 1) {
     for (const GradientBuffer::Entry& entry : buffer_->entries())

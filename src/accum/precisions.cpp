@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "accrue/core/rng.h"
+#include "accrue/core/rounding_stream.h"
 #include "staged_sum.h"
 
 namespace accrue::accum {
@@ -80,12 +80,10 @@ class StochasticSum final : public NarrowSum {
   using StagedSum::fold;
   void prepare(const kernels::GradSlot& slot) override {
     const auto window = static_cast<std::uint64_t>(staging().window);
-    const std::uint64_t seed = staging().seed;
-    const auto words =
-        philox({static_cast<std::uint32_t>(window), static_cast<std::uint32_t>(window >> 32),
-                index_, static_cast<std::uint32_t>(slot.contributions)},
-               {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32) ^ kUse});
-    stream_ = {{words[0], words[1]}, {words[2], words[3]}};
+    stream_ = rounding_stream(
+        staging().seed, kUse,
+        {static_cast<std::uint32_t>(window), static_cast<std::uint32_t>(window >> 32), index_,
+         static_cast<std::uint32_t>(slot.contributions)});
   }
   double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) override {
     return fold_bf16_stochastic(from, sum() + begin, size_of(count), add, stream_,

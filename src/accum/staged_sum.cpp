@@ -62,13 +62,15 @@ StagedSum::StagedSum(std::shared_ptr<Staging> staging, at::Tensor main,
       main_(std::move(main)),
       contribution_dtype_(contribution_dtype) {}
 
-at::Tensor StagedSum::stage() { return staging_->lend(main_.sizes(), contribution_dtype_); }
+kernels::Contribution StagedSum::stage() {
+  return {staging_->lend(main_.sizes(), contribution_dtype_), false};
+}
 
 void StagedSum::take_staged(kernels::GradSlot& slot) { take(slot, staging_->take_back()); }
 
 void StagedSum::take(kernels::GradSlot& slot, const at::Tensor& contribution) {
   if (contribution.scalar_type() != contribution_dtype_ || !contribution.is_contiguous()) {
-    stage().copy_(contribution);
+    stage().into.copy_(contribution);
     return take_staged(slot);
   }
   prepare(slot);

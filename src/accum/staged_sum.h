@@ -35,7 +35,7 @@ class Staging {
 /// One slot's sum in a precision of its own, and the pass that folds a contribution into it.
 class StagedSum : public kernels::GradFold {
  public:
-  at::Tensor stage() final;
+  kernels::Contribution stage() final;
   void take_staged(kernels::GradSlot& slot) final;
   void take(kernels::GradSlot& slot, const at::Tensor& contribution) final;
 

@@ -30,21 +30,40 @@ void Window::require_between(const char* call) const {
                       "calling commit() or abort() before it");
 }
 
-void Window::open(std::int64_t index, double loss_scale) {
+void Window::require_foldable(double loss_scale, std::optional<double> total_weight) const {
+  const auto require = [](bool holds, const char* expected, const std::string& received,
+                          const char* suggestion) {
+    if (!holds)
+      throw usage_error("open (folding into an optimizer)", expected, received, suggestion);
+  };
+  require(total_weight && std::isfinite(*total_weight) && *total_weight >= 0,
+          "the window's total weight, finite and >= 0",
+          total_weight ? std::to_string(*total_weight) : "none",
+          "LossHead::weight, which tells it from the labels");
+  require(loss_scale == 1, "no loss scale", std::to_string(loss_scale), "a gradient buffer");
+  require(!buffer_->is_between_steps(), "an optimizer between two windows",
+          "one whose state is that of an unfinished window",
+          "step() after close(), or load_state() of the last checkpoint");
+}
+
+void Window::open(std::int64_t index, double loss_scale, std::optional<double> total_weight) {
   if (open_)
     throw usage_error("open", "no open window", where(), "calling close() or discard() before it");
   if (!std::isfinite(loss_scale) || loss_scale < 1)
     throw usage_error("open", "a finite loss scale of at least 1", std::to_string(loss_scale),
                       "1, or a power of two for gradients in fp16");
+  if (buffer_->needs_total_weight()) require_foldable(loss_scale, total_weight);
   buffer_->claim();
   index_ = index;
   loss_scale_ = loss_scale;
+  total_weight_ = total_weight.value_or(0);
   entries_.clear();
   retries_ = 0;
-  lost_ = recount_ = false;
+  lost_ = recount_ = closed_ = false;
   lost_reason_.clear();
   take_slots();
   buffer_->begin_window(index);
+  if (buffer_->folds()) buffer_->begin_folding(total_weight_);
   open_ = true;
 }
 
@@ -88,6 +107,7 @@ void Window::begin(MicroRef micro) {
   entries_.push_back({std::move(micro), MicroStatus::pending, 0, {}});
   contributions_at_begin_ = contributions();
   in_micro_batch_ = true;
+  buffer_->begin_micro_batch();
   open_slots();
 }
 
@@ -115,6 +135,7 @@ MicroStatus Window::commit(double loss_sum, double weight) {
   entry.loss_sum = loss_sum;
   entry.status = lost_ ? MicroStatus::lost : MicroStatus::committed;
   if (lost_) return entry.status;
+  buffer_->end_micro_batch();
   if (const std::string found = settle(entry, Look::marks); !found.empty()) undo(found);
   return entry.status;
 }
@@ -146,8 +167,9 @@ std::optional<MeanGradient> Window::close(bool check_finite) {
   require_open("close");
   require_between("close");
   check_undisturbed("close");
+  if (buffer_->needs_total_weight()) check_total_weight();
   std::optional<MeanGradient> gradient = mean();
-  if (check_finite && gradient && !std::isfinite(gradient->norm())) {
+  if (check_finite && gradient && !buffer_->folds() && !std::isfinite(gradient->norm())) {
     audit();
     gradient = mean();
     if (gradient && !std::isfinite(gradient->norm())) {
@@ -160,13 +182,28 @@ std::optional<MeanGradient> Window::close(bool check_finite) {
     return std::nullopt;
   }
   release_slots();
+  closed_ = true;
   return gradient;
+}
+
+/// What was left out had a part in the announced weight, and nobody knows how large.
+void Window::check_total_weight() {
+  constexpr double rounding = 1e-9;
+  const double excess = weight() / total_weight_ - 1;
+  const bool whole = ledger().count(MicroStatus::quarantined) == 0;
+  if (lost_ || weight() == 0 || (whole ? std::abs(excess) : excess) <= rounding) return;
+  const std::string received = "weights that add up to " + std::to_string(weight());
+  lose(received + " where " + std::to_string(total_weight_) + " were announced");
+  throw usage_error("close (" + where() + ")",
+                    "the total weight that open() was told, " + std::to_string(total_weight_),
+                    received, "counting the same terms in LossHead::weight; this window is lost");
 }
 
 std::optional<MeanGradient> Window::mean() {
   if (lost_ || weight() == 0) return std::nullopt;
   buffer_->end_window();
   MeanGradient gradient(buffer_, weight());
+  if (buffer_->folds()) return gradient;
   gradient.scale_ /= loss_scale_;
   return gradient;
 }
@@ -186,6 +223,9 @@ double Window::weight() const { return ledger().committed_weight(); }
 
 WindowState Window::state() const {
   require_between("state");
+  if (open_ && buffer_->folds())
+    throw usage_error("state (" + where() + ")", "a window with sums of its own",
+                      "one that folds its gradients into an optimizer", "saving between windows");
   WindowState state{index_, open_, lost_, loss_scale_, entries_};
   state.units = buffer_->units();
   if (!open_) return state;

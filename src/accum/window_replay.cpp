@@ -76,6 +76,7 @@ void Window::start_over() {
 }
 
 void Window::undo(const std::string& reason, Look look) {
+  if (buffer_->folds()) return drop_folded(reason);
   try {
     start_over();
     if (ledger().count(MicroStatus::committed) == 0) return;
@@ -86,6 +87,13 @@ void Window::undo(const std::string& reason, Look look) {
     lose(std::string("the replay failed: ") + error.what());
     throw;
   }
+}
+
+void Window::drop_folded(const std::string& reason) {
+  const bool left_no_trace = buffer_->drop_micro_batch();
+  const bool others_stand = !recount_ || !buffer_->is_between_steps();
+  if (left_no_trace && others_stand) return;
+  lose("what was folded into the optimizer's state cannot be undone (" + reason + ")");
 }
 
 /// Whether the sums are good. Goes on after a quarantine, so that one pass finds all of them.

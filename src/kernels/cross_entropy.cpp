@@ -23,17 +23,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Chunks of this size stay near the last cache level between the passes over them. At least
-/// `least_rows`: each chunk reads the whole weight, which few rows would not pay for.
-constexpr std::int64_t logits_bytes = std::int64_t{6} << 20;
-constexpr std::int64_t least_rows = 128;
+/// What one chunk's logits and the gradient of `hidden` may take together, unless that leaves the
+/// logits less than `least_chunk_bytes`: each chunk reads the whole weight and adds to its whole
+/// gradient, which few rows would not pay for. The former is a last-level cache; both were measured
+/// (bench/micro/kernels_bench.cpp).
+constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000;
 
-/// Rows of about equal chunks, so that the last one is no remnant.
-std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t bytes_per_row) {
-  const std::int64_t most =
-      std::max(least_rows, logits_bytes / std::max<std::int64_t>(1, bytes_per_row));
-  const std::int64_t chunks = std::max<std::int64_t>(1, (rows + most - 1) / most);
-  return std::max<std::int64_t>(1, (rows + chunks - 1) / chunks);
+constexpr std::int64_t vocabulary_parts = 4;
+
+/// About equal chunks, so that the last one is no remnant.
+std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t most) {
+  const std::int64_t chunks = (rows + most - 1) / most;
+  return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
 }
 
 void expect_arguments(const at::Tensor& hidden, const at::Tensor& weight,
@@ -73,7 +74,7 @@ class WeightGradient {
 
  private:
   GradSlot* slot_;
-  GradSlot::Contribution sum_;
+  Contribution sum_;
   bool any_ = false;
 };
 
@@ -85,6 +86,10 @@ struct Wanted {
 struct Input {
   at::Tensor hidden, weight, compute, targets;  // hidden [R, C], targets [R]
   at::Tensor row_weights;                       // [R] or undefined
+  std::int64_t ignored = ignored_label;
+  rows::CrossEntropyTerms terms;
+  double gradient_scale = 1;  // as the sum's precision has it
+  std::int64_t chunk_rows = 1;
 };
 
 struct Result {
@@ -99,15 +104,14 @@ class Chunks {
       : input_(input),
         wanted_(wanted),
         rows_(input.hidden.size(0)),
-        size_(rows_per_chunk(rows_, classes() * elements_of(input.hidden))) {
+        size_(rows_per_chunk(rows_, input.chunk_rows)) {
     const at::TensorOptions options = input.hidden.options();
-    const std::int64_t largest = std::min(size_, rows_);
-    logits_ = at::empty({largest, classes()},
+    const std::int64_t classes = input.weight.size(0);
+    logits_ = at::empty({std::min(size_, rows_), classes},
                         options.dtype(accumulation_dtype(input.hidden.scalar_type())));
     if (!wanted.any()) return;
-    grad_logits_ = logits_;
-    if (logits_.scalar_type() != input.hidden.scalar_type())
-      grad_logits_ = at::empty({largest, classes()}, options);
+    // In the memory of the logits, row by row: bf16 takes the first half of it.
+    grad_logits_ = logits_.view(input.hidden.scalar_type()).narrow(1, 0, classes);
     if (wanted.hidden) grad_hidden_ = at::empty(input.hidden.sizes(), options);
     if (wanted.weight) grad_weight_.emplace(input.weight);
   }
@@ -130,20 +134,18 @@ class Chunks {
   }
 
  private:
-  static std::int64_t elements_of(const at::Tensor& hidden) {
-    return hidden.scalar_type() == at::kDouble ? 8 : 4;
-  }
-  std::int64_t classes() const { return input_.weight.size(0); }
-
   double forward(std::int64_t begin, std::int64_t count) {
     at::Tensor logits = logits_.narrow(0, 0, count);
     at::Tensor grad = wanted_.any() ? grad_logits_.narrow(0, 0, count) : at::Tensor();
     gemm_out(logits, input_.hidden.narrow(0, begin, count), input_.compute.t());
     const at::Tensor& weights = input_.row_weights;
-    return elementwise::cross_entropy_rows(
-        logits, input_.targets.const_data_ptr<std::int64_t>() + begin, ignored_label,
-        wanted_.any() ? &grad : nullptr,
-        weights.defined() ? weights.const_data_ptr<float>() + begin : nullptr);
+    const elementwise::CrossEntropyRows labels{
+        .targets = input_.targets.const_data_ptr<std::int64_t>() + begin,
+        .row_weights = weights.defined() ? weights.const_data_ptr<float>() + begin : nullptr,
+        .ignored = input_.ignored,
+        .terms = input_.terms,
+        .gradient_scale = input_.gradient_scale};
+    return elementwise::cross_entropy_rows(logits, labels, wanted_.any() ? &grad : nullptr);
   }
 
   void backward(std::int64_t begin, std::int64_t count) {
@@ -151,7 +153,16 @@ class Chunks {
     if (grad_weight_) grad_weight_->add(grad, input_.hidden.narrow(0, begin, count));
     if (!wanted_.hidden) return;
     at::Tensor rows = grad_hidden_.narrow(0, begin, count);
-    gemm_out(rows, grad, input_.compute);
+    // As a few sums over parts of the vocabulary: one is a fifth slower. Not in bf16, where each
+    // would be rounded.
+    const std::int64_t classes = grad.size(1);
+    const std::int64_t parts = rows.scalar_type() == at::kBFloat16 ? 1 : vocabulary_parts;
+    const std::int64_t most = std::max<std::int64_t>(1, (classes + parts - 1) / parts);
+    for (std::int64_t first = 0; first < classes; first += most) {
+      const std::int64_t part = std::min(most, classes - first);
+      gemm_out(rows, grad.narrow(1, first, part), input_.compute.narrow(0, first, part),
+               /*accumulate=*/first > 0);
+    }
   }
 
   const Input& input_;
@@ -176,6 +187,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const at::Tensor grad_hidden =
         result.grad_hidden.defined() ? result.grad_hidden.view(hidden.sizes()) : at::Tensor();
     context->save_for_backward({grad_hidden, result.grad_weight});
+    context->saved_data["gradient_scale"] = input.gradient_scale;
     return scalar_of(result.sum, hidden);
   }
 
@@ -183,33 +195,74 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     expect_first_order("linear_cross_entropy");
     const variable_list saved = context->get_saved_variables();
     const double upstream = grads[0].item<double>();
-    if (upstream == 1) return {saved[0], saved[1], at::Tensor()};
+    const double made_for = context->saved_data["gradient_scale"].toDouble();
+    if (upstream == made_for) return {saved[0], saved[1], at::Tensor()};
     if (context->needs_input_grad(1) && !saved[1].defined())
       throw usage_error("linear_cross_entropy",
-                        "the gradient 1 for the sum it returned, where an open slot took part",
-                        std::to_string(upstream),
-                        "backward() on the sum itself: the mean is taken when the window closes");
-    const auto scaled = [upstream](const at::Tensor& gradient) {
-      return gradient.defined() ? gradient * upstream : gradient;
+                        "the gradient " + text_of(made_for) +
+                            " for the sum it returned, as gradient_scale said where an open slot "
+                            "took part",
+                        text_of(upstream),
+                        "backward() on the sum itself (the mean is taken when the window closes), "
+                        "or gradient_scale = " +
+                            text_of(upstream));
+    const double factor = upstream / made_for;
+    const auto scaled = [factor](const at::Tensor& gradient) {
+      return gradient.defined() ? gradient * factor : gradient;
     };
     return {scaled(saved[0]), scaled(saved[1]), at::Tensor()};
   }
+
+ private:
+  static std::string text_of(double number) { return c10::str(number); }
 };
+
+void expect_options(const LinearCrossEntropyOptions& options) {
+  expect_terms("linear_cross_entropy", options.loss);
+  if (!std::isfinite(options.gradient_scale) || options.gradient_scale == 0)
+    throw usage_error("linear_cross_entropy", "a finite gradient_scale that is not 0",
+                      c10::str(options.gradient_scale),
+                      "not running a loss whose gradient is not wanted");
+  if (options.chunk_rows < 0)
+    throw usage_error("linear_cross_entropy", "chunk_rows of 0 or more",
+                      std::to_string(options.chunk_rows), "0, which chooses");
+}
+
+std::int64_t default_chunk_rows(const at::Tensor& hidden, const at::Tensor& weight) {
+  const std::int64_t logit_bytes = weight.scalar_type() == at::kDouble ? 8 : 4;
+  const std::int64_t hidden_bytes = hidden.numel() * hidden.element_size();
+  const std::int64_t chunk_bytes = std::max(least_chunk_bytes, working_bytes - hidden_bytes);
+  return std::max<std::int64_t>(
+      1, chunk_bytes / std::max<std::int64_t>(1, weight.size(0) * logit_bytes));
+}
+
+Input input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+               LowPrecisionCopy& copy, const LinearCrossEntropyOptions& options) {
+  const at::Tensor& row_weights = options.loss.row_weights;
+  const bool in_double = hidden.scalar_type() == at::kDouble;
+  return {.hidden = as_matrix(hidden.detach()),
+          .weight = weight,
+          .compute = copy.of(weight, hidden.scalar_type()),
+          .targets = targets.cpu().contiguous(),
+          .row_weights = row_weights.defined() ? row_weights.cpu().contiguous() : row_weights,
+          .ignored = options.loss.ignored,
+          .terms = {.label_smoothing = options.loss.label_smoothing, .z_loss = options.loss.z_loss},
+          .gradient_scale =
+              in_double ? options.gradient_scale : static_cast<float>(options.gradient_scale),
+          .chunk_rows =
+              options.chunk_rows > 0 ? options.chunk_rows : default_chunk_rows(hidden, weight)};
+}
 
 }  // namespace
 
 Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const at::Tensor& targets, LowPrecisionCopy& copy,
-                          const at::Tensor& row_weights) {
+                          const LinearCrossEntropyOptions& options) {
   expect_arguments(hidden, weight, targets);
-  expect_labels("linear_cross_entropy", targets, weight.size(0));
-  const double total = label_weight(targets, row_weights);
-  const Input input{
-      .hidden = as_matrix(hidden.detach()),
-      .weight = weight,
-      .compute = copy.of(weight, hidden.scalar_type()),
-      .targets = targets.cpu().contiguous(),
-      .row_weights = row_weights.defined() ? row_weights.cpu().contiguous() : row_weights};
+  expect_options(options);
+  expect_labels("linear_cross_entropy", targets, weight.size(0), options.loss.ignored);
+  const double total = label_weight(targets, options.loss.row_weights, options.loss.ignored);
+  const Input input = input_of(hidden, weight, targets, copy, options);
   if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad()))
     return {LinearCrossEntropy::apply(hidden, weight, input), total};
   const at::NoGradGuard no_grad;

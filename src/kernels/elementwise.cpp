@@ -97,8 +97,7 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
                    });
 }
 
-double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
-                          at::Tensor* grad, const float* row_weights) {
+double cross_entropy_rows(at::Tensor& logits, const CrossEntropyRows& labels, at::Tensor* grad) {
   const std::int64_t count = logits.size(0), classes = logits.size(1);
   const Element type = element_of(logits.scalar_type(), "cross_entropy");
   const Element grad_type =
@@ -107,19 +106,21 @@ double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::
   at::parallel_for(0, count, grain_of(classes), [&](std::int64_t begin, std::int64_t end) {
     const auto size = static_cast<std::size_t>(classes);
     for (std::int64_t row = begin; row < end; ++row) {
-      const double weight = row_weights == nullptr ? 1 : row_weights[row];
-      const bool counts = targets[row] != ignored && weight != 0;
-      const auto target = static_cast<std::size_t>(targets[row]);
+      const double weight = labels.row_weights == nullptr ? 1 : labels.row_weights[row];
+      const bool counts = labels.targets[row] != labels.ignored && weight != 0;
+      const auto target = static_cast<std::size_t>(labels.targets[row]);
       double& loss = losses[static_cast<std::size_t>(row)];
       char* values = element(logits, row * classes);
       if (grad == nullptr) {
-        if (counts) loss = weight * rows::cross_entropy_row(type, values, size, target);
+        if (counts)
+          loss = weight * rows::cross_entropy_row(type, values, size, target, labels.terms);
         continue;
       }
-      char* gradient = element(*grad, row * classes);
+      char* gradient = element(*grad, row * grad->stride(0));
       if (counts)
-        loss = weight * rows::cross_entropy_row_with_grad(type, values, size, target, weight,
-                                                          grad_type, gradient);
+        loss = weight * rows::cross_entropy_row_with_grad(type, values, size, target, labels.terms,
+                                                          weight * labels.gradient_scale, grad_type,
+                                                          gradient);
       else
         std::fill_n(gradient, classes * grad->element_size(), char{0});
     }

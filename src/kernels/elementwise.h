@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "row_kernels.h"
+
 namespace accrue::kernels::elementwise {
 
 /// Vectorised passes over whole tensors, without autograd: what the GEMM-based kernels need between
@@ -20,12 +22,20 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
 /// depends on M and N alone, never on the number of threads.
 void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate);
 
-/// Cross-entropy of logits[R, V] (fp32 or fp64) against targets[R], each in [0, V) or `ignored` as
-/// the caller has checked: the sum of -log softmax(row)[target] over the rows that are not ignored,
-/// in double, each times its row_weights[R] where they are given; weight 0 is ignored too. Where
-/// `grad` is given it becomes that of the sum (zero in ignored rows): [R, V] in the logits' dtype
-/// or bf16; it may be `logits` itself. `logits` is scratch: its contents are unspecified after.
-double cross_entropy_rows(at::Tensor& logits, const std::int64_t* targets, std::int64_t ignored,
-                          at::Tensor* grad, const float* row_weights = nullptr);
+struct CrossEntropyRows {
+  const std::int64_t* targets = nullptr;  ///< [R], each in [0, V) or `ignored`: the caller checked
+  const float* row_weights = nullptr;     ///< [R], or null: 1
+  std::int64_t ignored = -100;
+  rows::CrossEntropyTerms terms = {};
+  double gradient_scale = 1;
+};
+
+/// Cross-entropy (accrue/kernels/cross_entropy.h) of logits[R, V], fp32 or fp64: the sum over the
+/// rows that are not ignored and have a weight, in double. `logits` is scratch: its contents are
+/// unspecified after. Where `grad` is given it becomes gradient_scale times that of the sum (zero
+/// in ignored rows): [R, V] in the logits' dtype or bf16, its rows contiguous. It may be `logits`,
+/// or a view of bf16 elements in which each row begins where the logits' does.
+double cross_entropy_rows(at::Tensor& logits, const CrossEntropyRows& labels,
+                          at::Tensor* grad = nullptr);
 
 }  // namespace accrue::kernels::elementwise

@@ -167,7 +167,7 @@ at::Tensor token_gradient(const Parts& parts, const at::Tensor& ids, const at::T
     with_type_of(sums, [&](auto zero) { add_rows<decltype(zero)>(parts, ids, grad, sums); });
   };
   if (GradSlot* slot = open_slot_of(table)) {
-    GradSlot::Contribution to = slot->contribute();
+    Contribution to = slot->contribute();
     if (!to.add) to.into.zero_();
     add(to.into);
     slot->done();
@@ -186,7 +186,7 @@ at::Tensor position_gradient(const Parts& parts, const at::Tensor& grad, const a
                  [&](auto zero) { add_positions<decltype(zero)>(parts, grad, sums, accumulate); });
   };
   if (GradSlot* slot = open_slot_of(table)) {
-    GradSlot::Contribution to = slot->contribute();
+    Contribution to = slot->contribute();
     add(to.into, to.add);
     slot->done();
     return {};

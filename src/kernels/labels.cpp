@@ -33,14 +33,15 @@ void expect_logits(const at::Tensor& logits, const at::Tensor& targets) {
 
 }  // namespace
 
-void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes) {
+void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes,
+                   std::int64_t ignored) {
   const at::Tensor host = on_host(targets);
   const auto labels = elements<std::int64_t>(host);
   for (std::size_t row = 0; row < labels.size(); ++row)
-    if (labels[row] != ignored_label && (labels[row] < 0 || labels[row] >= classes))
+    if (labels[row] != ignored && (labels[row] < 0 || labels[row] >= classes))
       throw usage_error(
           operation,
-          "targets in [0, " + std::to_string(classes) + ") or " + std::to_string(ignored_label),
+          "targets in [0, " + std::to_string(classes) + ") or " + std::to_string(ignored),
           std::to_string(labels[row]) + " in row " + std::to_string(row),
           "checking that the data belongs to the model");
 }
@@ -60,7 +61,17 @@ void expect_row_weights(std::string_view operation, const at::Tensor& targets,
                         "weight 0 for what is not to count");
 }
 
-double label_weight(const at::Tensor& targets, const at::Tensor& row_weights) {
+void expect_terms(std::string_view operation, const CrossEntropyOptions& options) {
+  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
+    throw usage_error(operation, "label smoothing in [0, 1)",
+                      std::to_string(options.label_smoothing), "0.1");
+  if (!(options.z_loss >= 0 && std::isfinite(options.z_loss)))
+    throw usage_error(operation, "a finite z-loss of 0 or more", std::to_string(options.z_loss),
+                      "1e-4");
+}
+
+double label_weight(const at::Tensor& targets, const at::Tensor& row_weights,
+                    std::int64_t ignored) {
   expect_row_weights("cross_entropy", targets, row_weights);
   const at::Tensor host = on_host(targets);
   const auto labels = elements<std::int64_t>(host);
@@ -68,21 +79,26 @@ double label_weight(const at::Tensor& targets, const at::Tensor& row_weights) {
   const float* weights = row_weights.defined() ? host_weights.const_data_ptr<float>() : nullptr;
   double sum = 0;
   for (std::size_t row = 0; row < labels.size(); ++row)
-    if (labels[row] != ignored_label) sum += weights == nullptr ? 1 : weights[row];
+    if (labels[row] != ignored) sum += weights == nullptr ? 1 : weights[row];
   return sum;
 }
 
 Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                   const at::Tensor& row_weights) {
+                   const CrossEntropyOptions& options) {
   expect_logits(logits, targets);
-  expect_labels("cross_entropy", targets, logits.size(-1));
-  const double weight = label_weight(targets, row_weights);
+  expect_labels("cross_entropy", targets, logits.size(-1), options.ignored);
+  expect_terms("cross_entropy", options);
+  const double weight = label_weight(targets, options.row_weights, options.ignored);
   const at::ScalarType precision = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor losses =
-      at::nll_loss(at::log_softmax(logits.reshape({-1, logits.size(-1)}), -1, precision),
-                   targets.reshape({-1}), {}, at::Reduction::None, ignored_label);
-  if (!row_weights.defined()) return {losses.sum(), weight};
-  return {(losses * row_weights.reshape({-1}).to(losses.options())).sum(), weight};
+  const at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
+  const at::Tensor labels = targets.reshape({-1});
+  at::Tensor losses = at::cross_entropy_loss(rows, labels, {}, at::Reduction::None, options.ignored,
+                                             options.label_smoothing);
+  if (options.z_loss != 0)
+    losses = losses + options.z_loss *
+                          rows.logsumexp(-1).square().masked_fill(labels.eq(options.ignored), 0);
+  if (!options.row_weights.defined()) return {losses.sum(), weight};
+  return {(losses * options.row_weights.reshape({-1}).to(losses.options())).sum(), weight};
 }
 
 }  // namespace accrue::kernels

@@ -4,10 +4,16 @@
 
 #include <string_view>
 
+#include "accrue/kernels/cross_entropy.h"
+
 namespace accrue::kernels {
 
-/// Throws a usage Error naming the row where a label is neither ignored nor in [0, classes).
-void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes);
+/// Throws a usage Error naming the row where a label is neither `ignored` nor in [0, classes).
+void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes,
+                   std::int64_t ignored);
+
+/// Throws a usage Error where label smoothing is not in [0, 1) or z-loss negative or not finite.
+void expect_terms(std::string_view operation, const CrossEntropyOptions& options);
 
 /// Throws a usage Error unless `row_weights` is undefined or fp32 of the targets' shape; one naming
 /// the row where a weight is negative or not finite.

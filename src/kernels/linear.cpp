@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/gemm.h"
 #include "first_order.h"
+#include "kept_input.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
 #include "tensor_text.h"
@@ -21,26 +22,25 @@ using torch::autograd::variable_list;
 class Linear : public torch::autograd::Function<Linear> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, const ComputeWeight& compute) {
+                            const std::optional<at::Tensor>& bias, const ComputeWeight& compute,
+                            const Remake& remake_x) {
     const at::Tensor bias_tensor = bias.value_or(at::Tensor());
-    context->save_for_backward({x, weight, bias_tensor, compute.tensor});
+    context->save_for_backward(
+        {KeptInput::save(*context, x, remake_x), weight, bias_tensor, compute.tensor});
     return linear_forward(x, compute.tensor, bias_tensor);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("linear");
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &compute = saved[3];
+    const at::Tensor &weight = saved[1], &bias = saved[2], &compute = saved[3];
     const at::Tensor grad = as_matrix(grads[0]).contiguous();
     at::Tensor grad_x, grad_weight, grad_bias;
-    if (context->needs_input_grad(0)) {
-      grad_x = at::empty(x.sizes(), x.options());
-      at::Tensor rows = as_matrix(grad_x);
-      gemm_out(rows, grad, compute);
-    }
-    if (context->needs_input_grad(1)) grad_weight = weight_gradient(weight, grad, as_matrix(x));
+    if (context->needs_input_grad(0)) grad_x = input_gradient(grad, compute, grads[0].sizes());
+    if (context->needs_input_grad(1))
+      grad_weight = weight_gradient(weight, grad, as_matrix(KeptInput::get(*context, saved[0])));
     if (bias.defined() && context->needs_input_grad(2)) grad_bias = row_sum_gradient(bias, grad);
-    return {grad_x, grad_weight, grad_bias, at::Tensor()};
+    return {grad_x, grad_weight, grad_bias, at::Tensor(), at::Tensor()};
   }
 };
 
@@ -78,12 +78,22 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const a
   return y;
 }
 
+at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef y) {
+  std::vector<std::int64_t> sizes = y.vec();
+  sizes.back() = weight.size(1);
+  at::Tensor gradient = at::empty(sizes, grad.options());
+  at::Tensor rows = as_matrix(gradient);
+  gemm_out(rows, grad, weight);
+  return gradient;
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  LowPrecisionCopy& copy) {
+                  LowPrecisionCopy& copy, const Remake& remake_x) {
   expect_linear("linear", x, weight, bias);
   const std::optional<at::Tensor> optional_bias =
       bias.defined() ? std::optional(bias) : std::nullopt;
-  return Linear::apply(x, weight, optional_bias, ComputeWeight{copy.of(weight, x.scalar_type())});
+  return Linear::apply(x, weight, optional_bias, ComputeWeight{copy.of(weight, x.scalar_type())},
+                       remake_x);
 }
 
 }  // namespace accrue::kernels

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "accrue/core/memory_tag.h"
+
 namespace accrue::kernels {
 
 const at::Tensor& LowPrecisionCopy::of(const at::Tensor& master, at::ScalarType dtype) {
@@ -11,7 +13,10 @@ const at::Tensor& LowPrecisionCopy::of(const at::Tensor& master, at::ScalarType 
   if (fits && data_ == master.const_data_ptr() && version_ == master._version()) return copy_;
   const at::NoGradGuard no_grad;
   // In place, so that a graph that still holds the old values is told so by autograd.
-  if (!fits) copy_ = at::empty(master.sizes(), master.options().dtype(dtype));
+  if (!fits) {
+    const MemoryTagScope tag(MemoryTag::parameters);
+    copy_ = at::empty(master.sizes(), master.options().dtype(dtype));
+  }
   copy_.copy_(master);
   data_ = master.const_data_ptr();
   version_ = master._version();

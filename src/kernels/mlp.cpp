@@ -7,6 +7,7 @@
 #include "accrue/kernels/linear.h"
 #include "elementwise.h"
 #include "first_order.h"
+#include "kept_input.h"
 #include "linear_forward.h"
 #include "parameter_gradient.h"
 
@@ -21,10 +22,12 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w1,
                             const std::optional<at::Tensor>& b1, const ComputeWeight& compute1,
                             const at::Tensor& w2, const std::optional<at::Tensor>& b2,
-                            const ComputeWeight& compute2) {
+                            const ComputeWeight& compute2, const MlpOptions& options) {
     const at::Tensor bias1 = b1.value_or(at::Tensor()), bias2 = b2.value_or(at::Tensor());
     const at::Tensor pre = linear_forward(x, compute1.tensor, bias1);
-    context->save_for_backward({x, pre, w1, bias1, compute1.tensor, w2, bias2, compute2.tensor});
+    context->save_for_backward({KeptInput::save(*context, x, options.remake_x), pre, w1, bias1,
+                                compute1.tensor, w2, bias2, compute2.tensor});
+    if (options.result_unread) return unread_result(result_sizes(x, w2), x.options());
     at::Tensor hidden = at::empty(pre.sizes(), pre.options());
     elementwise::gelu(pre, hidden);
     return linear_forward(hidden, compute2.tensor, bias2);
@@ -33,8 +36,8 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("mlp_gelu");
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &w1 = saved[2], &b1 = saved[3], &compute1 = saved[4],
-                     &w2 = saved[5], &b2 = saved[6], &compute2 = saved[7];
+    const at::Tensor &w1 = saved[2], &b1 = saved[3], &compute1 = saved[4], &w2 = saved[5],
+                     &b2 = saved[6], &compute2 = saved[7];
     const at::Tensor pre = as_matrix(saved[1]), grad = as_matrix(grads[0]).contiguous();
     const Edges edges(*context, b1.defined(), b2.defined());
     at::Tensor grad_x, grad_w1, grad_b1, grad_w2, grad_b2;
@@ -45,23 +48,30 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
       grad_w2 = weight_gradient(w2, grad, hidden);
     }
     if (edges.b2) grad_b2 = row_sum_gradient(b2, grad);
-    if (!edges.before_gelu())
-      return {grad_x, grad_w1, grad_b1, at::Tensor(), grad_w2, grad_b2, at::Tensor()};
+    if (!edges.before_gelu()) return results(grad_x, grad_w1, grad_b1, grad_w2, grad_b2);
 
     // `hidden` has served: its memory holds the gradient of the hidden layer from here on.
     gemm_out(hidden, grad, compute2);
     elementwise::gelu_backward(hidden, pre, hidden);
-    if (edges.w1) grad_w1 = weight_gradient(w1, hidden, as_matrix(x));
+    if (edges.w1)
+      grad_w1 = weight_gradient(w1, hidden, as_matrix(KeptInput::get(*context, saved[0])));
     if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden);
-    if (edges.x) {
-      grad_x = at::empty(x.sizes(), x.options());
-      at::Tensor rows = as_matrix(grad_x);
-      gemm_out(rows, hidden, compute1);
-    }
-    return {grad_x, grad_w1, grad_b1, at::Tensor(), grad_w2, grad_b2, at::Tensor()};
+    if (edges.x) grad_x = input_gradient(hidden, compute1, grads[0].sizes());
+    return results(grad_x, grad_w1, grad_b1, grad_w2, grad_b2);
   }
 
  private:
+  static variable_list results(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
+                               const at::Tensor& w2, const at::Tensor& b2) {
+    return {x, w1, b1, at::Tensor(), w2, b2, at::Tensor(), at::Tensor()};
+  }
+
+  static std::vector<std::int64_t> result_sizes(const at::Tensor& x, const at::Tensor& w2) {
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes.back() = w2.size(0);
+    return sizes;
+  }
+
   /// Which gradients are wanted. Biases that are absent have no edge, so those behind move up.
   struct Edges {
     Edges(const AutogradContext& context, bool has_b1, bool has_b2)
@@ -89,13 +99,13 @@ bool any_gradient(std::initializer_list<at::Tensor> tensors) {
 
 at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                     LowPrecisionCopy& copy1, const at::Tensor& w2, const at::Tensor& b2,
-                    LowPrecisionCopy& copy2) {
+                    LowPrecisionCopy& copy2, const MlpOptions& options) {
   expect_linear("mlp_gelu", x, w1, b1);
   expect_linear("mlp_gelu", at::empty({0, w1.size(0)}, x.options()), w2, b2);
   const ComputeWeight compute1{copy1.of(w1, x.scalar_type())},
       compute2{copy2.of(w2, x.scalar_type())};
   if (any_gradient({x, w1, b1, w2, b2}))
-    return MlpGelu::apply(x, w1, optional_of(b1), compute1, w2, optional_of(b2), compute2);
+    return MlpGelu::apply(x, w1, optional_of(b1), compute1, w2, optional_of(b2), compute2, options);
   const at::NoGradGuard no_grad;
   at::Tensor hidden = linear_forward(x, compute1.tensor, b1);
   elementwise::gelu(hidden, hidden);

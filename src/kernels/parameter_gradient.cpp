@@ -11,7 +11,7 @@ namespace accrue::kernels {
 
 at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& x) {
   if (GradSlot* slot = open_slot_of(weight)) {
-    GradSlot::Contribution to = slot->contribute();
+    Contribution to = slot->contribute();
     gemm_out(to.into, grad.t(), x, to.add);
     slot->done();
     return {};
@@ -23,7 +23,7 @@ at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, con
 
 at::Tensor row_sum_gradient(const at::Tensor& parameter, const at::Tensor& grad) {
   if (GradSlot* slot = open_slot_of(parameter)) {
-    GradSlot::Contribution to = slot->contribute();
+    Contribution to = slot->contribute();
     elementwise::column_sum(grad, to.into, to.add);
     slot->done();
     return {};

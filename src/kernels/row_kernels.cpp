@@ -96,38 +96,62 @@ void add_columns_of(const void* g, std::size_t rows, std::size_t stride, std::si
   }
 }
 
+/// The smoothed part of a row's loss reads all logits: x[target] becomes a mixture of it and their
+/// mean.
 template <class T>
-double cross_entropy_of(const T* logits, std::size_t size, std::size_t target) {
+double smoothed_logit(const T* logits, std::size_t size, std::size_t target, double smoothing) {
+  const auto at_target = static_cast<double>(logits[target]);
+  if (smoothing == 0) return at_target;
+  const Lanes<T> d;
+  const T sum = sum_of(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    return load(d, logits + i, count);
+  });
+  return (1 - smoothing) * at_target +
+         smoothing * static_cast<double>(sum) / static_cast<double>(size);
+}
+
+double row_loss(double log_sum, double logit, const CrossEntropyTerms& terms) {
+  return log_sum - logit + terms.z_loss * log_sum * log_sum;
+}
+
+template <class T>
+double cross_entropy_of(const T* logits, std::size_t size, std::size_t target,
+                        const CrossEntropyTerms& terms) {
   const Lanes<T> d;
   const T top = largest(d, logits, size);
   const T sum = sum_of(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
     const auto shifted = hn::Sub(load(d, logits + i, count), hn::Set(d, top));
     return first(d, exponential(d, shifted), count);
   });
-  return std::log(static_cast<double>(sum)) + static_cast<double>(top) -
-         static_cast<double>(logits[target]);
+  const double log_sum = std::log(static_cast<double>(sum)) + static_cast<double>(top);
+  return row_loss(log_sum, smoothed_logit(logits, size, target, terms.label_smoothing), terms);
 }
 
 template <class T, class Grad>
-double cross_entropy_with_grad_of(T* logits, std::size_t size, std::size_t target, double weight,
-                                  Grad* grad) {
+double cross_entropy_with_grad_of(T* logits, std::size_t size, std::size_t target,
+                                  const CrossEntropyTerms& terms, double factor, Grad* grad) {
   const Lanes<T> d;
   const T top = largest(d, logits, size);
-  const T wanted = logits[target];
+  const double logit = smoothed_logit(logits, size, target, terms.label_smoothing);
   const T sum = sum_of(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
     const auto shifted = hn::Sub(load(d, logits + i, count), hn::Set(d, top));
     const auto e = first(d, exponential(d, shifted), count);
     store(e, d, logits + i, count);
     return e;
   });
-  // softmax - 1 at the target, while the row still has the precision of the logits.
-  logits[target] -= sum;
-  const auto scale = hn::Set(d, static_cast<T>(weight) / sum);
+  const double log_sum = std::log(static_cast<double>(sum)) + static_cast<double>(top);
+  // softmax * (1 + pull) - label; the label is 1 - e at the target and e / V everywhere.
+  const double pull = 2 * terms.z_loss * log_sum;
+  const double everywhere = terms.label_smoothing / static_cast<double>(size);
+  const double softmax = static_cast<double>(logits[target]) / static_cast<double>(sum);
+  const double at_target = softmax - (1 - terms.label_smoothing) - everywhere + softmax * pull;
+  const auto scale = hn::Set(d, static_cast<T>(factor * (1 + pull) / static_cast<double>(sum)));
+  const auto shift = hn::Set(d, static_cast<T>(-factor * everywhere));
   for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    store(hn::Mul(load(d, logits + i, count), scale), d, grad + i, count);
+    store(hn::MulAdd(load(d, logits + i, count), scale, shift), d, grad + i, count);
   });
-  return std::log(static_cast<double>(sum)) + static_cast<double>(top) -
-         static_cast<double>(wanted);
+  store(hn::Set(d, static_cast<T>(factor * at_target)), d, grad + target, 1);
+  return row_loss(log_sum, logit, terms);
 }
 
 void gelu(Element type, const void* pre, void* out, std::size_t size) {
@@ -150,25 +174,31 @@ void add_columns(Element type, const void* g, std::size_t rows, std::size_t stri
   add_columns_of<double, double>(g, rows, stride, columns, sums);
 }
 
-double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target) {
+double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target,
+                         const CrossEntropyTerms& terms) {
   if (type == Element::fp32)
-    return cross_entropy_of(static_cast<const float*>(logits), size, target);
-  return cross_entropy_of(static_cast<const double*>(logits), size, target);
+    return cross_entropy_of(static_cast<const float*>(logits), size, target, terms);
+  return cross_entropy_of(static_cast<const double*>(logits), size, target, terms);
 }
 
 template <class T>
-double cross_entropy_row_to(T* logits, std::size_t size, std::size_t target, double weight,
-                            Element grad_type, void* grad) {
+double cross_entropy_row_to(T* logits, std::size_t size, std::size_t target,
+                            const CrossEntropyTerms& terms, double factor, Element grad_type,
+                            void* grad) {
   if (grad_type == Element::bf16)
-    return cross_entropy_with_grad_of(logits, size, target, weight, static_cast<Bf16*>(grad));
-  return cross_entropy_with_grad_of(logits, size, target, weight, static_cast<T*>(grad));
+    return cross_entropy_with_grad_of(logits, size, target, terms, factor,
+                                      static_cast<Bf16*>(grad));
+  return cross_entropy_with_grad_of(logits, size, target, terms, factor, static_cast<T*>(grad));
 }
 
 double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   double weight, Element grad_type, void* grad) {
+                                   const CrossEntropyTerms& terms, double factor, Element grad_type,
+                                   void* grad) {
   if (type == Element::fp32)
-    return cross_entropy_row_to(static_cast<float*>(logits), size, target, weight, grad_type, grad);
-  return cross_entropy_row_to(static_cast<double*>(logits), size, target, weight, grad_type, grad);
+    return cross_entropy_row_to(static_cast<float*>(logits), size, target, terms, factor, grad_type,
+                                grad);
+  return cross_entropy_row_to(static_cast<double*>(logits), size, target, terms, factor, grad_type,
+                              grad);
 }
 
 }  // namespace accrue::kernels::rows::HWY_NAMESPACE
@@ -197,14 +227,16 @@ void add_columns(Element type, const void* g, std::size_t rows, std::size_t stri
   HWY_DYNAMIC_DISPATCH(add_columns)(type, g, rows, stride, columns, sums);
 }
 
-double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_row)(type, logits, size, target);
+double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target,
+                         const CrossEntropyTerms& terms) {
+  return HWY_DYNAMIC_DISPATCH(cross_entropy_row)(type, logits, size, target, terms);
 }
 
 double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   double weight, Element grad_type, void* grad) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_row_with_grad)(type, logits, size, target, weight,
-                                                           grad_type, grad);
+                                   const CrossEntropyTerms& terms, double factor, Element grad_type,
+                                   void* grad) {
+  return HWY_DYNAMIC_DISPATCH(cross_entropy_row_with_grad)(type, logits, size, target, terms,
+                                                           factor, grad_type, grad);
 }
 
 }  // namespace accrue::kernels::rows

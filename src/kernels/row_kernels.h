@@ -20,12 +20,19 @@ void gelu_backward(Element type, const void* grad_out, const void* pre, void* gr
 void add_columns(Element type, const void* g, std::size_t rows, std::size_t stride,
                  std::size_t columns, void* sums);
 
-/// -log softmax(logits)[target] of one row of fp32 or fp64 logits.
-double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target);
+/// Of cross-entropy (accrue/kernels/cross_entropy.h).
+struct CrossEntropyTerms {
+  double label_smoothing = 0, z_loss = 0;
+};
 
-/// As above, and grad = weight * (softmax - onehot), in `grad_type` (the logits' or bf16); grad may
-/// be logits, and `logits` is overwritten.
+/// The loss of one row of fp32 or fp64 logits.
+double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target,
+                         const CrossEntropyTerms& terms);
+
+/// As above, and grad = factor * the loss's gradient, in `grad_type` (the logits' or bf16). `grad`
+/// may begin where `logits` does; `logits` is overwritten.
 double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   double weight, Element grad_type, void* grad);
+                                   const CrossEntropyTerms& terms, double factor, Element grad_type,
+                                   void* grad);
 
 }  // namespace accrue::kernels::rows

@@ -2,185 +2,22 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/alignment.h>
+#include <pthread.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <mutex>
-#include <new>
-#include <unordered_map>
-#include <vector>
 
+#include "accrue/core/error.h"
 #include "accrue/core/units.h"
-#include "size_class.h"
-#include "system_blocks.h"
+#include "cached_blocks.h"
+#include "counters.h"
+#include "small_blocks.h"
 
 namespace accrue::memory {
 namespace {
-
-constexpr std::size_t kPageBytes = 4096;
-
-/// Counters that any thread moves without a lock.
-class Counters {
- public:
-  void add_live(std::size_t bytes) {
-    const std::int64_t now = live_ += static_cast<std::int64_t>(bytes);
-    std::int64_t seen = peak_;
-    while (now > seen && !peak_.compare_exchange_weak(seen, now)) {
-    }
-  }
-  void remove_live(std::size_t bytes) { live_ -= static_cast<std::int64_t>(bytes); }
-  void add_reserved(std::size_t bytes) {
-    reserved_ += static_cast<std::int64_t>(bytes);
-    ++system_calls_;
-  }
-  void remove_reserved(std::size_t bytes) { reserved_ -= static_cast<std::int64_t>(bytes); }
-  void reset_peak() { peak_ = live_.load(); }
-  Usage usage() const { return {live_, peak_, reserved_, system_calls_}; }
-
- private:
-  std::atomic<std::int64_t> live_{0}, peak_{0}, reserved_{0}, system_calls_{0};
-};
-
-/// Blocks that go to the system's allocator each time. Their size stands in a header of one cache
-/// line before the data, with a mark that no other allocator's block carries there.
-class SmallBlocks {
- public:
-  explicit SmallBlocks(Counters& counters) : counters_(counters) {}
-
-  void* take(std::size_t bytes) {
-    void* raw = nullptr;
-    if (posix_memalign(&raw, c10::gAlignment, bytes + sizeof(Header)) != 0) return nullptr;
-    auto* const header = new (raw) Header;
-    void* const data = header + 1;
-    header->mark = mark_of(data);
-    header->bytes = bytes;
-    counters_.add_reserved(bytes + sizeof(Header));
-    return data;
-  }
-
-  /// Reads the line before `data`. For a block of the system's allocator that line is mapped, as
-  /// its own bookkeeping is there; an address sanitizer guards it all the same.
-  [[gnu::no_sanitize_address]] static bool owns(void* data) {
-    return header_of(data)->mark == mark_of(data);
-  }
-
-  std::size_t give_back(void* data) {
-    Header* const header = header_of(data);
-    const std::size_t bytes = header->bytes;
-    header->mark = 0;
-    counters_.remove_reserved(bytes + sizeof(Header));
-    std::free(header);
-    return bytes;
-  }
-
- private:
-  struct alignas(c10::gAlignment) Header {
-    std::uintptr_t mark = 0;
-    std::size_t bytes = 0;
-  };
-  static Header* header_of(void* data) { return static_cast<Header*>(data) - 1; }
-  /// Depends on the address, so that a copy of a header elsewhere is no header.
-  static std::uintptr_t mark_of(void* data) {
-    constexpr std::uintptr_t kSecret = 0x61636372'75650d5fU;
-    return reinterpret_cast<std::uintptr_t>(data) ^ kSecret;
-  }
-
-  Counters& counters_;
-};
-
-/// Blocks that stay reserved after use, in one free list for each size class.
-class CachedBlocks {
- public:
-  explicit CachedBlocks(Counters& counters) : counters_(counters) {}
-
-  /// Null where the system has no more, even after the free lists went back to it.
-  void* take(std::size_t bytes) {
-    const SizeClass size_class = size_class_of(bytes);
-    const std::lock_guard lock(mutex_);
-    void* block = reuse(size_class);
-    if (block == nullptr) block = reserve(size_class);
-    if (block == nullptr) return nullptr;
-    in_use_.emplace(block, Block{bytes, size_class});
-    in_use_bytes_ += size_class.capacity_bytes;
-    most_in_use_bytes_ = std::max(most_in_use_bytes_, in_use_bytes_);
-    return block;
-  }
-
-  /// The bytes that the block was taken for; nothing where it is none of ours.
-  std::optional<std::size_t> give_back(void* data) {
-    const std::lock_guard lock(mutex_);
-    const auto found = in_use_.find(data);
-    if (found == in_use_.end()) return std::nullopt;
-    const Block block = found->second;
-    in_use_.erase(found);
-    in_use_bytes_ -= block.size_class.capacity_bytes;
-    free_[block.size_class.index].push_back({data, block.size_class.capacity_bytes});
-    free_bytes_ += block.size_class.capacity_bytes;
-    return block.bytes;
-  }
-
-  void release_free() {
-    const std::lock_guard lock(mutex_);
-    release_locked();
-  }
-
- private:
-  struct Block {
-    std::size_t bytes;
-    SizeClass size_class;
-  };
-  struct FreeBlock {
-    void* data;
-    std::size_t capacity_bytes;
-  };
-
-  void* reuse(const SizeClass& size_class) {
-    auto& list = free_[size_class.index];
-    if (list.empty()) return nullptr;
-    void* const block = list.back().data;
-    list.pop_back();
-    free_bytes_ -= size_class.capacity_bytes;
-    return block;
-  }
-
-  void* reserve(const SizeClass& size_class) {
-    if (wastes_too_much(size_class.capacity_bytes)) release_locked();
-    void* block = take_from_system(size_class.capacity_bytes);
-    if (block == nullptr) {
-      release_locked();
-      block = take_from_system(size_class.capacity_bytes);
-    }
-    if (block != nullptr) counters_.add_reserved(size_class.capacity_bytes);
-    return block;
-  }
-
-  /// Sequences of ever new lengths would leave a free list for each: what is reserved stays within
-  /// one and a half times the most that was ever in use. Equal micro-batches never come near.
-  bool wastes_too_much(std::size_t more_bytes) const {
-    const std::size_t needed = std::max(most_in_use_bytes_, in_use_bytes_ + more_bytes);
-    return in_use_bytes_ + free_bytes_ + more_bytes > needed + needed / 2;
-  }
-
-  void release_locked() {
-    for (auto& list : free_) {
-      for (const FreeBlock& block : list) {
-        return_to_system(block.data, block.capacity_bytes);
-        counters_.remove_reserved(block.capacity_bytes);
-      }
-      list.clear();
-    }
-    free_bytes_ = 0;
-  }
-
-  Counters& counters_;
-  std::mutex mutex_;
-  std::array<std::vector<FreeBlock>, kSizeClasses> free_;
-  std::unordered_map<void*, Block> in_use_;
-  std::size_t in_use_bytes_ = 0, most_in_use_bytes_ = 0, free_bytes_ = 0;
-};
 
 class CachingAllocator final : public c10::Allocator {
  public:
@@ -204,26 +41,36 @@ class CachingAllocator final : public c10::Allocator {
     default_copy_data(destination, source, bytes);
   }
 
-  void release_cached() { cached_.release_free(); }
-  void reset_peak() { counters_.reset_peak(); }
-  Usage usage() const { return counters_.usage(); }
+  Counters& counters() { return counters_; }
+  CachedBlocks& cached() { return cached_; }
+  std::int64_t last_missing_bytes() const { return last_missing_bytes_; }
 
  private:
   void* take(std::size_t bytes) {
-    void* data = nullptr;
-    if (bytes < kSmallestCachedBytes) {
-      data = small_.take(bytes);
-      if (data == nullptr) {
-        release_cached();
-        data = small_.take(bytes);
-      }
-    } else if (bytes <= kLargestRequestBytes) {
-      data = cached_.take(bytes);
-    }
-    if (data == nullptr) throw_out_of_memory(bytes);
-    counters_.add_live(bytes);
+    const MemoryTag tag = memory_tag();
+    if (!counters_.count_allocation()) refuse_system(bytes);
+    void* const data =
+        bytes < kSmallestCachedBytes ? take_small(bytes, tag) : take_cached(bytes, tag);
+    counters_.add_live(bytes, tag);
     c10::profiledCPUMemoryReporter().New(data, bytes);
     return data;
+  }
+
+  void* take_small(std::size_t bytes, MemoryTag tag) {
+    void* data = small_.take(bytes, tag);
+    if (data != nullptr) return data;
+    cached_.release_free();
+    data = small_.take(bytes, tag);
+    if (data == nullptr) refuse_system(bytes);
+    return data;
+  }
+
+  void* take_cached(std::size_t bytes, MemoryTag tag) {
+    if (bytes > kLargestRequestBytes) refuse_system(bytes);
+    const CachedBlocks::Taken taken = cached_.take(bytes, tag);
+    if (taken.over_budget > 0) refuse_budget(bytes, taken.over_budget);
+    if (taken.data == nullptr) refuse_system(bytes);
+    return taken.data;
   }
 
   static void deallocate(void* data) {
@@ -231,28 +78,41 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   void give_back(void* data) {
-    if (const auto bytes = own_bytes_given_back(data)) {
-      counters_.remove_live(*bytes);
-      c10::profiledCPUMemoryReporter().Delete(data);
+    // First, as another thread may have the block again before give_back() returns.
+    c10::profiledCPUMemoryReporter().Delete(data);
+    if (const auto block = own_block_given_back(data)) {
+      counters_.remove_live(*block);
     } else {
       // Taken through raw_allocate() before the installation: a tensor would carry its own deleter.
       previous_->raw_deleter()(data);
     }
   }
 
-  std::optional<std::size_t> own_bytes_given_back(void* data) {
+  std::optional<Released> own_block_given_back(void* data) {
     if (reinterpret_cast<std::uintptr_t>(data) % kPageBytes == 0)
-      if (const auto bytes = cached_.give_back(data)) return bytes;
+      if (const auto block = cached_.give_back(data)) return block;
     if (SmallBlocks::owns(data)) return small_.give_back(data);
     return std::nullopt;
   }
 
-  [[noreturn]] void throw_out_of_memory(std::size_t bytes) const {
+  [[noreturn]] void refuse_system(std::size_t bytes) {
+    refuse(bytes, static_cast<std::int64_t>(std::min(bytes, kLargestRequestBytes)),
+           "none from the system");
+  }
+
+  [[noreturn]] void refuse_budget(std::size_t bytes, std::int64_t missing) {
+    refuse(bytes, missing,
+           format_bytes(missing) + " (" + std::to_string(missing) +
+               " bytes) too few in a budget of " + format_bytes(cached_.budget().value_or(0)));
+  }
+
+  [[noreturn]] void refuse(std::size_t bytes, std::int64_t missing, const std::string& received) {
+    last_missing_bytes_ = missing;
     c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
     const Usage now = counters_.usage();
     const auto requested = static_cast<std::int64_t>(std::min(bytes, kLargestRequestBytes));
     TORCH_CHECK_WITH(OutOfMemoryError, false, "allocate a CPU tensor: expected memory for ", bytes,
-                     " bytes (", format_bytes(requested), "), received none from the system with ",
+                     " bytes (", format_bytes(requested), "), received ", received, " with ",
                      format_bytes(now.live), " in tensors and ", format_bytes(now.reserved),
                      " reserved; try a smaller micro-batch");
     std::abort();  // not reached: the check always throws
@@ -265,7 +125,16 @@ class CachingAllocator final : public c10::Allocator {
   Counters counters_;
   SmallBlocks small_{counters_};
   CachedBlocks cached_{counters_};
+  std::atomic<std::int64_t> last_missing_bytes_{0};
 };
+
+CachingAllocator& require_installed(const char* operation) {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  if (allocator == nullptr)
+    throw usage_error(operation, "accrue's caching allocator in place", "libtorch's own",
+                      "install_caching_allocator() at the start of main");
+  return *allocator;
+}
 
 }  // namespace
 
@@ -275,23 +144,68 @@ void install_caching_allocator() {
     auto* const allocator = new CachingAllocator(c10::GetCPUAllocator());
     CachingAllocator::installed() = allocator;
     c10::SetCPUAllocator(allocator);
+    const auto unlock = [] { CachingAllocator::installed().load()->cached().unlock(); };
+    pthread_atfork([] { CachingAllocator::installed().load()->cached().lock(); }, unlock, unlock);
   });
 }
 
 bool caching_allocator_installed() { return CachingAllocator::installed() != nullptr; }
 
 Usage usage() {
-  const CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? Usage{} : allocator->usage();
-}
-
-void reset_peak() {
-  if (CachingAllocator* const allocator = CachingAllocator::installed()) allocator->reset_peak();
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? Usage{} : allocator->counters().usage();
 }
 
 void release_cached() {
   if (CachingAllocator* const allocator = CachingAllocator::installed())
-    allocator->release_cached();
+    allocator->cached().release_free();
+}
+
+void set_budget(std::optional<std::int64_t> bytes) {
+  if (!bytes && !caching_allocator_installed()) return;
+  if (bytes && *bytes < 0)
+    throw usage_error("set the memory budget", "0 bytes or more", std::to_string(*bytes),
+                      "a size such as \"6GiB\"");
+  require_installed("set the memory budget").cached().set_budget(bytes);
+}
+
+std::optional<std::int64_t> budget() {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? std::nullopt : allocator->cached().budget();
+}
+
+std::int64_t last_missing_bytes() {
+  const CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? 0 : allocator->last_missing_bytes();
+}
+
+PeakScope::PeakScope() {
+  if (CachingAllocator* const allocator = CachingAllocator::installed())
+    before_ = allocator->counters().restart_peak();
+}
+
+PeakScope::~PeakScope() {
+  if (CachingAllocator* const allocator = CachingAllocator::installed())
+    allocator->counters().raise_peak(before_);
+}
+
+Peak PeakScope::peak() const {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? Peak{} : allocator->counters().peak();
+}
+
+FailingAllocations::FailingAllocations(std::int64_t first, std::int64_t count) : count_(count) {
+  Counters& counters = require_installed("make allocations fail").counters();
+  before_first_ = counters.usage().allocations + first - 1;
+  counters.fail(before_first_ + 1, before_first_ + 1 + count);
+}
+
+FailingAllocations::~FailingAllocations() {
+  CachingAllocator::installed().load()->counters().fail_none();
+}
+
+std::int64_t FailingAllocations::failed() const {
+  return std::clamp<std::int64_t>(usage().allocations - before_first_, 0, count_);
 }
 
 }  // namespace accrue::memory

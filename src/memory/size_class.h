@@ -10,6 +10,7 @@ namespace accrue::memory {
 inline constexpr std::size_t kClassesPerDoubling = 8;
 /// Blocks below go to the system's allocator, which serves them from its own free lists.
 inline constexpr std::size_t kSmallestCachedBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kPageBytes = 4096;
 /// From here on blocks are whole huge pages (of x86-64 and of arm64 with 4 KiB pages).
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
@@ -28,5 +29,13 @@ inline SizeClass size_class_of(std::size_t bytes) {
 
 /// One more than the largest index, for any request up to half of the address space.
 inline constexpr std::size_t kSizeClasses = 64 * kClassesPerDoubling;
+
+/// What becomes resident where the first `bytes` of a block are written: whole pages, and whole
+/// huge pages as far as the block has room for them.
+inline std::size_t touched_bytes(std::size_t bytes, std::size_t capacity_bytes) {
+  const auto round_up = [bytes](std::size_t unit) { return (bytes + unit - 1) / unit * unit; };
+  const std::size_t huge = round_up(kHugePageBytes);
+  return huge <= capacity_bytes ? huge : round_up(kPageBytes);
+}
 
 }  // namespace accrue::memory

@@ -39,4 +39,6 @@ void* take_from_system(std::size_t bytes) {
 
 void return_to_system(void* block, std::size_t bytes) { munmap(block, bytes); }
 
+void empty_pages(void* pages, std::size_t bytes) { madvise(pages, bytes, MADV_DONTNEED); }
+
 }  // namespace accrue::memory

@@ -9,5 +9,7 @@ namespace accrue::memory {
 /// them.
 void* take_from_system(std::size_t bytes);
 void return_to_system(void* block, std::size_t bytes);
+/// Whole pages of a block go back; the addresses stay, and read as zeros when next used.
+void empty_pages(void* pages, std::size_t bytes);
 
 }  // namespace accrue::memory

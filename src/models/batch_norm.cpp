@@ -15,6 +15,11 @@ at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x)
                         /*training=*/true, layer.momentum, layer.eps, /*cudnn_enabled=*/false);
 }
 
+BatchNorm without_running_statistics(BatchNorm layer) {
+  layer.running_mean = layer.running_var = layer.batches_tracked = at::Tensor();
+  return layer;
+}
+
 at::Tensor normalise_by_running(const BatchNorm& layer, const at::Tensor& x) {
   if (!layer.running_mean.defined()) {
     throw usage_error("evaluate batch norm " + layer.name, "running statistics", "none",

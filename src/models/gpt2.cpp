@@ -8,6 +8,7 @@
 #include "accrue/kernels/embedding.h"
 #include "accrue/kernels/linear.h"
 #include "accrue/models/gpt2_io.h"
+#include "loss_terms.h"
 #include "transformer_block.h"
 
 namespace accrue::models {
@@ -126,6 +127,15 @@ struct Gpt2::Impl {
   }
 
   at::Tensor head(const at::Tensor& x) const { return ln_f(x, activations); }
+
+  Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
+            double gradient_scale) {
+    const kernels::CrossEntropyOptions terms = loss_terms(options.loss, micro, context);
+    if (options.fused_loss)
+      return kernels::linear_cross_entropy(hidden, wte, micro.targets, wte_copy,
+                                           {.loss = terms, .gradient_scale = gradient_scale});
+    return kernels::cross_entropy(kernels::linear(hidden, wte, {}, wte_copy), micro.targets, terms);
+  }
 };
 
 Gpt2::Gpt2(const Gpt2Options& options, Initialisation initialisation) {
@@ -137,31 +147,25 @@ Gpt2::~Gpt2() = default;
 
 NamedParameters Gpt2::parameters() const { return impl_->parameters; }
 
+/// The embedding is the head, too.
+std::vector<std::string> Gpt2::shared_parameters() const { return {"transformer.wte.weight"}; }
+
 const Gpt2Options& Gpt2::options() const { return impl_->options; }
 
 std::vector<Segment> Gpt2::segments() {
-  Impl* model = impl_.get();
-  return transformer_segments(
-      {.embed = [model](
-                    const batch::MicroBatch& micro,
-                    const ForwardContext& context) { return model->embed(micro.inputs, context); },
-       .block = [model](std::int64_t i, const at::Tensor& x,
-                        const ForwardContext& context) { return model->block(i, x, context); },
-       .head = [model](const at::Tensor& x) { return model->head(x); }},
-      model->options.layers);
+  return transformer_segments(impl_.get(), impl_->options.layers);
 }
 
 std::vector<LossHead> Gpt2::losses() {
   Impl* model = impl_.get();
-  return {
-      {"cross_entropy",
-       [model](const Activations& hidden, const batch::MicroBatch& micro, const ForwardContext&) {
-         return kernels::linear_cross_entropy(hidden.at(0), model->wte, micro.targets,
-                                              model->wte_copy, micro.weights);
-       },
-       [](const batch::MicroBatch& micro) {
-         return kernels::label_weight(micro.targets, micro.weights);
-       }}};
+  return {{"cross_entropy",
+           [model](const Activations& hidden, const batch::MicroBatch& micro,
+                   const ForwardContext& context, double gradient_scale) {
+             return model->loss(hidden.at(0), micro, context, gradient_scale);
+           },
+           [](const batch::MicroBatch& micro) {
+             return kernels::label_weight(micro.targets, micro.weights);
+           }}};
 }
 
 at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {

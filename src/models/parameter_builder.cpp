@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "accrue/core/memory_tag.h"
 #include "accrue/core/rng.h"
 
 namespace accrue::models {
@@ -29,6 +30,7 @@ std::uint64_t stream_of(std::string_view name) {
 
 at::Tensor ParameterBuilder::constant(const std::string& name, std::vector<std::int64_t> shape,
                                       double value) {
+  const MemoryTagScope tag(MemoryTag::parameters);
   at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype_));
   tensor.set_requires_grad(true);
   parameters_.push_back({name, tensor});

@@ -96,15 +96,24 @@ struct ResNet::Impl {
     return at::relu(normalised(previous.bn2, x.at(0)) + shortcut);
   }
 
-  Activations first_half(std::size_t index, const Activations& x) const {
+  Activations first_half(std::size_t index, const Activations& x,
+                         const ForwardContext& context) const {
     const at::Tensor input = entrance(index, x);
-    return {blocks[index].conv1(input), input};
+    return {last(blocks[index].conv1, input, context), input};
   }
 
-  Activations second_half(std::size_t index, const Activations& x) const {
+  Activations second_half(std::size_t index, const Activations& x,
+                          const ForwardContext& context) const {
     const BasicBlock& block = blocks[index];
     const at::Tensor hidden = at::relu(normalised(block.bn1, x.at(0)));
-    return {block.conv2(hidden), block.projects() ? block.projection(x.at(1)) : x.at(1)};
+    return {last(block.conv2, hidden, context),
+            block.projects() ? last(block.projection, x.at(1), context) : x.at(1)};
+  }
+
+  /// A convolution that gives a segment's result.
+  static at::Tensor last(const Convolution& convolution, const at::Tensor& x,
+                         const ForwardContext& context) {
+    return context.result_unread ? convolution.unread(x) : convolution(x);
   }
 
   at::Tensor logits(const Activations& x) {
@@ -148,14 +157,22 @@ std::vector<Segment> ResNet::segments() {
        }});
   for (std::size_t i = 0; i < model->blocks.size(); ++i) {
     const BasicBlock& block = model->blocks[i];
-    chain.push_back({block.name + ".conv1",
-                     [model, i](const Activations& x, const batch::MicroBatch&,
-                                const ForwardContext&) { return model->first_half(i, x); },
-                     model->entrance_sites(i)});
-    chain.push_back({block.name + ".conv2",
-                     [model, i](const Activations& x, const batch::MicroBatch&,
-                                const ForwardContext&) { return model->second_half(i, x); },
-                     model->sites({{0, &block.bn1}})});
+    chain.push_back(
+        {.name = block.name + ".conv1",
+         .forward = [model, i](
+                        const Activations& x, const batch::MicroBatch&,
+                        const ForwardContext& context) { return model->first_half(i, x, context); },
+         .batch_norms = model->entrance_sites(i),
+         .begins_block = i > 0,
+         .cheap_graph = true});
+    chain.push_back({.name = block.name + ".conv2",
+                     .forward =
+                         [model, i](const Activations& x, const batch::MicroBatch&,
+                                    const ForwardContext& context) {
+                           return model->second_half(i, x, context);
+                         },
+                     .batch_norms = model->sites({{0, &block.bn1}}),
+                     .cheap_graph = true});
   }
   chain.push_back({"fc",
                    [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
@@ -165,7 +182,7 @@ std::vector<Segment> ResNet::segments() {
   return chain;
 }
 
-std::vector<LossHead> ResNet::losses() { return {class_cross_entropy_head()}; }
+std::vector<LossHead> ResNet::losses() { return {class_cross_entropy_head(impl_->options.loss)}; }
 
 std::int64_t ResNet::flops_per_sample() const {
   std::int64_t height = impl_->options.image[1], width = impl_->options.image[2];

@@ -8,12 +8,17 @@
 
 namespace accrue::models {
 
-/// A 2-d convolution without bias, with the pixels it sees (for the arithmetic's count).
+/// A 2-d convolution without bias, padded to keep the size at stride 1.
 struct Convolution {
   at::Tensor weight;  ///< [out, in, k, k]
   std::int64_t stride = 1;
 
   at::Tensor operator()(const at::Tensor& x) const;
+  /// Without computing the result, which nobody reads; its gradients have the same bits.
+  at::Tensor unread(const at::Tensor& x) const;
+
+ private:
+  std::int64_t padding() const { return weight.size(2) / 2; }
 };
 
 /// A normalisation of a ResNet, of any kind: only batch normalisation has buffers.

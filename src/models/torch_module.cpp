@@ -52,6 +52,28 @@ std::string reason_for(const Module& module, const std::string& name) {
   return "it cannot be reached inside the Sequential's module " + name;
 }
 
+/// Puts back, in a rerun, what the modules' first run moved: running statistics that are out of
+/// accrue's sight.
+class RestoredBuffers {
+ public:
+  RestoredBuffers(const std::vector<Element>& elements, const ForwardContext& context) {
+    if (!context.rerun) return;
+    for (const Element& element : elements)
+      for (const at::Tensor& buffer : element.module.ptr()->buffers())
+        buffers_.emplace_back(buffer, buffer.clone());
+  }
+  ~RestoredBuffers() {
+    const at::NoGradGuard no_grad;
+    // Behind autograd's back: a graph that has saved a buffer in passing stays valid.
+    for (const auto& [buffer, value] : buffers_) buffer.variable_data().copy_(value);
+  }
+  RestoredBuffers(const RestoredBuffers&) = delete;
+  RestoredBuffers& operator=(const RestoredBuffers&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
 class ModuleTrainable : public Trainable {
  public:
   ModuleTrainable(std::shared_ptr<Module> module, LossFunction loss, std::string name)
@@ -61,7 +83,7 @@ class ModuleTrainable : public Trainable {
   NamedParameters buffers() const override { return buffers_of(*module_); }
   std::vector<LossHead> losses() override {
     return {{name_, [this](const Activations& output, const batch::MicroBatch& micro,
-                           const ForwardContext&) { return loss_(output.at(0), micro); }}};
+                           const ForwardContext&, double) { return loss_(output.at(0), micro); }}};
   }
   std::vector<ForeignLayer> foreign_layers() const override { return foreign_; }
 
@@ -95,6 +117,7 @@ class SequentialTrainable final : public ModuleTrainable {
             const at::Tensor input = i == 0 ? in_dtype_of(parameters(), micro.inputs) : x.at(0);
             return Activations{run(i, input, context)};
           }};
+      segment.begins_block = true;
       if (parts_[i].entrance) segment.batch_norms.push_back({0, *parts_[i].entrance});
       chain.push_back(std::move(segment));
     }
@@ -120,6 +143,7 @@ class SequentialTrainable final : public ModuleTrainable {
   at::Tensor run(std::size_t part, at::Tensor x, const ForwardContext& context) {
     set_training(*module_, context.training);
     const ModuleGenerator generator(context, part);
+    const RestoredBuffers buffers(parts_[part].elements, context);
     std::int64_t site = static_cast<std::int64_t>(part) << 32;
     for (Element& element : parts_[part].elements) {
       x = element.dropout ? drop(x, *element.dropout, context, site)

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
+#include "accrue/core/memory_tag.h"
 #include "accrue/models/class_loss.h"
 #include "module_generator.h"
 #include "named_tensors.h"
@@ -32,6 +33,7 @@ torch::jit::Module load(const TorchScriptOptions& options) {
     throw usage_error("load " + file, "a TorchScript file", "no such file",
                       "the path of a file that torch.jit.save wrote");
   try {
+    const MemoryTagScope tag(MemoryTag::parameters);
     torch::jit::Module module = torch::jit::load(file, at::kCPU);
     module.to(dtype);
     return module;
@@ -56,12 +58,14 @@ bool contains(const std::vector<ForeignLayer>& layers, ForeignLayer::Kind kind) 
 struct TorchScriptModel::Impl {
   torch::jit::Module module;
   at::ScalarType dtype;
+  LossOptions loss;
   NamedParameters parameters, buffers;
   std::vector<ForeignLayer> foreign;
 
   explicit Impl(const TorchScriptOptions& options)
       : module(load(options)),
         dtype(dtype_of(options)),
+        loss(options.loss),
         parameters(list(module.named_parameters())),
         foreign() {
     check_signature(module, options.file.string());
@@ -102,7 +106,7 @@ std::vector<Segment> TorchScriptModel::segments() {
            }}};
 }
 
-std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head()}; }
+std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head(impl_->loss)}; }
 
 NamedParameters TorchScriptModel::file_tensors() const {
   NamedParameters tensors;

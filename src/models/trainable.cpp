@@ -14,6 +14,11 @@ void add(Loss& total, const Loss& loss, const std::string& name) {
   total.sum = total.sum + loss.sum;
 }
 
+at::Tensor normalise(const BatchNorm& layer, const at::Tensor& x, const ForwardContext& context) {
+  if (!context.training) return normalise_by_running(layer, x);
+  return normalise_by_micro_batch(context.rerun ? without_running_statistics(layer) : layer, x);
+}
+
 }  // namespace
 
 Activations run_segment(const Segment& segment, const Activations& input,
@@ -22,22 +27,27 @@ Activations run_segment(const Segment& segment, const Activations& input,
   Activations normalised = input;
   for (const BatchNormSite& site : segment.batch_norms) {
     at::Tensor& x = normalised.at(site.activation);
-    x = context.training ? normalise_by_micro_batch(site.layer, x)
-                         : normalise_by_running(site.layer, x);
+    x = normalise(site.layer, x, context);
   }
   return segment.forward(normalised, micro, context);
+}
+
+Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
+                         const ForwardContext& context) {
+  Activations activations;
+  for (const Segment& segment : model.segments())
+    activations = run_segment(segment, activations, micro, context);
+  return activations;
 }
 
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
                           const ForwardContext& context) {
   const at::NoGradGuard no_grad;
-  Activations activations;
-  for (const Segment& segment : model.segments())
-    activations = run_segment(segment, activations, micro, context);
+  const Activations output = run_segments(model, micro, context);
   Evaluated result;
   for (const LossHead& head : model.losses()) {
-    result.losses.push_back(head.forward(activations, micro, context));
-    if (head.correct && !result.correct) result.correct = head.correct(activations, micro);
+    result.losses.push_back(head.forward(output, micro, context, 1));
+    if (head.correct && !result.correct) result.correct = head.correct(output, micro);
   }
   return result;
 }

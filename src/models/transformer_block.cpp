@@ -8,13 +8,21 @@
 #include "accrue/kernels/norm.h"
 
 namespace accrue::models {
+namespace {
+
+kernels::Remake remake_of(const LayerNorm& norm, const at::Tensor& x, at::ScalarType out) {
+  // Detached: what an operation keeps must not hold the graph before it.
+  return [norm, input = x.detach(), out] { return norm(input, out); };
+}
+
+}  // namespace
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType out) const {
   return kernels::layer_norm(x, weight, bias, eps, out);
 }
 
-at::Tensor Projection::operator()(const at::Tensor& x) {
-  return kernels::linear(x, weight, bias, copy);
+at::Tensor Projection::operator()(const at::Tensor& x, const kernels::Remake& remake_x) {
+  return kernels::linear(x, weight, bias, copy, remake_x);
 }
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
@@ -32,35 +40,20 @@ Projection make_projection(ParameterBuilder& builder, const std::string& name, s
 
 at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions& options,
                                         const ForwardContext& context, std::int64_t first_site) {
+  const auto remake = [&](const LayerNorm& norm, const at::Tensor& input) {
+    return context.recompute == Recompute::selective ? remake_of(norm, input, options.activations)
+                                                     : kernels::Remake{};
+  };
   const at::Tensor attended = attention_out(kernels::attention(
-      qkv(before(x, options.activations)), options.heads,
+      qkv(before(x, options.activations), remake(before, x)), options.heads,
       {.causal = options.causal, .dropout = options.dropout, .site = first_site}, context));
   const auto [residual, normalised] = kernels::add_layer_norm(
       x, kernels::dropout(attended, options.dropout, context, first_site + 1), after.weight,
       after.bias, after.eps, options.activations);
-  const at::Tensor fed_forward =
-      kernels::mlp_gelu(normalised, mlp_in.weight, mlp_in.bias, mlp_in.copy, mlp_out.weight,
-                        mlp_out.bias, mlp_out.copy);
+  const at::Tensor fed_forward = kernels::mlp_gelu(
+      normalised, mlp_in.weight, mlp_in.bias, mlp_in.copy, mlp_out.weight, mlp_out.bias,
+      mlp_out.copy, {.remake_x = remake(after, residual), .result_unread = context.result_unread});
   return residual + kernels::dropout(fed_forward, options.dropout, context, first_site + 2);
-}
-
-std::vector<Segment> transformer_segments(const TransformerParts& parts, std::int64_t blocks) {
-  std::vector<Segment> chain;
-  chain.push_back(
-      {"embed", [embed = parts.embed](const Activations&, const batch::MicroBatch& micro,
-                                      const ForwardContext& context) {
-         return Activations{embed(micro, context)};
-       }});
-  for (std::int64_t i = 0; i < blocks; ++i)
-    chain.push_back({"block." + std::to_string(i),
-                     [block = parts.block, i](const Activations& x, const batch::MicroBatch&,
-                                              const ForwardContext& context) {
-                       return Activations{block(i, x.at(0), context)};
-                     }});
-  chain.push_back(
-      {"head", [head = parts.head](const Activations& x, const batch::MicroBatch&,
-                                   const ForwardContext&) { return Activations{head(x.at(0))}; }});
-  return chain;
 }
 
 }  // namespace accrue::models

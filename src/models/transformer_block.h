@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "accrue/kernels/low_precision.h"
+#include "accrue/kernels/recompute.h"
 #include "accrue/models/trainable.h"
 #include "parameter_builder.h"
 
@@ -23,7 +23,7 @@ struct Projection {
   at::Tensor weight, bias;
   kernels::LowPrecisionCopy copy;
 
-  at::Tensor operator()(const at::Tensor& x);
+  at::Tensor operator()(const at::Tensor& x, const kernels::Remake& remake_x = {});
 };
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
@@ -51,13 +51,29 @@ struct TransformerBlock {
                         const ForwardContext& context, std::int64_t first_site);
 };
 
-/// The segments "embed", "block.0" ... "block.<blocks - 1>" and "head" of a transformer.
-struct TransformerParts {
-  std::function<at::Tensor(const batch::MicroBatch& micro, const ForwardContext& context)> embed;
-  std::function<at::Tensor(std::int64_t block, const at::Tensor& x, const ForwardContext& context)>
-      block;
-  std::function<at::Tensor(const at::Tensor& x)> head;
-};
-std::vector<Segment> transformer_segments(const TransformerParts& parts, std::int64_t blocks);
+/// The segments "embed", "block.0" ... and "head" of a transformer. `Model` has embed(inputs,
+/// context), block(index, x, context) and head(x), each giving a tensor, and must outlive them. For
+/// recomputation the embedding goes with the first block and the head with the last.
+template <class Model>
+std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
+  std::vector<Segment> chain;
+  chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
+                                    const ForwardContext& context) {
+                     return Activations{model->embed(micro.inputs, context)};
+                   }});
+  for (std::int64_t i = 0; i < blocks; ++i)
+    chain.push_back({.name = "block." + std::to_string(i),
+                     .forward =
+                         [model, i](const Activations& x, const batch::MicroBatch&,
+                                    const ForwardContext& context) {
+                           return Activations{model->block(i, x.at(0), context)};
+                         },
+                     .begins_block = i > 0});
+  chain.push_back(
+      {"head", [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
+         return Activations{model->head(x.at(0))};
+       }});
+  return chain;
+}
 
 }  // namespace accrue::models

@@ -137,7 +137,7 @@ struct Vit::Impl {
     return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index);
   }
 
-  at::Tensor logits(const at::Tensor& x) {
+  at::Tensor head(const at::Tensor& x) {
     return classifier(norm(x.select(1, 0).contiguous(), masters));
   }
 };
@@ -153,18 +153,10 @@ NamedParameters Vit::parameters() const { return impl_->parameters; }
 const VitOptions& Vit::options() const { return impl_->options; }
 
 std::vector<Segment> Vit::segments() {
-  Impl* model = impl_.get();
-  return transformer_segments(
-      {.embed = [model](
-                    const batch::MicroBatch& micro,
-                    const ForwardContext& context) { return model->embed(micro.inputs, context); },
-       .block = [model](std::int64_t i, const at::Tensor& x,
-                        const ForwardContext& context) { return model->block(i, x, context); },
-       .head = [model](const at::Tensor& x) { return model->logits(x); }},
-      model->options.layers);
+  return transformer_segments(impl_.get(), impl_->options.layers);
 }
 
-std::vector<LossHead> Vit::losses() { return {class_cross_entropy_head()}; }
+std::vector<LossHead> Vit::losses() { return {class_cross_entropy_head(impl_->options.loss)}; }
 
 std::int64_t Vit::flops_per_sample() const {
   const VitOptions& o = options();

@@ -83,6 +83,9 @@ std::string to_json_line(const StepReport& report) {
   put(line, "accumulation_seconds", report.accumulation_seconds);
   put(line, "optimizer_seconds", report.optimizer_seconds);
   put(line, "peak_bytes", report.peak_bytes);
+  put(line, "budget_bytes", report.budget_bytes);
+  put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);
+  put(line, "budget_bytes", report.budget_bytes);
   put(line, "quarantined", report.quarantined);
   put(line, "retries", report.retries);
   put(line, "world", report.world);

@@ -14,16 +14,18 @@ struct Coefficients {
 
 class Adam final : public PassOptimizer<Adam> {
  public:
-  Adam(std::vector<Trained> trained, const AdamOptions& options)
-      : PassOptimizer(std::move(trained), {"exp_avg", "exp_avg_sq"}), options_(options) {}
+  Adam(std::vector<Trained> trained, const AdamOptions& options, const StateOptions& state)
+      : PassOptimizer(std::move(trained), {{"exp_avg"}, {"exp_avg_sq", StateSign::not_negative}},
+                      state),
+        options_(options) {}
 
   template <class T>
   AdamPass<T> pass(const Update& update, const Range<T>& range) const {
     const Coefficients c = coefficients(update);
-    return {.parameter = range.parameter(),
+    return {.parameter = range.parameter,
             .gradient = range.gradient,
-            .exp_avg = range.state(exp_avg),
-            .exp_avg_sq = range.state(exp_avg_sq),
+            .exp_avg = range.state[exp_avg],
+            .exp_avg_sq = range.state[exp_avg_sq],
             .gradient_scale = static_cast<T>(update.gradient_scale),
             .l2 = static_cast<T>(c.l2),
             .keep = static_cast<T>(c.keep),
@@ -36,14 +38,15 @@ class Adam final : public PassOptimizer<Adam> {
   }
 
  protected:
-  void update_whole(const Update& update, UpdatedTensors& tensors) const override {
+  void update_whole(const Update& update, UpdatedTensors& tensors,
+                    std::vector<at::Tensor>& state) const override {
     const Coefficients c = coefficients(update);
     const at::Tensor gradient = penalised_gradient(update, tensors, c.l2);
-    tensors.state[exp_avg].lerp_(gradient, 1 - options_.beta1);
-    tensors.state[exp_avg_sq].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+    state[exp_avg].lerp_(gradient, 1 - options_.beta1);
+    state[exp_avg_sq].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
     const at::Tensor denominator =
-        tensors.state[exp_avg_sq].sqrt().mul_(c.second_correction).add_(options_.eps);
-    tensors.parameter.mul_(c.keep).addcdiv_(tensors.state[exp_avg], denominator, -c.step_size);
+        state[exp_avg_sq].sqrt().mul_(c.second_correction).add_(options_.eps);
+    tensors.parameter.mul_(c.keep).addcdiv_(state[exp_avg], denominator, -c.step_size);
   }
 
  private:
@@ -62,12 +65,12 @@ class Adam final : public PassOptimizer<Adam> {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
-                                     std::vector<ParameterGroup> groups,
-                                     const AdamOptions& options) {
+                                     std::vector<ParameterGroup> groups, const AdamOptions& options,
+                                     const StateOptions& state) {
   require_option(options.beta1, 0, 1, "beta1");
   require_option(options.beta2, 0, 1, "beta2");
   require_option(options.eps, 0, std::numeric_limits<double>::infinity(), "eps");
-  return std::make_unique<Adam>(resolve_groups(parameters, groups), options);
+  return std::make_unique<Adam>(resolve_groups(parameters, groups), options, state);
 }
 
 }  // namespace accrue::optim

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "groups.h"
+#include "optimizer_state.h"
 #include "passes.h"
+#include "state_block.h"
 
 namespace accrue::optim {
 
@@ -22,7 +24,7 @@ struct Update {
 struct UpdatedTensors {
   at::Tensor parameter;
   accum::GradientSource gradient;
-  std::vector<at::Tensor> state;  ///< in order of the optimizer's state names
+  std::vector<WrittenState> state;  ///< in order of the optimizer's kinds of state
 };
 
 /// An optimizer whose update of an element depends on that element alone: all that optimizers have
@@ -31,17 +33,19 @@ struct UpdatedTensors {
 class ElementwiseOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
-  NamedParameters state() const final;
-  void load_state(const NamedParameters& state) final;
-  std::int64_t state_bytes() const final;
+  NamedParameters state() const final { return state_.tensors(); }
+  void load_state(const NamedParameters& state) final { state_.load(state); }
+  std::int64_t state_bytes() const final { return state_.bytes(); }
 
  protected:
-  /// State is allocated here, so that no step runs out of memory.
-  ElementwiseOptimizer(std::vector<Trained> trained, std::vector<std::string> state_names);
+  ElementwiseOptimizer(std::vector<Trained> trained, std::vector<StateKind> kinds,
+                       const StateOptions& state);
 
   virtual void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
                             std::size_t end) const = 0;
-  virtual void update_whole(const Update& update, UpdatedTensors& tensors) const = 0;
+  /// `state` are the states' values in the parameter's dtype.
+  virtual void update_whole(const Update& update, UpdatedTensors& tensors,
+                            std::vector<at::Tensor>& state) const = 0;
 
  private:
   struct Task {
@@ -49,31 +53,24 @@ class ElementwiseOptimizer : public Optimizer {
     UpdatedTensors tensors;
   };
   std::vector<Task> tasks_for(const accum::MeanGradient& gradient, double lr) const;
+  std::vector<WrittenState> written_states(std::size_t parameter) const;
   void run(std::vector<Task>& tasks) const;
-  void run_in_chunks(const std::vector<const Task*>& tasks) const;
+  void run_whole(Task& task) const;
 
   std::vector<Trained> trained_;
-  std::vector<std::string> state_names_;
-  std::vector<std::vector<at::Tensor>> state_;  ///< by parameter, then by state name
-  std::int64_t steps_ = 0;
+  OptimizerState state_;
 };
 
 /// Elements of one parameter's update, from some place on.
 template <class T>
 struct Range {
-  const UpdatedTensors& tensors;
-  std::size_t begin;
+  T* parameter;
   const T* gradient;
-
-  T* parameter() const { return tensors.parameter.data_ptr<T>() + begin; }
-  /// Null where the optimizer keeps no such state.
-  T* state(std::size_t index) const {
-    return index < tensors.state.size() ? tensors.state[index].data_ptr<T>() + begin : nullptr;
-  }
+  std::array<T*, kMostStates> state;  ///< null where the optimizer keeps no such state
 };
 
-/// Calls Formula's `pass(update, range)` and runs what it returns over contiguous memory. A
-/// gradient that is kept in another precision is read block by block, on the stack.
+/// Calls Formula's `pass(update, range)` and runs what it returns over contiguous memory. Gradients
+/// and states that are kept in another precision are brought to the stack block by block.
 template <class Formula>
 class PassOptimizer : public ElementwiseOptimizer {
  protected:
@@ -88,20 +85,31 @@ class PassOptimizer : public ElementwiseOptimizer {
   }
 
  private:
-  static constexpr std::size_t kBlockElements = 4096;
-
   template <class T>
   void update_elements(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
                        std::size_t end) const {
     const at::Tensor& values = tensors.gradient.tensor;
+    T* parameter = tensors.parameter.data_ptr<T>();
+    const T* gradient = nullptr;
     if (values.defined() && values.scalar_type() == tensors.parameter.scalar_type())
-      return run(update, Range<T>{tensors, begin, values.const_data_ptr<T>() + begin}, end - begin);
-    std::array<T, kBlockElements> block;
+      gradient = values.const_data_ptr<T>();
+    if (gradient != nullptr && all_plain(tensors.state))
+      return run(
+          update,
+          Range<T>{parameter + begin, gradient + begin, plain_elements<T>(tensors.state, begin)},
+          end - begin);
+    std::array<T, kBlockElements> read;
     for (; begin < end; begin += kBlockElements) {
       const std::size_t count = std::min(kBlockElements, end - begin);
-      tensors.gradient.read(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(count),
-                            block.data());
-      run(update, Range<T>{tensors, begin, block.data()}, count);
+      const StateBlock<T> state(tensors.state, begin, count);
+      if (gradient == nullptr)
+        tensors.gradient.read(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(count),
+                              read.data());
+      run(update,
+          Range<T>{parameter + begin, gradient == nullptr ? read.data() : gradient + begin,
+                   state.elements()},
+          count);
+      state.store();
     }
   }
 

@@ -67,6 +67,42 @@ HWY_INLINE void update_at(D d, const RmsPropPass<T>& pass, std::size_t i) {
   hn::StoreU(hn::NegMulAdd(direction, hn::Set(d, pass.lr), parameter), d, pass.parameter + i);
 }
 
+template <class D, class T>
+HWY_INLINE void update_at(D d, const MomentFold<T>& pass, std::size_t i) {
+  const auto gradient = hn::LoadU(d, pass.gradient + i);
+  const auto exp_avg = hn::MulAdd(gradient, hn::Set(d, pass.weight1),
+                                  hn::Mul(hn::LoadU(d, pass.exp_avg + i), hn::Set(d, pass.keep1)));
+  const auto exp_avg_sq =
+      hn::MulAdd(hn::Mul(gradient, gradient), hn::Set(d, pass.weight2),
+                 hn::Mul(hn::LoadU(d, pass.exp_avg_sq + i), hn::Set(d, pass.keep2)));
+  hn::StoreU(exp_avg, d, pass.exp_avg + i);
+  hn::StoreU(exp_avg_sq, d, pass.exp_avg_sq + i);
+}
+
+template <class D, class T>
+HWY_INLINE void update_at(D d, const MomentStep<T>& pass, std::size_t i) {
+  const auto exp_avg = hn::Mul(hn::LoadU(d, pass.exp_avg + i), hn::Set(d, pass.keep1));
+  const auto exp_avg_sq = hn::Mul(hn::LoadU(d, pass.exp_avg_sq + i), hn::Set(d, pass.keep2));
+  const auto denominator =
+      hn::MulAdd(hn::Sqrt(exp_avg_sq), hn::Set(d, pass.second_correction), hn::Set(d, pass.eps));
+  const auto kept = hn::Mul(hn::LoadU(d, pass.parameter + i), hn::Set(d, pass.keep));
+  const auto direction = hn::Div(exp_avg, denominator);
+  hn::StoreU(exp_avg, d, pass.exp_avg + i);
+  hn::StoreU(exp_avg_sq, d, pass.exp_avg_sq + i);
+  hn::StoreU(hn::NegMulAdd(direction, hn::Set(d, pass.step_size), kept), d, pass.parameter + i);
+}
+
+template <class D, class T>
+HWY_INLINE void update_at(D d, const MomentumFold<T>& pass, std::size_t i) {
+  const auto penalty = hn::Mul(hn::LoadU(d, pass.parameter + i), hn::Set(d, pass.l2));
+  const auto kept =
+      hn::MulAdd(hn::LoadU(d, pass.momentum_buffer + i), hn::Set(d, pass.keep), penalty);
+  const auto buffer = pass.gradient == nullptr ? kept
+                                               : hn::MulAdd(hn::LoadU(d, pass.gradient + i),
+                                                            hn::Set(d, pass.weight), kept);
+  hn::StoreU(buffer, d, pass.momentum_buffer + i);
+}
+
 /// By value: the compiler then knows that no store changes a coefficient.
 template <class Pass>
 HWY_INLINE void run_range(const Pass pass, std::size_t count) {
@@ -84,6 +120,16 @@ void sgd_fp32(const SgdPass<float>& pass, std::size_t count) { run_range(pass, c
 void sgd_fp64(const SgdPass<double>& pass, std::size_t count) { run_range(pass, count); }
 void rmsprop_fp32(const RmsPropPass<float>& pass, std::size_t count) { run_range(pass, count); }
 void rmsprop_fp64(const RmsPropPass<double>& pass, std::size_t count) { run_range(pass, count); }
+void moment_fold_fp32(const MomentFold<float>& pass, std::size_t count) { run_range(pass, count); }
+void moment_fold_fp64(const MomentFold<double>& pass, std::size_t count) { run_range(pass, count); }
+void moment_step_fp32(const MomentStep<float>& pass, std::size_t count) { run_range(pass, count); }
+void moment_step_fp64(const MomentStep<double>& pass, std::size_t count) { run_range(pass, count); }
+void momentum_fold_fp32(const MomentumFold<float>& pass, std::size_t count) {
+  run_range(pass, count);
+}
+void momentum_fold_fp64(const MomentumFold<double>& pass, std::size_t count) {
+  run_range(pass, count);
+}
 
 }  // namespace accrue::optim::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -97,6 +143,12 @@ HWY_EXPORT(sgd_fp32);
 HWY_EXPORT(sgd_fp64);
 HWY_EXPORT(rmsprop_fp32);
 HWY_EXPORT(rmsprop_fp64);
+HWY_EXPORT(moment_fold_fp32);
+HWY_EXPORT(moment_fold_fp64);
+HWY_EXPORT(moment_step_fp32);
+HWY_EXPORT(moment_step_fp64);
+HWY_EXPORT(momentum_fold_fp32);
+HWY_EXPORT(momentum_fold_fp64);
 
 void run_pass(const AdamPass<float>& pass, std::size_t count) {
   HWY_DYNAMIC_DISPATCH(adam_fp32)(pass, count);
@@ -115,6 +167,24 @@ void run_pass(const RmsPropPass<float>& pass, std::size_t count) {
 }
 void run_pass(const RmsPropPass<double>& pass, std::size_t count) {
   HWY_DYNAMIC_DISPATCH(rmsprop_fp64)(pass, count);
+}
+void run_pass(const MomentFold<float>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(moment_fold_fp32)(pass, count);
+}
+void run_pass(const MomentFold<double>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(moment_fold_fp64)(pass, count);
+}
+void run_pass(const MomentStep<float>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(moment_step_fp32)(pass, count);
+}
+void run_pass(const MomentStep<double>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(moment_step_fp64)(pass, count);
+}
+void run_pass(const MomentumFold<float>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(momentum_fold_fp32)(pass, count);
+}
+void run_pass(const MomentumFold<double>& pass, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(momentum_fold_fp64)(pass, count);
 }
 
 }  // namespace accrue::optim

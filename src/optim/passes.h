@@ -51,6 +51,42 @@ struct RmsPropPass {
   T lr;
 };
 
+/// Folds one micro-batch's contribution into the moments: m = keep1 m + w1 g, v = keep2 v + w2 g^2.
+template <class T>
+struct MomentFold {
+  using Element = T;
+  const T* gradient;
+  T* exp_avg;
+  T* exp_avg_sq;
+  T keep1, weight1;
+  T keep2, weight2;
+};
+
+/// Adam's step from moments that hold the gradient already, once they are multiplied by `keep1` and
+/// `keep2`.
+template <class T>
+struct MomentStep {
+  using Element = T;
+  T* parameter;
+  T* exp_avg;
+  T* exp_avg_sq;
+  T keep1, keep2;
+  T keep;       ///< of the parameter
+  T step_size;  ///< as AdamPass
+  T second_correction;
+  T eps;
+};
+
+/// buffer = keep buffer + weight g + l2 parameter.
+template <class T>
+struct MomentumFold {
+  using Element = T;
+  const T* parameter;
+  const T* gradient;  ///< null: none
+  T* momentum_buffer;
+  T keep, weight, l2;
+};
+
 /// Updates the first `count` elements. The result of one does not depend on how many there are.
 void run_pass(const AdamPass<float>& pass, std::size_t count);
 void run_pass(const AdamPass<double>& pass, std::size_t count);
@@ -58,5 +94,11 @@ void run_pass(const SgdPass<float>& pass, std::size_t count);
 void run_pass(const SgdPass<double>& pass, std::size_t count);
 void run_pass(const RmsPropPass<float>& pass, std::size_t count);
 void run_pass(const RmsPropPass<double>& pass, std::size_t count);
+void run_pass(const MomentFold<float>& pass, std::size_t count);
+void run_pass(const MomentFold<double>& pass, std::size_t count);
+void run_pass(const MomentStep<float>& pass, std::size_t count);
+void run_pass(const MomentStep<double>& pass, std::size_t count);
+void run_pass(const MomentumFold<float>& pass, std::size_t count);
+void run_pass(const MomentumFold<double>& pass, std::size_t count);
 
 }  // namespace accrue::optim

@@ -9,15 +9,15 @@ enum State : std::size_t { square_avg, momentum_buffer };
 
 class RmsProp final : public PassOptimizer<RmsProp> {
  public:
-  RmsProp(std::vector<Trained> trained, const RmsPropOptions& options)
-      : PassOptimizer(std::move(trained), state_names(options)), options_(options) {}
+  RmsProp(std::vector<Trained> trained, const RmsPropOptions& options, const StateOptions& state)
+      : PassOptimizer(std::move(trained), state_kinds(options), state), options_(options) {}
 
   template <class T>
   RmsPropPass<T> pass(const Update& update, const Range<T>& range) const {
-    return {.parameter = range.parameter(),
+    return {.parameter = range.parameter,
             .gradient = range.gradient,
-            .square_avg = range.state(square_avg),
-            .momentum_buffer = range.state(momentum_buffer),
+            .square_avg = range.state[square_avg],
+            .momentum_buffer = range.state[momentum_buffer],
             .gradient_scale = static_cast<T>(update.gradient_scale),
             .l2 = static_cast<T>(update.weight_decay),
             .alpha = static_cast<T>(options_.alpha),
@@ -28,20 +28,21 @@ class RmsProp final : public PassOptimizer<RmsProp> {
   }
 
  protected:
-  void update_whole(const Update& update, UpdatedTensors& tensors) const override {
+  void update_whole(const Update& update, UpdatedTensors& tensors,
+                    std::vector<at::Tensor>& state) const override {
     const at::Tensor gradient = penalised_gradient(update, tensors, update.weight_decay);
-    at::Tensor& squares = tensors.state[square_avg];
+    at::Tensor& squares = state[square_avg];
     squares.mul_(options_.alpha).addcmul_(gradient, gradient, 1 - options_.alpha);
     at::Tensor direction = gradient / squares.sqrt().add_(options_.eps);
-    if (momentum_buffer < tensors.state.size())
-      direction = tensors.state[momentum_buffer].mul_(options_.momentum).add_(direction);
+    if (momentum_buffer < state.size())
+      direction = state[momentum_buffer].mul_(options_.momentum).add_(direction);
     tensors.parameter.sub_(direction, update.lr);
   }
 
  private:
-  static std::vector<std::string> state_names(const RmsPropOptions& options) {
-    if (options.momentum == 0) return {"square_avg"};
-    return {"square_avg", "momentum"};
+  static std::vector<StateKind> state_kinds(const RmsPropOptions& options) {
+    if (options.momentum == 0) return {{"square_avg", StateSign::not_negative}};
+    return {{"square_avg", StateSign::not_negative}, {"momentum"}};
   }
 
   RmsPropOptions options_;
@@ -51,12 +52,12 @@ class RmsProp final : public PassOptimizer<RmsProp> {
 
 std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
                                         std::vector<ParameterGroup> groups,
-                                        const RmsPropOptions& options) {
+                                        const RmsPropOptions& options, const StateOptions& state) {
   constexpr double kUnbounded = std::numeric_limits<double>::infinity();
   require_option(options.alpha, 0, 1, "alpha");
   require_option(options.eps, 0, kUnbounded, "eps");
   require_option(options.momentum, 0, kUnbounded, "momentum");
-  return std::make_unique<RmsProp>(resolve_groups(parameters, groups), options);
+  return std::make_unique<RmsProp>(resolve_groups(parameters, groups), options, state);
 }
 
 }  // namespace accrue::optim

@@ -9,14 +9,14 @@ enum State : std::size_t { momentum_buffer };
 
 class Sgd final : public PassOptimizer<Sgd> {
  public:
-  Sgd(std::vector<Trained> trained, const SgdOptions& options)
-      : PassOptimizer(std::move(trained), state_names(options)), options_(options) {}
+  Sgd(std::vector<Trained> trained, const SgdOptions& options, const StateOptions& state)
+      : PassOptimizer(std::move(trained), state_kinds(options), state), options_(options) {}
 
   template <class T>
   SgdPass<T> pass(const Update& update, const Range<T>& range) const {
-    return {.parameter = range.parameter(),
+    return {.parameter = range.parameter,
             .gradient = range.gradient,
-            .momentum_buffer = range.state(momentum_buffer),
+            .momentum_buffer = range.state[momentum_buffer],
             .gradient_scale = static_cast<T>(update.gradient_scale),
             .l2 = static_cast<T>(update.weight_decay),
             .momentum = static_cast<T>(options_.momentum),
@@ -24,17 +24,17 @@ class Sgd final : public PassOptimizer<Sgd> {
   }
 
  protected:
-  void update_whole(const Update& update, UpdatedTensors& tensors) const override {
+  void update_whole(const Update& update, UpdatedTensors& tensors,
+                    std::vector<at::Tensor>& state) const override {
     at::Tensor direction = penalised_gradient(update, tensors, update.weight_decay);
-    if (!tensors.state.empty())
-      direction = tensors.state[momentum_buffer].mul_(options_.momentum).add_(direction);
+    if (!state.empty()) direction = state[momentum_buffer].mul_(options_.momentum).add_(direction);
     tensors.parameter.sub_(direction, update.lr);
   }
 
  private:
-  static std::vector<std::string> state_names(const SgdOptions& options) {
+  static std::vector<StateKind> state_kinds(const SgdOptions& options) {
     if (options.momentum == 0) return {};
-    return {"momentum"};
+    return {{"momentum"}};
   }
 
   SgdOptions options_;
@@ -43,9 +43,10 @@ class Sgd final : public PassOptimizer<Sgd> {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_sgd(const NamedParameters& parameters,
-                                    std::vector<ParameterGroup> groups, const SgdOptions& options) {
+                                    std::vector<ParameterGroup> groups, const SgdOptions& options,
+                                    const StateOptions& state) {
   require_option(options.momentum, 0, std::numeric_limits<double>::infinity(), "momentum");
-  return std::make_unique<Sgd>(resolve_groups(parameters, groups), options);
+  return std::make_unique<Sgd>(resolve_groups(parameters, groups), options, state);
 }
 
 }  // namespace accrue::optim

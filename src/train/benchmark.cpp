@@ -63,8 +63,8 @@ class Bench {
  public:
   explicit Bench(const Config& config)
       : work_(open_workload(config)),
+        micro_(choose_micro_batch(work_)),
         optimizer_(make_optimizer(work_.config, model().parameters())),
-        micro_(choose_micro_batch(work_).samples),
         loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
     models::check_batch_norms(model(), models::batch_norm_policy(work_.config.model.batchnorm));
   }
@@ -76,9 +76,10 @@ class Bench {
   };
 
   WindowTimes accumulated_window(std::int64_t index) {
-    accum::Window window(make_gradient_buffer(work_.config, model().parameters()));
-    WindowRun run = make_runner(work_.config, model(), window, loader_, {})
-                        ->run(index, work_.schedule.window(0), micro_);
+    accum::Window window(make_gradient_buffer(work_.config, model(), optimizer_.get()));
+    WindowRun run =
+        make_runner(work_.config, model(), window, loader_, {}, {.recompute = micro_.recompute})
+            ->run(index, work_.schedule.window(0), micro_.samples);
     if (!run.gradient || run.quarantined > 0) {
       throw runtime_error("bench", "finite losses",
                           std::to_string(run.quarantined) + " micro-batches without one",
@@ -88,7 +89,7 @@ class Bench {
     const Stopwatch watch;
     if (work_.config.optim.clip > 0) {
       run.gradient->clip(work_.config.optim.clip);
-    } else {
+    } else if (run.gradient->has_values()) {
       run.gradient->norm();
     }
     optimizer_->step(std::move(*run.gradient), work_.config.optim.lr);
@@ -98,21 +99,23 @@ class Bench {
 
   double bare_window() {
     ScratchGradients scratch(model().parameters());
-    const std::vector<batch::Range> parts = batch::split(work_.schedule.window(0), micro_);
+    const std::vector<batch::Range> parts = batch::split(work_.schedule.window(0), micro_.samples);
     loader_.prefetch(parts);
     const Stopwatch watch;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       scratch.renew();
       const batch::MicroBatch micro = loader_.next();
       forward_backward(model(), micro, batch::training_context(micro, work_.config.run.seed, 0),
-                       {.factors = std::vector<double>(model().losses().size(), 1.0)});
+                       {.factors = std::vector<double>(model().losses().size(), 1.0),
+                        .recompute = micro_.recompute});
     }
     return watch.seconds();
   }
 
-  std::int64_t micro_batch() const { return micro_; }
+  std::int64_t micro_batch() const { return micro_.samples; }
+  Recompute recompute() const { return micro_.recompute; }
   std::int64_t micro_batches() const {
-    return (work_.schedule.window(0).size() + micro_ - 1) / micro_;
+    return (work_.schedule.window(0).size() + micro_.samples - 1) / micro_.samples;
   }
   std::int64_t window_samples() const { return work_.schedule.window(0).size(); }
   std::int64_t window_tokens() const {
@@ -125,8 +128,8 @@ class Bench {
 
  private:
   Workload work_;
+  MicroDecision micro_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::int64_t micro_;
   data::Loader loader_;
 };
 
@@ -144,10 +147,11 @@ Spread spread_of(std::vector<double> values) {
 BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options) {
   if (options.rounds < 1)
     throw usage_error("bench", "at least 1 round", std::to_string(options.rounds), "--rounds 5");
-  use_threads(config.run.threads);
+  use_resources(config);
   Bench bench(config);
   BenchmarkResult result;
   result.micro_batch = bench.micro_batch();
+  result.recompute = bench.recompute();
   result.micro_batches = bench.micro_batches();
   result.micro_batch_tokens = bench.window_tokens() / bench.micro_batches();
   result.images = bench.images();
@@ -163,10 +167,10 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   bench.accumulated_window(0);
   result.peak_resident_bytes = memory::peak_resident_bytes();
   for (std::int64_t round = 1; round <= options.rounds; ++round) {
-    memory::reset_peak();  // The products of the ceiling are no part of training.
+    const memory::PeakScope memory_peak;
     const Bench::WindowTimes times = bench.accumulated_window(round);
     result.loss = times.loss;
-    result.peak_bytes = std::max(result.peak_bytes, memory::usage().peak);
+    result.peak_bytes = std::max(result.peak_bytes, memory_peak.peak().live);
     accumulated.push_back(times.accumulation / count);
     optimizer.push_back(times.optimizer);
     speed.push_back(tokens / (times.accumulation + times.optimizer));

@@ -25,11 +25,23 @@ json state_to_json(const TrainState& state) {
            {"samples", state.samples},
            {"tokens", state.tokens},
            {"elapsed", state.elapsed},
-           {"plan", {{"micro_batch", state.micro_batch}}},
+           {"plan",
+            {{"micro_batch", state.micro_batches.planned},
+             {"recompute", to_string(state.recompute)},
+             {"micro_batch_now", state.micro_batches.micro_batch},
+             {"quiet_windows", state.micro_batches.quiet_windows}}},
            {"data", {{"next_window", state.window}, {"fingerprint", state.data_fingerprint}}}};
   if (!state.units.empty()) out["units"] = state.units;
   if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
   return out;
+}
+
+/// What later versions added may be missing.
+memory::RecoveryState micro_batches_from_json(const json& plan) {
+  const auto planned = plan.at("micro_batch").get<std::int64_t>();
+  return {.planned = planned,
+          .micro_batch = plan.value("micro_batch_now", planned),
+          .quiet_windows = plan.value("quiet_windows", std::int64_t{0})};
 }
 
 TrainState state_from_json(const json& in) {
@@ -39,7 +51,8 @@ TrainState state_from_json(const json& in) {
   in.at("samples").get_to(state.samples);
   in.at("tokens").get_to(state.tokens);
   in.at("elapsed").get_to(state.elapsed);
-  in.at("plan").at("micro_batch").get_to(state.micro_batch);
+  state.micro_batches = micro_batches_from_json(in.at("plan"));
+  state.recompute = parse_recompute(in["plan"].value("recompute", "none"), "plan.recompute");
   in.at("data").at("fingerprint").get_to(state.data_fingerprint);
   if (in.contains("units")) in["units"].get_to(state.units);
   if (in.contains("best")) {

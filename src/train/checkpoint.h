@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "accrue/core/recompute.h"
+#include "accrue/memory/recovery.h"
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/config.h"
@@ -20,8 +22,10 @@ struct TrainState {
   std::int64_t window = 0;  ///< windows done; more than `step` where a window had no weight
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
-  double elapsed = 0;            ///< seconds, over all resumptions
-  std::int64_t micro_batch = 0;  ///< the plan: a resume does not measure anew
+  double elapsed = 0;  ///< seconds, over all resumptions
+  /// The plan: a resume does not measure anew.
+  memory::RecoveryState micro_batches;
+  Recompute recompute = Recompute::none;
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
   std::string data_fingerprint;

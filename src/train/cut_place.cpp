@@ -29,8 +29,7 @@ CutPlace choose_cut_place(const Workload& work, std::int64_t window_samples) {
 
 std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample) {
   const at::NoGradGuard no_grad;
-  ForwardContext context = batch::training_context(one_sample, 0, 0);
-  context.training = false;
+  const ForwardContext context = batch::evaluation_context(one_sample);
   std::int64_t bytes = 0;
   models::Activations activations;
   for (const models::Segment& segment : model.segments()) {

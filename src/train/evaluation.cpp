@@ -63,9 +63,7 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   for (const batch::Range range : batch::split({0, samples}, options.micro_batch)) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
     const batch::MicroBatch micro = micro_batch_of(source, range);
-    ForwardContext context = batch::training_context(micro, 0, 0);
-    context.training = false;
-    totals.add(models::evaluate_losses(model, micro, context));
+    totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro)));
   }
   Evaluation evaluation = totals.mean(heads);
   evaluation.seconds = watch.seconds();

@@ -30,7 +30,6 @@ ExactPass::ExactPass(models::Trainable& model, const accum::GradientBuffer& buff
                      double loss_scale, const ExactOptions& options,
                      const std::vector<ExactPart>& parts, CutStore& store, bool audit)
     : buffer_(buffer),
-      loss_scale_(loss_scale),
       options_(options),
       parts_(parts),
       store_(store),
@@ -140,15 +139,13 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
 
 ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t part, const models::Activations& output) {
   const HeadLosses::Total total = losses_.total(output, micro_of(part), parts_[part].context);
-  const double sum = total.sum.item<double>();
-  if (!std::isfinite(sum)) {
+  if (!std::isfinite(total.sum)) {
     bad_.push_back({part, "its loss is not finite"});
     return {};
   }
-  loss_sum_ += sum;
+  loss_sum_ += total.sum;
   weight_ += total.weight;
-  if (!total.sum.requires_grad()) return {};
-  return {{total.sum}, {at::full_like(total.sum, loss_scale_)}};
+  return {total.roots, total.gradients};
 }
 
 ExactPass::Seeds ExactPass::seeds_from_next(std::size_t segment, std::size_t part,

@@ -81,7 +81,6 @@ class ExactPass {
   Outcome agreed(bool found) const;
 
   const accum::GradientBuffer& buffer_;
-  double loss_scale_;
   const ExactOptions& options_;
   const std::vector<ExactPart>& parts_;
   CutStore& store_;

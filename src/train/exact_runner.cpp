@@ -11,6 +11,8 @@ ExactRunner::ExactRunner(models::Trainable& model, accum::Window& window, data::
       hooks_(std::move(hooks)),
       options_(options),
       losses_(model),
+      at_open_(model),
+      retries_(options_.recovery, hooks_.on_out_of_memory, hooks_.what_would_fit),
       exact_(
           model, window, [&loader](batch::Range range) { return loader.fetch(range); }, seed,
           exact_options()) {
@@ -44,10 +46,24 @@ void ExactRunner::leave_out(const MicroRef& micro, const std::string& reason) {
 }
 
 WindowRun ExactRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
-  const std::vector<batch::Range> parts = batch::split(range, micro);
+  retries_.start();
+  while (true) {
+    try {
+      return attempt(index, batch::split(range, micro));
+    } catch (const std::exception& error) {
+      if (!retries_.enabled() || !is_out_of_memory(error)) throw;
+      micro =
+          retries_.failed("window " + std::to_string(index), std::min(micro, range.size()), error)
+              .micro_batch;
+    }
+  }
+}
+
+WindowRun ExactRunner::attempt(std::int64_t index, const std::vector<batch::Range>& parts) {
   micro_batches_ = static_cast<std::int64_t>(parts.size());
   told_ = 0;
   WindowRun result;
+  at_open_.keep();
   window_.open(index);
   try {
     Stopwatch watch;
@@ -63,17 +79,19 @@ WindowRun ExactRunner::run(std::int64_t index, batch::Range range, std::int64_t 
     result.closing_seconds = watch.seconds();
   } catch (...) {
     window_.discard();
+    at_open_.restore();
     throw;
   }
   take_ledger(window_, result);
+  result.out_of_memory = retries_.count();
+  result.retries += retries_.count();
   return result;
 }
 
 std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,
                                     accum::Window& window, data::Loader& loader, WindowHooks hooks,
-                                    std::filesystem::path cut_folder) {
-  const WindowRunnerOptions options{.max_quarantined = config.batch.max_quarantined,
-                                    .cut_folder = std::move(cut_folder)};
+                                    WindowRunnerOptions options) {
+  options.max_quarantined = config.batch.max_quarantined;
   if (is_exact(config, model))
     return std::make_unique<ExactRunner>(model, window, loader, config.run.seed, std::move(hooks),
                                          options);

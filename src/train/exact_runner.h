@@ -20,6 +20,7 @@ class ExactRunner final : public Runner {
   WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
 
  private:
+  WindowRun attempt(std::int64_t index, const std::vector<batch::Range>& parts);
   ExactOptions exact_options();
   void tell_progress(std::int64_t passes_done, std::int64_t passes);
   void leave_out(const MicroRef& micro, const std::string& reason);
@@ -29,14 +30,16 @@ class ExactRunner final : public Runner {
   WindowHooks hooks_;
   WindowRunnerOptions options_;
   WindowLosses losses_;
+  KeptBuffers at_open_;  ///< the window's
+  MemoryRetries retries_;
   std::int64_t micro_batches_ = 0;  ///< of the window that runs
   std::int64_t told_ = 0;
   ExactWindow exact_;
 };
 
-/// The one that a config asks for. `cut_folder` as in WindowRunnerOptions.
+/// The one that a config asks for; `options` are what the config does not tell.
 std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,
                                     accum::Window& window, data::Loader& loader, WindowHooks hooks,
-                                    std::filesystem::path cut_folder = {});
+                                    WindowRunnerOptions options = {});
 
 }  // namespace accrue::train

@@ -6,16 +6,18 @@
 
 namespace accrue::train {
 
-/// The losses of a model's heads on one output, as the one that is differentiated.
+/// The losses of a model's heads on one output.
 class HeadLosses {
  public:
   /// Throws a usage Error where the factors are not as many as the heads.
   HeadLosses(models::Trainable& model, PassOptions options);
 
   struct Total {
-    at::Tensor sum;  ///< of all heads, by their factors; without the loss scale
+    double sum = 0;  ///< of all heads, by their factors; without the loss scale
     double weight = 0;
     std::vector<double> weights;  ///< of each head
+    /// What backward starts from: the heads' sums, each with its factor times the loss scale.
+    std::vector<at::Tensor> roots, gradients;
   };
   /// Throws a usage Error naming LossHead::weight where heads have different weights and no factors
   /// say how they share a mean.
@@ -24,12 +26,9 @@ class HeadLosses {
 
  private:
   double factor_of(std::size_t head) const;
-  Loss run(const models::LossHead& head, double factor, const models::Activations& output,
-           const batch::MicroBatch& micro, const ForwardContext& context) const;
   void expect_one_denominator(const models::LossHead& head, double weight, double first) const;
 
   std::vector<models::LossHead> heads_;
-  NamedParameters parameters_;
   PassOptions options_;
 };
 

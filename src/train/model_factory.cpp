@@ -20,6 +20,10 @@ namespace {
 
 constexpr std::int64_t byte_vocabulary = 256;
 
+models::LossOptions loss_options(const Config& config) {
+  return {.label_smoothing = config.loss.label_smoothing, .z_loss = config.loss.z_loss};
+}
+
 models::Gpt2Options gpt2_options(const Config& config) {
   return {.layers = config.model.layers,
           .heads = config.model.heads,
@@ -27,6 +31,8 @@ models::Gpt2Options gpt2_options(const Config& config) {
           .context = config.model.context,
           .vocab = config.model.vocab.value_or(byte_vocabulary),
           .dropout = config.model.dropout,
+          .loss = loss_options(config),
+          .fused_loss = config.loss.cross_entropy == "fused",
           .compute = compute_of(config),
           .seed = config.run.seed};
 }
@@ -46,6 +52,7 @@ models::ResNetOptions resnet_options(const Config& config) {
           .classes = config.model.vocab.value_or(1),
           .image = image_of(config),
           .norm = models::norm_of(models::batch_norm_policy(config.model.batchnorm)),
+          .loss = loss_options(config),
           .compute = compute_of(config),
           .seed = config.run.seed};
 }
@@ -58,6 +65,7 @@ models::VitOptions vit_options(const Config& config) {
           .classes = config.model.vocab.value_or(1),
           .image = image_of(config),
           .dropout = config.model.dropout,
+          .loss = loss_options(config),
           .compute = compute_of(config),
           .seed = config.run.seed};
 }
@@ -96,12 +104,7 @@ void expect_finite(const Config& config, const models::Model& model) {
 
 at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
   const at::NoGradGuard no_grad;
-  ForwardContext context = batch::training_context(micro, 0, 0);
-  context.training = false;
-  models::Activations activations;
-  for (const models::Segment& segment : model.segments())
-    activations = models::run_segment(segment, activations, micro, context);
-  return activations.at(0);
+  return models::run_segments(model, micro, batch::evaluation_context(micro)).at(0);
 }
 
 void expect_to_take_a_sample(const Config& config, models::Model& model,
@@ -177,8 +180,8 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
     return std::make_unique<models::ResNet>(resnet_options(config));
   if (config.model.kind == "vit") return std::make_unique<models::Vit>(vit_options(config));
   if (config.model.kind == "torchscript")
-    return std::make_unique<models::TorchScriptModel>(
-        models::TorchScriptOptions{.file = config.model.from, .compute = compute_of(config)});
+    return std::make_unique<models::TorchScriptModel>(models::TorchScriptOptions{
+        .file = config.model.from, .compute = compute_of(config), .loss = loss_options(config)});
   return std::make_unique<models::Gpt2>(gpt2_options(config));
 }
 

@@ -3,50 +3,80 @@
 #include <algorithm>
 #include <cmath>
 
+#include "accrue/core/cause.h"
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "evaluation.h"
+#include "memory_advice.h"
+#include "resume.h"
 #include "run_plan.h"
 
 namespace accrue::train {
 
 RunLoop::RunLoop(const RunParts& parts, TrainState state)
     : parts_(parts),
+      config_(parts.work.config),
+      model_(*parts.work.model),
       state_(std::move(state)),
       elapsed_before_(state_.elapsed),
-      learning_rate_(make_learning_rate(parts.work.config, make_horizon(parts.plan))),
-      window_(make_gradient_buffer(parts.work.config, parts.work.model->parameters())),
-      loader_(parts.work.data.train, make_sampler(parts.work.config, *parts.work.data.train)),
-      checkpoint_cadence_(parts.work.config.run.checkpoint_every, make_horizon(parts.plan),
+      learning_rate_(make_learning_rate(config_, make_horizon(parts.plan))),
+      recovery_(state_.micro_batches, why_no_split(config_)),
+      budget_watch_(config_.memory.budget_file),
+      window_(make_gradient_buffer(config_, model_, &parts.optimizer)),
+      loader_(parts.work.data.train, make_sampler(config_, *parts.work.data.train)),
+      checkpoint_cadence_(config_.run.checkpoint_every, make_horizon(parts.plan),
                           "run.checkpoint_every") {
-  if (parts.work.config.run.eval_every)
-    eval_cadence_.emplace(*parts.work.config.run.eval_every, make_horizon(parts.plan),
-                          "run.eval_every");
+  if (config_.run.eval_every)
+    eval_cadence_.emplace(*config_.run.eval_every, make_horizon(parts.plan), "run.eval_every");
   if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
-  takes_micro_statistics_ = parts.work.config.model.batchnorm == "micro" &&
-                            !models::find_batch_norms(*parts.work.model).none();
-  runner_ = make_runner(parts.work.config, *parts.work.model, window_, loader_, hooks(),
-                        parts.plan.cuts_in_file ? parts.directory.root() : "");
+  takes_micro_statistics_ =
+      config_.model.batchnorm == "micro" && !models::find_batch_norms(model_).none();
+  runner_ = make_runner(config_, model_, window_, loader_, hooks(),
+                        {.cut_folder = parts.plan.cuts_in_file ? parts.directory.root() : "",
+                         .recompute = parts.plan.recompute,
+                         .recovery = &recovery_});
 }
 
 WindowHooks RunLoop::hooks() {
-  return {.interrupted = [this] { return signals_.interrupted(); },
+  return {.interrupted =
+              [this] {
+                follow_budget();
+                return signals_.interrupted();
+              },
           .on_micro_batch =
               [this](std::int64_t done, std::int64_t total) {
                 tell([&](Observer& o) { o.on_micro_batch(done, total); });
               },
           .on_quarantine =
               [this](const MicroRef& micro, const std::string& reason) {
+                if (!micro.sample_ids.empty())
+                  left_out_ = {state_.window, micro.sample_ids.front()};
                 tell_event("quarantine", describe(micro) + " was left out: " + reason +
                                              "; in the data: samples " + in_the_data(micro));
-              }};
+              },
+          .known_bad =
+              [this](const MicroRef& micro) {
+                return known_bad_.contains({state_.window, micro.sample_ids.front()});
+              },
+          .on_out_of_memory =
+              [this](const std::string& reason) { tell_event("out_of_memory", reason); },
+          .what_would_fit = [this] { return what_would_fit(config_, parts_.plan); }};
+}
+
+/// Between micro-batches: memory may be taken away, or given back, during the run.
+void RunLoop::follow_budget() {
+  if (!memory::caching_allocator_installed()) return;
+  const auto change = budget_watch_.poll(memory::budget(), memory::usage().reserved);
+  if (!change) return;
+  memory::set_budget(change->budget);
+  tell_event("budget", change->reason);
 }
 
 /// Which samples of the data a micro-batch's draws took.
 std::string RunLoop::in_the_data(const MicroRef& micro) const {
   constexpr std::size_t most = 16;
-  const batch::Sampler sampler = make_sampler(parts_.work.config, *parts_.work.data.train);
+  const batch::Sampler sampler = make_sampler(config_, *parts_.work.data.train);
   std::string text;
   for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
@@ -67,10 +97,12 @@ RunResult RunLoop::run() {
     o.on_start({.first_step = state_.step,
                 .total_steps = parts_.plan.total_steps,
                 .parameters = parts_.plan.parameters,
-                .summary = summarise(parts_.work.config, parts_.plan)});
+                .summary = summarise(config_, parts_.plan)});
   });
   bool interrupted = false;
   try {
+    // A window that is torn goes back to a checkpoint, so there has to be one.
+    if (window_.buffer()->folds() && state_.step == 0) write();
     while (!interrupted && state_.window < parts_.plan.total_steps) {
       const bool last = state_.window + 1 == parts_.plan.total_steps;
       interrupted = !run_window() || !evaluate_if_due(last);
@@ -101,11 +133,52 @@ void RunLoop::save_what_was_done() {
   }
 }
 
+/// Nothing where the window was torn, and the run went back to the last checkpoint.
+std::optional<WindowRun> RunLoop::run_unless_torn(batch::Range range, std::int64_t micro_batch) {
+  std::string reason;
+  try {
+    WindowRun window = runner_->run(state_.window, range, micro_batch);
+    if (!window_.is_torn()) return window;
+    reason = window.lost_reason;
+  } catch (const std::exception& error) {
+    if (!window_.is_torn() || !is_out_of_memory(error)) throw;
+    reason = cause_of(error);
+  }
+  go_back(reason);
+  return std::nullopt;
+}
+
+/// What was folded into the optimizer's state cannot be taken out again.
+void RunLoop::go_back(const std::string& reason) {
+  const std::int64_t torn = state_.window;
+  const bool again = !torn_windows_.insert(torn).second;
+  if (again)
+    throw runtime_error("step " + std::to_string(state_.step + 1),
+                        "gradients that are finite before they are folded into the optimizer",
+                        "twice " + reason,
+                        "a lower optim.lr, or memory.gradients = \"buffer\" where the optimizer "
+                        "has one");
+  if (left_out_ && left_out_->first == torn) known_bad_.insert(*left_out_);
+  const Resumed last =
+      load_checkpoint(parts_.directory, {}, state_.data_fingerprint, model_, parts_.optimizer);
+  if (last.checkpoint.empty())
+    throw runtime_error("step " + std::to_string(state_.step + 1),
+                        "a whole checkpoint to go back to", "none, after " + reason,
+                        "starting the run anew");
+  state_ = last.state;
+  elapsed_before_ = state_.elapsed - watch_.seconds();
+  tell_event("rollback", reason + ": the run goes on after step " + std::to_string(state_.step) +
+                             ", from " + last.checkpoint.filename().string());
+}
+
 bool RunLoop::run_window() {
   const Stopwatch watch;
-  memory::reset_peak();
+  const memory::PeakScope peak;
+  const std::int64_t micro_batch = recovery_.state().micro_batch;
   const batch::Range range = parts_.work.schedule.window(state_.window);
-  WindowRun window = runner_->run(state_.window, range, parts_.plan.micro_batch);
+  std::optional<WindowRun> ran = run_unless_torn(range, micro_batch);
+  if (!ran) return true;
+  WindowRun& window = *ran;
   if (window.interrupted) return false;
   if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
   if (window.micro_batches > 0 && window.quarantined == window.micro_batches) {
@@ -121,7 +194,15 @@ bool RunLoop::run_window() {
   state_.window += 1;
   state_.samples += range.size();
   state_.tokens += window.tokens;
-  report_window(window, watch.seconds(), norm, lr, optimizer_watch.seconds());
+  StepReport report = report_of(window, watch.seconds());
+  report.lr = lr;
+  report.grad_norm = norm;
+  report.stepped = window.gradient.has_value();
+  report.micro_batch = std::min(micro_batch, range.size());
+  report.optimizer_seconds = window.closing_seconds + optimizer_watch.seconds();
+  if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
+  tell_step(report, window);
+  grow_if_quiet(window);
   return true;
 }
 
@@ -131,13 +212,7 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
     parts_.gradient_hook(gradient);
     gradient.changed();
   }
-  const double clip = parts_.work.config.optim.clip;
-  const double norm = clip > 0 ? gradient.clip(clip) : gradient.norm();
-  if (!std::isfinite(norm)) {
-    throw runtime_error("step " + std::to_string(state_.step + 1), "a finite gradient",
-                        "norm " + std::to_string(norm),
-                        "a lower optim.lr, or --resume from the last checkpoint");
-  }
+  const std::optional<double> norm = clipped_norm(gradient);
   in_optimizer_step_ = true;
   parts_.optimizer.step(std::move(gradient), lr);
   in_optimizer_step_ = false;
@@ -145,8 +220,18 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
   return norm;
 }
 
-void RunLoop::report_window(const WindowRun& window, double seconds, std::optional<double> norm,
-                            double lr, double optimizer_seconds) {
+/// Before clipping; none where the gradient was folded into the optimizer.
+std::optional<double> RunLoop::clipped_norm(accum::MeanGradient& gradient) const {
+  if (!gradient.has_values()) return std::nullopt;
+  const double clip = config_.optim.clip;
+  const double norm = clip > 0 ? gradient.clip(clip) : gradient.norm();
+  if (std::isfinite(norm)) return norm;
+  throw runtime_error("step " + std::to_string(state_.step + 1), "a finite gradient",
+                      "norm " + std::to_string(norm),
+                      "a lower optim.lr, or --resume from the last checkpoint");
+}
+
+StepReport RunLoop::report_of(const WindowRun& window, double seconds) {
   state_.elapsed = elapsed_before_ + watch_.seconds();
   if (window.weight > 0) last_loss_ = window.loss_sum / window.weight;
   StepReport report{.step = state_.step,
@@ -155,17 +240,14 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
                     .elapsed = state_.elapsed,
                     .samples = state_.samples,
                     .weight = window.weight,
-                    .grad_norm = norm,
-                    .lr = lr,
-                    .micro_batch = parts_.plan.micro_batch,
                     .micro_batches = window.micro_batches,
                     .seconds = seconds,
                     .updates_per_hour = 3600 / seconds,
                     .accumulation_seconds = window.seconds,
-                    .optimizer_seconds = window.closing_seconds + optimizer_seconds,
+                    .micro_batch_peak_bytes = window.micro_batch_peak_bytes,
+                    .budget_bytes = memory::budget(),
                     .quarantined = window.quarantined,
-                    .retries = window.retries,
-                    .stepped = norm.has_value()};
+                    .retries = window.retries};
   if (window.weight > 0) report.loss = window.loss_sum / window.weight;
   if (!parts_.work.data.train->image_shape()) {
     report.tokens = state_.tokens;
@@ -173,27 +255,49 @@ void RunLoop::report_window(const WindowRun& window, double seconds, std::option
     report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
   }
   if (takes_micro_statistics_) report.batchnorm = "micro";
-  if (memory::caching_allocator_installed()) report.peak_bytes = memory::usage().peak;
+  return report;
+}
+
+void RunLoop::tell_step(const StepReport& report, const WindowRun& window) {
   tell([&](Observer& o) { o.on_step(report); });
-  if (!norm && window.lost_reason.empty())
-    tell([&](Observer& o) {
-      o.on_event({.name = "no_step",
-                  .reason = window.quarantined > 0 ? "no label counts in what is left of the batch"
-                                                   : "no label in the batch counts",
-                  .step = state_.step});
-    });
+  if (report.stepped || !window.lost_reason.empty()) return;
+  tell([&](Observer& o) {
+    o.on_event({.name = "no_step",
+                .reason = window.quarantined > 0 ? "no label counts in what is left of the batch"
+                                                 : "no label in the batch counts",
+                .step = state_.step});
+  });
+}
+
+void RunLoop::grow_if_quiet(const WindowRun& window) {
+  if (const auto decision = recovery_.window_done(window.out_of_memory == 0))
+    tell_event("plan", decision->reason);
+}
+
+/// In micro-batches as small as it takes.
+std::optional<Evaluation> RunLoop::evaluate() {
+  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
+                            .cancelled = [this] { return signals_.interrupted(); }};
+  if (config_.run.eval_batches)
+    options.max_samples = *config_.run.eval_batches * parts_.plan.batch_samples;
+  while (true) {
+    try {
+      return evaluate_source(model_, *parts_.work.data.val, options);
+    } catch (const std::exception& error) {
+      if (options.micro_batch == 1 || !is_out_of_memory(error)) throw;
+      options.micro_batch = (options.micro_batch + 1) / 2;
+      tell_event("out_of_memory", "the evaluation ran out of memory and begins again by " +
+                                      std::to_string(options.micro_batch) + " (" + cause_of(error) +
+                                      ")");
+    }
+  }
 }
 
 bool RunLoop::evaluate_if_due(bool last) {
   if (!parts_.work.data.val) return true;
   const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step));
   if (!due || evaluated_step_ == state_.step) return true;
-  EvaluationOptions options{.micro_batch = parts_.plan.micro_batch,
-                            .cancelled = [this] { return signals_.interrupted(); }};
-  if (parts_.work.config.run.eval_batches)
-    options.max_samples = *parts_.work.config.run.eval_batches * parts_.plan.batch_samples;
-  std::optional<Evaluation> evaluation =
-      evaluate_source(*parts_.work.model, *parts_.work.data.val, options);
+  std::optional<Evaluation> evaluation = evaluate();
   if (!evaluation) return false;
   evaluation->step = evaluated_step_ = state_.step;
   last_eval_ = evaluation->loss;
@@ -205,8 +309,7 @@ bool RunLoop::evaluate_if_due(bool last) {
 
 void RunLoop::note_best(double eval_loss) {
   if (!std::isfinite(eval_loss)) return;
-  if (!parts_.work.config.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss))
-    return;
+  if (!config_.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss)) return;
   state_.best_eval = eval_loss;
   state_.best_step = state_.step;
   write();
@@ -219,12 +322,11 @@ void RunLoop::checkpoint_if_due(bool last) {
 void RunLoop::write() {
   state_.elapsed = elapsed_before_ + watch_.seconds();
   state_.units = window_.buffer()->units();
-  write_checkpoint(parts_.directory, state_, parts_.work.config.model, *parts_.work.model,
-                   parts_.optimizer);
-  const std::optional<std::int64_t> best =
-      parts_.work.config.run.keep_best ? state_.best_step : std::nullopt;
+  state_.micro_batches = recovery_.state();
+  write_checkpoint(parts_.directory, state_, config_.model, model_, parts_.optimizer);
+  const std::optional<std::int64_t> best = config_.run.keep_best ? state_.best_step : std::nullopt;
   prune_checkpoints(parts_.directory,
-                    {.newest = state_.step, .keep = parts_.work.config.run.keep, .best = best});
+                    {.newest = state_.step, .keep = config_.run.keep, .best = best});
   written_step_ = state_.step;
   checkpoint_cadence_.done();
 }

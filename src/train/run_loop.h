@@ -3,11 +3,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "accrue/accum/window.h"
 #include "accrue/core/observer.h"
 #include "accrue/data/loader.h"
+#include "accrue/memory/budget.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
 #include "accrue/train/workload.h"
@@ -39,12 +42,18 @@ class RunLoop {
   WindowHooks hooks();
   std::string in_the_data(const MicroRef& micro) const;
   void tell_event(const std::string& name, const std::string& reason);
-  bool run_window();          ///< false: interrupted
+  bool run_window();  ///< false: interrupted
+  std::optional<WindowRun> run_unless_torn(batch::Range range, std::int64_t micro_batch);
+  void go_back(const std::string& reason);
   void save_what_was_done();  ///< after an error: the parameters are those of the last step
   std::optional<double> take_step(accum::MeanGradient gradient, double lr);
-  void report_window(const WindowRun& window, double seconds, std::optional<double> norm, double lr,
-                     double optimizer_seconds);
+  std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
+  StepReport report_of(const WindowRun& window, double seconds);
+  void tell_step(const StepReport& report, const WindowRun& window);
+  void follow_budget();
+  void grow_if_quiet(const WindowRun& window);
   bool evaluate_if_due(bool last);  ///< false: interrupted
+  std::optional<Evaluation> evaluate();
   void checkpoint_if_due(bool last);
   void write();
   void note_best(double eval_loss);
@@ -52,10 +61,14 @@ class RunLoop {
   void tell(Notify&& notify);
 
   RunParts parts_;
+  const Config& config_;
+  models::Model& model_;
   TrainState state_;
   double elapsed_before_;
   optim::LearningRate learning_rate_;
   SignalWatch signals_;
+  memory::Recovery recovery_;
+  memory::BudgetWatch budget_watch_;
   accum::Window window_;
   data::Loader loader_;
   std::unique_ptr<Runner> runner_;
@@ -65,6 +78,11 @@ class RunLoop {
   std::optional<double> last_loss_, last_eval_;
   std::int64_t written_step_ = -1;  ///< of the newest checkpoint written by this loop
   std::int64_t evaluated_step_ = -1;
+  /// Of windows that fold gradients into the optimizer: micro-batches by window and first sample.
+  using Place = std::pair<std::int64_t, std::int64_t>;
+  std::optional<Place> left_out_;  ///< last
+  std::set<Place> known_bad_;      ///< not to be tried again
+  std::set<std::int64_t> torn_windows_;
   bool takes_micro_statistics_ = false;  ///< model.batchnorm = "micro", and there is one
   bool in_optimizer_step_ = false;       ///< some parameters may be updated and others not
 };

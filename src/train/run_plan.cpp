@@ -21,9 +21,14 @@ std::string batch_in_words(const Config& config, const RunPlan& plan) {
   return (plan.uneven ? "at most " : "") + std::to_string(plan.batch_tokens) + " tokens";
 }
 
+std::string recomputation_in_words(const RunPlan& plan) {
+  if (plan.recompute == Recompute::none) return {};
+  return ", " + std::string(to_string(plan.recompute)) + " recomputation";
+}
+
 }  // namespace
 
-RunPlan make_plan(const Workload& work, std::int64_t micro_batch, std::string micro_reason) {
+RunPlan make_plan(const Workload& work, const MicroDecision& decision) {
   const Config& config = work.config;
   const batch::WindowSchedule& schedule = work.schedule;
   RunPlan plan;
@@ -32,12 +37,13 @@ RunPlan make_plan(const Workload& work, std::int64_t micro_batch, std::string mi
   plan.val_samples = work.data.val ? work.data.val->size() : 0;
   plan.batch_samples = schedule.samples_per_window;
   plan.batch_tokens = tokens_of_window(work);
-  plan.micro_batch = std::min(micro_batch, plan.batch_samples);
+  plan.micro_batch = std::min(decision.samples, plan.batch_samples);
   plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
   plan.uneven = schedule.variable != nullptr;
   plan.steps_per_epoch = schedule.windows_per_epoch();
   plan.total_steps = total_windows(config, schedule);
-  plan.micro_reason = std::move(micro_reason);
+  plan.recompute = decision.recompute;
+  plan.micro_reason = decision.reason;
   if (is_exact(config, *work.model)) {
     const CutPlace cuts = choose_cut_place(work, plan.batch_samples);
     plan.cuts_in_file = cuts.in_file;
@@ -51,8 +57,9 @@ std::string summarise(const Config& config, const RunPlan& plan) {
   return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
          " parameters, " + config.precision.compute + "; batch of " + batch_in_words(config, plan) +
          " = " + about + std::to_string(plan.micro_batches) + " micro-batches of " +
-         std::to_string(plan.micro_batch) + "; " + std::to_string(plan.total_steps) + " steps (" +
-         std::to_string(plan.steps_per_epoch) + " an epoch)";
+         std::to_string(plan.micro_batch) + recomputation_in_words(plan) + "; " +
+         std::to_string(plan.total_steps) + " steps (" + std::to_string(plan.steps_per_epoch) +
+         " an epoch)";
 }
 
 Horizon make_horizon(const RunPlan& plan) {

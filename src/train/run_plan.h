@@ -2,13 +2,14 @@
 
 #include <string>
 
+#include "accrue/train/setup.h"
 #include "accrue/train/trainer.h"
 #include "accrue/train/workload.h"
 
 namespace accrue::train {
 
-/// The plan of a run whose micro-batch is decided (`micro_batch`, `micro_reason`).
-RunPlan make_plan(const Workload& work, std::int64_t micro_batch, std::string micro_reason);
+/// The plan of a run whose micro-batch is decided.
+RunPlan make_plan(const Workload& work, const MicroDecision& decision);
 
 /// One line for people: "gpt2, 10.8 M parameters, fp32; batch of 16384 tokens = 8 micro-batches of
 /// 8; ...".

@@ -3,10 +3,10 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
-#include "accrue/data/fetch.h"
-#include "kept_buffers.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
 #include "machine.h"
-#include "micro_batch_size.h"
+#include "plan_choice.h"
 
 namespace accrue::train {
 
@@ -16,31 +16,25 @@ void use_threads(std::int64_t threads) {
   omp_set_num_threads(count);
 }
 
-namespace {
-
-/// The sample that takes the most memory: micro-batches are padded to it.
-std::int64_t longest_sample(const data::Source& source) {
-  if (source.uniform_tokens()) return 0;
-  std::int64_t longest = 0;
-  for (std::int64_t i = 1; i < source.size(); ++i)
-    if (source.tokens(i) > source.tokens(longest)) longest = i;
-  return longest;
+void use_resources(const Config& config) {
+  use_threads(config.run.threads);
+  if (memory::caching_allocator_installed() || config.memory.budget != "none")
+    memory::set_budget(memory::resolve_budget(config.memory.budget));
 }
 
-}  // namespace
-
 MicroDecision choose_micro_batch(const Workload& work) {
-  const std::int64_t window = work.schedule.samples_per_window;
-  const std::optional<std::int64_t> stated = work.config.batch.micro;
-  if (stated) return {std::min(*stated, window), "as batch.micro says"};
-  const std::vector<std::int64_t> longest{longest_sample(*work.data.train)};
-  const batch::MicroBatch sample = data::fetch_as(*work.data.train, longest, longest);
-  const KeptBuffers buffers(*work.model);
-  const MicroTrial trial =
-      measure_micro_batch(*work.model, make_gradient_buffer(work.config, work.model->parameters()),
-                          sample, std::min(window, work.data.train->size()));
-  buffers.restore();
-  return decide_micro_batch(trial);
+  memory::PlanQuestion question = plan_question(work);
+  if (is_decided(question))
+    return {.samples = std::min(*question.micro_batch, question.window_samples),
+            .recompute = question.modes.front(),
+            .reason = "as batch.micro says"};
+  const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
+  const std::vector<memory::Fact> facts =
+      memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
+  const memory::Plan plan = memory::plan(facts, question);
+  return {.samples = plan.chosen.point.micro_batch,
+          .recompute = plan.chosen.point.recompute,
+          .reason = plan.reason};
 }
 
 }  // namespace accrue::train

@@ -3,6 +3,7 @@
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
 #include "resume.h"
@@ -31,14 +32,13 @@ struct Trainer::Impl {
     if (config.run.out.empty())
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
-    use_threads(config.run.threads);
+    use_resources(config);
     return open_workload(config);
   }
 
   const RunPlan& decide_plan() {
     if (!plan) {
-      const MicroDecision micro = choose_micro_batch(work);
-      plan = make_plan(work, micro.samples, micro.reason);
+      plan = make_plan(work, choose_micro_batch(work));
     }
     return *plan;
   }
@@ -58,7 +58,14 @@ struct Trainer::Impl {
     check_room(checkpoint_room(given.run, plan->total_steps, model_bytes, optimizer.state_bytes()),
                free_bytes_at(directory.root()), directory.root().string());
     directory.create(given, describe_run(work.config, options.command));
-    return {.micro_batch = plan->micro_batch, .data_fingerprint = fingerprint_of(work.data)};
+    return first_state(fingerprint_of(work.data));
+  }
+
+  TrainState first_state(std::string fingerprint) {
+    const std::int64_t micro = decide_plan().micro_batch;
+    return {.micro_batches = {.planned = micro, .micro_batch = micro},
+            .recompute = plan->recompute,
+            .data_fingerprint = std::move(fingerprint)};
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
@@ -67,9 +74,11 @@ struct Trainer::Impl {
     Resumed found =
         load_checkpoint(directory, options.checkpoint, fingerprint, *work.model, optimizer);
     if (found.checkpoint.empty()) {
-      found.state = {.micro_batch = decide_plan().micro_batch, .data_fingerprint = fingerprint};
+      found.state = first_state(fingerprint);
     } else {
-      plan = make_plan(work, found.state.micro_batch, "as the checkpoint says");
+      plan = make_plan(work, {.samples = found.state.micro_batches.planned,
+                              .recompute = found.state.recompute,
+                              .reason = "as the checkpoint says"});
     }
     resumed = std::move(found);
     std::error_code error;
@@ -125,6 +134,11 @@ const RunPlan& Trainer::plan() { return impl_->decide_plan(); }
 RunResult Trainer::run(const RunOptions& options) {
   Impl& self = *impl_;
   check_run_directory(self.directory, options.resume);
+  if (self.gradient_hook && folds_gradients(self.work.config))
+    throw usage_error("gradient hook", "a gradient buffer for it to see",
+                      "gradients that are folded into the optimizer",
+                      "memory.gradients = \"buffer\" and an optimizer that goes with it");
+  if (!options.resume) self.decide_plan();  // its trials make an optimizer's state of their own
   const std::unique_ptr<optim::Optimizer> optimizer =
       make_optimizer(self.work.config, self.work.model->parameters());
   TrainState state =

@@ -7,19 +7,45 @@
 
 namespace accrue::train {
 
-void WindowLosses::count(std::span<const batch::Range> parts,
-                         const std::function<batch::MicroBatch(batch::Range)>& fetch) {
+void WindowLosses::count(std::span<const batch::Range> parts, const Fetch& fetch) {
   weights_.clear();
   totals_.reset();
   const std::vector<models::LossHead> heads = model_.losses();
-  const auto has_weight = [](const models::LossHead& head) { return bool(head.weight); };
-  if (heads.size() < 2 || !std::ranges::all_of(heads, has_weight)) return;
+  if (!is_counted(heads)) return;
+  take_weights(parts, fetch);
+  add_up();
+}
+
+bool WindowLosses::is_counted(const std::vector<models::LossHead>& heads) const {
+  const auto without =
+      std::ranges::find_if(heads, [](const models::LossHead& head) { return !head.weight; });
+  if (without == heads.end()) return needs_total_weight_ || heads.size() > 1;
+  if (!needs_total_weight_) return false;
+  throw usage_error("loss '" + without->name + "'",
+                    "LossHead::weight, since gradients are folded into the optimizer, divided by "
+                    "the window's total weight",
+                    "none", "telling it from the labels, or memory.gradients = \"buffer\"");
+}
+
+std::optional<double> WindowLosses::total_weight() const {
+  if (!totals_) return std::nullopt;
+  return totals_->totals().at(totals_->reference());
+}
+
+void WindowLosses::split_from(std::size_t position, std::span<const batch::Range> parts,
+                              const Fetch& fetch) {
+  if (!totals_) return;
+  weights_.resize(position);
+  take_weights(parts, fetch);
+}
+
+void WindowLosses::take_weights(std::span<const batch::Range> parts, const Fetch& fetch) {
+  const std::vector<models::LossHead> heads = model_.losses();
   for (const batch::Range part : parts) {
     const batch::MicroBatch micro = fetch(part);
     std::vector<double>& weights = weights_.emplace_back();
     for (const models::LossHead& head : heads) weights.push_back(head.weight(micro));
   }
-  add_up();
 }
 
 PassOptions WindowLosses::pass_options() const {

@@ -5,6 +5,7 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
 
 namespace accrue::train {
 namespace {
@@ -67,7 +68,8 @@ WindowRunner::WindowRunner(models::Trainable& model, accum::Window& window, data
       seed_(seed),
       hooks_(std::move(hooks)),
       options_(options),
-      losses_(model),
+      losses_(model, window.buffer()->needs_total_weight()),
+      retries_(options_.recovery, hooks_.on_out_of_memory, hooks_.what_would_fit),
       at_open_(model),
       settled_(model) {
   window_.set_replay([this](const MicroRef& ref) { return replay(ref); });
@@ -82,15 +84,33 @@ WindowRunner::~WindowRunner() {
 }
 
 WindowRun WindowRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
-  const std::vector<batch::Range> parts = batch::split(range, micro);
+  return run(index, batch::split(range, micro));
+}
+
+WindowRun WindowRunner::run(std::int64_t index, std::vector<batch::Range> parts) {
+  retries_.start();
+  while (true) {
+    try {
+      return attempt(index, parts);
+    } catch (const std::exception& error) {
+      const bool may_retry = retries_.enabled() && !parts.empty() && !window_.is_torn();
+      if (!may_retry || !is_out_of_memory(error)) throw;
+      const auto decision =
+          retries_.failed("window " + std::to_string(index), parts.front().size(), error);
+      parts = batch::split({parts.front().begin, parts.back().end}, decision.micro_batch);
+    }
+  }
+}
+
+WindowRun WindowRunner::attempt(std::int64_t index, std::vector<batch::Range>& parts) {
   WindowRun result;
-  result.micro_batches = micro_batches_ = static_cast<std::int64_t>(parts.size());
-  window_.open(index, options_.loss_scaler ? options_.loss_scaler->scale() : 1);
+  losses_.count(parts, [this](batch::Range part) { return loader_.fetch(part); });
+  window_.open(index, options_.loss_scaler ? options_.loss_scaler->scale() : 1,
+               losses_.total_weight());
   at_open_.keep();
   settled_.keep();
   try {
     const Stopwatch watch;
-    losses_.count(parts, [this](batch::Range part) { return loader_.fetch(part); });
     loader_.prefetch(parts);
     run_micro_batches(parts, result);
     result.seconds = watch.seconds();
@@ -104,22 +124,71 @@ WindowRun WindowRunner::run(std::int64_t index, batch::Range range, std::int64_t
   return result;
 }
 
-void WindowRunner::run_micro_batches(const std::vector<batch::Range>& parts, WindowRun& result) {
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (hooks_.interrupted && hooks_.interrupted()) {
-      window_.discard();
-      at_open_.restore();
-      loader_.cancel();
-      result.interrupted = true;
-      return;
-    }
-    const batch::MicroBatch micro = loader_.next();
-    run_micro_batch({.index = static_cast<std::int64_t>(i), .sample_ids = micro.sample_ids}, micro);
+void WindowRunner::run_micro_batches(std::vector<batch::Range>& parts, WindowRun& result) {
+  for (std::size_t i = 0; i < parts.size();) {
+    result.micro_batches = micro_batches_ = static_cast<std::int64_t>(parts.size());
+    if (stop_if_interrupted(result)) return;
+    if (!run_or_undo(i, parts, result)) continue;
+    ++i;
     require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
-    result.tokens += micro.tokens;
-    if (hooks_.on_micro_batch)
-      hooks_.on_micro_batch(static_cast<std::int64_t>(i) + 1, micro_batches_);
+    if (hooks_.on_micro_batch) hooks_.on_micro_batch(static_cast<std::int64_t>(i), micro_batches_);
   }
+}
+
+bool WindowRunner::stop_if_interrupted(WindowRun& result) {
+  if (!hooks_.interrupted || !hooks_.interrupted()) return false;
+  // What is folded into the optimizer cannot be undone: such a window is finished first.
+  if (window_.buffer()->is_between_steps()) return false;
+  window_.discard();
+  at_open_.restore();
+  loader_.cancel();
+  result.interrupted = true;
+  return true;
+}
+
+/// False where micro-batch `position` ran out of memory and was undone: it, or what `parts` then
+/// holds in its place, is to be run again.
+bool WindowRunner::run_or_undo(std::size_t position, std::vector<batch::Range>& parts,
+                               WindowRun& result) {
+  MicroRef ref{.index = static_cast<std::int64_t>(position)};
+  const std::size_t entries_before = window_.ledger().entries.size();
+  try {
+    const batch::MicroBatch micro = loader_.next();
+    ref.sample_ids = micro.sample_ids;
+    const memory::PeakScope peak;
+    run_micro_batch(ref, micro);
+    if (memory::caching_allocator_installed())
+      result.micro_batch_peak_bytes =
+          std::max(result.micro_batch_peak_bytes.value_or(0), peak.peak().live);
+    result.tokens += micro.tokens;
+    retries_.passed();
+    return true;
+  } catch (const std::exception& error) {
+    const bool began = window_.ledger().entries.size() > entries_before;
+    if (!retries_.enabled() || began != window_.in_micro_batch() || !is_out_of_memory(error)) throw;
+    if (began) undo();
+    if (window_.is_lost()) throw;
+    const auto decision = retries_.failed(describe(ref), parts[position].size(), error);
+    loader_.cancel();
+    if (decision.action == memory::Recovery::Action::split)
+      split_from(position, parts, decision.micro_batch);
+    loader_.prefetch({parts.begin() + static_cast<std::ptrdiff_t>(position), parts.end()});
+    return false;
+  }
+}
+
+void WindowRunner::undo() {
+  window_.abort(MicroStatus::lost, "it ran out of memory");
+  if (!window_.is_lost() && !replayed_) settled_.restore();
+}
+
+void WindowRunner::split_from(std::size_t position, std::vector<batch::Range>& parts,
+                              std::int64_t micro) {
+  const std::vector<batch::Range> rest =
+      batch::split({parts[position].begin, parts.back().end}, micro);
+  parts.resize(position);
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  losses_.split_from(position, rest, [this](batch::Range part) { return loader_.fetch(part); });
 }
 
 void WindowRunner::close(WindowRun& result) {
@@ -128,13 +197,19 @@ void WindowRunner::close(WindowRun& result) {
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
   take_ledger(window_, result);
+  result.out_of_memory = retries_.count();
+  result.retries += retries_.count();
   if (window_.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   if (options_.loss_scaler && result.gradient) options_.loss_scaler->window_done();
 }
 
-void WindowRunner::run_micro_batch(MicroRef ref, const batch::MicroBatch& micro) {
+void WindowRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro) {
   replayed_ = false;
   window_.begin(ref);
+  if (hooks_.known_bad && hooks_.known_bad(ref)) {
+    window_.abort(MicroStatus::quarantined, "its gradient was not finite before");
+    return;
+  }
   const PassResult result = pass(micro);
   losses_.check(ref, result.weights);
   auto status = MicroStatus::quarantined;
@@ -172,6 +247,7 @@ bool WindowRunner::is_first_committed(const MicroRef& ref) const {
 PassResult WindowRunner::pass(const batch::MicroBatch& micro) {
   PassOptions options = losses_.pass_options();
   options.loss_scale = window_.loss_scale();
+  options.recompute = options_.recompute;
   return forward_backward(model_, micro,
                           batch::training_context(micro, seed_, window_.ledger().window), options);
 }

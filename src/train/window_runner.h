@@ -14,6 +14,7 @@
 #include "accrue/optim/loss_scale.h"
 #include "accrue/train/forward_backward.h"
 #include "kept_buffers.h"
+#include "memory_retries.h"
 #include "window_losses.h"
 
 namespace accrue::train {
@@ -27,7 +28,10 @@ struct WindowRun {
   std::int64_t micro_batches = 0;
   std::int64_t quarantined = 0;
   std::int64_t retries = 0;
-  double loss_scale = 1;       ///< that the window closed with
+  std::int64_t out_of_memory = 0;  ///< times; among the retries
+  double loss_scale = 1;           ///< that the window closed with
+  /// Most bytes in tensors while a micro-batch ran; none where nothing meters them.
+  std::optional<std::int64_t> micro_batch_peak_bytes;
   double seconds = 0;          ///< forward and backward
   double closing_seconds = 0;  ///< the gradient's norm, and the audit where it is not finite
   std::string lost_reason;     ///< empty unless the window was lost
@@ -52,6 +56,12 @@ struct WindowHooks {
   std::function<bool()> interrupted;  ///< asked between micro-batches
   std::function<void(std::int64_t done, std::int64_t total)> on_micro_batch;
   std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
+  /// Whether a micro-batch is to be left out untried, as an earlier attempt found it bad.
+  std::function<bool(const MicroRef& micro)> known_bad;
+  /// Memory ran out, and what is done about it.
+  std::function<void(const std::string& reason)> on_out_of_memory;
+  /// What would fit, where a single sample does not.
+  std::function<std::string()> what_would_fit;
 };
 
 struct WindowRunnerOptions {
@@ -60,6 +70,10 @@ struct WindowRunnerOptions {
   optim::LossScaler* loss_scaler = nullptr;
   /// Of exact batch normalisation: a folder for the activations at its cuts; empty: memory.
   std::filesystem::path cut_folder = {};
+  Recompute recompute = Recompute::none;
+  /// Decides what becomes of micro-batches that run out of memory, and learns of each; null: the
+  /// error goes to the caller.
+  memory::Recovery* recovery = nullptr;
 };
 
 /// Runs a window's micro-batches through a model into a gradient window.
@@ -74,6 +88,10 @@ class Runner {
 
 /// Micro-batch by micro-batch, forward and backward. What is left out, or interrupted, leaves no
 /// trace in the model's buffers either. Losses add up as WindowLosses says.
+///
+/// A micro-batch that runs out of memory is undone by the ledger and run once more; where that
+/// fails too, it and those after it are split. The sums have the bits of a window that was split
+/// so from the start. Where a replay runs out of memory the window begins anew.
 class WindowRunner final : public Runner {
  public:
   /// All are kept by reference and must outlive the runner.
@@ -82,10 +100,17 @@ class WindowRunner final : public Runner {
   ~WindowRunner() override;
 
   WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
+  /// The same with micro-batches as `parts` says: consecutive, and not empty.
+  WindowRun run(std::int64_t index, std::vector<batch::Range> parts);
 
  private:
-  void run_micro_batches(const std::vector<batch::Range>& parts, WindowRun& result);
-  void run_micro_batch(MicroRef ref, const batch::MicroBatch& micro);
+  WindowRun attempt(std::int64_t index, std::vector<batch::Range>& parts);
+  void run_micro_batches(std::vector<batch::Range>& parts, WindowRun& result);
+  bool stop_if_interrupted(WindowRun& result);
+  bool run_or_undo(std::size_t position, std::vector<batch::Range>& parts, WindowRun& result);
+  void undo();  ///< the micro-batch that ran out of memory
+  void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro);
+  void split_from(std::size_t position, std::vector<batch::Range>& parts, std::int64_t micro);
   void close(WindowRun& result);
   Loss replay(const MicroRef& ref);
   PassResult pass(const batch::MicroBatch& micro);
@@ -100,6 +125,7 @@ class WindowRunner final : public Runner {
   WindowHooks hooks_;
   WindowRunnerOptions options_;
   WindowLosses losses_;
+  MemoryRetries retries_;
   std::int64_t micro_batches_ = 0;  ///< of the window that runs
   KeptBuffers at_open_;             ///< the window's
   KeptBuffers settled_;             ///< after the last micro-batch that counts

@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/gradient_folding.h"
 #include "model_factory.h"
 
 namespace accrue::train {
@@ -147,7 +148,16 @@ std::int64_t total_windows(const Config& config, const batch::WindowSchedule& sc
 }
 
 std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
-                                                            const NamedParameters& parameters) {
+                                                            const models::Trainable& model,
+                                                            optim::Optimizer* optimizer) {
+  const NamedParameters parameters = model.parameters();
+  if (folds_gradients(config)) {
+    const bool takes_parts = config.optim.kind == "sgd";
+    accum::FoldInto into{.shared =
+                             takes_parts ? std::vector<std::string>{} : model.shared_parameters()};
+    if (optimizer != nullptr) into.target = optimizer->fold_target();
+    return std::make_shared<accum::GradientBuffer>(parameters, std::move(into));
+  }
   return std::make_shared<accum::GradientBuffer>(
       parameters, accum::parse_accumulation(config.precision.accumulate), config.run.seed);
 }
@@ -157,14 +167,22 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
   const OptimConfig& o = config.optim;
   std::vector<optim::ParameterGroup> groups =
       optim::default_groups(parameters, o.weight_decay, o.decay == "all");
-  if (o.kind == "sgd")
-    return optim::make_sgd(parameters, std::move(groups), {.momentum = o.momentum});
+  const optim::StateOptions state{.precision = optim::parse_state_precision(o.state),
+                                  .seed = config.run.seed};
+  if (o.kind == "adama")
+    return optim::make_adama(parameters, std::move(groups),
+                             {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps}, state);
+  if (o.kind == "sgd") {
+    const auto make = folds_gradients(config) ? optim::make_folded_sgd : optim::make_sgd;
+    return make(parameters, std::move(groups), {.momentum = o.momentum}, state);
+  }
   if (o.kind == "rmsprop")
     return optim::make_rmsprop(parameters, std::move(groups),
-                               {.eps = o.eps, .momentum = o.momentum});
+                               {.eps = o.eps, .momentum = o.momentum}, state);
   return optim::make_adam(
       parameters, std::move(groups),
-      {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .decoupled_decay = o.kind == "adamw"});
+      {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .decoupled_decay = o.kind == "adamw"},
+      state);
 }
 
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon) {

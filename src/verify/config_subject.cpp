@@ -21,6 +21,13 @@ accum::Accumulation accumulation_of(const train::Config& config, bool twin) {
   return twin ? accum::Accumulation::fp64 : accum::parse_accumulation(config.precision.accumulate);
 }
 
+/// The same steps from sums that can be compared, with moments that rounding does not make jump.
+train::Config summed_in_a_buffer(train::Config config) {
+  config.memory.gradients = "buffer";
+  config.optim.state = "fp32";
+  return config;
+}
+
 Error not_finite(const std::string& what, const std::string& where) {
   return usage_error("verify", "finite losses and gradients", what + " that is not, " + where,
                      "looking at the data of this batch, or a model that does not overflow");
@@ -164,7 +171,7 @@ std::unique_ptr<ConfigSubject> ConfigSubject::twin_in_double() {
 std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& windows) {
   const KeepState keep_state(trained_, model_.buffers());
   const KeepParameters keep(trained_);
-  const train::Config& config = work_.config;
+  const train::Config config = summed_in_a_buffer(work_.config);
   const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(config, trained_);
   accum::Window window(std::make_shared<accum::GradientBuffer>(
       trained_, accumulation_of(config, twin_ != nullptr), config.run.seed));

@@ -182,7 +182,7 @@ class Measurements {
 }  // namespace
 
 Examination doctor(const train::Config& config, const DoctorOptions& options) {
-  train::use_threads(config.run.threads);
+  train::use_resources(config);
   const train::Workload work = train::open_workload(config);
   Examination result;
   result.facts.config = work.config;

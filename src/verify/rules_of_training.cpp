@@ -99,6 +99,20 @@ Found floor_of_rate(const RunFacts& facts) {
                  {{"lr", optim.lr}, {"min_lr", floor}}};
 }
 
+/// docs/numerics.md, "AdamA": between Adam's second moment and 1/K of it.
+Found split_second_moment(const RunFacts& facts) {
+  if (facts.config.optim.kind != "adama" || facts.micro_batches < 2) return {};
+  const auto count = static_cast<double>(facts.micro_batches);
+  return Finding{"adama-second-moment",
+                 Severity::note,
+                 "AdamA's second moment takes the squares of " + number(count) +
+                     " micro-batch gradients, not the square of their sum: steps are up to " +
+                     number(std::sqrt(count)) +
+                     " times AdamW's where the micro-batches agree, and change with batch.micro",
+                 "a learning rate found with this batch.micro, or optim.kind = \"adamw\"",
+                 {{"micro_batches", count}, {"largest_step_ratio", std::sqrt(count)}}};
+}
+
 Found no_labels(const RunFacts& facts) {
   if (facts.first_terms == 0) return {};
   const double share = facts.first_weight / facts.first_terms;
@@ -139,7 +153,7 @@ Found batch_beyond_epoch(const RunFacts& facts) {
 }  // namespace
 
 std::vector<Rule> schedule_rules() {
-  return {unscaled_rate, long_warmup, no_warmup, floor_of_rate};
+  return {unscaled_rate, long_warmup, no_warmup, floor_of_rate, split_second_moment};
 }
 std::vector<Rule> data_rules() { return {no_labels, dropped_window, batch_beyond_epoch}; }
 

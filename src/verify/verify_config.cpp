@@ -24,7 +24,7 @@ constexpr std::int64_t samples_in_double = 8;
 
 train::Workload open(train::Config config) {
   if (config.model.batchnorm == "error") config.model.batchnorm = "micro";
-  train::use_threads(config.run.threads);
+  train::use_resources(config);
   return train::open_workload(std::move(config));
 }
 
@@ -123,6 +123,12 @@ class ConfigVerification {
   }
 
   void take_steps() {
+    if (work_.config.optim.kind == "adama") {
+      report_.evidence.emplace_back(
+          "gradients are compared, and no optimizer steps: AdamA's second moment takes each "
+          "micro-batch's gradient squared, so its steps depend on the split by design");
+      return;
+    }
     const std::int64_t samples = first(std::min(plan_.subset, limit_)).size();
     if (plan_.steps == 0 || samples < 2) return;
     const StepsSplit split = split_steps(work_, plan_.steps, samples);

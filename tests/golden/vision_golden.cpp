@@ -46,9 +46,7 @@ batch::MicroBatch read_batch(const std::filesystem::path& folder) {
 
 Loss forward(Model& model, const batch::MicroBatch& micro) {
   const ForwardContext context{.training = true, .sample_ids = micro.sample_ids};
-  Activations x;
-  for (const Segment& segment : model.segments()) x = run_segment(segment, x, micro, context);
-  return model.losses().front().forward(x, micro, context);
+  return model.losses().front().forward(run_segments(model, micro, context), micro, context, 1);
 }
 
 /// Gradients take the parameters' place, so that the model itself puts them into its file's layout.

@@ -49,7 +49,7 @@ TEST_P(ClassCrossEntropy, IsTheSumAndTheCount) {
 
 TEST_P(ClassCrossEntropy, WeighsItsRows) {
   const at::Tensor logits = leaf({5, 7}, dtype(), 1), wide = in_double(logits);
-  const Loss loss = cross_entropy(logits, targets_, row_weights_);
+  const Loss loss = cross_entropy(logits, targets_, {.row_weights = row_weights_});
   const at::Tensor expected = (written_out(wide, targets_) * row_weights_.to(at::kDouble)).sum();
   EXPECT_EQ(loss.weight, 3.75);
   EXPECT_EQ(loss.weight, label_weight(targets_, row_weights_));
@@ -75,7 +75,7 @@ TEST_P(ClassCrossEntropy, RefusesWhatDoesNotFit) {
   const auto message = [&](const at::Tensor& logits, const at::Tensor& targets,
                            const at::Tensor& row_weights = {}) {
     try {
-      cross_entropy(logits, targets, row_weights);
+      cross_entropy(logits, targets, {.row_weights = row_weights});
     } catch (const Error& error) {
       return std::string(error.what());
     }

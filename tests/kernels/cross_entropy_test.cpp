@@ -183,21 +183,6 @@ TEST_P(CrossEntropy, RefusesForeignTargetsBeforeAnythingIsAdded) {
       HasSubstr("one target for each row"));
 }
 
-TEST_P(CrossEntropy, TakesAScaledSumOnlyWhereNoSlotTookItsGradient) {
-  const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
-  const at::Tensor targets = targets_of({6}, 5, 3);
-  const auto gradients = [&](double factor) {
-    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_);
-    return torch::autograd::grad({loss.sum * factor}, {hidden, weight});
-  };
-  const auto once = gradients(1), quarter = gradients(0.25);
-  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_TRUE(at::equal(quarter[i], once[i] * 0.25));
-
-  const auto slot = open_slot(weight);
-  const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_);
-  EXPECT_THAT(error_of([&] { (loss.sum / 6).backward(); }), HasSubstr("the gradient 1"));
-}
-
 at::Tensor row_weights_of(at::IntArrayRef sizes) {
   at::manual_seed(9);
   at::Tensor weights = at::rand(sizes) * 3;
@@ -220,7 +205,8 @@ TEST_P(CrossEntropy, WeighsItsRowsAsATenDoes) {
     const at::Tensor counted = row_weights.to(at::kDouble) * (targets != ignored_label);
     const at::Tensor expected = (rows * counted.view(-1)).sum();
 
-    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_, row_weights);
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_,
+                                           {.loss = {.row_weights = row_weights}});
     EXPECT_DOUBLE_EQ(loss.weight, counted.sum().item<double>());
     EXPECT_EQ(loss.weight, label_weight(targets, row_weights));
     EXPECT_TRUE(close(loss.sum, expected, compute(), 4));
@@ -239,7 +225,8 @@ TEST_P(CrossEntropy, EqualRowWeightsScaleAndOnesChangeNoBit) {
   const at::Tensor hidden = leaf({30, 8}, compute(), 1), weight = leaf({11, 8}, master(), 2);
   const at::Tensor targets = targets_of({30}, 11, 3);
   const auto run = [&](const at::Tensor& row_weights) {
-    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_, row_weights);
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_,
+                                           {.loss = {.row_weights = row_weights}});
     auto results = torch::autograd::grad({loss.sum}, {hidden, weight});
     results.push_back(loss.sum.detach());
     return results;
@@ -255,7 +242,8 @@ TEST_P(CrossEntropy, RowsOfWeightZeroAreIgnored) {
   const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
   at::Tensor row_weights = at::ones({6}), targets = at::ones({6}, at::kLong);
   const auto run = [&] {
-    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_, row_weights);
+    const Loss loss = linear_cross_entropy(hidden, weight, targets, copy_,
+                                           {.loss = {.row_weights = row_weights}});
     EXPECT_EQ(loss.weight, 5);
     return torch::autograd::grad({loss.sum}, {hidden, weight});
   };
@@ -272,8 +260,10 @@ TEST_P(CrossEntropy, RefusesRowWeightsByRowBeforeAnythingIsAdded) {
   const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
   const auto slot = open_slot(weight);
   const auto message = [&](const at::Tensor& row_weights) {
-    return error_of(
-        [&] { linear_cross_entropy(hidden, weight, targets_of({6}, 5, 3), copy_, row_weights); });
+    return error_of([&] {
+      linear_cross_entropy(hidden, weight, targets_of({6}, 5, 3), copy_,
+                           {.loss = {.row_weights = row_weights}});
+    });
   };
   for (const float wrong :
        {-1.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {

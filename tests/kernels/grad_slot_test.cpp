@@ -139,7 +139,10 @@ TEST(GradSlot, RefusesAFreshSlotWhoseOldContentsWereAddedTo) {
 class DoublingFold final : public GradFold {
  public:
   explicit DoublingFold(at::Tensor main) : main_(std::move(main)) { main_.zero_(); }
-  at::Tensor stage() override { return staged_ = at::full_like(main_, 1e30); }
+  Contribution stage() override {
+    staged_ = at::full_like(main_, 1e30);
+    return {.into = staged_, .add = false};
+  }
   void take_staged(GradSlot& slot) override { take(slot, staged_); }
   void take(GradSlot&, const at::Tensor& contribution) override { main_.add_(contribution, 2); }
 

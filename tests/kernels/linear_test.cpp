@@ -135,6 +135,57 @@ TEST_P(LinearLayers, MlpWorksWithoutBiases) {
   }
 }
 
+/// The gradients of x and the parameters of two layers in a row, with each input kept or made
+/// again.
+TEST_P(LinearLayers, MakeTheirInputsAgainToTheBit) {
+  std::int64_t remade = 0;
+  const auto gradients = [&](bool remake) {
+    const Layers layers(master());
+    const at::Tensor x = input(5, 5);
+    const auto remake_of = [&](const at::Tensor& value) {
+      return remake ? Remake([&remade, kept = value.detach().clone()] {
+        EXPECT_FALSE(at::GradMode::is_enabled());
+        ++remade;
+        return kept;
+      })
+                    : Remake();
+    };
+    const at::Tensor first = linear(x, at::eye(Layers::in, layers.w1.options()), {}, copy1_);
+    const at::Tensor y = mlp_gelu(first, layers.w1, layers.b1, copy1_, layers.w2, layers.b2, copy2_,
+                                  {.remake_x = remake_of(first)});
+    linear(y, layers.w1.narrow(1, 0, Layers::out), layers.b1, copy1_, remake_of(y))
+        .backward(leaf({5, 2, Layers::hidden}, compute(), 6).detach());
+    std::vector<at::Tensor> all = layers.all();
+    all.push_back(x);
+    for (at::Tensor& tensor : all) tensor = tensor.grad();
+    return all;
+  };
+  const std::vector<at::Tensor> expected = gradients(false), actual = gradients(true);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::equal(actual[i], expected[i])) << i;
+  EXPECT_EQ(remade, 2);
+}
+
+TEST_P(LinearLayers, MlpLeavesOutAResultThatNobodyReads) {
+  const auto gradients = [&](bool unread) {
+    const Layers layers(master());
+    const at::Tensor x = input(5, 5);
+    const at::Tensor y = mlp_gelu(x, layers.w1, layers.b1, copy1_, layers.w2, layers.b2, copy2_,
+                                  {.result_unread = unread});
+    EXPECT_EQ(y.sizes(), at::IntArrayRef({5, 2, Layers::out}));
+    EXPECT_EQ(y.scalar_type(), compute());
+    EXPECT_EQ(y.storage().nbytes() == static_cast<std::size_t>(y.element_size()), unread);
+    y.backward(upstream(5, 6));
+    std::vector<at::Tensor> all = layers.all();
+    all.push_back(x);
+    for (at::Tensor& tensor : all) tensor = tensor.grad();
+    return all;
+  };
+  const std::vector<at::Tensor> expected = gradients(false), actual = gradients(true);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::equal(actual[i], expected[i])) << i;
+}
+
 /// Gradients in slots: one micro-batch, and the same rows as two.
 TEST_P(LinearLayers, AddUpInSlotsWithoutATemporary) {
   const at::Tensor x = input(8, 5), grad = upstream(8, 6);

@@ -296,9 +296,10 @@ TEST(Evaluate, RefusesToAddLossesOfDifferentWeights) {
     std::vector<Segment> segments() override { return {}; }
     std::vector<LossHead> losses() override {
       const auto constant = [](double weight) {
-        return [weight](const Activations&, const batch::MicroBatch&, const ForwardContext&) {
-          return Loss{at::scalar_tensor(2.0), weight};
-        };
+        return
+            [weight](const Activations&, const batch::MicroBatch&, const ForwardContext&, double) {
+              return Loss{at::scalar_tensor(2.0), weight};
+            };
       };
       return {{"a", constant(3)}, {"b", constant(second_weight)}};
     }

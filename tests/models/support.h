@@ -73,9 +73,7 @@ inline ForwardContext context_of(const batch::MicroBatch& micro) {
 /// The whole chain, differentiable.
 inline Loss forward(Trainable& model, const batch::MicroBatch& micro,
                     const ForwardContext& context) {
-  Activations x;
-  for (const Segment& segment : model.segments()) x = run_segment(segment, x, micro, context);
-  return model.losses().front().forward(x, micro, context);
+  return model.losses().front().forward(run_segments(model, micro, context), micro, context, 1);
 }
 
 /// Moves norms and biases away from 1 and 0, where mistakes in them would not show.

@@ -39,6 +39,7 @@ StepReport full_report() {
           .accumulation_seconds = 2.25,
           .optimizer_seconds = 0.125,
           .peak_bytes = 1 << 30,
+          .budget_bytes = 3 << 29,
           .quarantined = 1,
           .retries = 2,
           .world = 1};
@@ -69,13 +70,14 @@ class JsonlSinkTest : public ::testing::Test {
 };
 
 TEST(JsonLine, OfAStepHasTheDocumentedKeysInOrder) {
-  EXPECT_EQ(to_json_line(full_report()),
-            R"({"step":3,"epoch":0.5,"time":1000.25,"elapsed":7.5,"samples":96,"tokens":6144,)"
-            R"("weight":2048.0,"loss":2.25,"grad_norm":0.1,"lr":0.0003,"micro_batch":4,)"
-            R"("micro_batches":8,"batch_tokens":2048,"seconds":2.5,"tokens_per_second":819.2,)"
-            R"("updates_per_hour":1440.0,"accumulation_seconds":2.25,"optimizer_seconds":0.125,)"
-            R"("peak_bytes":1073741824,"quarantined":1,"retries":2,"world":1})"
-            "\n");
+  EXPECT_EQ(
+      to_json_line(full_report()),
+      R"({"step":3,"epoch":0.5,"time":1000.25,"elapsed":7.5,"samples":96,"tokens":6144,)"
+      R"("weight":2048.0,"loss":2.25,"grad_norm":0.1,"lr":0.0003,"micro_batch":4,)"
+      R"("micro_batches":8,"batch_tokens":2048,"seconds":2.5,"tokens_per_second":819.2,)"
+      R"("updates_per_hour":1440.0,"accumulation_seconds":2.25,"optimizer_seconds":0.125,)"
+      R"("peak_bytes":1073741824,"budget_bytes":1610612736,"quarantined":1,"retries":2,"world":1})"
+      "\n");
 }
 
 TEST(JsonLine, LeavesOutWhatWasNotMeasuredOrIsNotFinite) {
@@ -83,7 +85,8 @@ TEST(JsonLine, LeavesOutWhatWasNotMeasuredOrIsNotFinite) {
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   report.loss = std::numeric_limits<double>::infinity();
   const json line = json::parse(to_json_line(report));
-  for (const char* key : {"loss", "grad_norm", "lr", "epoch", "tokens", "peak_bytes"})
+  for (const char* key :
+       {"loss", "grad_norm", "lr", "epoch", "tokens", "peak_bytes", "budget_bytes"})
     EXPECT_FALSE(line.contains(key)) << key;
   EXPECT_TRUE(line.contains("quarantined"));
   EXPECT_THAT(line.dump(), ::testing::Not(HasSubstr("null")));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ class Program {
     int status = -1;  ///< the exit status, or 128 + the signal that killed it
     std::string output;
     std::string errors;
+    long peak_resident_kibibytes = 0;
   };
 
   /// `folder` takes the streams and is the working directory; it must exist.
@@ -40,9 +42,10 @@ class Program {
 
   Result wait() {
     int status = 0;
-    ::waitpid(process_, &status, 0);
+    struct rusage usage {};
+    ::wait4(process_, &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(output_),
-            content(errors_)};
+            content(errors_), usage.ru_maxrss};
   }
 
  private:

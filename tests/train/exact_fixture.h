@@ -67,10 +67,8 @@ constexpr std::int64_t window_index = 2;
 inline Result full_batch(const MakeModel& make, const batch::MicroBatch& all) {
   const std::unique_ptr<models::Trainable> model = make();
   const ForwardContext context = batch::training_context(all, seed, window_index);
-  models::Activations x;
-  for (const models::Segment& segment : model->segments())
-    x = models::run_segment(segment, x, all, context);
-  const Loss loss = model->losses().at(0).forward(x, all, context);
+  const Loss loss =
+      model->losses().at(0).forward(models::run_segments(*model, all, context), all, context, 1);
   std::vector<at::Tensor> leaves;
   std::vector<std::string> names;
   for (const auto& [name, tensor] : model->parameters()) {

@@ -41,7 +41,7 @@ TEST(ForwardBackward, CutsBetweenSegmentsDoNotChangeTheGradient) {
   models::Gpt2 same = small_model();
   models::Activations x;
   for (models::Segment& segment : same.segments()) x = segment.forward(x, micro, context);
-  const Loss loss = same.losses().at(0).forward(x, micro, context);
+  const Loss loss = same.losses().at(0).forward(x, micro, context, 1);
   std::vector<at::Tensor> leaves;
   for (const NamedParameter& p : same.parameters()) leaves.push_back(p.tensor);
   const auto expected = torch::autograd::grad({loss.sum}, leaves);
@@ -61,7 +61,7 @@ struct ManyLosses : models::Gpt2 {
     std::vector<models::LossHead> heads(3, Gpt2::losses().front());
     heads[1].coefficient = 0.5;
     heads[2].name = "broken";
-    heads[2].forward = [](const auto&, const auto&, const auto&) -> Loss {
+    heads[2].forward = [](const auto&, const auto&, const auto&, double) -> Loss {
       throw std::runtime_error("it was run");
     };
     return heads;

@@ -53,14 +53,14 @@ class Scale : public models::Trainable {
   std::vector<models::LossHead> losses() override {
     return {{.name = "all",
              .forward =
-                 [this](const auto& y, const auto& micro, auto&) {
+                 [this](const auto& y, const auto& micro, auto&, double) {
                    return Loss{all(y.at(0), micro), size_of(micro)};
                  },
              .weight = size_of,
              .coefficient = 0.5},
             {.name = "even",
              .forward =
-                 [](const auto& y, const auto& micro, auto&) {
+                 [](const auto& y, const auto& micro, auto&, double) {
                    const at::Tensor even = micro.inputs.remainder(2).eq(0).to(at::kDouble);
                    return Loss{y.at(0).dot(even), count_even(micro)};
                  },

@@ -124,9 +124,11 @@ TEST_F(TrainerTest, AutoMicroBatchIsDecidedAndExplained) {
   c.batch.micro.reset();
   Trainer trainer(c);
   const RunPlan& plan = trainer.plan();
-  EXPECT_EQ(plan.micro_batch, 4) << "the largest power of two in a batch of 7";
-  EXPECT_EQ(plan.micro_batches, 2);
-  EXPECT_NE(plan.micro_reason.find("quarter"), std::string::npos) << plan.micro_reason;
+  EXPECT_GE(plan.micro_batch, 1);
+  EXPECT_LE(plan.micro_batch, 7) << "no more than the batch";
+  EXPECT_EQ(plan.micro_batches, (7 + plan.micro_batch - 1) / plan.micro_batch);
+  EXPECT_EQ(plan.recompute, Recompute::none) << "memory is not short";
+  EXPECT_NE(plan.micro_reason.find("limit"), std::string::npos) << plan.micro_reason;
   EXPECT_FALSE(fs::exists(c.run.out)) << "a plan writes nothing";
 }
 

@@ -102,12 +102,15 @@ class TwoLosses : public models::Trainable {
   }
   std::vector<models::LossHead> losses() override {
     std::vector<models::LossHead> heads;
-    heads.push_back({.name = "tokens", .forward = [this](const auto& x, const auto& micro, auto&) {
-                       return tokens(x.at(0), micro);
-                     }});
-    heads.push_back({.name = "rating", .forward = [this](const auto& x, const auto& micro, auto&) {
-                       return rate(x.at(0), micro);
-                     }});
+    heads.push_back(
+        {.name = "tokens",
+         .forward = [this](const auto& x, const auto& micro, auto&, double gradient_scale) {
+           return tokens(x.at(0), micro, gradient_scale);
+         }});
+    heads.push_back(
+        {.name = "rating", .forward = [this](const auto& x, const auto& micro, auto&, double) {
+           return rate(x.at(0), micro);
+         }});
     if (weights_known) {
       heads[0].weight = label_count;
       heads[1].weight = rated_count;
@@ -132,8 +135,9 @@ class TwoLosses : public models::Trainable {
   std::vector<ForwardContext> contexts;
 
  private:
-  Loss tokens(const at::Tensor& x, const batch::MicroBatch& micro) {
-    Loss loss = kernels::linear_cross_entropy(x, head, micro.targets, copy_);
+  Loss tokens(const at::Tensor& x, const batch::MicroBatch& micro, double gradient_scale) {
+    Loss loss = kernels::linear_cross_entropy(x, head, micro.targets, copy_,
+                                              {.gradient_scale = gradient_scale});
     if (overflow_above < 1e9) loss.sum = loss.sum + OverflowAbove::apply(middle, overflow_above);
     for (const std::int64_t id : micro.sample_ids) {
       if (bad_losses.contains(id)) loss.sum = loss.sum * std::numeric_limits<double>::quiet_NaN();
@@ -180,7 +184,7 @@ struct Fixture {
     for (const models::Segment& segment : model.segments()) x = segment.forward(x, all, context);
     at::Tensor total = at::zeros({}, at::kDouble);
     for (const models::LossHead& head : model.losses()) {
-      const Loss loss = head.forward(x, all, context);
+      const Loss loss = head.forward(x, all, context, 1);
       total = total + loss.sum * (head.coefficient / loss.weight);
     }
     return torch::autograd::grad({total}, model.leaves(), {}, false, false, true);

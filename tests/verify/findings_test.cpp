@@ -116,6 +116,17 @@ TEST(Findings, TheFloorOfTheRate) {
   EXPECT_THAT(ids(facts), Contains("min-lr-unused"));
 }
 
+TEST(Findings, TheSecondMomentOfAdamA) {
+  RunFacts facts = healthy();
+  facts.config.optim.kind = "adama";
+  const auto findings = examine(facts);
+  const Finding* finding = find(findings, "adama-second-moment");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.at(1).second, 2) << "the root of 4 micro-batches";
+  facts.micro_batches = 1;
+  EXPECT_THAT(ids(facts), ::testing::IsEmpty());
+}
+
 TEST(Findings, LabelsThatDoNotCount) {
   RunFacts facts = healthy();
   facts.first_weight = 20;

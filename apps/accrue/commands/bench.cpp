@@ -30,6 +30,7 @@ nlohmann::json to_json(const train::BenchmarkResult& r) {
   out["parameters"] = r.parameters;
   out["micro_batch"] = r.micro_batch;
   out["micro_batches"] = r.micro_batches;
+  out["recompute"] = to_string(r.recompute);
   if (!r.images) out["micro_batch_tokens"] = r.micro_batch_tokens;
   out[r.images ? "images_per_second" : "tokens_per_second"] = to_json(r.tokens_per_second);
   out["bare_seconds_per_micro_batch"] = to_json(r.bare_seconds_per_micro_batch);

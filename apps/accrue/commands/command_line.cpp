@@ -10,8 +10,8 @@
 namespace accrue::cli {
 namespace {
 
-constexpr std::array<std::string_view, 3> later_verbs{"plan", "report", "compare"};
-constexpr std::array<std::string_view, 2> later_options{"--repeat", "--estimate"};
+constexpr std::array<std::string_view, 2> later_verbs{"report", "compare"};
+constexpr std::array<std::string_view, 1> later_options{"--repeat"};
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 

@@ -19,6 +19,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed);
 void add_sample(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
-#include "accrue/core/parameter.h"
 
 namespace accrue::accum {
 
@@ -12,9 +11,6 @@ namespace accrue::accum {
 /// (kernels::linear_cross_entropy), where its loss is scaled later or not differentiated at all.
 class ClosedSlots {
  public:
-  explicit ClosedSlots(const NamedParameters& parameters) {
-    for (const NamedParameter& parameter : parameters) close(parameter.tensor);
-  }
   explicit ClosedSlots(const GradientBuffer& buffer) {
     for (const GradientBuffer::Entry& entry : buffer.entries()) close(entry.parameter);
   }

@@ -6,14 +6,25 @@
 #include <vector>
 
 #include "accrue/accum/accumulation.h"
+#include "accrue/accum/fold_target.h"
 #include "accrue/core/parameter.h"
 #include "accrue/kernels/grad_slot.h"
 
 namespace accrue::accum {
 
 class FixedSum;
+class FoldedGradient;
+struct Folding;
 class StagedSum;
 class Staging;
+
+/// Where gradients go instead of a buffer's sums.
+struct FoldInto {
+  std::shared_ptr<FoldTarget> target;  ///< null: nowhere, as a trial of the memory needs it
+  /// Parameters that are used more than once in a forward pass (tied ones): their contributions to
+  /// a micro-batch are kept until its commit and folded as one, unless the target takes parts.
+  std::vector<std::string> shared = {};
+};
 
 /// The main gradients of a set of parameters: one flat allocation per (device, dtype), slots in
 /// reverse order of registration (about the order in which backward finishes them), each aligned to
@@ -23,6 +34,11 @@ class Staging;
 /// into. Any other precision is staged (except fp64 of fp64 parameters, which is the same as fp32):
 /// `main` holds sums of fp64, bf16 or int64, contributions are made in one scratch tensor for all
 /// and folded in by the slot, and `.grad` stays undefined between micro-batches.
+///
+/// Made with FoldInto it holds no sums: `main` has the parameter's shape and no memory, and cannot
+/// be read. A contribution is made in scratch memory for all (of the largest parameter that is not
+/// shared), checked to be finite, and folded into the target, divided by the window's total weight,
+/// which must be known when the window opens. Zeros are not folded: they change nothing.
 ///
 /// Attaches the slots to the parameters on construction and detaches them on destruction. A
 /// parameter serves one buffer at a time: Window::open takes it over, and refuses where another
@@ -34,6 +50,7 @@ class GradientBuffer {
     at::Tensor parameter;
     std::shared_ptr<kernels::GradSlot> slot;
     std::shared_ptr<StagedSum> staged;  ///< null: the sum is `slot->main` as it stands
+    std::shared_ptr<FoldedGradient> folded = nullptr;  ///< where there is no sum
   };
 
   /// `rounding_seed` keys Accumulation::bf16_stochastic. Throws a usage Error where a parameter is
@@ -42,6 +59,9 @@ class GradientBuffer {
   explicit GradientBuffer(const NamedParameters& parameters,
                           Accumulation accumulation = Accumulation::fp32,
                           std::uint64_t rounding_seed = 0);
+  /// Throws a usage Error also where the target takes no gradient of a parameter, one is not on the
+  /// CPU, or a shared name is none of them.
+  GradientBuffer(const NamedParameters& parameters, FoldInto into);
   ~GradientBuffer();
   GradientBuffer(const GradientBuffer&) = delete;
   GradientBuffer& operator=(const GradientBuffer&) = delete;
@@ -53,6 +73,12 @@ class GradientBuffer {
   Accumulation accumulation() const { return accumulation_; }
   /// Whether any slot is staged.
   bool is_staged() const { return staging_ != nullptr; }
+  /// Whether there are no sums, and contributions are folded elsewhere.
+  bool folds() const { return folding_ != nullptr; }
+  /// Whether it folds into an optimizer, and so must know a window's total weight beforehand.
+  bool needs_total_weight() const;
+  /// Whether something was folded that no step followed yet.
+  bool is_between_steps() const;
   /// Sums, compensations and scratch.
   std::int64_t bytes() const;
 
@@ -63,6 +89,14 @@ class GradientBuffer {
   /// To be called when window `index` opens, before its first contribution: it keys stochastic
   /// rounding, and fixed-point units take effect.
   void begin_window(std::int64_t index);
+  /// The same of a folding buffer: all contributions are divided by `total_weight`.
+  void begin_folding(double total_weight);
+  /// Of a folding buffer, around each micro-batch: `end_micro_batch` folds what was kept, unless
+  /// something of it was not finite. `drop_micro_batch` forgets it, and says whether nothing had
+  /// been folded, so that it left no trace.
+  void begin_micro_batch();
+  void end_micro_batch();
+  bool drop_micro_batch();
   /// To be called when a window closes: what was not used becomes zero, and the next window's
   /// units are chosen from the sums.
   void end_window();
@@ -88,13 +122,16 @@ class GradientBuffer {
  private:
   void make_slots();
   void stage(Entry& entry, std::size_t index);
+  void make_folding_slots(const FoldInto& into);
+  void attach_all();
   void release();
 
-  Accumulation accumulation_;
-  std::uint64_t rounding_seed_;
+  Accumulation accumulation_ = Accumulation::fp32;
+  std::uint64_t rounding_seed_ = 0;
   std::vector<Entry> entries_;
   std::vector<at::Tensor> flat_;
   std::shared_ptr<Staging> staging_;
+  std::shared_ptr<Folding> folding_;
   std::vector<FixedSum*> fixed_;  ///< in order of entries_
 };
 
@@ -111,8 +148,8 @@ struct GradientSource {
 };
 GradientSource source_of(const GradientBuffer::Entry& entry);
 
-/// Whether `.grad` of this parameter can be a view of its slot; else (fp16, bf16, staged) it stays
-/// undefined between micro-batches, and each layer's gradient pays one pass into the slot.
+/// Whether `.grad` of this parameter can be a view of its slot; else (fp16, bf16, staged, folded)
+/// it stays undefined between micro-batches, and each layer's gradient pays one pass into the slot.
 bool grad_can_view_slot(const GradientBuffer::Entry& entry);
 
 }  // namespace accrue::accum

@@ -13,12 +13,17 @@ namespace accrue::accum {
 ///
 /// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied
 /// where the gradient is used, so the division costs no pass over memory.
+///
+/// Where the buffer folds into an optimizer's state, there are no values: this is only what that
+/// optimizer's step consumes, and all that reads or writes the gradient is a usage Error.
 class MeanGradient {
  public:
   MeanGradient(MeanGradient&&) noexcept = default;
   MeanGradient& operator=(MeanGradient&&) noexcept = default;
 
   const GradientBuffer& buffer() const { return *buffer_; }
+  /// Whether it can be read: not where it was folded.
+  bool has_values() const { return !buffer_->folds(); }
   double scale() const { return scale_; }
   double weight() const { return weight_; }
   /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
@@ -40,6 +45,7 @@ class MeanGradient {
  private:
   friend class Window;
   MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight);
+  void require_values(const char* call) const;
   double raw_norm() const;
   void copy_staged();
 

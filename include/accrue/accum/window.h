@@ -52,6 +52,10 @@ struct WindowState {
 /// A lost window goes through the same calls, but records micro-batches as lost, and closes to
 /// nothing.
 ///
+/// Where the buffer folds gradients into an optimizer's state, nothing can be undone: a micro-batch
+/// of which nothing was folded yet is left out as if its gradient were zero (the announced total
+/// weight stays the denominator), and any other failure loses the window and leaves it torn.
+///
 /// A micro-batch is a transaction. One whose gradient is not finite is quarantined: found at its
 /// commit where the accumulation looks at each contribution, else at close. The committed ones then
 /// run again into a fresh buffer, so the sums have the bits they would have without it. Without a
@@ -70,9 +74,17 @@ class Window {
   /// multiplies losses with before backward, as narrow gradients need; the mean is free of it.
   /// Where the scale can fall, a gradient that is not finite is an overflow: the window runs again
   /// with a smaller one, and nothing is quarantined.
-  void open(std::int64_t index, double loss_scale = 1);
+  ///
+  /// `total_weight` is what the weights of all micro-batches will add up to (finite, >= 0). A
+  /// buffer that folds gradients into an optimizer needs it, and no loss scale; any other ignores
+  /// it. Such a window has no second try: see is_torn().
+  void open(std::int64_t index, double loss_scale = 1, std::optional<double> total_weight = {});
   bool is_open() const { return open_; }
+  bool in_micro_batch() const { return in_micro_batch_; }  ///< between begin and commit or abort
   bool is_lost() const { return lost_; }
+  /// Of a buffer that folds: something was folded into the optimizer's state, and no step can
+  /// follow, as the window is lost or was discarded. Its state is to be loaded anew.
+  bool is_torn() const { return buffer_->is_between_steps() && (lost_ || !open_) && !closed_; }
   /// Why, of a lost window.
   const std::string& lost_reason() const { return lost_reason_; }
   /// Of this window now; replays are to use it too.
@@ -136,6 +148,9 @@ class Window {
 
  private:
   std::string where() const;
+  void require_foldable(double loss_scale, std::optional<double> total_weight) const;
+  void check_total_weight();
+  void drop_folded(const std::string& reason);
   void require_open(const char* call) const;
   void require_between(const char* call) const;
   void take_slots();
@@ -176,7 +191,9 @@ class Window {
   std::int64_t contributions_at_begin_ = 0;
   std::int64_t retries_ = 0;
   double loss_scale_ = 1;
+  double total_weight_ = 0;  ///< announced, of a buffer that folds
   bool open_ = false;
+  bool closed_ = false;  ///< with a gradient, which a step is to consume
   bool in_micro_batch_ = false;
   bool lost_ = false;
   bool recount_ = false;  ///< replays may give other loss sums and weights than the first time

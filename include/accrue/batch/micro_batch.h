@@ -31,4 +31,9 @@ inline ForwardContext training_context(const MicroBatch& micro, std::uint64_t se
           .spans = micro.spans};
 }
 
+/// What an evaluation of `micro` may depend on besides it: nothing is random in it.
+inline ForwardContext evaluation_context(const MicroBatch& micro) {
+  return {.training = false, .sample_ids = micro.sample_ids, .spans = micro.spans};
+}
+
 }  // namespace accrue::batch

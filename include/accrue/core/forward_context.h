@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "accrue/core/recompute.h"
+
 namespace accrue {
 
 /// Where one sample lies in a micro-batch's rows: columns [begin, end) of `row`.
@@ -25,6 +27,14 @@ struct ForwardContext {
   /// Of a packed micro-batch: where each sample lies, by row and column, without overlaps; what no
   /// span covers is padding. Empty: row b holds sample_ids[b] from column 0 on.
   std::vector<SampleSpan> spans;
+  /// What this pass's backward makes again: operations need not keep it.
+  Recompute recompute = Recompute::none;
+  /// A second run of the same, for backward's sake: what training moves beside parameters (running
+  /// statistics) has moved already and stays.
+  bool rerun = false;
+  /// Nobody reads the values of the result, only its graph is wanted: whoever makes it may leave
+  /// out its last operation (unread_result in kernels/recompute.h).
+  bool result_unread = false;
 };
 
 }  // namespace accrue

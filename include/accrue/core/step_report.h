@@ -27,8 +27,10 @@ struct StepReport {
   std::optional<double> updates_per_hour;
   std::optional<double> accumulation_seconds;  ///< forward and backward of all micro-batches
   std::optional<double> optimizer_seconds;
-  std::optional<std::int64_t> peak_bytes;
-  std::int64_t quarantined = 0;  ///< micro-batches left out of this step
+  std::optional<std::int64_t> peak_bytes;              ///< in tensors, of the whole step
+  std::optional<std::int64_t> micro_batch_peak_bytes;  ///< while a micro-batch ran
+  std::optional<std::int64_t> budget_bytes;            ///< that tensors may take together
+  std::int64_t quarantined = 0;                        ///< micro-batches left out of this step
   std::int64_t retries = 0;
   std::int64_t world = 1;
   /// "micro" where batch normalisation took the statistics of micro-batches and not of the batch.

@@ -9,28 +9,54 @@ namespace accrue::kernels {
 
 inline constexpr std::int64_t ignored_label = -100;
 
-/// Cross-entropy of hidden · weightᵀ against targets, as a sum and a count of the labels that are
-/// not `ignored_label`; the head and the loss in one operation.
+/// The loss of a row with logits x, label t and weight w:
+///   w * ((1 - e) * -log p[t] + e / V * sum over j of -log p[j] + z * logsumexp(x)^2),
+/// p = softmax(x). e is label smoothing (Szegedy et al., arXiv:1512.00567) as
+/// torch.nn.functional.cross_entropy defines it; z the weight of the z-loss that keeps logits near
+/// zero (Chowdhery et al., PaLM, arXiv:2204.02311, section 5).
+struct CrossEntropyOptions {
+  /// fp32 of the targets' shape, finite and not negative; undefined: 1 for every row. A row of
+  /// weight 0 is one that is ignored.
+  at::Tensor row_weights = {};
+  std::int64_t ignored = ignored_label;  ///< rows of this label count for nothing
+  double label_smoothing = 0;            ///< e, in [0, 1)
+  double z_loss = 0;                     ///< z, not negative
+};
+
+struct LinearCrossEntropyOptions {
+  CrossEntropyOptions loss = {};
+  /// What the gradients are multiplied with: the upstream gradient that the sum will get. Rounded
+  /// to the sum's precision; finite and not 0.
+  double gradient_scale = 1;
+  /// Rows whose logits are held at once. 0: as many as keep them and the gradient of `hidden`
+  /// within 32 MB together, but at least 19.4 MB of logits (or one row).
+  std::int64_t chunk_rows = 0;
+};
+
+/// Cross-entropy of hidden · weightᵀ against targets, as a sum and the weight of the rows that
+/// count; the head and the loss in one operation.
 ///
 /// hidden [..., C] fp32, fp64 or bf16; weight [V, C] master; targets [...] int64 in [0, V) or
-/// ignored. With `row_weights`, fp32 of the targets' shape, finite and not negative, the sum is
-/// that of row_weight * cross-entropy, and the loss's weight that of the row weights of labels that
-/// are not ignored; a row of weight 0 is one that is ignored.
+/// ignored. Works by chunks of rows: logits are never whole. Where a gradient is wanted, those of
+/// `hidden` and `weight` are made in the forward pass of the same chunk, so that beside its
+/// arguments the loss holds the gradient of `hidden` and one chunk of logits. The weight's goes
+/// into its open slot, chunk by chunk, each after its sum was found finite; one that is not ends
+/// the operation, and the sum tells.
 ///
-/// Works by chunks of rows: logits are never whole. Where a gradient is wanted, the gradients of
-/// `hidden` and `weight` (into its open slot) are made in the forward pass of the same chunk; the
-/// upstream gradient of the returned sum must be 1 where a slot took part (else it is an Error).
+/// The gradients are those of gradient_scale * sum: backward throws a usage Error for another
+/// upstream gradient where a slot took part. (Without one the gradients are rescaled.)
 Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const at::Tensor& targets, LowPrecisionCopy& copy,
-                          const at::Tensor& row_weights = {});
+                          const LinearCrossEntropyOptions& options = {});
 
 /// The same for logits [..., K] that are at hand: a classifier's few classes. In fp32 (fp64 for
-/// fp64); plain operators of ATen, on any device.
+/// fp64); plain operators of ATen, on any device and for any upstream gradient.
 Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                   const at::Tensor& row_weights = {});
+                   const CrossEntropyOptions& options = {});
 
 /// The weight of either, from the targets alone. Throws a usage Error naming the row where a weight
 /// is not finite or negative.
-double label_weight(const at::Tensor& targets, const at::Tensor& row_weights = {});
+double label_weight(const at::Tensor& targets, const at::Tensor& row_weights = {},
+                    std::int64_t ignored = ignored_label);
 
 }  // namespace accrue::kernels

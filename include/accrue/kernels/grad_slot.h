@@ -9,6 +9,13 @@ namespace accrue::kernels {
 
 struct GradSlot;
 
+/// Where a kernel puts its contribution: adds to `into` where `add` is set, else writes all of it.
+/// `done()` is to follow, once, while `into` is alive.
+struct Contribution {
+  at::Tensor into;
+  bool add = false;
+};
+
 /// How a slot sums contributions that may not be added to `main` as they are: it hands out memory
 /// for one contribution at a time, and folds that into the sum in a pass of its own. The owner of
 /// the slots implements it; kernels see only contribute() and done().
@@ -19,9 +26,9 @@ struct GradSlot;
 class GradFold {
  public:
   virtual ~GradFold() = default;
-  /// Contiguous memory in the parameter's shape, contents undefined. Throws a runtime Error where
-  /// another contribution is still being made.
-  virtual at::Tensor stage() = 0;
+  /// Contiguous memory in the parameter's shape; contents undefined unless it is to be added to.
+  /// Throws a runtime Error where another contribution is still being made.
+  virtual Contribution stage() = 0;
   /// Folds in what was written to the staged memory. Throws a runtime Error where none is.
   virtual void take_staged(GradSlot& slot) = 0;
   /// Folds in a gradient that lies elsewhere, dense and of the parameter's shape.
@@ -57,14 +64,9 @@ struct GradSlot {
 
   explicit GradSlot(at::Tensor main_gradient);
 
-  /// Where a kernel puts its contribution: adds to `into` where `add` is set, else writes all of
-  /// it. `done()` is to follow, once, while `into` is alive.
-  struct Contribution {
-    at::Tensor into;
-    bool add = false;
-  };
+  /// To be called by a kernel that makes a contribution.
   Contribution contribute() {
-    if (fold) return {fold->stage(), false};
+    if (fold) return fold->stage();
     unfinished = !fresh;
     return {main, !fresh};
   }

@@ -1,32 +1,98 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+
+#include "accrue/core/memory_tag.h"
 
 namespace accrue::memory {
 
 /// Bytes as the allocator counts them.
 struct Usage {
-  std::int64_t live = 0;          ///< in tensors now
-  std::int64_t peak = 0;          ///< most `live` since the last reset_peak()
-  std::int64_t reserved = 0;      ///< taken from the system, free lists included
+  std::int64_t live = 0;  ///< in tensors now, as they were asked for
+  /// `live` by the MemoryTag that the allocating thread had; adds up to it.
+  std::array<std::int64_t, kMemoryTags> live_by_tag{};
+  /// What can be resident: blocks in tensors and in free lists, each up to the last page that a
+  /// request for it reached. Agrees with what the process's resident memory grew by.
+  std::int64_t reserved = 0;
   std::int64_t system_calls = 0;  ///< allocations that went to the system
+  std::int64_t allocations = 0;   ///< since the installation, those that failed included
+
+  std::int64_t live_as(MemoryTag tag) const { return live_by_tag[static_cast<std::size_t>(tag)]; }
 };
 
 /// Makes libtorch's CPU tensors come from a caching allocator: size classes an eighth apart, free
 /// lists, huge pages for blocks of 2 MiB and more (docs/notes/allocator.md says why). To be called
 /// once by a program's main, before the first tensor; linking the library changes nothing.
 ///
-/// What is reserved stays within one and a half times the most that was in use at once. Where the
+/// What is reserved stays within one and a half times the most that was in use at once since the
+/// last release_cached(). Where the
 /// system has no more, the free lists are given back and it is asked again; then c10's
-/// OutOfMemoryError says what was asked for, in use and reserved. Thread-safe.
+/// OutOfMemoryError says what was asked for, in use and reserved. Thread-safe; a forked child may
+/// go on allocating.
 void install_caching_allocator();
 bool caching_allocator_installed();
 
 /// Zeros where the allocator is not installed.
 Usage usage();
-void reset_peak();
 /// Returns the free lists' memory to the system.
 void release_cached();
+
+/// From now on an allocation that would take `reserved` beyond `bytes` first gives back as much of
+/// the free lists as it needs, and throws c10's OutOfMemoryError where that is not enough. Memory
+/// already in tensors is never touched: with a budget below it, allocations are refused until
+/// enough was freed. Free lists beyond the budget are given back at once.
+///
+/// Requests below 64 KiB are counted but never refused, so that bookkeeping cannot fail.
+/// nullopt: no budget. Throws a usage Error where `bytes` is negative, or the allocator that would
+/// hold it is not installed.
+void set_budget(std::optional<std::int64_t> bytes);
+std::optional<std::int64_t> budget();
+
+/// Of the last allocation that failed: the bytes it would have gone beyond the budget, or all that
+/// it asked for where the system had none. 0 where none failed.
+std::int64_t last_missing_bytes();
+
+/// Most bytes within some time.
+struct Peak {
+  std::int64_t live = 0;
+  std::int64_t reserved = 0;
+};
+
+/// The peaks of a stretch of the program: a run, a window in it, a micro-batch in that. Scopes nest
+/// as blocks do, over all threads; an inner one takes nothing away from those around it.
+class PeakScope {
+ public:
+  PeakScope();
+  ~PeakScope();
+  PeakScope(const PeakScope&) = delete;
+  PeakScope& operator=(const PeakScope&) = delete;
+
+  /// Since construction. To be asked while no inner scope lives.
+  Peak peak() const;
+
+ private:
+  Peak before_;
+};
+
+/// For tests. While it lives, the `first`-th allocation from its construction (1: the next) and the
+/// `count` - 1 after it throw c10's OutOfMemoryError, whatever their size and thread. One at a
+/// time; needs the installed allocator (usage Error). Costs nothing where none lives.
+class FailingAllocations {
+ public:
+  explicit FailingAllocations(std::int64_t first, std::int64_t count = 1);
+  ~FailingAllocations();
+  FailingAllocations(const FailingAllocations&) = delete;
+  FailingAllocations& operator=(const FailingAllocations&) = delete;
+
+  /// How many have failed so far.
+  std::int64_t failed() const;
+
+ private:
+  std::int64_t before_first_, count_;
+};
 
 /// The most resident memory this process ever had (ru_maxrss), in bytes.
 std::int64_t peak_resident_bytes();

@@ -20,6 +20,8 @@ struct BatchNorm {
 
 /// With the statistics of x itself; differentiable, and moves the running statistics.
 at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x);
+/// The same layer for a run that leaves the running statistics as they are.
+BatchNorm without_running_statistics(BatchNorm layer);
 /// With the running statistics, as in evaluation.
 at::Tensor normalise_by_running(const BatchNorm& layer, const at::Tensor& x);
 

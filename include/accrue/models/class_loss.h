@@ -1,5 +1,6 @@
 #pragma once
 
+#include "accrue/models/loss_options.h"
 #include "accrue/models/trainable.h"
 
 namespace accrue::models {
@@ -9,7 +10,7 @@ namespace accrue::models {
 /// shapes do not fit.
 Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
-/// It as the one loss of a model whose output is logits.
-LossHead class_cross_entropy_head();
+/// It as the one loss of a model whose output is logits; with `options` in training.
+LossHead class_cross_entropy_head(const LossOptions& options = {});
 
 }  // namespace accrue::models

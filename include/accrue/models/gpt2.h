@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 
 namespace accrue::models {
@@ -15,6 +16,9 @@ struct Gpt2Options {
   std::int64_t context = 1024;
   std::int64_t vocab = 50'257;
   double dropout = 0;
+  LossOptions loss = {};
+  /// The loss by chunks of rows; else from whole logits.
+  bool fused_loss = true;
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
 };
@@ -42,6 +46,7 @@ class Gpt2 : public Model {
   ~Gpt2() override;
 
   NamedParameters parameters() const override;
+  std::vector<std::string> shared_parameters() const override;
   std::vector<Segment> segments() override;
   std::vector<LossHead> losses() override;
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 #include "accrue/models/normalisation.h"
 
@@ -16,6 +17,7 @@ struct ResNetOptions {
   std::int64_t classes = 10;
   std::array<std::int64_t, 3> image{3, 32, 32};  ///< channels, height, width; at least 8 x 8
   Norm norm = Norm::batch;
+  LossOptions loss = {};
   Compute compute = Compute::fp32;  ///< fp32 or fp64
   std::uint64_t seed = 1337;        ///< of the initialisation
 };

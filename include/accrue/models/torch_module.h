@@ -18,9 +18,9 @@ namespace accrue::models {
 using LossFunction = std::function<Loss(const at::Tensor& output, const batch::MicroBatch& micro)>;
 
 /// A torch::nn::Sequential as a chain of segments, cut at every BatchNorm1d, 2d and 3d among its
-/// own modules. Its Dropout modules draw accrue's masks, by sample id. It reads micro.inputs,
-/// floating-point ones in the parameters' dtype. Parameters and buffers carry the network's own
-/// names and are shared with it.
+/// own modules; each begins a block. Its Dropout modules draw accrue's masks, by sample id. It
+/// reads micro.inputs, floating-point ones in the parameters' dtype. Parameters and buffers carry
+/// the network's own names and are shared with it.
 ///
 /// Its other modules are black boxes, also those derived from Sequential, whose forward may do more
 /// than run what they hold: a batch normalisation or dropout inside of one is reported

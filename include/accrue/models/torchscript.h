@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 
 namespace accrue::models {
@@ -12,6 +13,7 @@ namespace accrue::models {
 struct TorchScriptOptions {
   std::filesystem::path file;       ///< of torch.jit.save
   Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted
+  LossOptions loss = {};
 };
 
 /// A scripted or traced module as one segment. Its forward takes one tensor, micro.inputs (token

@@ -35,13 +35,22 @@ struct Segment {
   /// Models are cut at their batch normalisations, so that a whole window can be brought there
   /// before its statistics are taken.
   std::vector<BatchNormSite> batch_norms = {};
+  /// A block begins here, and reaches up to the next one: what full recomputation runs again as a
+  /// whole, with only its input kept. The first segment begins one in any case.
+  bool begins_block = false;
+  /// Cheap to run where its result is not read: selective recomputation runs it again.
+  bool cheap_graph = false;
 };
 
 /// A loss on the last segment's output.
 struct LossHead {
   std::string name;
+  /// The sum as it is, not scaled. Whoever differentiates it passes `gradient_scale` as the sum's
+  /// upstream gradient, so that a kernel that makes gradients ahead of backward
+  /// (kernels::linear_cross_entropy) makes them times that; autograd does it for all others, and
+  /// they may ignore it.
   std::function<Loss(const Activations& output, const batch::MicroBatch& micro,
-                     const ForwardContext& context)>
+                     const ForwardContext& context, double gradient_scale)>
       forward;
   /// The weight that `forward` will report, from the labels alone: what several losses with
   /// different denominators need before the first backward. May be left out by a single loss.
@@ -71,6 +80,9 @@ class Trainable {
   virtual ~Trainable() = default;
   /// In registration order, tied ones once.
   virtual NamedParameters parameters() const = 0;
+  /// Names of parameters that a forward pass uses more than once (tied ones), and whose gradient so
+  /// comes in parts.
+  virtual std::vector<std::string> shared_parameters() const { return {}; }
   /// State that training moves without a gradient (running statistics); saved and restored with the
   /// parameters.
   virtual NamedParameters buffers() const { return {}; }
@@ -81,9 +93,12 @@ class Trainable {
 };
 
 /// Runs one segment, its batch normalisations by the micro-batch's own statistics in training and
-/// by the running ones else.
+/// by the running ones else. The running statistics move, except in a rerun.
 Activations run_segment(const Segment& segment, const Activations& input,
                         const batch::MicroBatch& micro, const ForwardContext& context);
+/// Runs all segments; differentiable, as one graph.
+Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
+                         const ForwardContext& context);
 
 /// What the losses of a micro-batch come to, in order of losses().
 struct Evaluated {

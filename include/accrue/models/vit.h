@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 
 namespace accrue::models {
@@ -17,6 +18,7 @@ struct VitOptions {
   std::int64_t classes = 10;
   std::array<std::int64_t, 3> image{3, 32, 32};  ///< channels, height, width
   double dropout = 0;
+  LossOptions loss = {};
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters, residuals in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
 };

@@ -8,6 +8,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/parameter.h"
+#include "accrue/optim/state_precision.h"
 
 namespace accrue::optim {
 
@@ -32,13 +33,17 @@ class Optimizer {
   /// applied on the way. The parameters' version counters move.
   virtual void step(accum::MeanGradient&& gradient, double lr) = 0;
 
-  /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"): plain data, in
-  /// the optimizer's own memory, so the next step changes it.
+  /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"; of 8-bit codes
+  /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
+  /// changes it.
   virtual NamedParameters state() const = 0;
   /// Throws a usage Error that names the first missing, extra or misshapen tensor; nothing is
   /// changed then.
   virtual void load_state(const NamedParameters& state) = 0;
   virtual std::int64_t state_bytes() const = 0;
+  /// Where a buffer made with FoldInto is to put gradients; null of an optimizer that reads them
+  /// from a buffer's sums. Lives as long as the optimizer.
+  virtual std::shared_ptr<accum::FoldTarget> fold_target() { return nullptr; }
 };
 
 struct AdamOptions {
@@ -60,16 +65,39 @@ struct RmsPropOptions {
 /// Each updates as torch.optim's optimizer of that name does, in one pass over memory. State is
 /// allocated here, so that no step runs out of memory: "exp_avg" and "exp_avg_sq" (Adam),
 /// "square_avg" (RMSProp), "momentum" (where it is not 0). Parameters are fp32 or fp64; training in
-/// lower precision keeps fp32 masters. Throw a usage Error for another dtype, where a group names a
+/// lower precision keeps fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU.
+/// Throw a usage Error for another dtype, where a group names a
 /// parameter that is not in `parameters` or is frozen, one is in no group or in two, or an option
 /// is out of range.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
-                                     std::vector<ParameterGroup> groups,
-                                     const AdamOptions& options);
+                                     std::vector<ParameterGroup> groups, const AdamOptions& options,
+                                     const StateOptions& state = {});
 std::unique_ptr<Optimizer> make_sgd(const NamedParameters& parameters,
-                                    std::vector<ParameterGroup> groups, const SgdOptions& options);
+                                    std::vector<ParameterGroup> groups, const SgdOptions& options,
+                                    const StateOptions& state = {});
 std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
                                         std::vector<ParameterGroup> groups,
-                                        const RmsPropOptions& options);
+                                        const RmsPropOptions& options,
+                                        const StateOptions& state = {});
+
+/// Accumulation inside the optimizer: the state takes each micro-batch's gradient g_i (divided by
+/// the window's total weight) as it is made, and no gradient buffer is kept. Their windows' buffer
+/// is made with FoldInto{fold_target()}; a step takes that window's MeanGradient. State is decayed
+/// when a window's first contribution comes, so a window of which nothing was folded changes
+/// nothing; in the middle of one state() is a runtime Error. Parameters are contiguous and on the
+/// CPU; the state is kept in fp32 or bf16.
+///
+/// AdamA (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of both Activations and
+/// Gradients for Large-scale DNN Training", arXiv:2305.19982) with AdamW's decay. Not Adam: the
+/// second moment takes the sum of the squares (1 - beta2) g_i^2 where Adam's takes the square of
+/// the sum, so it depends on how a window is split (docs/numerics.md).
+std::unique_ptr<Optimizer> make_adama(const NamedParameters& parameters,
+                                      std::vector<ParameterGroup> groups,
+                                      const AdamOptions& options, const StateOptions& state = {});
+/// make_sgd's update with momentum above 0, but for rounding.
+std::unique_ptr<Optimizer> make_folded_sgd(const NamedParameters& parameters,
+                                           std::vector<ParameterGroup> groups,
+                                           const SgdOptions& options,
+                                           const StateOptions& state = {});
 
 }  // namespace accrue::optim

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "accrue/core/recompute.h"
 #include "accrue/train/config.h"
 
 namespace accrue::train {
@@ -25,6 +26,7 @@ struct BenchmarkOptions {
 /// process.
 struct BenchmarkResult {
   std::int64_t parameters = 0;
+  Recompute recompute = Recompute::none;
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
   std::int64_t micro_batch_tokens = 0;

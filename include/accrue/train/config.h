@@ -70,6 +70,22 @@ struct PrecisionConfig {
   std::string accumulate = "fp32";
 };
 
+struct MemoryConfig {
+  std::string budget = "none";  ///< none, auto, or bytes ("6GiB")
+  /// A file whose content ("4GiB") is the budget from when it changes; empty: none.
+  std::string budget_file;
+  std::string recompute = "auto";  ///< auto, none, selective, full
+  /// Where micro-batches' gradients are summed: buffer, or optimizer (no gradient buffer; of sgd,
+  /// and always so of adama).
+  std::string gradients = "buffer";
+};
+
+struct LossConfig {
+  std::string cross_entropy = "fused";  ///< fused (by chunks of rows), plain (whole logits)
+  double label_smoothing = 0;
+  double z_loss = 0;
+};
+
 struct ScheduleConfig {
   std::string kind = "cosine";  ///< cosine, linear, constant
   Duration warmup{0, Duration::Unit::steps};
@@ -77,7 +93,7 @@ struct ScheduleConfig {
 };
 
 struct OptimConfig {
-  std::string kind = "adamw";  ///< adamw, adam, sgd, rmsprop
+  std::string kind = "adamw";  ///< adamw, adam, sgd, rmsprop, adama
   double lr = 3e-4;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -85,7 +101,8 @@ struct OptimConfig {
   double weight_decay = 0.1;
   std::string decay = "matrices";  ///< matrices, all
   double momentum = 0.9;
-  double clip = 1.0;  ///< 0: off
+  double clip = 1.0;           ///< 0: off
+  std::string state = "fp32";  ///< fp32, bf16, int8: what the optimizer's moments are kept in
   ScheduleConfig schedule;
   std::string scale_lr = "none";           ///< none, linear, sqrt
   std::optional<std::int64_t> base_batch;  ///< in the unit of the batch (tokens or samples)
@@ -102,6 +119,8 @@ struct Config {
   DataConfig data;
   BatchConfig batch;
   PrecisionConfig precision;
+  MemoryConfig memory;
+  LossConfig loss;
   OptimConfig optim;
   ObserveConfig observe;
 };
@@ -132,8 +151,8 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 
 /// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
 /// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
-/// run.eval_batches and observe.*. The run's length is not among them: it is the horizon of the
-/// schedule.
+/// run.eval_batches, memory.budget, memory.budget_file and observe.*. The run's length is not among
+/// them: it is the horizon of the schedule.
 bool may_change_on_resume(const std::string& key);
 
 }  // namespace accrue::train

@@ -3,20 +3,30 @@
 #include <cstdint>
 #include <string>
 
+#include "accrue/core/recompute.h"
 #include "accrue/train/workload.h"
 
 namespace accrue::train {
 
 /// Sets the threads of libtorch and of OpenMP; 0: all that the machine grants.
 void use_threads(std::int64_t threads);
+/// The threads and the memory budget that the config states, for the whole process. Throws a usage
+/// Error where a budget is asked for and memory::install_caching_allocator was not called.
+void use_resources(const Config& config);
 
 struct MicroDecision {
   std::int64_t samples = 1;
-  std::string reason;  ///< why so many, for people
+  Recompute recompute = Recompute::none;
+  std::string reason;  ///< why so, for people
 };
 
-/// `batch.micro`, or what one trial of the model says: its longest sample goes forward and backward
-/// once. The model is left as it was, running statistics included.
+/// The micro-batch and recomputation that memory::plan chooses for the workload, of what
+/// `batch.micro` and `memory.recompute` leave open. Where they leave nothing open, or batch.micro
+/// is stated and no budget is, nothing is tried. Else a few micro-batches of the longest samples
+/// run forward and backward beside an optimizer's state and a gradient buffer that are made for it,
+/// and dropped: it is to be asked before the run's own are made. The model is left as it was,
+/// running statistics included. Throws a refused Error (exit status 3) where nothing fits into the
+/// budget.
 MicroDecision choose_micro_batch(const Workload& work);
 
 }  // namespace accrue::train

@@ -10,6 +10,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/observer.h"
+#include "accrue/core/recompute.h"
 #include "accrue/train/config.h"
 
 namespace accrue::train {
@@ -26,7 +27,8 @@ struct RunPlan {
   std::int64_t micro_batches = 0;  ///< of a full window
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  std::string micro_reason;   ///< why this micro-batch
+  Recompute recompute = Recompute::none;
+  std::string micro_reason;   ///< why this micro-batch and recomputation
   bool cuts_in_file = false;  ///< of exact batch normalisation: its activations, in run.out
   std::string cuts_reason;    ///< empty where there are none
 };

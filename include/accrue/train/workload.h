@@ -46,9 +46,11 @@ batch::Sampler make_sampler(const Config& config, const data::Source& train);
 /// Windows of the whole run.
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule);
 
-/// In the precision that `precision.accumulate` says.
+/// In the precision that `precision.accumulate` says; or one that folds into `optimizer`, where the
+/// config says so. Without an optimizer the latter checks and drops what it is given: for trials.
 std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
-                                                            const NamedParameters& parameters);
+                                                            const models::Trainable& model,
+                                                            optim::Optimizer* optimizer = nullptr);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const NamedParameters& parameters);
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/train/gradient_folding.h"
 #include "key_builders.h"
 #include "value.h"
 
@@ -126,6 +127,12 @@ void check_schedule(const Config& config, const StatedKeys& stated) {
                       "for example optim.base_batch = 32768, in the unit of the batch");
 }
 
+void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
+  if (const auto conflict = optimizer_memory_conflict(config))
+    throw usage_error(where(stated, conflict->key), conflict->expected, conflict->received,
+                      conflict->suggestion);
+}
+
 }  // namespace
 
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin) {
@@ -134,6 +141,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_data(config, stated, origin);
   check_model(config, stated);
   check_schedule(config, stated);
+  check_optimizer_memory(config, stated);
 }
 
 }  // namespace accrue::train

@@ -191,6 +191,19 @@ Key betas_key(std::string name) {
   return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
+Key budget_key(std::string name) {
+  const std::string expected = "\"none\", \"auto\" or bytes such as \"6GiB\"";
+  auto set = [=](const Stated& stated, Config& config) {
+    std::string text = stated.bare.value_or("");
+    if (const auto* word = stated.value.as<std::string>()) text = *word;
+    if (text != "none" && text != "auto" && parse_bytes(text, stated.where).count <= 0)
+      throw refusal(stated, expected, "\"6GiB\"");
+    config.memory.budget = text;
+  };
+  auto get = [](const Config& config) { return std::optional(value_of(config.memory.budget)); };
+  return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
 Key later_key(std::string name, std::vector<Value> harmless) {
   std::vector<std::string> texts;
   for (const Value& value : harmless) texts.push_back(to_toml(value));

@@ -151,6 +151,9 @@ Key choice_key(std::string name, std::vector<std::string> choices, std::vector<R
 /// optim.betas: one array for two members.
 Key betas_key(std::string name);
 
+/// memory.budget: none, auto or bytes.
+Key budget_key(std::string name);
+
 /// A key that this version has not: only `harmless` values, which ask for nothing, are taken.
 Key later_key(std::string name, std::vector<Value> harmless);
 

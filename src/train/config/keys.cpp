@@ -119,10 +119,38 @@ std::vector<Key> precision_keys() {
   };
 }
 
+std::vector<Key> memory_keys() {
+  return {
+      resumable(budget_key("memory.budget")),
+      resumable(string_key(
+          "memory.budget_file", "a file's path",
+          [](auto& c) -> auto& { return c.memory.budget_file; })),
+      choice_key(
+          "memory.recompute", {"auto", "none", "selective", "full"}, {},
+          [](auto& c) -> auto& { return c.memory.recompute; }),
+      choice_key(
+          "memory.gradients", {"buffer", "optimizer"}, {},
+          [](auto& c) -> auto& { return c.memory.gradients; }),
+  };
+}
+
+std::vector<Key> loss_keys() {
+  return {
+      choice_key(
+          "loss.cross_entropy", {"fused", "plain"}, {},
+          [](auto& c) -> auto& { return c.loss.cross_entropy; }),
+      number_key(
+          "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.loss.label_smoothing; }),
+      number_key(
+          "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; }),
+  };
+}
+
 std::vector<Key> optim_keys() {
   return {
       choice_key(
-          "optim.kind", {"adamw", "adam", "sgd", "rmsprop"}, {{"adama"}},
+          "optim.kind", {"adamw", "adam", "sgd", "rmsprop", "adama"}, {},
           [](auto& c) -> auto& { return c.optim.kind; }),
       number_key(
           "optim.lr", {.least = 0, .least_excluded = true},
@@ -140,7 +168,9 @@ std::vector<Key> optim_keys() {
           [](auto& c) -> auto& { return c.optim.momentum; }),
       number_key(
           "optim.clip", {.least = 0}, [](auto& c) -> auto& { return c.optim.clip; }),
-      later_key("optim.state", {{"fp32"}}),
+      choice_key(
+          "optim.state", {"fp32", "bf16", "int8"}, {},
+          [](auto& c) -> auto& { return c.optim.state; }),
       choice_key(
           "optim.schedule.kind", {"cosine", "linear", "constant"}, {},
           [](auto& c) -> auto& { return c.optim.schedule.kind; }),
@@ -174,14 +204,8 @@ std::vector<Key> observe_keys() {
 
 /// Sections of which this version has nothing but the defaults.
 std::vector<Key> later_sections() {
-  const Value one{std::int64_t{1}}, zero{std::int64_t{0}};
+  const Value one{std::int64_t{1}};
   return {
-      later_key("memory.budget", {{"none"}}),
-      later_key("memory.budget_file", {{""}}),
-      later_key("memory.recompute", {{"auto"}, {"none"}}),
-      later_key("loss.cross_entropy", {{"fused"}}),
-      later_key("loss.label_smoothing", {zero}),
-      later_key("loss.z_loss", {zero}),
       later_key("dist.backend", {{"auto"}}),
       later_key("dist.reduce", {{"overlap"}}),
       later_key("dist.shard", {{"none"}}),
@@ -201,7 +225,7 @@ std::vector<Key> later_sections() {
 std::vector<Key> all_keys() {
   std::vector<Key> table;
   for (auto section : {run_keys(), model_keys(), data_keys(), batch_keys(), precision_keys(),
-                       optim_keys(), observe_keys(), later_sections()})
+                       memory_keys(), loss_keys(), optim_keys(), observe_keys(), later_sections()})
     table.insert(table.end(), section.begin(), section.end());
   return table;
 }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace accrue {
+
+/// What memory is used for. A metering allocator counts each block under the tag of the thread that
+/// allocated it.
+enum class MemoryTag : std::uint8_t {
+  working,     ///< activations, temporaries, data: all that no scope says otherwise of
+  parameters,  ///< masters and their low-precision copies, buffers
+  gradients,   ///< main gradients and what sums them
+  optimizer,   ///< state
+};
+inline constexpr std::size_t kMemoryTags = 4;
+
+/// Of the calling thread.
+MemoryTag memory_tag();
+
+/// While it lives, allocations of the calling thread have this tag.
+class MemoryTagScope {
+ public:
+  explicit MemoryTagScope(MemoryTag tag);
+  ~MemoryTagScope();
+  MemoryTagScope(const MemoryTagScope&) = delete;
+  MemoryTagScope& operator=(const MemoryTagScope&) = delete;
+
+ private:
+  MemoryTag before_;
+};
+
+}  // namespace accrue

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string_view>
+
+namespace accrue {
+
+/// What backward makes again instead of finding it kept (Chen et al., arXiv:1604.06174; Korthikanti
+/// et al., arXiv:2205.05198, for the selective form). The gradients have the same bits.
+enum class Recompute {
+  none,       ///< nothing that is costly to make
+  selective,  ///< what is cheap to make: norms, activation functions, attention probabilities
+  full,       ///< all within a block: only the blocks' inputs are kept
+};
+
+std::string_view to_string(Recompute recompute);
+/// Throws a usage Error naming `what`.
+Recompute parse_recompute(std::string_view text, std::string_view what);
+
+}  // namespace accrue

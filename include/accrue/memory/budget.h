@@ -1,0 +1,64 @@
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace accrue::memory {
+
+/// The tensor bytes that `memory.budget` allows: "none" is none, "6GiB" is that much, "auto" what
+/// the cgroup's limit, or the system, still has beside what is reserved already (auto_budget).
+/// Throws a usage Error where the text is nothing of this, or 0 bytes.
+std::optional<std::int64_t> resolve_budget(std::string_view text);
+
+/// All that is `reserved` or `available`, less a reserve for what is no tensor: a thirty-second of
+/// it, at least 64 MiB. At least 0.
+std::int64_t auto_budget(std::int64_t reserved, std::int64_t available);
+
+/// What the budget is from now on, and why.
+struct BudgetChange {
+  std::optional<std::int64_t> budget;
+  std::string reason;
+};
+
+/// Watches for a change of the budget during a run: by `memory.budget_file`, whose content is what
+/// `memory.budget` may be, and by SIGUSR1, which lowers the budget by a tenth. While it lives,
+/// SIGUSR1 no longer ends the process; as signals are process-wide, one object at a time.
+class BudgetWatch {
+ public:
+  /// `file` may be empty (the signal only), need not exist yet, and counts from the first poll.
+  explicit BudgetWatch(std::filesystem::path file);
+  ~BudgetWatch();
+  BudgetWatch(const BudgetWatch&) = delete;
+  BudgetWatch& operator=(const BudgetWatch&) = delete;
+
+  /// To be asked between micro-batches: one stat() while nothing changes. `budget` is the one that
+  /// holds, `reserved` what a signal takes a tenth of where there is none.
+  ///
+  /// A file that is not readable, says nothing known, or is gone changes nothing, and is answered
+  /// once with the budget that holds and the reason. An empty file is one that is being written.
+  std::optional<BudgetChange> poll(std::optional<std::int64_t> budget, std::int64_t reserved);
+
+ private:
+  /// What stat() says of a version of the file.
+  struct Version {
+    std::uint64_t inode = 0;
+    std::int64_t size = 0, modified_ns = 0;
+    bool operator==(const Version&) const = default;
+  };
+  static std::optional<Version> version_of(const std::filesystem::path& file);
+
+  std::optional<BudgetChange> poll_file(std::optional<std::int64_t> budget);
+  std::optional<BudgetChange> hear(std::optional<std::int64_t> budget);
+
+  std::filesystem::path file_;
+  std::optional<Version> seen_;
+  bool settled_ = false;  ///< no later write can hide behind the time stamp of `seen_`
+  std::string heard_;     ///< what `seen_` said, or what was wrong with it
+  struct sigaction previous_action_ {};
+};
+
+}  // namespace accrue::memory

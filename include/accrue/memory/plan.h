@@ -1,0 +1,133 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+
+namespace accrue::memory {
+
+/// How a batch may be run: what the planner decides.
+struct PlanPoint {
+  std::int64_t micro_batch = 1;  ///< samples
+  Recompute recompute = Recompute::none;
+  auto operator<=>(const PlanPoint&) const = default;
+};
+
+/// What one micro-batch took, forward and backward.
+struct Measured {
+  bool fits = true;  ///< false: it ran out of memory
+  /// The most that the process held at once, all that stays between micro-batches included. Of one
+  /// that ran out of memory: what it had when it did, less than what it needs.
+  std::int64_t peak_bytes = 0;
+  double seconds = 0;  ///< 0 where it ran out of memory
+};
+
+/// Runs one micro-batch and leaves everything as it was. Running out of memory is an answer, not an
+/// exception. Given by whoever has a model (train).
+using Trial = std::function<Measured(const PlanPoint&)>;
+
+struct Fact {
+  PlanPoint point;
+  Measured measured;
+};
+
+/// What is held from step to step, in bytes.
+struct Resident {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t total() const { return parameters + gradients + optimizer; }
+};
+
+/// What a peak is made of, in bytes: `activations` grow with the micro-batch, `temporaries` do not.
+struct Breakdown {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t activations = 0;
+  std::int64_t temporaries = 0;
+  std::int64_t total() const {
+    return parameters + gradients + optimizer + activations + temporaries;
+  }
+};
+
+/// What is to be planned, and within which limits.
+struct PlanQuestion {
+  std::int64_t window_samples = 1;  ///< of a full batch, >= 1
+  std::int64_t limit_bytes = 0;     ///< for all that the process holds
+  /// Whether the limit is a budget that must hold. Else it is only a preference: where nothing
+  /// stays within it, what takes the least memory is chosen.
+  bool is_budget = true;
+  /// May be chosen, in the order in which they are tried; not empty.
+  std::vector<Recompute> modes{Recompute::none};
+  std::optional<std::int64_t> micro_batch;  ///< stated, so that only the mode is open
+  Resident resident;
+  // For advice where nothing fits:
+  bool more_recomputation = false;  ///< the model has modes that the config does not allow
+  std::int64_t context = 0;         ///< tokens of a sample, which its memory is linear in; 0: none
+  std::int64_t parameter_count = 0;
+};
+
+struct MeasureOptions {
+  /// No micro-batch that is predicted to take longer is tried beyond sizes 1 and 2.
+  double longest_seconds = 5;
+  /// Tries all modes even where the first is not short of memory: for showing the alternatives.
+  bool all_modes = false;
+};
+
+/// Runs the trials that a plan needs: for each mode sizes 1, 2 and one check point, the largest
+/// power of two that the limit, the batch and `longest_seconds` allow by what 1 and 2 took (halved
+/// while it runs out of memory). A stated micro-batch is tried alone. Modes after the first that
+/// memory does not hold back are left out, since recomputation only costs time there.
+std::vector<Fact> measure(const Trial& trial, const PlanQuestion& question,
+                          const MeasureOptions& options = {});
+
+struct PlanEntry {
+  PlanPoint point;
+  std::int64_t peak_bytes = 0;
+  double micro_batch_seconds = 0;
+  double window_seconds = 0;  ///< full micro-batches and the short last one
+  bool within_limit = true;
+};
+
+struct Plan {
+  PlanEntry chosen;
+  std::int64_t micro_batches = 1;  ///< of a full batch
+  Breakdown breakdown;             ///< sums to chosen.peak_bytes
+  /// The others that nothing beats in both bytes and seconds, fastest first, also beyond the limit;
+  /// each with at least 15% fewer bytes than the one before, and where several are as fast (to
+  /// kPlanTolerance) the smallest.
+  std::vector<PlanEntry> alternatives;
+  std::string reason;
+};
+
+/// What a plan keeps free of its limit, as predictions are not exact. Where nothing leaves it, a
+/// point that was measured to fit is taken without.
+inline constexpr double kPlanMargin = 0.03;
+/// A plan takes less memory where that costs no more than this part of the best time.
+inline constexpr double kPlanTolerance = 0.01;
+
+/// The fastest way to run the batch whose peak stays within the limit less kPlanMargin: of each
+/// mode the smallest peak within kPlanTolerance of its best time, and recomputation only where that
+/// gains more than kPlanTolerance. Bytes and seconds are interpolated between the facts of a mode,
+/// and extended beyond the largest by its last slope; bytes are convex in the micro-batch (the most
+/// of quantities that each grow linearly), so that between facts the prediction is not too low.
+/// Pure.
+///
+/// Throws a refused Error (exit status 3) with the bytes missing and what would fit, where nothing
+/// does and the limit is a budget; and where every trial ran out of memory.
+Plan plan(const std::vector<Fact>& facts, const PlanQuestion& question);
+
+/// The micro-batches that are considered for a batch of `window_samples`: powers of two, three
+/// times powers of two, and the sizes that split it evenly into up to 16; ascending.
+std::vector<std::int64_t> micro_batch_candidates(std::int64_t window_samples);
+
+/// "8 samples, full recomputation".
+std::string describe(const PlanPoint& point);
+
+}  // namespace accrue::memory

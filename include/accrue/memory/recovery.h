@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace accrue::memory {
+
+/// Where a run stands with its micro-batches: plain data, part of a checkpoint.
+struct RecoveryState {
+  std::int64_t planned = 1;        ///< samples of a micro-batch, as the plan says
+  std::int64_t micro_batch = 1;    ///< samples of one now, at most `planned`
+  std::int64_t quiet_windows = 0;  ///< in a row, since one ran out of memory or the size changed
+};
+
+/// What to do about memory that ran out: run the same micro-batch once more, as others may have
+/// taken the memory for a moment; then halve it; and where one sample does not fit, give up.
+///
+/// After `kPatience` quiet windows in a row the size doubles, at most to the planned one. So it
+/// goes down and up again at most once in that many windows.
+class Recovery {
+ public:
+  static constexpr std::int64_t kPatience = 100;
+
+  enum class Action { retry, split, give_up };
+  struct Decision {
+    Action action = Action::retry;
+    std::int64_t micro_batch = 1;  ///< samples of a micro-batch from here on
+    std::string reason;
+  };
+
+  /// `no_split_because`: why the size may not change (it is part of the mathematics); empty where
+  /// it may.
+  explicit Recovery(RecoveryState state, std::string no_split_because = {});
+
+  /// After a micro-batch of `samples` ran out of memory `failures` (>= 1) times in a row.
+  Decision failed(std::int64_t samples, std::int64_t failures);
+  /// After each window that was closed; `quiet`: nothing in it ran out of memory. A decision where
+  /// the size grows, for the next window.
+  std::optional<Decision> window_done(bool quiet);
+
+  const RecoveryState& state() const { return state_; }
+
+ private:
+  RecoveryState state_;
+  std::string no_split_because_;
+};
+
+}  // namespace accrue::memory

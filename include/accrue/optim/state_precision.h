@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace accrue::optim {
+
+/// What an optimizer's moments are kept in between steps; a step computes in the parameter's own
+/// precision. docs/numerics.md, "Optimizer state", has errors and costs.
+///
+/// - fp32: the parameter's own dtype.
+/// - bf16: rounded stochastically, so that no small change is always lost. Unbiased.
+/// - int8: 8-bit dynamic codes with a scale for every 256 elements (Dettmers et al., "8-bit
+///   Optimizers via Block-wise Quantization", arXiv:2110.02861). Tensors of fewer than 4,096
+///   elements (biases, norms) stay in fp32.
+enum class StatePrecision { fp32, bf16, int8 };
+
+struct StateOptions {
+  StatePrecision precision = StatePrecision::fp32;
+  std::uint64_t seed = 0;  ///< of bf16's rounding
+};
+
+std::string_view to_string(StatePrecision precision);
+/// Throws a usage Error where `text` is none.
+StatePrecision parse_state_precision(std::string_view text);
+
+}  // namespace accrue::optim

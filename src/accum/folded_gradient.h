@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "accrue/accum/fold_target.h"
+#include "accrue/kernels/grad_slot.h"
+#include "staged_sum.h"
+
+namespace accrue::accum {
+
+/// What the slots of a folding buffer share.
+struct Folding {
+  std::shared_ptr<FoldTarget> target;  ///< null: contributions are checked and dropped
+  Staging staging{0};
+  double scale = 0;         ///< 1 / the window's total weight; 0: there is nothing to fold
+  std::int64_t folded = 0;  ///< contributions of this micro-batch
+  bool found_bad = false;   ///< in this micro-batch: no more of it is folded
+};
+
+/// A slot without a sum: a contribution is made in scratch memory, checked, and folded.
+class FoldedGradient : public kernels::GradFold {
+ public:
+  FoldedGradient(std::shared_ptr<Folding> folding, std::string name, at::Tensor parameter);
+
+  void take(kernels::GradSlot& slot, const at::Tensor& contribution) override;
+
+  virtual void begin_micro_batch() = 0;
+  /// Marks the slot where what was kept of the micro-batch is not finite.
+  virtual void check(kernels::GradSlot& /*slot*/) {}
+  /// Folds what was kept, where nothing of the micro-batch was found bad.
+  virtual void end_micro_batch() {}
+  /// Scratch memory of its own.
+  virtual std::int64_t kept_bytes() const { return 0; }
+
+ protected:
+  /// The contribution's largest magnitude. Marks the slot where it is not finite.
+  double examine(kernels::GradSlot& slot, const at::Tensor& contribution);
+  /// Unless it is all zero, or something of the micro-batch was found bad.
+  void fold(const at::Tensor& contribution, double largest);
+
+  Folding& folding() const { return *folding_; }
+  const std::string& name() const { return name_; }
+  const at::Tensor& parameter() const { return parameter_; }
+  at::ScalarType contribution_dtype() const;
+
+ private:
+  std::shared_ptr<Folding> folding_;
+  std::string name_;
+  at::Tensor parameter_;
+};
+
+/// Folds at once, from scratch memory that all slots share. Where the target does not take parts, a
+/// second contribution in one micro-batch is a usage Error that names the parameter.
+std::shared_ptr<FoldedGradient> make_folded_at_once(std::shared_ptr<Folding> folding,
+                                                    std::string name, const at::Tensor& parameter);
+/// Adds up a micro-batch's contributions in scratch memory of its own, and folds at its commit.
+std::shared_ptr<FoldedGradient> make_folded_at_commit(std::shared_ptr<Folding> folding,
+                                                      std::string name,
+                                                      const at::Tensor& parameter);
+
+}  // namespace accrue::accum

@@ -1,0 +1,129 @@
+#include "accrue/memory/budget.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/memory/caching_allocator.h"
+
+namespace accrue::memory {
+namespace {
+
+// A signal handler can reach nothing but a static, and may touch it only without a lock.
+std::atomic<int> signals_arrived{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void note_signal(int) { ++signals_arrived; }
+
+std::string describe(std::optional<std::int64_t> budget) {
+  return budget ? "a budget of " + format_bytes(*budget) : "no budget";
+}
+
+BudgetChange changed(std::optional<std::int64_t> from, std::optional<std::int64_t> to,
+                     const std::string& cause) {
+  return {to, cause + ": " + describe(to) + ", after " + describe(from)};
+}
+
+BudgetChange kept(std::optional<std::int64_t> budget, const std::string& cause) {
+  return {budget, cause + "; it stays at " + describe(budget)};
+}
+
+std::string without_space_around(const std::string& text) {
+  constexpr const char* kSpace = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+}  // namespace
+
+std::int64_t auto_budget(std::int64_t reserved, std::int64_t available) {
+  constexpr std::int64_t kLeastReserve = std::int64_t{64} << 20, kShareOfReserve = 32;
+  const std::int64_t all = reserved + available;
+  return std::max<std::int64_t>(0, all - std::max(kLeastReserve, all / kShareOfReserve));
+}
+
+std::optional<std::int64_t> resolve_budget(std::string_view text) {
+  if (text == "none") return std::nullopt;
+  if (text == "auto") return auto_budget(usage().reserved, available_bytes());
+  const std::int64_t bytes = parse_bytes(text, "memory.budget").count;
+  if (bytes == 0)
+    throw usage_error("memory.budget", "more than 0 bytes", "\"" + std::string(text) + "\"",
+                      "none, auto, or a size such as \"6GiB\"");
+  return bytes;
+}
+
+BudgetWatch::BudgetWatch(std::filesystem::path file) : file_(std::move(file)) {
+  signals_arrived = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGUSR1, &action, &previous_action_);
+}
+
+BudgetWatch::~BudgetWatch() { sigaction(SIGUSR1, &previous_action_, nullptr); }
+
+std::optional<BudgetChange> BudgetWatch::poll(std::optional<std::int64_t> budget,
+                                              std::int64_t reserved) {
+  if (auto change = poll_file(budget)) return change;
+  const int signals = signals_arrived.exchange(0);
+  if (signals == 0) return std::nullopt;
+  const auto from = static_cast<double>(budget.value_or(reserved));
+  constexpr double kLeftBySignal = 0.9;
+  const auto to = static_cast<std::int64_t>(from * std::pow(kLeftBySignal, signals));
+  return changed(budget, to,
+                 "SIGUSR1 takes a tenth" + std::string(budget ? "" : " of what is reserved") +
+                     (signals > 1 ? ", " + std::to_string(signals) + " times" : ""));
+}
+
+std::optional<BudgetChange> BudgetWatch::poll_file(std::optional<std::int64_t> budget) {
+  if (file_.empty()) return std::nullopt;
+  const std::optional<Version> version = version_of(file_);
+  if (version == seen_ && settled_) return std::nullopt;
+  if (version != seen_) heard_.clear();
+  const bool was_there = std::exchange(seen_, version).has_value();
+  if (!version) {
+    settled_ = true;
+    if (!was_there) return std::nullopt;
+    return kept(budget, "memory.budget_file " + file_.string() + " is gone");
+  }
+  // Within the resolution of time stamps a second write may look like the first.
+  constexpr double kResolutionSeconds = 2;
+  settled_ = unix_time() - static_cast<double>(version->modified_ns) * 1e-9 > kResolutionSeconds;
+  return hear(budget);
+}
+
+std::optional<BudgetChange> BudgetWatch::hear(std::optional<std::int64_t> budget) {
+  const std::string name = "memory.budget_file " + file_.string();
+  try {
+    const std::string text = without_space_around(read_file(file_));
+    if (text.empty() || text == heard_) return std::nullopt;
+    const std::optional<std::int64_t> stated = resolve_budget(text);
+    heard_ = text;
+    return changed(budget, stated, name + " says \"" + text + "\"");
+  } catch (const std::exception& error) {
+    if (heard_ == error.what()) return std::nullopt;
+    heard_ = error.what();
+    return kept(budget, name + " says nothing known: " + error.what());
+  }
+}
+
+std::optional<BudgetWatch::Version> BudgetWatch::version_of(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
+  return Version{
+      .inode = status.st_ino,
+      .size = status.st_size,
+      .modified_ns = status.st_mtim.tv_sec * kNanosecondsPerSecond + status.st_mtim.tv_nsec};
+}
+
+}  // namespace accrue::memory

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "counters.h"
+#include "size_class.h"
+
+namespace accrue::memory {
+
+/// Blocks that stay reserved after use, in one free list for each size class, within a budget.
+class CachedBlocks {
+ public:
+  explicit CachedBlocks(Counters& counters) : counters_(counters) {}
+
+  /// A block, or why there is none: bytes over the budget, or (0) the system has no more, even
+  /// after the free lists went back to it.
+  struct Taken {
+    void* data = nullptr;
+    std::int64_t over_budget = 0;
+  };
+  Taken take(std::size_t bytes, MemoryTag tag);
+
+  /// Nothing where the block is none of ours.
+  std::optional<Released> give_back(void* data);
+
+  /// The bound on what is reserved (excess()) begins anew with what is in use.
+  void release_free();
+
+  void set_budget(std::optional<std::int64_t> bytes);
+  std::optional<std::int64_t> budget();
+
+  /// Around a fork(), so that the child finds the lock free and the lists whole.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  struct Block {
+    std::byte* data;
+    SizeClass size_class;
+    std::size_t resident;  ///< bytes from its start that may be resident
+  };
+  struct FreeBlock {
+    Block block;
+    std::uint64_t freed_at;  ///< in frees since the start
+  };
+  struct UsedBlock {
+    Block block;
+    Released request;
+    std::size_t needed() const {
+      return touched_bytes(request.bytes, block.size_class.capacity_bytes);
+    }
+  };
+
+  std::int64_t over_budget(std::size_t needed) const;
+  std::optional<Block> reuse(const SizeClass& size_class);
+  std::optional<Block> reuse_larger(std::size_t bytes, const SizeClass& than);
+  std::optional<Block> map(const SizeClass& size_class);
+  void put_to_use(const Block& block, const Released& request);
+
+  std::int64_t excess(std::size_t growth) const;
+  void make_room(std::size_t growth);
+  std::vector<FreeBlock>* list_of_oldest();
+  void shrink(Block& block, std::size_t to);
+  void unmap(const Block& block);
+  void release_free_locked();
+
+  Counters& counters_;
+  std::mutex mutex_;
+  std::optional<std::int64_t> budget_;
+  std::array<std::vector<FreeBlock>, kSizeClasses> free_;  ///< each from the oldest to the newest
+  std::unordered_map<void*, UsedBlock> in_use_;
+  std::uint64_t frees_ = 0;
+  std::size_t resident_bytes_ = 0;                        ///< of all blocks
+  std::size_t needed_bytes_ = 0, most_needed_bytes_ = 0;  ///< of blocks in use, without their tails
+};
+
+}  // namespace accrue::memory

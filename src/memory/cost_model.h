@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "accrue/memory/plan.h"
+
+namespace accrue::memory {
+
+/// A function that is linear between its points, and beyond the last one as between the last two,
+/// but never falling there.
+class PiecewiseLinear {
+ public:
+  struct Point {
+    double x = 0;
+    double y = 0;
+  };
+  /// At least two points, x ascending.
+  explicit PiecewiseLinear(std::vector<Point> points);
+  double at(double x) const;
+  /// Of the segment that begins at `x` or contains it; of the last one beyond it.
+  double slope_at(double x) const;
+
+ private:
+  std::size_t segment_of(double x) const;
+  double slope_of(std::size_t segment) const;
+
+  std::vector<Point> points_;
+};
+
+/// What a micro-batch of any size takes in one mode, from the facts of that mode. No samples take
+/// no time and what is resident.
+class CostModel {
+ public:
+  /// `facts`: of this mode, at least one that fits.
+  CostModel(Recompute mode, const std::vector<Fact>& facts, const Resident& resident);
+
+  Recompute mode() const { return mode_; }
+  std::int64_t peak_bytes(std::int64_t micro_batch) const;
+  double seconds(std::int64_t micro_batch) const;
+  double window_seconds(std::int64_t window_samples, std::int64_t micro_batch) const;
+  Breakdown breakdown(std::int64_t micro_batch) const;
+  /// Whether trials allow it: false from the smallest size on that ran out of memory.
+  bool may_fit(std::int64_t micro_batch) const { return micro_batch < smallest_failed_; }
+  bool was_measured(std::int64_t micro_batch) const;
+
+ private:
+  Recompute mode_;
+  Resident resident_;
+  std::vector<std::int64_t> measured_;
+  std::int64_t smallest_failed_;
+  PiecewiseLinear bytes_, seconds_;
+};
+
+/// Noise only adds to a time, so of two measured ones the smaller holds for both where it was taken
+/// with more samples and more recomputation.
+std::vector<Fact> without_impossible_times(std::vector<Fact> facts);
+
+/// One model for each mode of which a trial fits, in the question's order.
+std::vector<CostModel> fit_models(const std::vector<Fact>& facts, const PlanQuestion& question);
+
+}  // namespace accrue::memory

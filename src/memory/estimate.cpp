@@ -1,0 +1,184 @@
+#include "accrue/memory/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace accrue::memory {
+namespace {
+
+constexpr double fp32_bytes = 4, bf16_bytes = 2, fp64_bytes = 8;
+/// A code for each value, and an fp32 scale for each block of them.
+constexpr double int8_bytes = 1 + 4.0 / 256;
+
+/// Bytes for each token and unit of width while the last block's backward runs: residuals, their
+/// gradients and the hidden layer's. Measured, about the same in fp32 and bf16.
+constexpr double around_blocks = 52;
+/// Of the largest feature maps, while a convolution's backward runs. Measured.
+constexpr double around_maps = 8;
+
+std::int64_t rounded(double bytes) { return std::llround(bytes); }
+
+double parameter_bytes(const Storage& storage) {
+  if (storage.compute == "fp64") return fp64_bytes;
+  return storage.compute == "bf16" ? fp32_bytes + bf16_bytes : fp32_bytes;
+}
+
+double gradient_bytes(const Storage& storage) {
+  if (!storage.buffer || storage.optimizer == "adama") return 0;
+  const std::string& sum = storage.accumulate;
+  if (sum == "bf16" || sum == "bf16-stochastic") return bf16_bytes;
+  if (sum == "bf16-kahan") return 2 * bf16_bytes;
+  if (sum == "fp64" || sum == "fixed") return fp64_bytes;
+  return storage.compute == "fp64" ? fp64_bytes : fp32_bytes;
+}
+
+int moments(const Storage& storage) {
+  if (storage.optimizer == "sgd") return storage.momentum ? 1 : 0;
+  if (storage.optimizer == "rmsprop") return storage.momentum ? 2 : 1;
+  return 2;
+}
+
+double moment_bytes(const Storage& storage) {
+  if (storage.state == "bf16") return bf16_bytes;
+  if (storage.state == "int8") return int8_bytes;
+  return storage.compute == "fp64" ? fp64_bytes : fp32_bytes;
+}
+
+double compute_bytes(const std::string& compute) {
+  if (compute == "fp64") return fp64_bytes;
+  return compute == "bf16" ? bf16_bytes : fp32_bytes;
+}
+
+std::int64_t block_parameters(const TransformerShape& shape) {
+  const std::int64_t width = shape.width;
+  return shape.layers * (12 * width * width + 13 * width);
+}
+
+/// What one block keeps of a token, in bytes.
+double kept_by_block(const TransformerShape& shape, const std::string& compute,
+                     Recompute recompute) {
+  const auto width = static_cast<double>(shape.width);
+  const double residual = compute == "fp64" ? fp64_bytes : fp32_bytes;
+  if (recompute == Recompute::full) return residual * width;
+  const double widths = recompute == Recompute::selective ? 8 : 10;
+  const double log_sums = fp32_bytes * static_cast<double>(shape.heads);
+  return (2 * residual + widths * compute_bytes(compute)) * width + log_sums;
+}
+
+/// Values in the feature maps of one stage's convolutions of an image.
+struct Maps {
+  double convolutions = 0;
+  double largest = 0;
+};
+
+Maps maps_of(const ResNetShape& shape) {
+  Maps maps;
+  std::int64_t height = shape.height, width = shape.width_pixels;
+  const std::int64_t blocks = (shape.layers - 2) / 6;
+  maps.convolutions = static_cast<double>(shape.width * height * width);
+  maps.largest = maps.convolutions;
+  for (std::int64_t stage = 0; stage < 3; ++stage) {
+    if (stage > 0) {
+      height = (height + 1) / 2;
+      width = (width + 1) / 2;
+    }
+    const auto map = static_cast<double>((shape.width << stage) * height * width);
+    const std::int64_t convolutions = 2 * blocks + (stage > 0 ? 1 : 0);  // one is the shortcut
+    maps.convolutions += map * static_cast<double>(convolutions);
+  }
+  return maps;
+}
+
+}  // namespace
+
+Resident state_bytes(std::int64_t parameters, const Storage& storage) {
+  const auto count = static_cast<double>(parameters);
+  return {.parameters = rounded(count * parameter_bytes(storage)),
+          .gradients = rounded(count * gradient_bytes(storage)),
+          .optimizer = rounded(count * moments(storage) * moment_bytes(storage))};
+}
+
+Resident sixteen_bit_state(std::int64_t parameters) {
+  return {.parameters = 2 * parameters, .gradients = 2 * parameters, .optimizer = 4 * parameters};
+}
+
+std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab) {
+  return (vocab + shape.tokens) * shape.width + block_parameters(shape) + 2 * shape.width;
+}
+
+std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_values,
+                            std::int64_t classes) {
+  const std::int64_t width = shape.width;
+  const std::int64_t embedding = width + (shape.tokens + 1) * width + (patch_values + 1) * width;
+  return embedding + block_parameters(shape) + 2 * width + classes * (width + 1);
+}
+
+std::int64_t transformer_activations(const TransformerShape& shape, const std::string& compute,
+                                     Recompute recompute) {
+  const auto width = static_cast<double>(shape.width);
+  const double blocks =
+      static_cast<double>(shape.layers) * kept_by_block(shape, compute, recompute);
+  // Of the block that runs again, its input is counted already.
+  const double one_block = recompute == Recompute::full
+                               ? kept_by_block(shape, compute, Recompute::none) -
+                                     kept_by_block(shape, compute, Recompute::full)
+                               : 0;
+  const double around = around_blocks * width * (compute == "fp64" ? 2 : 1);
+  return rounded(static_cast<double>(shape.tokens) * (blocks + one_block + around));
+}
+
+std::int64_t sixteen_bit_activations(const TransformerShape& shape) {
+  return 34 * shape.tokens * shape.layers * shape.width;
+}
+
+std::int64_t resnet_parameters(const ResNetShape& shape) {
+  const std::int64_t blocks = (shape.layers - 2) / 6;
+  std::int64_t in = shape.width;
+  std::int64_t count = 9 * shape.channels * in + 2 * in;
+  for (std::int64_t stage = 0; stage < 3; ++stage) {
+    const std::int64_t out = shape.width << stage;
+    if (stage > 0) count += in * out + 2 * out;  // the shortcut and its norm
+    count += 9 * in * out + 9 * out * out + 4 * out;
+    count += (blocks - 1) * (18 * out * out + 4 * out);
+    in = out;
+  }
+  return count + shape.classes * (in + 1);
+}
+
+std::int64_t resnet_activations(const ResNetShape& shape, std::int64_t bytes_per_value) {
+  const Maps maps = maps_of(shape);
+  const auto image = static_cast<double>(shape.channels * shape.height * shape.width_pixels);
+  const double values = image + 2 * maps.convolutions + around_maps * maps.largest;
+  return rounded(values * static_cast<double>(bytes_per_value));
+}
+
+std::vector<Device> device_presets() {
+  constexpr std::int64_t gigabyte = 1'000'000'000;
+  return {{"24 GB", 24 * gigabyte}, {"80 GB", 80 * gigabyte}, {"141 GB", 141 * gigabyte}};
+}
+
+std::int64_t largest_micro_batch(std::int64_t bytes, const Resident& resident,
+                                 std::int64_t bytes_per_sample, std::int64_t window_samples) {
+  const double room =
+      static_cast<double>(bytes) * (1 - kPlanMargin) - static_cast<double>(resident.total());
+  if (room <= 0) return 0;
+  const auto fitting = static_cast<std::int64_t>(
+      room / static_cast<double>(std::max<std::int64_t>(1, bytes_per_sample)));
+  return std::min(fitting, window_samples);
+}
+
+RunCost run_cost(double tokens, const Offer& offer) {
+  const double hours = tokens / offer.tokens_per_second / 3600;
+  return {.hours = hours, .money = hours * offer.price_per_hour};
+}
+
+OfferComparison compare(const Offer& first, const Offer& second) {
+  const double time_ratio = first.tokens_per_second / second.tokens_per_second;
+  const double price_ratio = second.price_per_hour / first.price_per_hour;
+  return {.time_ratio = time_ratio,
+          .cost_ratio = time_ratio * price_ratio,
+          .break_even_price = first.price_per_hour / time_ratio,
+          .break_even_tokens_per_second = first.tokens_per_second * price_ratio};
+}
+
+}  // namespace accrue::memory

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <c10/core/alignment.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "counters.h"
+
+namespace accrue::memory {
+
+/// Blocks that go to the system's allocator each time. Size and tag stand in a header of one cache
+/// line before the data, with a mark that no other allocator's block carries there.
+class SmallBlocks {
+ public:
+  explicit SmallBlocks(Counters& counters) : counters_(counters) {}
+
+  /// Null where the system has no more.
+  void* take(std::size_t bytes, MemoryTag tag);
+
+  /// Reads the line before `data`. For a block of the system's allocator that line is mapped, as
+  /// its own bookkeeping is there; an address sanitizer guards it all the same.
+  [[gnu::no_sanitize_address]] static bool owns(void* data) {
+    return header_of(data)->mark == mark_of(data);
+  }
+
+  Released give_back(void* data);
+
+ private:
+  struct alignas(c10::gAlignment) Header {
+    std::uintptr_t mark = 0;
+    Released block;
+  };
+  static Header* header_of(void* data) { return static_cast<Header*>(data) - 1; }
+  /// Depends on the address, so that a copy of a header elsewhere is no header.
+  static std::uintptr_t mark_of(void* data) {
+    constexpr std::uintptr_t kSecret = 0x61636372'75650d5fU;
+    return reinterpret_cast<std::uintptr_t>(data) ^ kSecret;
+  }
+
+  Counters& counters_;
+};
+
+}  // namespace accrue::memory

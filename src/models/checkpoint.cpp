@@ -1,0 +1,205 @@
+#include "accrue/models/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* operation = "checkpoint";
+
+/// What decides a function's results besides its inputs and parameters: libtorch's random
+/// generators and autocast, of the CPU and of the inputs' devices.
+class RunState {
+ public:
+  /// As it is now.
+  explicit RunState(const variable_list& inputs) {
+    add(at::kCPU);
+    for (const at::Tensor& input : inputs)
+      if (input.is_cuda()) add(input.device());
+  }
+
+  void restore() const {
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const at::DeviceType type = devices_[i].type();
+      at::autocast::set_autocast_enabled(type, autocast_[i].enabled);
+      at::autocast::set_autocast_dtype(type, autocast_[i].dtype);
+      at::Generator generator = at::globalContext().defaultGenerator(devices_[i]);
+      const std::lock_guard<std::mutex> lock(generator.mutex());
+      generator.set_state(generators_[i]);
+    }
+  }
+
+ private:
+  struct Autocast {
+    bool enabled;
+    at::ScalarType dtype;
+  };
+
+  void add(at::Device device) {
+    if (std::ranges::find(devices_, device) != devices_.end()) return;
+    devices_.push_back(device);
+    autocast_.push_back({at::autocast::is_autocast_enabled(device.type()),
+                         at::autocast::get_autocast_dtype(device.type())});
+    at::Generator generator = at::globalContext().defaultGenerator(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generators_.push_back(generator.get_state());
+  }
+
+  std::vector<at::Device> devices_;
+  std::vector<Autocast> autocast_;
+  variable_list generators_;
+};
+
+/// Puts the present state back when it ends.
+class RunStateScope {
+ public:
+  explicit RunStateScope(const variable_list& inputs) : before_(inputs) {}
+  ~RunStateScope() { before_.restore(); }
+  RunStateScope(const RunStateScope&) = delete;
+  RunStateScope& operator=(const RunStateScope&) = delete;
+
+ private:
+  RunState before_;
+};
+
+/// A cast that autocast keeps in a run without a graph would cut the weight off from later uses.
+class NoKeptCasts {
+ public:
+  NoKeptCasts() : before_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoKeptCasts() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoKeptCasts(const NoKeptCasts&) = delete;
+  NoKeptCasts& operator=(const NoKeptCasts&) = delete;
+
+ private:
+  bool before_;
+};
+
+std::string text_of(const variable_list& results) {
+  std::string text;
+  for (const at::Tensor& result : results)
+    text += (text.empty() ? "" : ", ") + c10::str(result.scalar_type(), ' ', result.sizes());
+  return text.empty() ? "none" : text;
+}
+
+/// fn(inputs), checked.
+variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
+  const NoKeptCasts no_kept_casts;
+  std::vector<std::uint32_t> versions;
+  for (const at::Tensor& input : inputs) versions.push_back(input._version());
+  variable_list results = fn(inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]._version() != versions[i])
+      throw usage_error(operation, "a function that leaves its inputs as they are",
+                        "one that wrote to input " + std::to_string(i),
+                        "operations that are not in place at its beginning");
+  for (const at::Tensor& result : results)
+    if (!result.defined())
+      throw usage_error(operation, "results that are tensors", "an undefined one",
+                        "leaving it out of the results");
+  return results;
+}
+
+/// A first run, as the second one needs it.
+struct FirstRun : torch::CustomClassHolder {
+  FirstRun(CheckpointedFunction function, const variable_list& inputs)
+      : fn(std::move(function)), state(inputs) {}
+
+  CheckpointedFunction fn;
+  RunState state;
+  std::string results;
+};
+
+void expect_backward_to_all_leaves() {
+  if (at::GradMode::is_enabled())
+    throw usage_error(operation, "a backward pass without create_graph", "one with it",
+                      "the function itself where second derivatives are needed");
+  if (!torch::autograd::Engine::get_default_engine().is_checkpoint_valid())
+    throw usage_error(operation, "backward() to all leaves",
+                      "gradients of chosen tensors (torch::autograd::grad)",
+                      "reading '.grad' after backward()");
+}
+
+variable_list as_leaves(const variable_list& saved, const AutogradContext& context) {
+  variable_list leaves;
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    leaves.push_back(saved[i].detach().requires_grad_(context.needs_input_grad(i)));
+  return leaves;
+}
+
+struct Checkpoint : torch::autograd::Function<Checkpoint> {
+  /// `anchor` requires a gradient: the results do so then, even where no input does.
+  static variable_list forward(AutogradContext* context, const CheckpointedFunction& fn,
+                               at::TensorList given, const at::Tensor& /*anchor*/) {
+    const variable_list inputs = given.vec();
+    const auto first = c10::make_intrusive<FirstRun>(fn, inputs);
+    variable_list results = run(fn, inputs);
+    first->results = text_of(results);
+    context->set_materialize_grads(false);
+    context->save_for_backward(inputs);
+    context->saved_data["first run"] = c10::IValue::make_capsule(first);
+    return results;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    expect_backward_to_all_leaves();
+    const variable_list leaves = as_leaves(context->get_saved_variables(), *context);
+    const c10::IValue& saved = context->saved_data["first run"];
+    run_backward(static_cast<const FirstRun&>(*saved.toCapsule()), leaves, gradients);
+    variable_list result{at::Tensor()};  // of fn
+    for (const at::Tensor& leaf : leaves) result.push_back(leaf.grad());
+    result.emplace_back();  // of the anchor
+    return result;
+  }
+
+ private:
+  static void run_backward(const FirstRun& first, const variable_list& leaves,
+                           const variable_list& gradients) {
+    const variable_list results = run_again(first, leaves);
+    variable_list roots, upstream;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!gradients[i].defined() || !results[i].requires_grad()) continue;
+      roots.push_back(results[i]);
+      upstream.push_back(gradients[i]);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, upstream);
+  }
+
+  static variable_list run_again(const FirstRun& first, const variable_list& leaves) {
+    const RunStateScope scope(leaves);
+    first.state.restore();
+    const at::AutoGradMode with_graph(true);
+    variable_list results = run(first.fn, leaves);
+    if (text_of(results) != first.results)
+      throw runtime_error(operation, "a second run like the first: " + first.results,
+                          text_of(results), "a function that does the same each time it is run");
+    return results;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> checkpoint(CheckpointedFunction fn, const std::vector<at::Tensor>& inputs) {
+  for (const at::Tensor& input : inputs)
+    if (!input.defined())
+      throw usage_error(operation, "defined tensors as inputs", "an undefined one",
+                        "leaving it out, or binding it into the function");
+  if (!at::GradMode::is_enabled()) return fn(inputs);
+  const at::Tensor anchor = at::empty({0}).requires_grad_(true);
+  return Checkpoint::apply(fn, at::TensorList(inputs), anchor);
+}
+
+}  // namespace accrue

@@ -1,0 +1,65 @@
+#include <limits>
+
+#include "accrue/core/error.h"
+#include "elementwise_optimizer.h"
+#include "folding_optimizer.h"
+
+namespace accrue::optim {
+namespace {
+
+enum State : std::size_t { momentum_buffer };
+
+class FoldedSgd final : public FoldingPasses<FoldedSgd> {
+ public:
+  FoldedSgd(std::vector<Trained> trained, const SgdOptions& options, const StateOptions& state)
+      : FoldingPasses("folded SGD", std::move(trained), {{"momentum"}}, state,
+                      /*takes_parts=*/true),
+        options_(options) {}
+
+  template <class T>
+  void fold(const FoldUpdate& update, const FoldRange<T>& range, std::size_t count) const {
+    run_pass(taken<T>(update, range), count);
+  }
+
+  template <class T>
+  void step(const FoldUpdate& update, const FoldRange<T>& range, std::size_t count) const {
+    if (update.first) run_pass(taken<T>(update, range), count);
+    run_pass(SgdPass<T>{.parameter = range.parameter,
+                        .gradient = range.state[momentum_buffer],
+                        .momentum_buffer = nullptr,
+                        .gradient_scale = 1,
+                        .l2 = 0,
+                        .momentum = 0,
+                        .lr = static_cast<T>(update.lr)},
+             count);
+  }
+
+ private:
+  /// The buffer with the contribution taken in, if there is one; decay and the L2 penalty come once
+  /// a window.
+  template <class T>
+  MomentumFold<T> taken(const FoldUpdate& update, const FoldRange<T>& range) const {
+    return {.parameter = range.parameter,
+            .gradient = range.gradient,
+            .momentum_buffer = range.state[momentum_buffer],
+            .keep = update.first ? static_cast<T>(options_.momentum) : T{1},
+            .weight = static_cast<T>(update.gradient_scale),
+            .l2 = update.first ? static_cast<T>(update.weight_decay) : T{0}};
+  }
+
+  SgdOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_folded_sgd(const NamedParameters& parameters,
+                                           std::vector<ParameterGroup> groups,
+                                           const SgdOptions& options, const StateOptions& state) {
+  require_option(options.momentum, 0, std::numeric_limits<double>::infinity(), "momentum");
+  if (options.momentum == 0)
+    throw usage_error("make folded SGD", "a momentum above 0", "0",
+                      "make_sgd: without a momentum buffer there is nothing to fold into");
+  return std::make_unique<FoldedSgd>(resolve_groups(parameters, groups), options, state);
+}
+
+}  // namespace accrue::optim

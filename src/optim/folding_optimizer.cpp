@@ -1,0 +1,162 @@
+#include "folding_optimizer.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "parallel_ranges.h"
+
+namespace accrue::optim {
+namespace {
+
+void require_flat(const char* name, const NamedParameter& parameter) {
+  if (parameter.tensor.is_cpu() && parameter.tensor.is_contiguous()) return;
+  throw usage_error(std::string("make ") + name, "contiguous parameters on the CPU",
+                    "'" + parameter.name + "', which is not one",
+                    "an optimizer with a gradient buffer");
+}
+
+}  // namespace
+
+/// A window's buffer may outlive the optimizer: this tells whether it is still there.
+class FoldingOptimizer::Target final : public accum::FoldTarget {
+ public:
+  Target(FoldingOptimizer& owner, bool takes_parts) : owner_(&owner), takes_parts_(takes_parts) {}
+  void forget_owner() { owner_ = nullptr; }
+
+  bool takes(const at::Tensor& parameter) const override {
+    return owner_ != nullptr && owner_->takes(parameter);
+  }
+  bool takes_parts() const override { return takes_parts_; }
+  void fold(const at::Tensor& parameter, const at::Tensor& contribution, double scale) override {
+    if (owner_ == nullptr)
+      throw usage_error("fold a gradient into the optimizer", "an optimizer", "one that is gone",
+                        "keeping it as long as its windows");
+    owner_->fold(parameter, contribution, scale);
+  }
+  bool is_between_steps() const override { return owner_ != nullptr && owner_->is_between_steps(); }
+
+ private:
+  FoldingOptimizer* owner_;
+  bool takes_parts_;
+};
+
+FoldingOptimizer::FoldingOptimizer(const char* name, std::vector<Trained> trained,
+                                   std::vector<StateKind> kinds, const StateOptions& state,
+                                   bool takes_parts)
+    : name_(name),
+      trained_(std::move(trained)),
+      folded_(trained_.size(), 0),
+      state_(trained_, std::move(kinds), state),
+      target_(std::make_shared<Target>(*this, takes_parts)) {
+  if (state.precision == StatePrecision::int8)
+    throw usage_error(std::string("make ") + name, "a state in fp32 or bf16", "int8",
+                      "bf16: 8-bit codes are rounded to nearest, which loses the small change "
+                      "that one micro-batch of many makes");
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    require_flat(name, trained_[i].parameter);
+    places_.emplace(trained_[i].parameter.tensor.unsafeGetTensorImpl(), i);
+  }
+}
+
+FoldingOptimizer::~FoldingOptimizer() { target_->forget_owner(); }
+
+std::shared_ptr<accum::FoldTarget> FoldingOptimizer::fold_target() { return target_; }
+
+bool FoldingOptimizer::takes(const at::Tensor& parameter) const {
+  return places_.contains(parameter.unsafeGetTensorImpl());
+}
+
+bool FoldingOptimizer::is_between_steps() const {
+  return std::ranges::any_of(folded_, [](std::uint32_t times) { return times > 0; });
+}
+
+void FoldingOptimizer::forget_window() { std::ranges::fill(folded_, 0); }
+
+std::vector<WrittenState> FoldingOptimizer::written_states(std::size_t parameter) const {
+  std::vector<WrittenState> states;
+  for (const KeptState& kept : state_.of(parameter))
+    states.push_back({&kept, state_.rounding(parameter, states.size(), folded_[parameter])});
+  return states;
+}
+
+void FoldingOptimizer::fold(const at::Tensor& parameter, const at::Tensor& contribution,
+                            double scale) {
+  const std::size_t place = places_.at(parameter.unsafeGetTensorImpl());
+  const Trained& trained = trained_[place];
+  const FoldUpdate update{.weight_decay = trained.weight_decay,
+                          .gradient_scale = scale,
+                          .first = folded_[place] == 0,
+                          .step = state_.steps() + 1};
+  const std::vector<WrittenState> states = written_states(place);
+  for_ranges({static_cast<std::size_t>(contribution.numel())},
+             [&](std::size_t, std::size_t begin, std::size_t end) {
+               fold_range(update, trained.parameter.tensor, contribution, states, begin, end);
+             });
+  ++folded_[place];
+}
+
+void FoldingOptimizer::require_own(const accum::MeanGradient& gradient) const {
+  const auto& entries = gradient.buffer().entries();
+  const bool own =
+      gradient.buffer().folds() && entries.size() == trained_.size() &&
+      std::ranges::all_of(entries, [&](const auto& entry) { return takes(entry.parameter); });
+  if (own) return;
+  throw usage_error(std::string(name_) + " step",
+                    "the gradient of a window that folded into this optimizer", "another",
+                    "a GradientBuffer made with its fold_target() and the same parameters");
+}
+
+void FoldingOptimizer::step(accum::MeanGradient&& gradient, double lr) {
+  if (!(std::isfinite(lr) && lr >= 0))
+    throw usage_error("optimizer step", "a learning rate that is finite and not negative",
+                      std::to_string(lr), "checking the schedule");
+  const accum::MeanGradient consumed = std::move(gradient);
+  require_own(consumed);
+  struct Task {
+    const Trained* trained;
+    FoldUpdate update;
+    std::vector<WrittenState> states;
+  };
+  std::vector<Task> tasks;
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    const Trained& trained = trained_[i];
+    if (!trained.parameter.tensor.requires_grad()) continue;  // frozen since
+    tasks.push_back({&trained,
+                     {.weight_decay = trained.weight_decay,
+                      .lr = lr * trained.lr_factor,
+                      .first = folded_[i] == 0,
+                      .step = state_.steps() + 1},
+                     written_states(i)});
+    sizes.push_back(static_cast<std::size_t>(trained.parameter.tensor.numel()));
+  }
+  const at::NoGradGuard no_grad;
+  for_ranges(sizes, [&](std::size_t task, std::size_t begin, std::size_t end) {
+    step_range(tasks[task].update, tasks[task].trained->parameter.tensor, tasks[task].states, begin,
+               end);
+  });
+  // Raw pointers wrote: low-precision copies and autograd's checks learn of it by the version.
+  for (const Task& task : tasks)
+    torch::autograd::impl::bump_version(task.trained->parameter.tensor);
+  state_.count_step();
+  forget_window();
+}
+
+NamedParameters FoldingOptimizer::state() const {
+  if (is_between_steps())
+    throw runtime_error(std::string(name_) + " state", "an optimizer between two windows",
+                        "one whose moments hold part of a window",
+                        "the last checkpoint, or state() after the step");
+  return state_.tensors();
+}
+
+void FoldingOptimizer::load_state(const NamedParameters& state) {
+  state_.load(state);
+  forget_window();
+}
+
+}  // namespace accrue::optim

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "accrue/accum/fold_target.h"
+#include "groups.h"
+#include "optimizer_state.h"
+#include "passes.h"
+#include "state_block.h"
+
+namespace accrue::optim {
+
+/// What folding or stepping one parameter depends on besides memory.
+struct FoldUpdate {
+  double weight_decay = 0;
+  double lr = 0;              ///< of a step
+  double gradient_scale = 0;  ///< of a fold
+  bool first = true;  ///< nothing of this window was folded yet: moments are to decay on the way
+  std::int64_t step = 1;  ///< this one, counted from 1
+};
+
+/// An optimizer whose state takes each micro-batch's gradient as it is made: all that such
+/// optimizers have in common but the formula. Moments decay when the first contribution of a window
+/// comes, or at the step where none came; so a window that folds nothing changes nothing.
+class FoldingOptimizer : public Optimizer {
+ public:
+  void step(accum::MeanGradient&& gradient, double lr) final;
+  /// A runtime Error in the middle of a window: what a step follows on is not there any more.
+  NamedParameters state() const final;
+  void load_state(const NamedParameters& state) final;
+  std::int64_t state_bytes() const final { return state_.bytes(); }
+  std::shared_ptr<accum::FoldTarget> fold_target() final;
+
+ protected:
+  FoldingOptimizer(const char* name, std::vector<Trained> trained, std::vector<StateKind> kinds,
+                   const StateOptions& state, bool takes_parts);
+  ~FoldingOptimizer() override;
+
+  /// Elements [begin, end) of a contribution of the parameter's dtype into `states`.
+  virtual void fold_range(const FoldUpdate& update, const at::Tensor& parameter,
+                          const at::Tensor& contribution, std::span<const WrittenState> states,
+                          std::size_t begin, std::size_t end) const = 0;
+  virtual void step_range(const FoldUpdate& update, const at::Tensor& parameter,
+                          std::span<const WrittenState> states, std::size_t begin,
+                          std::size_t end) const = 0;
+
+ private:
+  class Target;
+  bool takes(const at::Tensor& parameter) const;
+  void fold(const at::Tensor& parameter, const at::Tensor& contribution, double scale);
+  bool is_between_steps() const;
+  void forget_window();
+  std::vector<WrittenState> written_states(std::size_t parameter) const;
+  void require_own(const accum::MeanGradient& gradient) const;
+
+  const char* name_;
+  std::vector<Trained> trained_;
+  std::unordered_map<const at::TensorImpl*, std::size_t> places_;
+  std::vector<std::uint32_t> folded_;  ///< contributions of this window, by parameter
+  OptimizerState state_;
+  std::shared_ptr<Target> target_;
+};
+
+/// The same over typed memory: Formula gives `fold(update, range)` and `step(update, range)`.
+template <class T>
+struct FoldRange {
+  T* parameter;
+  const T* gradient;  ///< of a fold
+  std::array<T*, kMostStates> state;
+};
+
+template <class Formula>
+class FoldingPasses : public FoldingOptimizer {
+ protected:
+  using FoldingOptimizer::FoldingOptimizer;
+
+  void fold_range(const FoldUpdate& update, const at::Tensor& parameter,
+                  const at::Tensor& contribution, std::span<const WrittenState> states,
+                  std::size_t begin, std::size_t end) const final {
+    if (parameter.scalar_type() == at::kDouble)
+      run<double>(update, parameter, contribution.const_data_ptr<double>(), states, begin, end);
+    else
+      run<float>(update, parameter, contribution.const_data_ptr<float>(), states, begin, end);
+  }
+  void step_range(const FoldUpdate& update, const at::Tensor& parameter,
+                  std::span<const WrittenState> states, std::size_t begin,
+                  std::size_t end) const final {
+    if (parameter.scalar_type() == at::kDouble)
+      run<double>(update, parameter, nullptr, states, begin, end);
+    else
+      run<float>(update, parameter, nullptr, states, begin, end);
+  }
+
+ private:
+  /// `gradient` null: the step. It changes the moments only where nothing was folded.
+  template <class T>
+  void run(const FoldUpdate& update, const at::Tensor& parameter, const T* gradient,
+           std::span<const WrittenState> states, std::size_t begin, std::size_t end) const {
+    const auto& formula = static_cast<const Formula&>(*this);
+    const bool writes = gradient != nullptr || update.first;
+    for (; begin < end; begin += kBlockElements) {
+      const std::size_t count = std::min(kBlockElements, end - begin);
+      const StateBlock<T> block(states, begin, count);
+      const FoldRange<T> range{parameter.data_ptr<T>() + begin,
+                               gradient == nullptr ? nullptr : gradient + begin, block.elements()};
+      if (gradient == nullptr)
+        formula.step(update, range, count);
+      else
+        formula.fold(update, range, count);
+      if (writes) block.store();
+    }
+  }
+};
+
+}  // namespace accrue::optim

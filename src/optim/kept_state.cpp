@@ -1,0 +1,89 @@
+#include "kept_state.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "accrue/core/error.h"
+#include "accrue/core/memory_tag.h"
+#include "dynamic_code.h"
+#include "state_passes.h"
+
+namespace accrue::optim {
+namespace {
+
+/// Below, codes save nothing worth their error (Dettmers et al. keep as much in 32 bits).
+constexpr std::int64_t kLeastCoded = 4096;
+
+std::int64_t blocks_of(std::int64_t elements) {
+  constexpr auto block = static_cast<std::int64_t>(kStateBlock);
+  return (elements + block - 1) / block;
+}
+
+}  // namespace
+
+KeptState::Format KeptState::format_of(const at::Tensor& parameter, StateSign sign,
+                                       StatePrecision precision) {
+  if (precision == StatePrecision::fp32) return Format::plain;
+  if (parameter.scalar_type() != at::kFloat || !parameter.is_cpu())
+    throw usage_error(
+        "make optimizer",
+        "parameters in fp32 on the CPU for a state in " + std::string(to_string(precision)),
+        std::string(c10::toString(parameter.scalar_type())) + " on " + parameter.device().str(),
+        "optim.state = \"fp32\", which keeps it in the parameters' own precision");
+  if (precision == StatePrecision::bf16) return Format::bf16;
+  if (parameter.numel() < kLeastCoded) return Format::plain;
+  return sign == StateSign::any ? Format::signed_codes : Format::unsigned_codes;
+}
+
+KeptState::KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision)
+    : format_(format_of(parameter, sign, precision)) {
+  const MemoryTagScope tag(MemoryTag::optimizer);
+  const at::TensorOptions options = parameter.options().requires_grad(false);
+  if (is_coded()) {
+    const int zero = format_ == Format::signed_codes ? static_cast<int>(kSignedZero) : 0;
+    values_ = at::full(parameter.sizes(), zero, options.dtype(at::kByte));
+    scales_ = at::zeros({blocks_of(parameter.numel())}, options);
+  } else {
+    values_ = at::zeros(parameter.sizes(),
+                        format_ == Format::bf16 ? options.dtype(at::kBFloat16) : options);
+  }
+}
+
+void KeptState::decode(std::size_t begin, std::size_t count, float* to) const {
+  if (format_ == Format::bf16)
+    return decode_bf16(static_cast<const std::uint16_t*>(values_.const_data_ptr()) + begin, count,
+                       to);
+  const auto& table = format_ == Format::signed_codes ? kSignedValues : kUnsignedValues;
+  decode_codes(values_.const_data_ptr<std::uint8_t>() + begin,
+               scales_.const_data_ptr<float>() + begin / kStateBlock, table.data(), count, to);
+}
+
+void KeptState::encode(std::size_t begin, std::size_t count, const float* from,
+                       const RoundingStream& stream) const {
+  if (format_ == Format::bf16)
+    return encode_bf16(from, count, stream, begin,
+                       static_cast<std::uint16_t*>(values_.mutable_data_ptr()) + begin);
+  std::uint8_t* codes = values_.mutable_data_ptr<std::uint8_t>() + begin;
+  float* scales = scales_.mutable_data_ptr<float>() + begin / kStateBlock;
+  format_ == Format::signed_codes ? encode_signed(from, count, codes, scales)
+                                  : encode_unsigned(from, count, codes, scales);
+}
+
+at::Tensor KeptState::whole() const {
+  if (is_plain()) return values_;
+  at::Tensor all = at::empty(values_.sizes(), at::kFloat);
+  decode(0, static_cast<std::size_t>(all.numel()), all.mutable_data_ptr<float>());
+  return all;
+}
+
+void KeptState::assign(const at::Tensor& whole, const RoundingStream& stream) const {
+  if (is_plain()) return;
+  encode(0, static_cast<std::size_t>(whole.numel()), whole.const_data_ptr<float>(), stream);
+}
+
+std::int64_t KeptState::bytes() const {
+  return static_cast<std::int64_t>(values_.nbytes() + (scales_.defined() ? scales_.nbytes() : 0));
+}
+
+}  // namespace accrue::optim

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "accrue/core/rounding_stream.h"
+#include "accrue/optim/state_precision.h"
+
+namespace accrue::optim {
+
+/// Whether a moment's values may be negative.
+enum class StateSign { any, not_negative };
+
+/// One state of one parameter, zero at first, in the precision it is kept in: as it stands
+/// ("plain"), or to be decoded and encoded in ranges that begin at a multiple of 256 elements.
+/// Elements are counted in the order of a contiguous tensor of the parameter's shape.
+class KeptState {
+ public:
+  /// Throws a usage Error where the precision is not the parameter's own, and the parameter is not
+  /// in fp32 on the CPU.
+  KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision);
+
+  bool is_plain() const { return format_ == Format::plain; }
+  /// Of a plain state what it is; else bf16 values or codes.
+  const at::Tensor& values() const { return values_; }
+  /// Of codes, one per 256 elements; else undefined.
+  const at::Tensor& scales() const { return scales_; }
+
+  /// For any thread, of a state that is not plain.
+  void decode(std::size_t begin, std::size_t count, float* to) const;
+  void encode(std::size_t begin, std::size_t count, const float* from,
+              const RoundingStream& stream) const;
+
+  /// All of it in the parameter's dtype: the values themselves of a plain state, else a copy, which
+  /// `assign` takes back.
+  at::Tensor whole() const;
+  void assign(const at::Tensor& whole, const RoundingStream& stream) const;
+
+  std::int64_t bytes() const;
+
+ private:
+  enum class Format { plain, bf16, signed_codes, unsigned_codes };
+  static Format format_of(const at::Tensor& parameter, StateSign sign, StatePrecision precision);
+  bool is_coded() const {
+    return format_ == Format::signed_codes || format_ == Format::unsigned_codes;
+  }
+
+  Format format_;
+  at::Tensor values_, scales_;
+};
+
+}  // namespace accrue::optim

@@ -1,0 +1,98 @@
+#include "optimizer_state.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+
+#include "accrue/core/error.h"
+
+namespace accrue::optim {
+namespace {
+
+constexpr const char* kStepName = "step";
+/// Separates the words of stochastic rounding from other uses of the seed ("opt" in ASCII).
+constexpr std::uint32_t kUse = 0x6F7074;
+
+[[noreturn]] void refuse_state(const std::string& expected, const std::string& received) {
+  throw usage_error("load optimizer state", expected, received,
+                    "the state of the same optimizer over the same model");
+}
+
+std::string description(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
+  return text.str();
+}
+
+void require_fit(const std::string& name, const at::Tensor& tensor, const at::Tensor& expected) {
+  if (!tensor.defined()) refuse_state(name + " as " + description(expected), "nothing");
+  if (tensor.sizes() != expected.sizes() || tensor.scalar_type() != expected.scalar_type())
+    refuse_state(name + " as " + description(expected), description(tensor));
+}
+
+}  // namespace
+
+OptimizerState::OptimizerState(const std::vector<Trained>& trained, std::vector<StateKind> kinds,
+                               const StateOptions& options)
+    : kinds_(std::move(kinds)), seed_(options.seed) {
+  for (const Trained& entry : trained) {
+    names_.push_back(entry.parameter.name);
+    std::vector<KeptState>& states = states_.emplace_back();
+    for (const StateKind& kind : kinds_)
+      states.emplace_back(entry.parameter.tensor, kind.sign, options.precision);
+  }
+}
+
+RoundingStream OptimizerState::rounding(std::size_t parameter, std::size_t kind,
+                                        std::uint32_t ordinal) const {
+  const auto steps = static_cast<std::uint64_t>(steps_);
+  return rounding_stream(
+      seed_, kUse,
+      {static_cast<std::uint32_t>(steps), static_cast<std::uint32_t>(steps >> 32),
+       static_cast<std::uint32_t>(parameter * kinds_.size() + kind), ordinal});
+}
+
+NamedParameters OptimizerState::tensors() const {
+  NamedParameters result{{kStepName, at::scalar_tensor(steps_, at::kLong)}};
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind)
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const KeptState& state = states_[i][kind];
+      result.push_back({kinds_[kind].name + "." + names_[i], state.values()});
+      if (state.scales().defined())
+        result.push_back({kinds_[kind].name + "_scale." + names_[i], state.scales()});
+    }
+  return result;
+}
+
+void OptimizerState::load(const NamedParameters& given) {
+  const NamedParameters own = tensors();
+  std::unordered_map<std::string, at::Tensor> given_by_name;
+  for (const auto& [name, tensor] : given)
+    if (!given_by_name.emplace(name, tensor).second)
+      refuse_state("each tensor once", name + " twice");
+  for (const auto& [name, tensor] : own) {
+    const auto found = given_by_name.find(name);
+    if (found == given_by_name.end()) refuse_state("the tensor " + name, "none of that name");
+    require_fit(name, found->second, tensor);
+  }
+  if (given_by_name.size() != own.size())
+    for (const auto& [name, tensor] : given)
+      if (std::none_of(own.begin(), own.end(), [&](const auto& mine) { return mine.name == name; }))
+        refuse_state("no tensor but this optimizer's", name);
+  const auto steps = given_by_name.at(kStepName).item<std::int64_t>();
+  if (steps < 0) refuse_state("a step count of 0 or more", std::to_string(steps));
+
+  const at::NoGradGuard no_grad;
+  steps_ = steps;
+  for (const auto& [name, tensor] : own)
+    if (name != kStepName) tensor.copy_(given_by_name.at(name));
+}
+
+std::int64_t OptimizerState::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& states : states_)
+    for (const KeptState& state : states) bytes += state.bytes();
+  return bytes;
+}
+
+}  // namespace accrue::optim

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "accrue/core/rounding_stream.h"
+
+namespace accrue::optim {
+
+/// A range of a state between fp32 and what it is kept in. The result of an element depends on
+/// nothing but its block and place, not on the range, nor on the instruction set.
+
+/// bf16 by its bits.
+void decode_bf16(const std::uint16_t* from, std::size_t count, float* to);
+/// Rounds up with the probability of the remainder. `first` is the number of from[0] within its
+/// tensor, a multiple of kRoundingBlock.
+void encode_bf16(const float* from, std::size_t count, const RoundingStream& stream,
+                 std::uint64_t first, std::uint16_t* to);
+
+/// 8-bit dynamic codes (dynamic_code.h) with a scale for each kStateBlock elements: value = scale *
+/// values[code]. A block whose largest magnitude is below the least normal float is zero.
+void decode_codes(const std::uint8_t* codes, const float* scales, const float* values,
+                  std::size_t count, float* to);
+void encode_signed(const float* from, std::size_t count, std::uint8_t* codes, float* scales);
+/// Of values >= 0.
+void encode_unsigned(const float* from, std::size_t count, std::uint8_t* codes, float* scales);
+
+}  // namespace accrue::optim

@@ -1,0 +1,129 @@
+#include "chain_run.h"
+
+namespace accrue::train {
+namespace {
+
+using models::Activations;
+using models::Segment;
+
+/// Whether a new stretch begins at segment `i` > 0.
+bool begins_stretch(const std::vector<Segment>& segments, std::size_t i, Recompute recompute) {
+  switch (recompute) {
+    case Recompute::full:
+      return segments[i].begins_block;
+    case Recompute::selective:
+      return segments[i].cheap_graph || segments[i - 1].cheap_graph;
+    case Recompute::none:
+      return false;
+  }
+  return false;
+}
+
+bool any_defined(const Activations& gradients) {
+  return std::ranges::any_of(gradients, [](const at::Tensor& t) { return t.defined(); });
+}
+
+/// Backward through one segment; gradients may be undefined where an output was not used.
+void backward_of(const Activations& output, const Activations& gradients) {
+  std::vector<at::Tensor> roots, upstream;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    if (!gradients[i].defined() || !output[i].requires_grad()) continue;
+    roots.push_back(output[i]);
+    upstream.push_back(gradients[i]);
+  }
+  if (!roots.empty()) torch::autograd::backward(roots, upstream);
+}
+
+}  // namespace
+
+Activations as_leaves(const Activations& activations) {
+  Activations leaves;
+  for (const at::Tensor& tensor : activations)
+    leaves.push_back(tensor.detach().requires_grad_(true));
+  return leaves;
+}
+
+Activations gradients_of(const Activations& leaves) {
+  Activations gradients;
+  for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
+  return gradients;
+}
+
+ChainRun::ChainRun(std::vector<Segment> segments, const batch::MicroBatch& micro,
+                   const ForwardContext& context, Recompute recompute)
+    : segments_(std::move(segments)),
+      micro_(micro),
+      context_(context),
+      stretches_(split(segments_, recompute)) {
+  context_.recompute = recompute;
+}
+
+std::vector<ChainRun::Stretch> ChainRun::split(const std::vector<Segment>& segments,
+                                               Recompute recompute) {
+  std::vector<Stretch> stretches;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (i == 0 || begins_stretch(segments, i, recompute))
+      stretches.push_back({.begin = i,
+                           .end = i,
+                           .rerun = recompute == Recompute::full || segments[i].cheap_graph,
+                           .input = {},
+                           .cuts = {}});
+    ++stretches.back().end;
+  }
+  // The last one's backward follows at once: there is nothing to gain by dropping its graph.
+  if (!stretches.empty()) stretches.back().rerun = false;
+  if (recompute == Recompute::none)
+    for (Stretch& stretch : stretches) stretch.rerun = false;
+  return stretches;
+}
+
+Activations ChainRun::forward() {
+  Activations activations;
+  for (Stretch& stretch : stretches_)
+    activations = stretch.rerun ? run_without_graph(stretch, activations)
+                                : run_with_graph(stretch, activations);
+  return activations;
+}
+
+Activations ChainRun::run_without_graph(Stretch& stretch, const Activations& input) const {
+  const at::NoGradGuard no_grad;
+  stretch.input = input;
+  Activations activations = input;
+  for (std::size_t i = stretch.begin; i < stretch.end; ++i)
+    activations = models::run_segment(segments_[i], activations, micro_, context_);
+  return activations;
+}
+
+Activations ChainRun::run_with_graph(Stretch& stretch, const Activations& input) const {
+  Activations activations = input;
+  for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+    Cut cut{.input = as_leaves(activations), .output = {}};
+    cut.output = models::run_segment(segments_[i], cut.input, micro_, context_of(stretch, i));
+    activations = cut.output;
+    stretch.cuts.push_back(std::move(cut));
+  }
+  return activations;
+}
+
+ForwardContext ChainRun::context_of(const Stretch& stretch, std::size_t segment) const {
+  ForwardContext context = context_;
+  context.rerun = stretch.rerun;
+  context.result_unread = stretch.rerun && segment + 1 == stretch.end;
+  return context;
+}
+
+void ChainRun::backward(Activations gradients) {
+  while (!stretches_.empty() && any_defined(gradients)) {
+    Stretch stretch = std::move(stretches_.back());
+    stretches_.pop_back();
+    if (stretch.rerun) run_with_graph(stretch, std::exchange(stretch.input, {}));
+    while (!stretch.cuts.empty() && any_defined(gradients)) {
+      const Cut cut = std::move(stretch.cuts.back());
+      stretch.cuts.pop_back();
+      backward_of(cut.output, gradients);
+      gradients = gradients_of(cut.input);
+    }
+  }
+}
+
+}  // namespace accrue::train

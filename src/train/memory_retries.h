@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "accrue/memory/recovery.h"
+
+namespace accrue::train {
+
+/// Whether `error` says that memory ran out: libtorch's OutOfMemoryError, or std::bad_alloc.
+bool is_out_of_memory(const std::exception& error);
+
+/// What a window does about memory that runs out, as memory::Recovery decides it, told to who asks.
+class MemoryRetries {
+ public:
+  using Tell = std::function<void(const std::string& reason)>;
+  using Advice = std::function<std::string()>;
+
+  /// Without a `recovery` nothing is retried. `advice`: what would fit, for who has to give up.
+  MemoryRetries(memory::Recovery* recovery, Tell tell, Advice advice)
+      : recovery_(recovery), tell_(std::move(tell)), advice_(std::move(advice)) {}
+
+  bool enabled() const { return recovery_ != nullptr; }
+  /// For each window anew.
+  void start() { count_ = failures_ = 0; }
+  /// The work that failed before went through.
+  void passed() { failures_ = 0; }
+  /// `what` (as in "micro-batch 3 (samples 12 to 15)"), of micro-batches of `samples`, ran out of
+  /// memory: whether and with which size it is to be run again. Throws a refused Error where
+  /// nothing is left to try.
+  memory::Recovery::Decision failed(const std::string& what, std::int64_t samples,
+                                    const std::exception& error);
+  /// Times that memory ran out in this window.
+  std::int64_t count() const { return count_; }
+
+ private:
+  memory::Recovery* recovery_;
+  Tell tell_;
+  Advice advice_;
+  std::int64_t count_ = 0, failures_ = 0;
+};
+
+}  // namespace accrue::train

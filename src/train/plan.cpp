@@ -1,0 +1,74 @@
+#include "accrue/train/plan.h"
+
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/train/setup.h"
+#include "memory_retries.h"
+#include "plan_choice.h"
+#include "run_plan.h"
+
+namespace accrue::train {
+namespace {
+
+/// The longest micro-batch that is tried for showing what is not chosen.
+constexpr double longest_seconds_shown = 20;
+
+bool has_bf16(const Config& config) {
+  return config.precision.compute == "fp32" &&
+         (config.model.kind == "gpt2" || config.model.kind == "vit");
+}
+
+/// Nothing where it does not fit, as its copies of the weights may not.
+std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& chosen) {
+  if (!has_bf16(config) || chosen.micro_batch_seconds > longest_seconds_shown) return std::nullopt;
+  config.precision.compute = "bf16";
+  try {
+    const Workload twin = open_workload(std::move(config));
+    const memory::Measured measured = PlanTrials(twin).run(chosen.point);
+    if (!measured.fits) return std::nullopt;
+    return Bf16Twin{.peak_bytes = measured.peak_bytes, .micro_batch_seconds = measured.seconds};
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    return std::nullopt;
+  }
+}
+
+PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
+  PlanReport report{.question = plan_question(work)};
+  const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
+  report.facts = memory::measure(
+      [&](const memory::PlanPoint& point) {
+        if (options.progress) options.progress("trying " + memory::describe(point));
+        return trials->run(point);
+      },
+      report.question, {.longest_seconds = longest_seconds_shown, .all_modes = true});
+  report.plan = memory::plan(report.facts, report.question);
+  if (options.progress)
+    options.progress("running the plan: " + memory::describe(report.plan.chosen.point));
+  const PlanTrials::Step step = trials->run_step(report.plan.chosen.point);
+  report.measured = step.micro;
+  report.closing_seconds = step.closing_seconds;
+  return report;
+}
+
+}  // namespace
+
+PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
+  use_resources(config);
+  Config resolved;
+  PlanReport report;
+  {
+    const Workload work = open_workload(config);
+    models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    report = plan_workload(work, options);
+    report.parameters = models::parameter_count(*work.model);
+    report.batch_tokens =
+        make_plan(work, {.samples = report.plan.chosen.point.micro_batch}).batch_tokens;
+    resolved = work.config;
+  }
+  memory::release_cached();
+  report.bf16 = measure_bf16(std::move(resolved), report.plan.chosen);
+  return report;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,75 @@
+#include "plan_choice.h"
+
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/train/forward_backward.h"
+#include "accrue/train/plan_estimate.h"
+#include "memory_retries.h"
+
+namespace accrue::train {
+namespace {
+
+bool can_recompute(const Workload& work) {
+  return work.model->segments().size() > 1 && !is_exact(work.config, *work.model);
+}
+
+std::vector<Recompute> modes_of(const Workload& work, bool is_open) {
+  const std::string& stated = work.config.memory.recompute;
+  if (stated != "auto") {
+    const Recompute mode = parse_recompute(stated, "memory.recompute");
+    check_recompute(*work.model, models::batch_norm_policy(work.config.model.batchnorm), mode);
+    return {mode};
+  }
+  if (!is_open || !can_recompute(work)) return {Recompute::none};
+  return {Recompute::none, Recompute::selective, Recompute::full};
+}
+
+std::optional<std::int64_t> budget_of(const Config& config) {
+  if (const auto held = memory::budget()) return held;
+  return memory::resolve_budget(config.memory.budget);
+}
+
+std::int64_t preferred_limit(const memory::Resident& resident) {
+  const std::int64_t held = std::max(memory::usage().reserved, resident.total());
+  return held + memory::available_bytes() / 2;
+}
+
+}  // namespace
+
+memory::PlanQuestion plan_question(const Workload& work) {
+  const Config& config = work.config;
+  const std::optional<std::int64_t> budget = budget_of(config);
+  // Without a budget a stated size is run as it is.
+  const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
+  return {.window_samples = work.schedule.samples_per_window,
+          .limit_bytes = budget.value_or(0),
+          .is_budget = budget.has_value(),
+          .modes = modes,
+          .micro_batch = config.batch.micro,
+          .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
+          .context = config.model.kind == "gpt2" ? config.model.context : 0,
+          .parameter_count = models::parameter_count(*work.model)};
+}
+
+bool is_decided(const memory::PlanQuestion& question) {
+  return question.micro_batch && question.modes.size() == 1;
+}
+
+std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question) {
+  try {
+    auto trials = std::make_unique<PlanTrials>(work);
+    question.resident = trials->resident();
+    if (!question.is_budget) question.limit_bytes = preferred_limit(question.resident);
+    return trials;
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+  }
+  question.resident = memory::state_bytes(question.parameter_count, storage_of(work.config));
+  const memory::Measured failed{.fits = false,
+                                .peak_bytes = question.limit_bytes + memory::last_missing_bytes()};
+  memory::plan({{{1, question.modes.back()}, failed}}, question);  // which refuses
+  return nullptr;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,171 @@
+#include "plan_trials.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "accrue/core/clock.h"
+#include "accrue/data/fetch.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/thread_meter.h"
+#include "accrue/train/forward_backward.h"
+#include "accrue/train/gradient_folding.h"
+#include "memory_retries.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr std::size_t least_repeats = 3, most_repeats = 7;
+constexpr double enough_seconds = 0.3, most_seconds = 3;  ///< of repeats
+/// Micro-batches that exist at once in training: the one that runs, and what the loader has ready.
+constexpr std::size_t micro_batches_at_once = 3;
+
+/// The samples of a micro-batch that takes the most memory: the longest ones.
+std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64_t count) {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(
+      source.uniform_tokens() ? std::min(count, source.size()) : source.size()));
+  std::iota(samples.begin(), samples.end(), 0);
+  if (source.uniform_tokens()) return samples;
+  const auto kept = samples.begin() + std::min<std::ptrdiff_t>(count, std::ssize(samples));
+  std::partial_sort(samples.begin(), kept, samples.end(), [&](std::int64_t a, std::int64_t b) {
+    return source.tokens(a) > source.tokens(b);
+  });
+  samples.erase(kept, samples.end());
+  return samples;
+}
+
+std::int64_t bytes_of(const NamedParameters& tensors) {
+  std::int64_t bytes = 0;
+  for (const NamedParameter& p : tensors) bytes += static_cast<std::int64_t>(p.tensor.nbytes());
+  return bytes;
+}
+
+/// The most that is held while it lives: by the allocator's count, or where it is not installed
+/// what is resident and what tensors took besides.
+class HeldPeak {
+ public:
+  explicit HeldPeak(const memory::Resident& resident) : resident_bytes_(resident.total()) {
+    if (memory::caching_allocator_installed()) {
+      scope_.emplace();
+    } else {
+      meter_.emplace();
+    }
+  }
+  std::int64_t bytes() const {
+    return scope_ ? scope_->peak().reserved : resident_bytes_ + meter_->peak();
+  }
+
+ private:
+  std::int64_t resident_bytes_;
+  std::optional<memory::PeakScope> scope_;
+  std::optional<memory::ThreadMeter> meter_;
+};
+
+}  // namespace
+
+PlanTrials::PlanTrials(const Workload& work)
+    : work_(work),
+      buffers_(*work.model),
+      optimizer_(make_optimizer(work.config, work.model->parameters())),
+      folds_(folds_gradients(work.config)),
+      window_(make_gradient_buffer(work.config, *work.model)),
+      resident_{.parameters = bytes_of(work.model->parameters()) + bytes_of(work.model->buffers()),
+                .gradients = window_.buffer()->bytes(),
+                .optimizer = optimizer_->state_bytes()},
+      longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
+
+std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
+  std::vector<std::int64_t> indices, ids(static_cast<std::size_t>(samples));
+  std::iota(ids.begin(), ids.end(), 0);
+  for (const std::int64_t id : ids)
+    indices.push_back(longest_[static_cast<std::size_t>(id) % longest_.size()]);
+  std::vector<batch::MicroBatch> micros;
+  for (std::size_t i = 0; i < micro_batches_at_once; ++i)
+    micros.push_back(data::fetch_as(*work_.data.train, indices, ids));
+  return micros;
+}
+
+memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
+  memory::release_cached();
+  try {
+    const HeldPeak peak(resident_);
+    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
+    const double seconds = repeat_passes(micros.front(), point.recompute);
+    buffers_.restore();
+    return {.peak_bytes = peak.bytes(), .seconds = seconds};
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    return out_of_memory();
+  }
+}
+
+double PlanTrials::repeat_passes(const batch::MicroBatch& micro, Recompute recompute) {
+  double least = pass(micro, recompute), total = 0;
+  for (std::size_t done = 0; done < most_repeats && total < most_seconds; ++done) {
+    if (done >= least_repeats && total >= enough_seconds) break;
+    const double seconds = pass(micro, recompute);
+    least = std::min(least, seconds);
+    total += seconds;
+  }
+  return least;
+}
+
+double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
+  const double seconds = open_and_pass(micro, recompute);
+  // What was folded into the optimizer's state is followed by a step, as nothing undoes it.
+  if (folds_) {
+    close_and_step();
+  } else {
+    window_.discard();
+  }
+  return seconds;
+}
+
+/// Leaves the window open.
+double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
+  const std::vector<models::LossHead> heads = work_.model->losses();
+  const double weight = folds_ && heads.front().weight ? heads.front().weight(micro) : 0;
+  const Stopwatch watch;
+  window_.open(0, /*loss_scale=*/1, weight);
+  window_.begin({.index = 0, .sample_ids = micro.sample_ids});
+  const PassResult result = forward_backward(
+      *work_.model, micro, batch::training_context(micro, work_.config.run.seed, 0),
+      {.factors = std::vector<double>(heads.size(), 1.0), .recompute = recompute});
+  if (result.finite) {
+    window_.commit(result.loss_sum, result.weight);
+  } else {
+    window_.abort(MicroStatus::quarantined, "its loss is not finite");
+  }
+  return watch.seconds();
+}
+
+memory::Measured PlanTrials::out_of_memory() {
+  window_.discard();
+  buffers_.restore();
+  memory::release_cached();
+  const std::int64_t limit = memory::budget().value_or(resident_.total());
+  return {.fits = false, .peak_bytes = limit + memory::last_missing_bytes()};
+}
+
+PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
+  Step step{.micro = run(point)};
+  if (!step.micro.fits) return step;
+  const HeldPeak peak(resident_);
+  const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
+  open_and_pass(micros.front(), point.recompute);
+  step.closing_seconds = close_and_step();
+  buffers_.restore();
+  step.micro.peak_bytes = std::max(step.micro.peak_bytes, peak.bytes());
+  return step;
+}
+
+double PlanTrials::close_and_step() {
+  const Stopwatch watch;
+  std::optional<accum::MeanGradient> gradient = window_.close();
+  if (!gradient) return 0;
+  if (work_.config.optim.clip > 0) gradient->clip(work_.config.optim.clip);
+  optimizer_->step(std::move(*gradient), /*lr=*/0);
+  return watch.seconds();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,72 @@
+// Budgets, as a user states them.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr long kKibiPerGibi = 1L << 20;
+
+class Memory : public AccrueProgram {
+ protected:
+  std::vector<nlohmann::json> metrics() const {
+    std::vector<nlohmann::json> lines;
+    std::ifstream file(folder_ / "out" / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  /// A picture of 3840 x 2160 whose stripes tell the classes apart.
+  void write_picture(const std::filesystem::path& file, int stripe) const {
+    constexpr int width = 3840, height = 2160;
+    std::string pixels(std::size_t{3} * width * height, '\0');
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < 3 * width; ++x)
+        pixels[static_cast<std::size_t>(y * 3 * width + x)] =
+            static_cast<char>((x / stripe + y / (2 * stripe)) % 2 * 200 + (x * 31 + y * 17) % 23);
+    std::ofstream(file, std::ios::binary) << "P6\n"
+                                          << width << ' ' << height << "\n255\n"
+                                          << pixels;
+  }
+};
+
+TEST_F(Memory, AResNetTrainsOnLargeImagesByOneAtATimeWithinFourGibibytes) {
+  for (int kind = 0; kind < 2; ++kind) {
+    const auto folder = folder_ / "pictures" / ("kind" + std::to_string(kind));
+    std::filesystem::create_directories(folder);
+    write_picture(folder / "0.ppm", 16 << kind);
+    for (int copy = 1; copy < 8; ++copy)
+      std::filesystem::copy_file(folder / "0.ppm", folder / (std::to_string(copy) + ".ppm"));
+  }
+  write("run.toml",
+        "[run]\nout = \"out\"\nsteps = 1\n[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\n"
+        "batchnorm = \"convert-group\"\n[data]\ntrain = [\"pictures/**/*.ppm\"]\n"
+        "[batch]\nsamples = 16\nmicro = 1\n[memory]\nbudget = \"3.5GiB\"\n");
+  const auto result = accrue({"train", "run.toml"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto lines = metrics();
+  const auto step = std::ranges::find_if(lines, [](const auto& l) { return l.contains("loss"); });
+  ASSERT_NE(step, lines.end());
+  EXPECT_EQ(step->at("micro_batches"), 16);
+  EXPECT_EQ(step->at("retries"), 0);
+  EXPECT_LT(result.peak_resident_kibibytes, 4 * kKibiPerGibi);
+}
+
+TEST_F(Memory, ABudgetThatHoldsNoSampleIsRefusedWithWhatWouldFit) {
+  write_small_run();
+  const auto result = accrue({"train", "run.toml", "--memory.budget=300KiB", "--batch.micro=auto"});
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("error: "));
+  EXPECT_THAT(result.errors, HasSubstr("try "));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "metrics.jsonl"));
+  // The same folder takes the run that fits.
+  EXPECT_EQ(accrue({"train", "run.toml", "--memory.budget=1GiB"}).status, 0);
+}
+
+}  // namespace
+}  // namespace accrue::testing

@@ -1,0 +1,106 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanVerb : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+    std::string config =
+        "[run]\nout = \"out\"\nsteps = 4\nthreads = 1\n"
+        "[model]\nlayers = 3\nheads = 2\nwidth = 32\ncontext = 16\nvocab = 256\n"
+        "[data]\ntrain = [\"text.txt\"]\n[batch]\ntokens = 512\n";
+    write("open.toml", config);
+  }
+  nlohmann::json plan(Words more = {}) const {
+    Words words{"plan", "open.toml", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  }
+};
+
+TEST_F(PlanVerb, PrintsThePlanWithItsBytesSecondsAndReason) {
+  const nlohmann::json out = plan({"--memory.budget=1GiB"});
+  const auto micro = out.at("micro_batch").get<std::int64_t>();
+  EXPECT_EQ(out.at("micro_batches"), (32 + micro - 1) / micro);
+  EXPECT_EQ(out.at("recompute"), "none");
+  const auto predicted = out.at("predicted_peak_bytes").get<std::int64_t>();
+  EXPECT_LE(predicted, std::int64_t{1} << 30);
+  EXPECT_GT(out.at("measured_peak_bytes").get<std::int64_t>(), 0);
+  std::int64_t sum = 0;
+  for (const char* part : {"parameters", "gradients", "optimizer", "activations", "temporaries"}) {
+    EXPECT_GE(out.at("breakdown").at(part).get<std::int64_t>(), 0) << part;
+    sum += out.at("breakdown").at(part).get<std::int64_t>();
+  }
+  EXPECT_EQ(sum, predicted);
+  EXPECT_GT(out.at("seconds_per_step").get<double>(), 0);
+  EXPECT_GT(out.at("predicted_seconds_per_micro_batch").get<double>(), 0);
+  EXPECT_GT(out.at("measured_seconds_per_micro_batch").get<double>(), 0);
+  EXPECT_THAT(out.at("reason").get<std::string>(), HasSubstr("the budget of 1.00 GiB"));
+  EXPECT_TRUE(out.at("alternatives").is_array());
+  EXPECT_TRUE(out.contains("bf16")) << "shown, though never chosen unasked";
+  EXPECT_EQ(out.at("budget_bytes"), std::int64_t{1} << 30);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(PlanVerb, ReadsForPeople) {
+  const auto result = accrue({"plan", "open.toml"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  for (const char* part : {"plan ", "peak ", "of which", "reason", "predicted", "measured", "bf16"})
+    EXPECT_THAT(result.output, HasSubstr(part));
+}
+
+TEST_F(PlanVerb, TakesAStatedMicroBatchAndRecomputation) {
+  const nlohmann::json out = plan({"--batch.micro=4", "--memory.recompute=full"});
+  EXPECT_EQ(out.at("micro_batch"), 4);
+  EXPECT_EQ(out.at("micro_batches"), 8);
+  EXPECT_EQ(out.at("recompute"), "full");
+}
+
+TEST_F(PlanVerb, EndsWithThreeWhereTheBudgetHoldsNothing) {
+  const auto result = accrue({"plan", "open.toml", "--memory.budget=800KiB"});
+  EXPECT_EQ(result.status, 3) << result.output;
+  EXPECT_THAT(result.errors, HasSubstr("missing"));
+}
+
+TEST_F(PlanVerb, RefusesAWrongConfig) {
+  EXPECT_EQ(accrue({"plan", "open.toml", "--memory.budget=lots"}).status, 2);
+  EXPECT_EQ(accrue({"plan", "open.toml", "--data.train=nothing"}).status, 2);
+  EXPECT_EQ(accrue({"plan", "open.toml", "--price", "3"}).status, 2);
+}
+
+TEST_F(PlanVerb, EstimatesFromTheConfigAlone) {
+  write("large.toml",
+        "[run]\nout = \"out\"\nsteps = 100\n"
+        "[model]\nlayers = 24\nheads = 16\nwidth = 2048\ncontext = 2048\nvocab = 50257\n"
+        "[data]\ntrain = [\"nothing-there.bin\"]\n[batch]\ntokens = 524288\nmicro = 4\n");
+  const auto result =
+      accrue({"plan", "large.toml", "--estimate", "--json", "--price", "2", "--tokens-per-second",
+              "1173", "--versus-price", "1.173060528559", "--versus-tokens-per-second", "1000"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const nlohmann::json out = nlohmann::json::parse(result.output);
+  EXPECT_EQ(out.at("micro_batches"), 64);
+  const auto parameters = out.at("parameters").get<std::int64_t>();
+  EXPECT_EQ(out.at("sixteen_bit").at("total"), 8 * parameters);
+  EXPECT_EQ(out.at("held").at("total"), 16 * parameters);
+  EXPECT_GT(out.at("one_pass_bytes").get<double>(), 2e11);
+  EXPECT_EQ(out.at("devices").size(), 9U);
+  EXPECT_NEAR(out.at("comparison").at("time_ratio").get<double>(), 1.173, 1e-9);
+  EXPECT_NEAR(out.at("comparison").at("cost_ratio").get<double>(), 0.688, 1e-9);
+  const auto text = accrue({"plan", "large.toml", "--estimate"});
+  EXPECT_THAT(text.output, HasSubstr("before activations"));
+  EXPECT_THAT(text.output, HasSubstr("24 GB"));
+}
+
+}  // namespace
+}  // namespace accrue::testing

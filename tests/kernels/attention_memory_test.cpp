@@ -1,0 +1,49 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "accrue/kernels/attention.h"
+#include "accrue/memory/thread_meter.h"
+
+namespace accrue::kernels {
+namespace {
+
+/// The most bytes that forward and backward hold at once, for one sample of this context. In one
+/// thread, because the meter counts the calling one.
+std::int64_t peak_of(std::int64_t context, double dropout) {
+  constexpr std::int64_t heads = 2, width = 16;
+  const at::Tensor qkv = at::ones({1, context, 3 * width}).requires_grad_(true);
+  const at::Tensor upstream = at::ones({1, context, width});
+  const memory::ThreadMeter meter;
+  const at::Tensor out =
+      attention(qkv, heads, {.dropout = dropout}, {.training = true, .sample_ids = {0}});
+  out.backward(upstream);
+  return meter.peak();
+}
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Whole probabilities would take four times the bytes at twice the context: at 2,048 33 MB here,
+/// for one head.
+TEST(AttentionMemory, GrowsLinearlyWithTheContext) {
+  const Threads one(1);
+  for (const double dropout : {0.0, 0.2}) {
+    const std::int64_t at_512 = peak_of(512, dropout), at_1024 = peak_of(1024, dropout),
+                       at_2048 = peak_of(2048, dropout);
+    EXPECT_LE(at_1024, at_512 * 21 / 10) << dropout;
+    EXPECT_LE(at_2048, at_1024 * 21 / 10) << dropout;
+    EXPECT_LT(at_2048, 2048 * 2048 * 4 / 4) << dropout;
+  }
+}
+
+}  // namespace
+}  // namespace accrue::kernels

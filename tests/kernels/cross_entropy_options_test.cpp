@@ -1,0 +1,196 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/cross_entropy.h"
+#include "kernels/gradients.h"
+#include "support/tolerance.h"
+
+namespace accrue::kernels {
+namespace {
+
+using testing::close;
+using ::testing::HasSubstr;
+using testing::in_double;
+using testing::leaf;
+using testing::open_slot;
+
+constexpr std::int64_t rows = 30, channels = 8, classes = 11, ignored = 4;
+
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+struct Case {
+  at::ScalarType compute, master;
+};
+
+class CrossEntropyOptionsOf : public ::testing::TestWithParam<Case> {
+ protected:
+  CrossEntropyOptionsOf() {
+    targets_.slice(0, 0, rows, 7).fill_(ignored);
+    row_weights_.slice(0, 3, rows, 6).zero_();
+  }
+  at::ScalarType compute() const { return GetParam().compute; }
+  at::ScalarType master() const { return GetParam().master; }
+
+  /// torch's own label smoothing, and the z-loss written out, by rows in double.
+  at::Tensor reference(const at::Tensor& logits, const CrossEntropyOptions& options) const {
+    at::Tensor losses = at::cross_entropy_loss(logits, targets_, {}, at::Reduction::None,
+                                               options.ignored, options.label_smoothing);
+    losses = losses + options.z_loss * logits.exp().sum(-1).log().square();
+    at::Tensor counted = targets_.ne(options.ignored).to(at::kDouble);
+    if (options.row_weights.defined()) counted = counted * options.row_weights;
+    return (losses * counted).sum();
+  }
+
+  CrossEntropyOptions all_options() const {
+    return {.row_weights = row_weights_, .ignored = ignored, .label_smoothing = 0.2, .z_loss = 0.1};
+  }
+
+  const at::Tensor hidden_ = leaf({rows, channels}, compute(), 1),
+                   weight_ = leaf({classes, channels}, master(), 2);
+  at::Tensor targets_ = at::arange(rows).mul(7).remainder(classes),
+             row_weights_ = at::arange(rows).remainder(5).to(at::kFloat) * 0.5 + 0.25;
+  LowPrecisionCopy copy_;
+};
+INSTANTIATE_TEST_SUITE_P(All, CrossEntropyOptionsOf,
+                         ::testing::Values(Case{at::kFloat, at::kFloat},
+                                           Case{at::kDouble, at::kDouble},
+                                           Case{at::kBFloat16, at::kFloat}),
+                         [](const auto& param) { return c10::toString(param.param.compute); });
+
+/// Each option alone, and all together; none of the others' losses will do.
+TEST_P(CrossEntropyOptionsOf, GiveTorchsLossAndGradients) {
+  const CrossEntropyOptions all = all_options();
+  const std::vector<CrossEntropyOptions> cases{{},
+                                               {.ignored = ignored},
+                                               {.label_smoothing = all.label_smoothing},
+                                               {.z_loss = all.z_loss},
+                                               all};
+  std::vector<at::Tensor> seen;
+  for (const CrossEntropyOptions& options : cases) {
+    SCOPED_TRACE(seen.size());
+    const at::Tensor rhidden = in_double(hidden_), rweight = in_double(weight_);
+    const at::Tensor expected = reference(at::matmul(rhidden, rweight.t()), options);
+    const auto expected_gradients = torch::autograd::grad({expected}, {rhidden, rweight});
+    for (const std::int64_t chunk_rows : {0, 1, 7, 64}) {
+      const Loss loss = linear_cross_entropy(hidden_, weight_, targets_, copy_,
+                                             {.loss = options, .chunk_rows = chunk_rows});
+      EXPECT_EQ(loss.weight, label_weight(targets_, options.row_weights, options.ignored));
+      EXPECT_TRUE(close(loss.sum, expected, compute(), classes));
+      const auto gradients = torch::autograd::grad({loss.sum}, {hidden_, weight_});
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        EXPECT_TRUE(close(gradients[i], expected_gradients[i], compute(), 4 * rows));
+    }
+    for (const at::Tensor& other : seen)
+      EXPECT_FALSE(close(other, expected_gradients[0], compute(), 4 * rows));
+    seen.push_back(expected_gradients[0]);
+  }
+}
+
+TEST_P(CrossEntropyOptionsOf, MeanTheSameForLogitsAtHand) {
+  const at::Tensor logits = leaf({rows, classes}, compute(), 5, 2), wide = in_double(logits);
+  for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, all_options()}) {
+    const at::Tensor expected = reference(wide, options);
+    const Loss loss = cross_entropy(logits, targets_, options);
+    EXPECT_EQ(loss.weight, label_weight(targets_, options.row_weights, options.ignored));
+    EXPECT_TRUE(close(loss.sum, expected, compute(), classes));
+    const auto gradient = torch::autograd::grad({loss.sum}, {logits});
+    EXPECT_TRUE(
+        close(gradient[0], torch::autograd::grad({expected}, {wide})[0], compute(), classes));
+  }
+}
+
+TEST_P(CrossEntropyOptionsOf, GiveIgnoredRowsNothing) {
+  for (const at::Tensor& gradient :
+       {torch::autograd::grad(
+            {linear_cross_entropy(hidden_, weight_, targets_, copy_, {.loss = all_options()}).sum},
+            {hidden_})[0],
+        [&] {
+          const at::Tensor logits = leaf({rows, classes}, compute(), 5);
+          return torch::autograd::grad({cross_entropy(logits, targets_, all_options()).sum},
+                                       {logits})[0];
+        }()}) {
+    const at::Tensor counts = targets_.ne(ignored) & row_weights_.ne(0);
+    EXPECT_TRUE(at::equal(gradient.abs().amax(-1).ne(0), counts));
+  }
+}
+
+TEST_P(CrossEntropyOptionsOf, AreRefusedOutOfRangeBeforeAnythingIsAdded) {
+  const auto slot = open_slot(weight_);
+  const auto message = [&](const LinearCrossEntropyOptions& options) {
+    return error_of([&] { linear_cross_entropy(hidden_, weight_, targets_, copy_, options); });
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double wrong : {-0.1, 1.0, double{NAN}}) {
+    EXPECT_THAT(message({.loss = {.label_smoothing = wrong}}), HasSubstr("label smoothing"));
+    EXPECT_THAT(error_of([&] {
+                  cross_entropy(at::zeros({rows, classes}), targets_, {.label_smoothing = wrong});
+                }),
+                HasSubstr("label smoothing"));
+  }
+  for (const double wrong : {-1e-4, infinity, double{NAN}})
+    EXPECT_THAT(message({.loss = {.z_loss = wrong}}), HasSubstr("z-loss"));
+  for (const double wrong : {0.0, infinity, double{NAN}})
+    EXPECT_THAT(message({.gradient_scale = wrong}), HasSubstr("gradient_scale"));
+  EXPECT_THAT(message({.chunk_rows = -1}), HasSubstr("chunk_rows"));
+  targets_[3] = -100;  // is no label where another one is ignored
+  EXPECT_THAT(message({.loss = {.ignored = ignored}}), HasSubstr("-100 in row 3"));
+  EXPECT_EQ(slot->contributions, 0);
+}
+
+/// A power of two, so that scaling is exact.
+TEST_P(CrossEntropyOptionsOf, MakeGradientsForTheUpstreamTheyAreTold) {
+  const auto run = [&](double scale) {
+    hidden_.mutable_grad().reset();
+    const auto slot = open_slot(weight_);
+    const Loss loss = linear_cross_entropy(hidden_, weight_, targets_, copy_,
+                                           {.loss = all_options(), .gradient_scale = scale});
+    torch::autograd::backward({loss.sum}, {at::full({}, scale, loss.sum.options())});
+    EXPECT_EQ(slot->contributions, 1);
+    EXPECT_FALSE(weight_.grad().defined());
+    return std::vector{hidden_.grad(), slot->main, loss.sum.detach()};
+  };
+  const auto once = run(1), eight = run(8), negative = run(-0.5);
+  for (const std::size_t gradient : {0, 1}) {
+    EXPECT_TRUE(at::equal(eight[gradient], once[gradient] * 8));
+    EXPECT_TRUE(at::equal(negative[gradient], once[gradient] * -0.5));
+  }
+  EXPECT_TRUE(at::equal(eight[2], once[2]));
+}
+
+TEST_P(CrossEntropyOptionsOf, RefuseAnotherUpstreamWhereASlotTookPart) {
+  const auto slot = open_slot(weight_);
+  const Loss loss =
+      linear_cross_entropy(hidden_, weight_, targets_, copy_, {.gradient_scale = 0.25});
+  EXPECT_THAT(error_of([&] { loss.sum.backward(); }), HasSubstr("the gradient 0.25"));
+  const Loss again =
+      linear_cross_entropy(hidden_, weight_, targets_, copy_, {.gradient_scale = 1.0 / 3});
+  // Both sides round a third to the sum's precision.
+  torch::autograd::backward({again.sum}, {at::full({}, 1.0 / 3, again.sum.options())});
+  EXPECT_TRUE(hidden_.grad().defined());
+}
+
+TEST_P(CrossEntropyOptionsOf, RescaleWithoutASlot) {
+  const auto gradients = [&](double told, double upstream) {
+    const Loss loss =
+        linear_cross_entropy(hidden_, weight_, targets_, copy_, {.gradient_scale = told});
+    return torch::autograd::grad({loss.sum * upstream}, {hidden_, weight_});
+  };
+  const auto told = gradients(0.25, 0.25), untold = gradients(1, 0.25);
+  for (std::size_t i = 0; i < told.size(); ++i) EXPECT_TRUE(at::equal(told[i], untold[i]));
+}
+
+}  // namespace
+}  // namespace accrue::kernels

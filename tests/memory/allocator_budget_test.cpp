@@ -1,0 +1,192 @@
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "accrue/core/error.h"
+#include "allocator_fixture.h"
+
+namespace accrue::memory {
+namespace {
+
+using ::testing::HasSubstr;
+using AllocatorBudgetTest = AllocatorTest;
+
+/// The message; empty where the allocation was not refused.
+std::string refusal_of(std::int64_t bytes) {
+  try {
+    bytes_tensor(bytes);
+    return {};
+  } catch (const c10::OutOfMemoryError& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+bool holds(const at::Tensor& tensor, std::uint8_t value) {
+  const auto* const data = tensor.const_data_ptr<std::uint8_t>();
+  return std::all_of(data, data + tensor.numel(), [value](auto byte) { return byte == value; });
+}
+
+TEST_F(AllocatorBudgetTest, RefusesWhatGoesBeyondIt) {
+  allow(64 * kMebi);
+  EXPECT_EQ(budget(), start_.reserved + 64 * kMebi);
+  const at::Tensor held = bytes_tensor(40 * kMebi);
+  const std::string message = refusal_of(40 * kMebi);
+  EXPECT_THAT(message, HasSubstr("41943040 bytes (40.0 MiB)"));
+  EXPECT_THAT(message, HasSubstr("16777216 bytes"));
+  EXPECT_THAT(message, HasSubstr("in tensors"));
+  EXPECT_THAT(message, HasSubstr("reserved"));
+  EXPECT_EQ(last_missing_bytes(), 16 * kMebi);
+  EXPECT_EQ(live(), 40 * kMebi);
+  // The controls: what just fits, and no budget.
+  EXPECT_EQ(refusal_of(24 * kMebi), "");
+  EXPECT_EQ(reserved(), 64 * kMebi);
+  set_budget(std::nullopt);
+  EXPECT_EQ(budget(), std::nullopt);
+  EXPECT_EQ(refusal_of(40 * kMebi), "");
+}
+
+TEST_F(AllocatorBudgetTest, GivesBackNoMoreThanItNeedsAndTheOldestFirst) {
+  allow(64 * kMebi);
+  at::Tensor first = bytes_tensor(30 * kMebi).fill_(1), next = bytes_tensor(20 * kMebi);
+  const void* const newer = next.data_ptr();
+  first.reset();
+  next.reset();
+  const at::Tensor large = bytes_tensor(40 * kMebi);
+  EXPECT_EQ(reserved(), 64 * kMebi) << "26 of the 30 MiB went back";
+  const std::int64_t calls = system_calls();
+  const at::Tensor second = bytes_tensor(20 * kMebi);
+  EXPECT_EQ(second.data_ptr(), newer);
+  EXPECT_EQ(system_calls(), calls);
+  // What is left of the first serves again, grown by what the budget then has room for.
+  set_budget(std::nullopt);
+  const at::Tensor again = bytes_tensor(30 * kMebi).fill_(7);
+  EXPECT_EQ(system_calls(), calls);
+  EXPECT_EQ(reserved(), 90 * kMebi);
+  EXPECT_TRUE(holds(again, 7));
+}
+
+TEST_F(AllocatorBudgetTest, PrefersASomewhatLargerBlockToANewOne) {
+  const at::Tensor held = bytes_tensor(28 * kMebi).fill_(2);
+  const void* const larger = bytes_tensor(36 * kMebi).fill_(1).data_ptr();
+  {
+    const at::Tensor roomy = bytes_tensor(30 * kMebi);
+    EXPECT_NE(roomy.data_ptr(), larger) << "the control: without a budget there is room";
+  }
+  release_cached();
+  const void* const block = bytes_tensor(36 * kMebi).fill_(1).data_ptr();
+  allow(64 * kMebi);
+  const std::int64_t calls = system_calls();
+  at::Tensor fitted = bytes_tensor(30 * kMebi).fill_(3);
+  EXPECT_EQ(fitted.data_ptr(), block);
+  EXPECT_EQ(system_calls(), calls);
+  EXPECT_EQ(reserved(), 64 * kMebi);
+  // Nothing is free, but 6 MiB of the block are behind what was asked for.
+  const at::Tensor rest = bytes_tensor(6 * kMebi).fill_(4);
+  EXPECT_EQ(reserved(), 64 * kMebi);
+  EXPECT_TRUE(holds(fitted, 3));
+  EXPECT_TRUE(holds(held, 2));
+  EXPECT_NE(refusal_of(kMebi), "") << "now it is full";
+  // Freed, the block serves its own class again.
+  fitted.reset();
+  set_budget(std::nullopt);
+  EXPECT_EQ(bytes_tensor(36 * kMebi).data_ptr(), block);
+}
+
+TEST_F(AllocatorBudgetTest, ARefusalKeepsTheFreeLists) {
+  allow(64 * kMebi);
+  const at::Tensor held = bytes_tensor(40 * kMebi);
+  const void* const block = bytes_tensor(20 * kMebi).data_ptr();
+  EXPECT_NE(refusal_of(30 * kMebi), "");
+  EXPECT_EQ(reserved(), 60 * kMebi) << "what a retry needs is not to be paid for again";
+  EXPECT_EQ(bytes_tensor(20 * kMebi).data_ptr(), block);
+}
+
+TEST_F(AllocatorBudgetTest, LoweredItTakesTheFreeListsAtOnce) {
+  const at::Tensor held = bytes_tensor(10 * kMebi);
+  bytes_tensor(40 * kMebi);
+  EXPECT_EQ(reserved(), 50 * kMebi);
+  allow(30 * kMebi);
+  EXPECT_EQ(reserved(), 30 * kMebi);
+  allow(10 * kMebi);
+  EXPECT_EQ(reserved(), 10 * kMebi);
+}
+
+TEST_F(AllocatorBudgetTest, BelowWhatIsLiveItRefusesUntilEnoughWasFreed) {
+  at::Tensor held = bytes_tensor(32 * kMebi).fill_(5);
+  allow(16 * kMebi);
+  EXPECT_TRUE(holds(held, 5)) << "tensors keep what they have";
+  EXPECT_NE(refusal_of(2 * kMebi), "");
+  EXPECT_EQ(last_missing_bytes(), 18 * kMebi);
+  held.reset();
+  EXPECT_EQ(reserved(), 16 * kMebi) << "freed beyond the budget, it goes back at once";
+  EXPECT_EQ(refusal_of(16 * kMebi), "");
+}
+
+TEST_F(AllocatorBudgetTest, SmallRequestsAreCountedButNotRefused) {
+  set_budget(0);
+  const at::Tensor small = bytes_tensor((64 << 10) - 1);
+  EXPECT_GE(reserved(), (64 << 10) - 1);
+  EXPECT_NE(refusal_of(64 << 10), "");
+}
+
+TEST_F(AllocatorBudgetTest, NegativeIsAUsageError) {
+  try {
+    set_budget(-1);
+    FAIL() << "a negative budget was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::usage);
+  }
+  EXPECT_EQ(budget(), std::nullopt);
+}
+
+TEST_F(AllocatorBudgetTest, OnARequestThatTheSystemRefusesAllOfItIsMissing) {
+  EXPECT_NE(refusal_of(std::int64_t{1} << 50), "");
+  EXPECT_EQ(last_missing_bytes(), std::int64_t{1} << 50);
+}
+
+/// What threads see that take blocks of random sizes under a budget too small for all of them.
+struct Crowd {
+  std::atomic<int> refused{0}, served{0};
+  std::atomic<bool> intact{true}, within{true};
+
+  void churn(std::uint32_t seed) {
+    std::mt19937 random(seed);
+    const auto value = static_cast<std::uint8_t>(seed);
+    std::vector<at::Tensor> held;
+    for (int round = 0; round < 400; ++round) {
+      const std::int64_t bytes = (64 << 10) + static_cast<std::int64_t>(random() % (5 * kMebi));
+      try {
+        held.push_back(bytes_tensor(bytes));
+        ++served;
+      } catch (const c10::OutOfMemoryError&) {
+        ++refused;
+        held.resize(held.size() / 2);
+        continue;
+      }
+      if (usage().reserved > *budget()) within = false;
+      std::memset(held.back().data_ptr(), value, static_cast<std::size_t>(bytes));
+      if (!holds(held[random() % held.size()], value)) intact = false;
+    }
+  }
+};
+
+TEST_F(AllocatorBudgetTest, HoldsOverThreads) {
+  allow(48 * kMebi);
+  Crowd crowd;
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t seed = 1; seed <= 4; ++seed)
+      threads.emplace_back([&crowd, seed] { crowd.churn(seed); });
+  }
+  EXPECT_TRUE(crowd.intact);
+  EXPECT_TRUE(crowd.within);
+  EXPECT_GT(crowd.refused, 0);
+  EXPECT_GT(crowd.served, 1000);
+  EXPECT_EQ(live(), 0);
+}
+
+}  // namespace
+}  // namespace accrue::memory

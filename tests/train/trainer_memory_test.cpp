@@ -1,0 +1,220 @@
+// A run's memory: a budget that holds, that may change on the way, and what a checkpoint keeps of
+// it.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "tiny_run.h"
+
+namespace accrue::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kKibi = 1024;
+
+/// Notes steps and events, and does something after one of the steps.
+class Watcher : public Observer {
+ public:
+  void on_step(const StepReport& report) override {
+    steps.push_back(report);
+    if (report.step == act_after) act();
+  }
+  void on_event(const Event& event) override { events.push_back(event); }
+
+  std::vector<std::string> reasons_of(const std::string& name) const {
+    std::vector<std::string> reasons;
+    for (const Event& event : events)
+      if (event.name == name) reasons.push_back(event.reason);
+    return reasons;
+  }
+
+  std::int64_t act_after = -1;
+  std::function<void()> act;
+  std::vector<StepReport> steps;
+  std::vector<Event> events;
+};
+
+class TrainerMemory : public testing::TinyRun {
+ protected:
+  void SetUp() override {
+    TinyRun::SetUp();
+    memory::install_caching_allocator();
+  }
+  void TearDown() override {
+    memory::set_budget(std::nullopt);
+    TinyRun::TearDown();
+  }
+
+  /// Micro-batches of 32 samples take several MiB more than single ones.
+  Config large_config() const {
+    Config c = config();
+    c.model.width = 64;
+    c.model.context = 64;
+    c.batch.tokens = 32 * 64;
+    c.batch.micro = 32;
+    c.data.val_fraction = 0;
+    return c;
+  }
+
+  void write_budget(const std::string& text) const {
+    std::ofstream(folder_ / "budget.tmp") << text;
+    std::filesystem::rename(folder_ / "budget.tmp", folder_ / "budget");
+  }
+
+  static RunResult run(const Config& c, const std::shared_ptr<Watcher>& watcher,
+                       bool resume = false) {
+    memory::release_cached();
+    Trainer trainer(c);
+    trainer.add_observer(watcher);
+    return trainer.run({.resume = resume});
+  }
+
+  static std::int64_t peak_of(const Config& c) {
+    const auto watcher = std::make_shared<Watcher>();
+    run(c, watcher);
+    std::int64_t peak = 0;
+    for (const StepReport& step : watcher->steps) peak = std::max(peak, *step.peak_bytes);
+    return peak;
+  }
+};
+
+TEST_F(TrainerMemory, ABudgetTakenAwayDuringTheRunCostsRetriesAndNoStep) {
+  Config c = large_config();
+  c.run.out = (folder_ / "free").string();
+  const std::int64_t peak = peak_of(c);
+  c.run.out = (folder_ / "run").string();
+  c.memory.budget_file = (folder_ / "budget").string();
+  const auto watcher = std::make_shared<Watcher>();
+  watcher->act_after = 2;
+  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4)); };
+  const RunResult result = run(c, watcher);
+  EXPECT_EQ(result.step, 6);
+  ASSERT_EQ(watcher->reasons_of("budget").size(), 1U);
+  const auto troubles = watcher->reasons_of("out_of_memory");
+  ASSERT_EQ(troubles.size(), 2U) << "one retry, one split";
+  EXPECT_THAT(troubles[1], HasSubstr("micro-batches have 16 samples"));
+  EXPECT_EQ(watcher->steps[1].retries, 0);
+  EXPECT_FALSE(watcher->steps[1].budget_bytes);
+  EXPECT_EQ(watcher->steps[2].retries, 2);
+  EXPECT_EQ(watcher->steps[2].budget_bytes, peak * 3 / 4);
+  EXPECT_EQ(watcher->steps[3].micro_batch, 16);
+  for (std::size_t step = 3; step < 6; ++step)
+    EXPECT_LE(*watcher->steps[step].peak_bytes, peak * 3 / 4);
+  // The same batches, whatever their split: only rounding differs.
+  const NamedParameters free = parameters_of([&] {
+    Config other = c;
+    other.run.out = (folder_ / "free").string();
+    return other;
+  }());
+  const NamedParameters tight = parameters_of(c);
+  for (std::size_t i = 0; i < free.size(); ++i)
+    EXPECT_TRUE(at::allclose(free[i].tensor, tight[i].tensor, 1e-3, 1e-5)) << free[i].name;
+}
+
+TEST_F(TrainerMemory, ACheckpointKeepsTheSizeThatMemoryLeft) {
+  Config c = large_config();
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  c.memory.budget_file = (folder_ / "budget").string();
+  const auto watcher = std::make_shared<Watcher>();
+  watcher->act_after = 1;
+  Config free = c;
+  free.run.out = (folder_ / "free").string();
+  const std::int64_t peak = peak_of(free);
+  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4)); };
+  run(c, watcher);
+  const RunDirectory directory(c.run.out);
+  const auto state =
+      nlohmann::json::parse(read_file(directory.checkpoint(6) / "state.json")).at("plan");
+  EXPECT_EQ(state.at("micro_batch"), 32);
+  EXPECT_EQ(state.at("micro_batch_now"), 16);
+  EXPECT_EQ(state.at("quiet_windows"), 4);
+  EXPECT_EQ(state.at("recompute"), "none");
+}
+
+TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
+  Config c = large_config();
+  const std::int64_t peak = peak_of([&] {
+    Config free = c;
+    free.run.out = (folder_ / "free").string();
+    return free;
+  }());
+  c.memory.budget_file = (folder_ / "budget").string();
+  const auto watcher = std::make_shared<Watcher>();
+  watcher->act_after = 1;
+  watcher->act = [&] { write_budget(std::to_string(peak / 40)); };
+  try {
+    run(c, watcher);
+    FAIL() << "it went through";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 3);
+    EXPECT_THAT(error.what(), HasSubstr("a single sample does not fit"));
+    EXPECT_THAT(error.what(), HasSubstr("a memory.budget of at least"));
+    EXPECT_THAT(error.what(), HasSubstr("memory.recompute = \"full\""));
+    EXPECT_THAT(error.what(), HasSubstr("a shorter model.context"));
+  }
+  // What was done is saved, and with more memory the run goes on.
+  write_budget("none");
+  memory::set_budget(std::nullopt);
+  EXPECT_EQ(run(c, std::make_shared<Watcher>(), true).step, 6);
+}
+
+TEST_F(TrainerMemory, ABudgetBelowParametersAndGradientsIsRefusedAtOnce) {
+  Config c = large_config();
+  c.memory.budget = std::to_string(16 * kKibi);
+  EXPECT_ANY_THROW(run(c, std::make_shared<Watcher>()));
+}
+
+/// What was folded into the optimizer's state cannot be taken out: the run goes back to the last
+/// checkpoint where an allocation fails after some of a micro-batch was.
+TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
+  Config c = config("undisturbed");
+  c.optim.kind = "adama";
+  c.optim.clip = 0;
+  c.data.val_fraction = 0;
+  c.run.checkpoint_every = {2, Duration::Unit::steps};
+  const auto undisturbed = std::make_shared<Watcher>();
+  std::int64_t before = 0, allocations = 0;
+  undisturbed->act_after = 3;
+  undisturbed->act = [&] { before = memory::usage().allocations; };
+  run(c, undisturbed);
+  allocations = memory::usage().allocations - before;
+  std::int64_t went_back = 0;
+  for (int trial = 0; trial < 12; ++trial) {
+    Config other = c;
+    other.run.out = (folder_ / ("torn" + std::to_string(trial))).string();
+    const auto watcher = std::make_shared<Watcher>();
+    std::optional<memory::FailingAllocations> failing;
+    watcher->act_after = 3;
+    watcher->act = [&] {
+      if (!failing) failing.emplace(1 + (2 * trial + 1) * allocations / (3 * 24));
+    };
+    EXPECT_EQ(run(other, watcher).step, 6);
+    EXPECT_EQ(failing->failed(), 1);
+    went_back += std::ssize(watcher->reasons_of("rollback"));
+    expect_same_bits(parameters_of(other), parameters_of(c));
+  }
+  EXPECT_GT(went_back, 0);
+  EXPECT_LT(went_back, 12) << "where nothing was folded yet a retry is enough";
+}
+
+TEST_F(TrainerMemory, TheStepAndItsMicroBatchesArePeaked) {
+  Config c = large_config();
+  c.batch.micro = 8;
+  c.memory.budget = "1GiB";
+  const auto watcher = std::make_shared<Watcher>();
+  run(c, watcher);
+  for (const StepReport& step : watcher->steps) {
+    EXPECT_EQ(step.budget_bytes, std::int64_t{1} << 30);
+    ASSERT_TRUE(step.micro_batch_peak_bytes);
+    EXPECT_LE(*step.micro_batch_peak_bytes, *step.peak_bytes);
+    EXPECT_GT(*step.micro_batch_peak_bytes, *step.peak_bytes / 2);
+  }
+}
+
+}  // namespace
+}  // namespace accrue::train
