@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-data bench-peers install clean help
+.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-peers install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -58,6 +58,13 @@ bench: setup-test
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/release -j $(JOBS)
 	@.venv/bin/python bench/e2e/speed.py
+
+# What plans predict, budgets cost and a smaller optimizer saves; about an hour.
+bench-memory: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@cmake --build build/release -j $(JOBS)
+	@for part in planner memory optimizer_memory; do .venv/bin/python bench/e2e/$$part.py || exit 1; done
 
 fmt:
 	@$(CLANG_FORMAT) -i $(SOURCES)

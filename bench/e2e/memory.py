@@ -6,8 +6,7 @@
 budgets: GPT-2 124 M, one step of 65,536 tokens at context 256 under several budgets, beside a plain libtorch loop on
   the same batch: its peak with the smallest micro-batch, and in one pass as its two smallest sizes extrapolate.
 adama: 10.8 M, full recomputation, 4,096 tokens per micro-batch: peak and time beside AdamW with a gradient buffer.
-states: the loss curve by the precision of the optimizer's state. --quick takes smaller models. Only the standard
-library.
+--quick takes smaller models. Only the standard library. What a smaller state does to the loss is in optimizer_memory.py.
 """
 import argparse
 import json
@@ -87,23 +86,7 @@ def adama(folder: pathlib.Path, quick: bool) -> dict:
     return {"model": size, "tokens_per_micro_batch": micro * GPT2[size]["context"], **rows}
 
 
-def states(folder: pathlib.Path, quick: bool) -> dict:
-    """Mean losses of the last tenth of short runs on the same samples."""
-    size, steps = ("tiny", 40) if quick else ("1.8M", 200)
-    cases = {"adamw fp32": [], "adamw bf16": ["--optim.state=bf16"], "adamw int8": ["--optim.state=int8"],
-             "adama fp32": ["--optim.kind=adama", "--optim.clip=0"], "adamw fp32, no clipping": ["--optim.clip=0"]}
-    curves = {}
-    for name, extra in cases.items():
-        run_steps, _ = train(folder, f"states-{len(curves)}", [
-            *gpt2(folder, size, 32), "--batch.micro=8", f"--run.steps={steps}", "--optim.lr=1e-3",
-            "--optim.schedule.warmup=5%", *extra])
-        curves[name] = [step["loss"] for step in run_steps]
-    last = {name: sum(losses[-(steps // 10):]) / (steps // 10) for name, losses in curves.items()}
-    print(table(["state", f"loss at step {steps}"], [[name, f"{loss:.4f}"] for name, loss in last.items()]), flush=True)
-    return {"model": size, "steps": steps, "last": last, "curves": curves}
-
-
-PARTS = {"budgets": budgets, "adama": adama, "states": states}
+PARTS = {"budgets": budgets, "adama": adama}
 
 
 def main() -> None:

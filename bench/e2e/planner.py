@@ -3,8 +3,8 @@
 
     bench/e2e/planner.py [--quick] [--only PART] [--out bench/results/planner.json]
 
-Predictions: the planner's peak bytes and seconds beside what a micro-batch of that plan then took, for GPT-2 from
-tiny to 124 M, ViT and ResNet, in fp32 and bf16, with and without recomputation.
+Predictions: the planner's peak bytes and seconds for a size that none of its trials ran, beside what that size then
+takes, for GPT-2 from tiny to 124 M, ViT and ResNet, in fp32 and bf16, with and without recomputation.
 Choices: the chosen plan's throughput (accrue bench, median of 5) beside the best of an exhaustive search over powers
 of two and modes under the same budget. --quick takes the small models and fewer rounds. Only the standard library.
 """
@@ -40,12 +40,25 @@ def predictions(folder: pathlib.Path, quick: bool) -> dict[str, list[str]]:
     return cases
 
 
+def untried(plan: dict) -> dict | None:
+    """The largest point that was predicted and not among the trials: the plan itself, or an alternative."""
+    tried = {(trial["micro_batch"], trial["recompute"]) for trial in plan["trials"]}
+    points = [plan, *plan["alternatives"]]
+    points = [point for point in points if (point["micro_batch"], point["recompute"]) not in tried]
+    return max(points, key=lambda point: point["micro_batch"], default=None)
+
+
 def predict(name: str, arguments: list[str], folder: pathlib.Path) -> dict:
+    """Of a point that no trial ran, beside that point run on its own in another process."""
     plan = accrue_json("plan", folder, arguments)
-    row = {"name": name, "micro_batch": plan["micro_batch"], "recompute": plan["recompute"]}
+    point = untried(plan) or plan
+    there = accrue_json("plan", folder, [*arguments, f"--batch.micro={point['micro_batch']}",
+                                         f"--memory.recompute={point['recompute']}"])
+    row = {"name": name, "micro_batch": point["micro_batch"], "recompute": point["recompute"],
+           "tried": point is plan and untried(plan) is None}
     for what in ("peak_bytes", "seconds_per_micro_batch"):
-        row[what] = {"predicted": plan[f"predicted_{what}"], "measured": plan[f"measured_{what}"],
-                     "error": plan[f"predicted_{what}"] / plan[f"measured_{what}"] - 1}
+        predicted, measured = point[f"predicted_{what}"], there[f"measured_{what}"]
+        row[what] = {"predicted": predicted, "measured": measured, "error": predicted / measured - 1}
     print(f"{name:40} {row['micro_batch']:4} samples   peak {percent(row['peak_bytes']['error'])}   "
           f"seconds {percent(row['seconds_per_micro_batch']['error'])}", flush=True)
     return row

@@ -222,6 +222,10 @@ void GradientBuffer::begin_window(std::int64_t index) {
   for (FixedSum* sum : fixed_) sum->begin_window();
 }
 
+bool GradientBuffer::folds_into(const FoldTarget& target) const {
+  return folding_ && folding_->target.get() == &target;
+}
+
 bool GradientBuffer::needs_total_weight() const { return folding_ && folding_->target; }
 
 bool GradientBuffer::is_between_steps() const {

@@ -12,8 +12,13 @@ namespace {
 
 using Entry = GradientBuffer::Entry;
 
+/// Piece by piece: the temporaries of a whole parameter may be what memory lacks.
 bool sum_is_finite(const Entry& entry) {
-  return entry.slot->fresh || at::isfinite(entry.slot->main).all().item<bool>();
+  constexpr std::int64_t piece_elements = 4096;
+  if (entry.slot->fresh) return true;
+  const auto pieces = entry.slot->main.view({-1}).split(piece_elements);
+  return std::ranges::all_of(
+      pieces, [](const at::Tensor& piece) { return at::isfinite(piece).all().item<bool>(); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "accrue/core/error.h"
@@ -63,10 +64,11 @@ class WeightGradient {
     gemm_out(sum_.into, grad_logits.t(), hidden, sum_.add);
     sum_.add = any_ = true;
   }
-  /// To be called after the last chunk. For autograd; undefined where a slot has it.
-  at::Tensor take() {
+  /// To be called after the last chunk. For autograd; undefined where a slot has it. What is not
+  /// `whole` is no contribution: a slot is left with it unfinished, to be undone.
+  at::Tensor take(bool whole) {
     if (slot_ != nullptr) {
-      if (any_) slot_->done();
+      if (any_ && whole) slot_->done();
       return {};
     }
     return any_ ? sum_.into : sum_.into.zero_();
@@ -121,7 +123,7 @@ class Chunks {
     for (std::int64_t begin = 0; begin < rows_; begin += size_) {
       const std::int64_t count = std::min(size_, rows_ - begin);
       result.sum += forward(begin, count);
-      if (!std::isfinite(result.sum)) {
+      if (!is_finite(result.sum)) {
         // The micro-batch is lost; what its caller may see must still be defined.
         if (wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
         break;
@@ -129,11 +131,18 @@ class Chunks {
       if (wanted_.any()) backward(begin, count);
     }
     result.grad_hidden = grad_hidden_;
-    if (grad_weight_) result.grad_weight = grad_weight_->take();
+    if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(result.sum));
     return result;
   }
 
  private:
+  /// In the precision of the sum that is returned.
+  bool is_finite(double sum) const {
+    return std::abs(sum) <= (logits_.scalar_type() == at::kDouble
+                                 ? std::numeric_limits<double>::max()
+                                 : std::numeric_limits<float>::max());
+  }
+
   double forward(std::int64_t begin, std::int64_t count) {
     at::Tensor logits = logits_.narrow(0, 0, count);
     at::Tensor grad = wanted_.any() ? grad_logits_.narrow(0, 0, count) : at::Tensor();

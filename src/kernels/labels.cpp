@@ -31,6 +31,14 @@ void expect_logits(const at::Tensor& logits, const at::Tensor& targets) {
                     "a model whose output goes with the data");
 }
 
+/// targets [...] as [R], `ignored` in rows of weight 0.
+at::Tensor counted_labels(const at::Tensor& targets, const CrossEntropyOptions& options) {
+  const at::Tensor labels = targets.reshape({-1});
+  if (!options.row_weights.defined()) return labels;
+  const at::Tensor weightless = options.row_weights.reshape({-1}).to(labels.device()).eq(0);
+  return labels.masked_fill(weightless, options.ignored);
+}
+
 }  // namespace
 
 void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes,
@@ -90,13 +98,15 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   expect_terms("cross_entropy", options);
   const double weight = label_weight(targets, options.row_weights, options.ignored);
   const at::ScalarType precision = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
-  const at::Tensor labels = targets.reshape({-1});
+  const at::Tensor labels = counted_labels(targets, options);
+  const at::Tensor left_out = labels.eq(options.ignored);
+  at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
+  // Whatever is in them, 0 times infinity included.
+  if (left_out.any().item<bool>()) rows = rows.masked_fill(left_out.unsqueeze(-1), 0);
   at::Tensor losses = at::cross_entropy_loss(rows, labels, {}, at::Reduction::None, options.ignored,
                                              options.label_smoothing);
   if (options.z_loss != 0)
-    losses = losses + options.z_loss *
-                          rows.logsumexp(-1).square().masked_fill(labels.eq(options.ignored), 0);
+    losses = losses + options.z_loss * rows.logsumexp(-1).square().masked_fill(left_out, 0);
   if (!options.row_weights.defined()) return {losses.sum(), weight};
   return {(losses * options.row_weights.reshape({-1}).to(losses.options())).sum(), weight};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace accrue::memory {
@@ -97,11 +98,20 @@ Breakdown CostModel::breakdown(std::int64_t micro_batch) const {
           .gradients = resident_.gradients,
           .optimizer = resident_.optimizer,
           .activations = activations,
-          .temporaries = working - activations};
+          .temporaries = resident_.cuts + working - activations};
 }
 
 bool CostModel::was_measured(std::int64_t micro_batch) const {
   return std::ranges::find(measured_, micro_batch) != measured_.end();
+}
+
+std::vector<Fact> without_refuted(const std::vector<Fact>& facts) {
+  std::vector<Fact> kept;
+  std::ranges::copy_if(facts, std::back_inserter(kept), [&](const Fact& fact) {
+    return !fact.measured.fits ||
+           fact.point.micro_batch < smallest_failed(fact.point.recompute, facts);
+  });
+  return kept;
 }
 
 std::vector<Fact> without_impossible_times(std::vector<Fact> facts) {
@@ -116,7 +126,7 @@ std::vector<Fact> without_impossible_times(std::vector<Fact> facts) {
 }
 
 std::vector<CostModel> fit_models(const std::vector<Fact>& noisy, const PlanQuestion& question) {
-  const std::vector<Fact> facts = without_impossible_times(noisy);
+  const std::vector<Fact> facts = without_impossible_times(without_refuted(noisy));
   std::vector<CostModel> models;
   for (const Recompute mode : question.modes)
     if (!fitting(mode, facts).empty()) models.emplace_back(mode, facts, question.resident);

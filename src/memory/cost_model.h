@@ -52,11 +52,15 @@ class CostModel {
   PiecewiseLinear bytes_, seconds_;
 };
 
+/// Without the trials that fitted of sizes that another trial (of as many samples or fewer, in the
+/// same mode) ran out of memory with.
+std::vector<Fact> without_refuted(const std::vector<Fact>& facts);
+
 /// Noise only adds to a time, so of two measured ones the smaller holds for both where it was taken
 /// with more samples and more recomputation.
 std::vector<Fact> without_impossible_times(std::vector<Fact> facts);
 
-/// One model for each mode of which a trial fits, in the question's order.
+/// One model for each mode of which a trial fits, and is not refuted, in the question's order.
 std::vector<CostModel> fit_models(const std::vector<Fact>& facts, const PlanQuestion& question);
 
 }  // namespace accrue::memory

@@ -173,6 +173,17 @@ std::string reason_of(const std::vector<PlanEntry>& entries, const PlanEntry& ch
   return text;
 }
 
+/// Those that no trial refutes; a plan beyond the limit is one of them.
+std::vector<PlanEntry> possible_of(const std::vector<PlanEntry>& entries,
+                                   const std::vector<CostModel>& models) {
+  std::vector<PlanEntry> possible;
+  std::ranges::copy_if(entries, std::back_inserter(possible), [&](const PlanEntry& entry) {
+    return std::ranges::find(models, entry.point.recompute, &CostModel::mode)
+        ->may_fit(entry.point.micro_batch);
+  });
+  return possible;
+}
+
 PlanEntry smallest_of(const std::vector<PlanEntry>& entries) {
   return *std::ranges::min_element(
       entries, {}, [](const PlanEntry& entry) { return std::pair(entry.peak_bytes, entry.point); });
@@ -259,8 +270,9 @@ Plan plan(const std::vector<Fact>& facts, const PlanQuestion& question) {
   const std::vector<CostModel> models = fit_models(facts, question);
   const std::vector<PlanEntry> entries = entries_of(models, question);
   const std::vector<PlanEntry> allowed = allowed_of(entries, question);
-  if (allowed.empty() && (question.is_budget || entries.empty())) throw refusal(facts, question);
-  Plan plan{.chosen = allowed.empty() ? smallest_of(entries) : best_of(allowed)};
+  const std::vector<PlanEntry> possible = possible_of(entries, models);
+  if (allowed.empty() && (question.is_budget || possible.empty())) throw refusal(facts, question);
+  Plan plan{.chosen = allowed.empty() ? smallest_of(possible) : best_of(allowed)};
   const PlanPoint& point = plan.chosen.point;
   plan.micro_batches = (question.window_samples + point.micro_batch - 1) / point.micro_batch;
   plan.breakdown =

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "accrue/core/units.h"
+#include "cost_model.h"
 
 namespace accrue::memory {
 namespace {
@@ -18,7 +19,7 @@ struct Need {
 
 Need need_of(const std::vector<Fact>& facts, const PlanQuestion& question) {
   std::optional<Need> least;
-  for (const Fact& fact : facts) {
+  for (const Fact& fact : without_refuted(facts)) {
     const Need need{std::max(fact.measured.peak_bytes, question.resident.total()),
                     fact.measured.fits, fact.point};
     const auto rank = [](const Need& n) { return std::tuple(!n.exact, n.bytes, n.point); };
@@ -72,9 +73,10 @@ Error refusal(const std::vector<Fact>& facts, const PlanQuestion& question) {
   return {Error::Kind::refused, "plan the micro-batch",
           "memory for " + describe(need.point) + ", which takes " + in_words(need),
           format_bytes(question.limit_bytes) + ", of which " +
-              format_bytes(question.resident.total()) +
-              " are parameters, gradients and optimizer state; " + (need.exact ? "" : "at least ") +
-              format_bytes(missing) + " are missing",
+              format_bytes(question.resident.total()) + " are parameters, gradients" +
+              (question.resident.cuts > 0 ? ", a window's activations at its cuts" : "") +
+              " and optimizer state; " + (need.exact ? "" : "at least ") + format_bytes(missing) +
+              " are missing",
           advice(need, question)};
 }
 

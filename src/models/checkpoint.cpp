@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -123,6 +124,13 @@ struct FirstRun : torch::CustomClassHolder {
   std::string results;
 };
 
+/// autograd gives the results a history: what `fn` has captured is to be left without.
+void detach_captured(variable_list& results, const variable_list& inputs) {
+  for (at::Tensor& result : results)
+    if (std::ranges::none_of(inputs, [&](const at::Tensor& in) { return in.is_same(result); }))
+      result = result.detach();
+}
+
 void expect_backward_to_all_leaves() {
   if (at::GradMode::is_enabled())
     throw usage_error(operation, "a backward pass without create_graph", "one with it",
@@ -148,6 +156,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
     const auto first = c10::make_intrusive<FirstRun>(fn, inputs);
     variable_list results = run(fn, inputs);
     first->results = text_of(results);
+    detach_captured(results, inputs);
     context->set_materialize_grads(false);
     context->save_for_backward(inputs);
     context->saved_data["first run"] = c10::IValue::make_capsule(first);

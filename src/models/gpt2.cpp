@@ -188,7 +188,7 @@ std::int64_t Gpt2::flops_per_sample() const { return options().context * flops_p
 
 NamedParameters Gpt2::file_tensors() const { return to_hugging_face(parameters()); }
 
-void Gpt2::load_file_tensors(const NamedParameters& tensors, const std::string& origin) {
+void Gpt2::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
   load_hugging_face(*this, tensors, origin);
 }
 

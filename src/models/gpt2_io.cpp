@@ -39,25 +39,30 @@ Error misfit(const std::string& origin, const std::string& tensor, std::string_v
                      "weights of a GPT-2 of this shape");
 }
 
-using TensorsByName = std::unordered_map<std::string, at::Tensor>;
+using TensorsByName = std::unordered_map<std::string, const StoredTensor*>;
 
-TensorsByName by_full_name(const NamedParameters& tensors, const std::string& origin) {
+TensorsByName by_full_name(const StoredTensors& tensors, const std::string& origin) {
   TensorsByName result;
-  for (const auto& [name, tensor] : tensors) {
-    if (is_mask(name)) continue;
-    if (!result.emplace(full_name(name), tensor).second)
-      throw misfit(origin, name, "each tensor once", "it with and without \"transformer.\"");
+  for (const StoredTensor& tensor : tensors) {
+    if (is_mask(tensor.name)) continue;
+    if (!result.emplace(full_name(tensor.name), &tensor).second)
+      throw misfit(origin, tensor.name, "each tensor once", "it with and without \"transformer.\"");
   }
   return result;
 }
 
-void check_fits(const at::Tensor& tensor, const NamedParameter& target, const std::string& origin) {
-  if (!at::isFloatingType(tensor.scalar_type()))
-    throw misfit(origin, target.name, "floating-point numbers",
-                 c10::toString(tensor.scalar_type()));
-  if (tensor.sizes() != target.tensor.sizes())
+void check_fits(const StoredTensor& tensor, const NamedParameter& target,
+                const std::string& origin) {
+  if (!at::isFloatingType(tensor.dtype))
+    throw misfit(origin, target.name, "floating-point numbers", c10::toString(tensor.dtype));
+  if (tensor.shape != target.tensor.sizes())
     throw misfit(origin, target.name, "shape " + c10::str(target.tensor.sizes()),
-                 c10::str(tensor.sizes()));
+                 c10::str(at::IntArrayRef(tensor.shape)));
+}
+
+bool same_values(const StoredTensor& head, const StoredTensor& embedding) {
+  return head.shape == embedding.shape &&
+         at::equal(head.read().to(embedding.dtype), embedding.read());
 }
 
 /// The tied head may be stated a second time, but must then be the embedding.
@@ -65,8 +70,7 @@ void take_tied_head(TensorsByName& tensors, const std::string& origin) {
   const auto head = tensors.find(std::string(tied_head));
   if (head == tensors.end()) return;
   const auto embedding = tensors.find("transformer.wte.weight");
-  if (embedding != tensors.end() &&
-      !at::equal(head->second.to(embedding->second.scalar_type()), embedding->second))
+  if (embedding != tensors.end() && !same_values(*head->second, *embedding->second))
     throw misfit(origin, head->first, "the token embedding's values (a tied head)", "others");
   tensors.erase(head);
 }
@@ -86,7 +90,7 @@ NamedParameters to_hugging_face(const NamedParameters& parameters) {
   return result;
 }
 
-void load_hugging_face(Gpt2& model, const NamedParameters& tensors, const std::string& origin) {
+void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::string& origin) {
   const at::NoGradGuard no_grad;
   TensorsByName given = by_full_name(tensors, origin);
   take_tied_head(given, origin);
@@ -94,7 +98,7 @@ void load_hugging_face(Gpt2& model, const NamedParameters& tensors, const std::s
   for (const NamedParameter& target : targets) {
     const auto found = given.find(target.name);
     if (found == given.end()) throw misfit(origin, target.name, "it to be there", "no such tensor");
-    check_fits(found->second, target, origin);
+    check_fits(*found->second, target, origin);
   }
   if (given.size() != targets.size()) {
     std::set<std::string> extra;
@@ -105,7 +109,7 @@ void load_hugging_face(Gpt2& model, const NamedParameters& tensors, const std::s
   }
   // The targets are views of the parameters and share their version counters, so cached copies
   // notice.
-  for (const NamedParameter& target : targets) target.tensor.copy_(given.at(target.name));
+  for (const NamedParameter& target : targets) given.at(target.name)->copy_to(target.tensor);
 }
 
 std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options) {
@@ -113,7 +117,7 @@ std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2
   auto model = std::make_unique<Gpt2>(
       parse_gpt2_config(read_file(config), config.string(), options), Gpt2::Initialisation::zeros);
   const std::filesystem::path weights = folder / "model.safetensors";
-  load_hugging_face(*model, read_safetensors(weights).tensors, weights.string());
+  load_hugging_face(*model, open_safetensors(weights).tensors, weights.string());
   return model;
 }
 

@@ -204,7 +204,7 @@ NamedParameters ResNet::file_tensors() const {
   return tensors;
 }
 
-void ResNet::load_file_tensors(const NamedParameters& tensors, const std::string& origin) {
+void ResNet::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
   copy_by_name(file_tensors(), tensors, origin, "weights of a ResNet of this shape and norm");
 }
 

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -83,16 +85,53 @@ std::int64_t read_header_length(const InputFile& file) {
   return static_cast<std::int64_t>(length);
 }
 
-at::Tensor read_tensor(const InputFile& file, std::int64_t data_offset, const TensorEntry& entry) {
-  at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
-  const std::int64_t count = entry.end - entry.begin;
-  if (count == 0) return tensor;
-  auto* bytes = static_cast<unsigned char*>(tensor.mutable_data_ptr());
-  file.read_at(data_offset + entry.begin, bytes, count);
-  if (entry.dtype == at::kBool &&
-      std::any_of(bytes, bytes + count, [](unsigned char byte) { return byte > 1; }))
-    throw damaged(file.name(), entry.name, "bytes 0 and 1 as BOOL", "another one");
-  return tensor;
+/// Before any tensor is read: one that turns out damaged on the way would leave a model half
+/// loaded.
+void check_bools(const InputFile& file, std::int64_t data_offset, const TensorEntry& entry) {
+  if (entry.dtype != at::kBool) return;
+  std::array<unsigned char, 4096> block{};
+  for (std::int64_t at = entry.begin; at < entry.end; at += std::ssize(block)) {
+    const std::int64_t count = std::min(entry.end - at, std::ssize(block));
+    file.read_at(data_offset + at, block.data(), count);
+    if (std::any_of(block.begin(), block.begin() + count,
+                    [](unsigned char byte) { return byte > 1; }))
+      throw damaged(file.name(), entry.name, "bytes 0 and 1 as BOOL", "another one");
+  }
+}
+
+/// Where one tensor's bytes are. Copies share the open file.
+struct StoredBytes {
+  std::shared_ptr<const InputFile> file;
+  std::int64_t offset = 0, count = 0;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+
+  bool fit_into(const at::Tensor& target) const {
+    return target.is_cpu() && target.is_contiguous() && target.scalar_type() == dtype &&
+           target.sizes() == shape;
+  }
+  void read_into(const at::Tensor& target) const {
+    if (count > 0) file->read_at(offset, target.mutable_data_ptr(), count);
+  }
+  void copy_to(const at::Tensor& target) const {
+    if (fit_into(target)) {
+      read_into(target);
+      // Raw pointers wrote: low-precision copies and autograd's checks learn of it by the version.
+      target.unsafeGetTensorImpl()->bump_version();
+    } else {
+      const at::Tensor values = at::empty(shape, at::TensorOptions().dtype(dtype));
+      read_into(values);
+      target.copy_(values);
+    }
+  }
+};
+
+StoredTensor stored_in(std::shared_ptr<const InputFile> file, std::int64_t data_offset,
+                       const TensorEntry& entry) {
+  StoredBytes bytes{std::move(file), data_offset + entry.begin, entry.end - entry.begin,
+                    entry.dtype, entry.shape};
+  return {entry.name, entry.dtype, entry.shape,
+          [bytes = std::move(bytes)](const at::Tensor& target) { bytes.copy_to(target); }};
 }
 
 /// Wider dtypes come first, so that a reader that maps the file finds every tensor aligned.
@@ -148,21 +187,49 @@ std::string_view bytes_of(const void* data, std::size_t count) {
   return {static_cast<const char*>(data), count};
 }
 
+/// What does not lie in the file's order is copied by a few rows: a checkpoint is written also
+/// where memory has run out.
+void write_tensor(AtomicFile& file, const at::Tensor& tensor) {
+  constexpr std::int64_t piece_bytes = 48 << 10;
+  if (tensor.is_contiguous() || tensor.dim() == 0 || tensor.numel() == 0) {
+    const at::Tensor dense = tensor.contiguous();
+    return file.write(bytes_of(dense.const_data_ptr(), dense.nbytes()));
+  }
+  const auto row_bytes = static_cast<std::int64_t>(tensor.nbytes()) / tensor.size(0);
+  const std::int64_t rows = std::max<std::int64_t>(1, piece_bytes / row_bytes);
+  for (std::int64_t row = 0; row < tensor.size(0); row += rows) {
+    const at::Tensor piece =
+        tensor.narrow(0, row, std::min(rows, tensor.size(0) - row)).contiguous();
+    file.write(bytes_of(piece.const_data_ptr(), piece.nbytes()));
+  }
+}
+
 }  // namespace
 
-TensorFile read_safetensors(const std::filesystem::path& path) {
-  const InputFile file(path);
-  const std::int64_t header_bytes = read_header_length(file);
+StoredTensorFile open_safetensors(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const InputFile>(path);
+  const std::int64_t header_bytes = read_header_length(*file);
   std::string json(static_cast<std::size_t>(header_bytes), '\0');
-  file.read_at(length_bytes, json.data(), header_bytes);
-  SafetensorsHeader header = parse_header(json, file.name());
+  file->read_at(length_bytes, json.data(), header_bytes);
+  SafetensorsHeader header = parse_header(json, file->name());
   const std::int64_t data_offset = length_bytes + header_bytes;
-  check_layout(header, file.bytes() - data_offset, file.name());
+  check_layout(header, file->bytes() - data_offset, file->name());
 
-  TensorFile result;
+  StoredTensorFile result;
   result.metadata = std::move(header.metadata);
-  for (const TensorEntry& entry : header.tensors)
-    result.tensors.push_back({entry.name, read_tensor(file, data_offset, entry)});
+  for (const TensorEntry& entry : header.tensors) {
+    check_bools(*file, data_offset, entry);
+    result.tensors.push_back(stored_in(file, data_offset, entry));
+  }
+  return result;
+}
+
+TensorFile read_safetensors(const std::filesystem::path& path) {
+  StoredTensorFile file = open_safetensors(path);
+  TensorFile result;
+  result.metadata = std::move(file.metadata);
+  for (const StoredTensor& tensor : file.tensors)
+    result.tensors.push_back({tensor.name, tensor.read()});
   return result;
 }
 
@@ -178,8 +245,7 @@ void write_safetensors(const std::filesystem::path& path, const NamedParameters&
   file.write(bytes_of(&header_bytes, sizeof header_bytes));
   file.write(header);
   for (const std::size_t i : order) {
-    const at::Tensor tensor = tensors[i].tensor.detach().cpu().contiguous();
-    file.write(bytes_of(tensor.const_data_ptr(), tensor.nbytes()));
+    write_tensor(file, tensors[i].tensor.detach().cpu());
   }
   file.commit();
 }

@@ -3,6 +3,8 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
 
+#include <utility>
+
 #include "accrue/core/error.h"
 #include "accrue/kernels/dropout.h"
 #include "module_generator.h"
@@ -21,11 +23,14 @@ struct Element {
   std::optional<double> dropout;  ///< of a Dropout, which accrue's kernel stands for
 };
 
+using BufferValues = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
 /// Modules between two cuts.
 struct Part {
   std::string name;
   std::optional<BatchNorm> entrance;
   std::vector<Element> elements;
+  BufferValues before_first_run;  ///< where a rerun is to follow
 };
 
 void set_training(Module& module, bool training) {
@@ -52,26 +57,43 @@ std::string reason_for(const Module& module, const std::string& name) {
   return "it cannot be reached inside the Sequential's module " + name;
 }
 
-/// Puts back, in a rerun, what the modules' first run moved: running statistics that are out of
-/// accrue's sight.
-class RestoredBuffers {
+BufferValues values_of_buffers(const std::vector<Element>& elements) {
+  BufferValues values;
+  for (const Element& element : elements)
+    for (const at::Tensor& buffer : element.module.ptr()->buffers())
+      values.emplace_back(buffer, buffer.clone());
+  return values;
+}
+
+/// Behind autograd's back: a graph that has saved a buffer in passing stays valid.
+void put_back(const BufferValues& values) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [buffer, value] : values) buffer.variable_data().copy_(value);
+}
+
+bool will_be_rerun(const ForwardContext& context) {
+  return context.recompute != Recompute::none && !context.rerun && !at::GradMode::is_enabled();
+}
+
+/// Modules may read and move buffers out of accrue's sight: running statistics, counters, vectors
+/// of a power iteration. A rerun starts from them as its first run did, and leaves them as that
+/// did.
+class RerunBuffers {
  public:
-  RestoredBuffers(const std::vector<Element>& elements, const ForwardContext& context) {
+  /// `before` carries them from a first run to its rerun.
+  RerunBuffers(const std::vector<Element>& elements, const ForwardContext& context,
+               BufferValues& before) {
+    if (will_be_rerun(context)) before = values_of_buffers(elements);
     if (!context.rerun) return;
-    for (const Element& element : elements)
-      for (const at::Tensor& buffer : element.module.ptr()->buffers())
-        buffers_.emplace_back(buffer, buffer.clone());
+    after_ = values_of_buffers(elements);
+    put_back(std::exchange(before, {}));
   }
-  ~RestoredBuffers() {
-    const at::NoGradGuard no_grad;
-    // Behind autograd's back: a graph that has saved a buffer in passing stays valid.
-    for (const auto& [buffer, value] : buffers_) buffer.variable_data().copy_(value);
-  }
-  RestoredBuffers(const RestoredBuffers&) = delete;
-  RestoredBuffers& operator=(const RestoredBuffers&) = delete;
+  ~RerunBuffers() { put_back(after_); }
+  RerunBuffers(const RerunBuffers&) = delete;
+  RerunBuffers& operator=(const RerunBuffers&) = delete;
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+  BufferValues after_;
 };
 
 class ModuleTrainable : public Trainable {
@@ -143,7 +165,7 @@ class SequentialTrainable final : public ModuleTrainable {
   at::Tensor run(std::size_t part, at::Tensor x, const ForwardContext& context) {
     set_training(*module_, context.training);
     const ModuleGenerator generator(context, part);
-    const RestoredBuffers buffers(parts_[part].elements, context);
+    const RerunBuffers buffers(parts_[part].elements, context, parts_[part].before_first_run);
     std::int64_t site = static_cast<std::int64_t>(part) << 32;
     for (Element& element : parts_[part].elements) {
       x = element.dropout ? drop(x, *element.dropout, context, site)

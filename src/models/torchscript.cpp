@@ -2,6 +2,7 @@
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
@@ -26,17 +27,32 @@ at::ScalarType dtype_of(const TorchScriptOptions& options) {
 /// The first line: libtorch's messages go on with stack traces.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+/// The optimizer's pass in place is for contiguous parameters.
+void make_contiguous(const torch::jit::Module& module) {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : module.parameters())
+    if (!parameter.is_contiguous()) parameter.set_data(parameter.contiguous());
+}
+
+/// Else the interpreter makes a std::runtime_error of whatever is thrown in a module, and no
+/// caller can tell that memory ran out. libtorch has this for the process only.
+void let_errors_through() { FLAGS_torch_jit_enable_rethrow_caught_exception = true; }
+
 torch::jit::Module load(const TorchScriptOptions& options) {
   const at::ScalarType dtype = dtype_of(options);
   const std::string file = options.file.string();
   if (!std::filesystem::is_regular_file(options.file))
     throw usage_error("load " + file, "a TorchScript file", "no such file",
                       "the path of a file that torch.jit.save wrote");
+  let_errors_through();
   try {
     const MemoryTagScope tag(MemoryTag::parameters);
     torch::jit::Module module = torch::jit::load(file, at::kCPU);
     module.to(dtype);
+    make_contiguous(module);
     return module;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
   } catch (const std::exception& error) {
     throw usage_error("load " + file, "a TorchScript file", first_line(error.what()),
                       "torch.jit.save of a scripted or traced module");
@@ -115,8 +131,7 @@ NamedParameters TorchScriptModel::file_tensors() const {
   return tensors;
 }
 
-void TorchScriptModel::load_file_tensors(const NamedParameters& tensors,
-                                         const std::string& origin) {
+void TorchScriptModel::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
   copy_by_name(file_tensors(), tensors, origin, "the parameters of this TorchScript module");
 }
 

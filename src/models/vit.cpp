@@ -190,7 +190,7 @@ NamedParameters Vit::file_tensors() const {
   return tensors;
 }
 
-void Vit::load_file_tensors(const NamedParameters& tensors, const std::string& origin) {
+void Vit::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
   copy_by_name(file_tensors(), tensors, origin, "weights of a ViT of this shape");
 }
 

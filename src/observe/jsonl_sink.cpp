@@ -85,7 +85,6 @@ std::string to_json_line(const StepReport& report) {
   put(line, "peak_bytes", report.peak_bytes);
   put(line, "budget_bytes", report.budget_bytes);
   put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);
-  put(line, "budget_bytes", report.budget_bytes);
   put(line, "quarantined", report.quarantined);
   put(line, "retries", report.retries);
   put(line, "world", report.world);
@@ -117,10 +116,14 @@ JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, std::o
                      std::function<double()> unix_clock)
     : file_(std::move(file)), warnings_(warnings), unix_clock_(std::move(unix_clock)) {
   remove_lines_after(file_, first_step);
-  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  open();
   if (descriptor_ < 0)
     throw runtime_error("open " + file_.string(), "a file that can be written",
                         std::strerror(errno), "another run.out, or observe.jsonl = false");
+}
+
+void JsonlSink::open() {
+  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
 JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step)
@@ -135,6 +138,17 @@ void JsonlSink::on_evaluation(const Evaluation& evaluation) {
 }
 
 void JsonlSink::on_event(const Event& event) { append(to_json_line(event, unix_clock_())); }
+
+/// The file is replaced, so it is opened anew.
+void JsonlSink::on_rollback(std::int64_t step) {
+  try {
+    remove_lines_after(file_, step);
+  } catch (const std::exception& error) {
+    return warn_once(error.what());
+  }
+  ::close(descriptor_);
+  open();
+}
 
 void JsonlSink::append(std::string line) {
   ssize_t written = -1;

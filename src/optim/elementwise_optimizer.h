@@ -34,7 +34,7 @@ class ElementwiseOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
   NamedParameters state() const final { return state_.tensors(); }
-  void load_state(const NamedParameters& state) final { state_.load(state); }
+  void load_state(const StoredTensors& state) final { state_.load(state); }
   std::int64_t state_bytes() const final { return state_.bytes(); }
 
  protected:

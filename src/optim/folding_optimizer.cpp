@@ -100,10 +100,8 @@ void FoldingOptimizer::fold(const at::Tensor& parameter, const at::Tensor& contr
 }
 
 void FoldingOptimizer::require_own(const accum::MeanGradient& gradient) const {
-  const auto& entries = gradient.buffer().entries();
-  const bool own =
-      gradient.buffer().folds() && entries.size() == trained_.size() &&
-      std::ranges::all_of(entries, [&](const auto& entry) { return takes(entry.parameter); });
+  const bool own = gradient.buffer().folds_into(*target_) &&
+                   gradient.buffer().entries().size() == trained_.size();
   if (own) return;
   throw usage_error(std::string(name_) + " step",
                     "the gradient of a window that folded into this optimizer", "another",
@@ -154,7 +152,7 @@ NamedParameters FoldingOptimizer::state() const {
   return state_.tensors();
 }
 
-void FoldingOptimizer::load_state(const NamedParameters& state) {
+void FoldingOptimizer::load_state(const StoredTensors& state) {
   state_.load(state);
   forget_window();
 }

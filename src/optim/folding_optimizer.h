@@ -31,7 +31,7 @@ class FoldingOptimizer : public Optimizer {
   void step(accum::MeanGradient&& gradient, double lr) final;
   /// A runtime Error in the middle of a window: what a step follows on is not there any more.
   NamedParameters state() const final;
-  void load_state(const NamedParameters& state) final;
+  void load_state(const StoredTensors& state) final;
   std::int64_t state_bytes() const final { return state_.bytes(); }
   std::shared_ptr<accum::FoldTarget> fold_target() final;
 

@@ -18,16 +18,17 @@ constexpr std::uint32_t kUse = 0x6F7074;
                     "the state of the same optimizer over the same model");
 }
 
-std::string description(const at::Tensor& tensor) {
+std::string description(at::ScalarType dtype, at::IntArrayRef shape) {
   std::ostringstream text;
-  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
+  text << c10::toString(dtype) << ' ' << shape;
   return text.str();
 }
 
-void require_fit(const std::string& name, const at::Tensor& tensor, const at::Tensor& expected) {
-  if (!tensor.defined()) refuse_state(name + " as " + description(expected), "nothing");
-  if (tensor.sizes() != expected.sizes() || tensor.scalar_type() != expected.scalar_type())
-    refuse_state(name + " as " + description(expected), description(tensor));
+void require_fit(const StoredTensor& given, const at::Tensor& own) {
+  if (given.shape == own.sizes() && given.dtype == own.scalar_type()) return;
+  refuse_state(
+      given.name + " as " + description(own.scalar_type(), own.sizes()),
+      given.dtype == at::ScalarType::Undefined ? "nothing" : description(given.dtype, given.shape));
 }
 
 }  // namespace
@@ -64,28 +65,29 @@ NamedParameters OptimizerState::tensors() const {
   return result;
 }
 
-void OptimizerState::load(const NamedParameters& given) {
+void OptimizerState::load(const StoredTensors& given) {
   const NamedParameters own = tensors();
-  std::unordered_map<std::string, at::Tensor> given_by_name;
-  for (const auto& [name, tensor] : given)
-    if (!given_by_name.emplace(name, tensor).second)
-      refuse_state("each tensor once", name + " twice");
+  std::unordered_map<std::string, const StoredTensor*> given_by_name;
+  for (const StoredTensor& tensor : given)
+    if (!given_by_name.emplace(tensor.name, &tensor).second)
+      refuse_state("each tensor once", tensor.name + " twice");
   for (const auto& [name, tensor] : own) {
     const auto found = given_by_name.find(name);
     if (found == given_by_name.end()) refuse_state("the tensor " + name, "none of that name");
-    require_fit(name, found->second, tensor);
+    require_fit(*found->second, tensor);
   }
   if (given_by_name.size() != own.size())
-    for (const auto& [name, tensor] : given)
-      if (std::none_of(own.begin(), own.end(), [&](const auto& mine) { return mine.name == name; }))
-        refuse_state("no tensor but this optimizer's", name);
-  const auto steps = given_by_name.at(kStepName).item<std::int64_t>();
+    for (const StoredTensor& tensor : given)
+      if (std::none_of(own.begin(), own.end(),
+                       [&](const auto& mine) { return mine.name == tensor.name; }))
+        refuse_state("no tensor but this optimizer's", tensor.name);
+  const auto steps = given_by_name.at(kStepName)->read().item<std::int64_t>();
   if (steps < 0) refuse_state("a step count of 0 or more", std::to_string(steps));
 
   const at::NoGradGuard no_grad;
   steps_ = steps;
   for (const auto& [name, tensor] : own)
-    if (name != kStepName) tensor.copy_(given_by_name.at(name));
+    if (name != kStepName) given_by_name.at(name)->copy_to(tensor);
 }
 
 std::int64_t OptimizerState::bytes() const {

@@ -31,7 +31,7 @@ class OptimizerState {
 
   /// As Optimizer::state(), load_state() and state_bytes().
   NamedParameters tensors() const;
-  void load(const NamedParameters& given);
+  void load(const StoredTensors& given);
   std::int64_t bytes() const;
 
  private:

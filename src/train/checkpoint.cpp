@@ -180,13 +180,13 @@ Config with_checkpoint_shape(Config config, const fs::path& checkpoint) {
 
 void read_checkpoint_model(const fs::path& checkpoint, models::Model& model) {
   const fs::path path = checkpoint / model_file;
-  model.load_file_tensors(models::read_safetensors(path).tensors, path.string());
+  model.load_file_tensors(models::open_safetensors(path).tensors, path.string());
 }
 
 void read_checkpoint_tensors(const fs::path& checkpoint, models::Model& model,
                              optim::Optimizer& optimizer) {
   read_checkpoint_model(checkpoint, model);
-  optimizer.load_state(models::read_safetensors(checkpoint / optimizer_file).tensors);
+  optimizer.load_state(models::open_safetensors(checkpoint / optimizer_file).tensors);
 }
 
 bool checkpoint_is_whole(const fs::path& checkpoint) {

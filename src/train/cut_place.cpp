@@ -2,15 +2,30 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "accrue/core/units.h"
 #include "accrue/data/fetch.h"
 #include "accrue/memory/caching_allocator.h"
 
 namespace accrue::train {
+namespace {
+
+/// Of the machine, and of the budget where one is set.
+std::int64_t free_bytes() {
+  const std::optional<std::int64_t> budget = memory::budget();
+  if (!budget) return memory::available_bytes();
+  memory::release_cached();  // free lists are no use of the budget
+  const std::int64_t left = std::max<std::int64_t>(0, *budget - memory::usage().reserved);
+  return std::min(left, memory::available_bytes());
+}
+
+}  // namespace
 
 CutPlace decide_cut_place(const CutNeeds& needs) {
   const std::int64_t bytes = needs.bytes_per_sample * needs.window_samples;
-  CutPlace place{.in_file = bytes > needs.available_bytes / 4, .reason = {}};
+  CutPlace place{.in_file = bytes > needs.available_bytes / 4, .bytes = bytes, .reason = {}};
   place.reason = "the activations at the cuts of " + std::to_string(needs.window_samples) +
                  " samples take " + format_bytes(bytes) +
                  (place.in_file ? ", more than a quarter of the " : ", at most a quarter of the ") +
@@ -22,9 +37,10 @@ CutPlace decide_cut_place(const CutNeeds& needs) {
 CutPlace choose_cut_place(const Workload& work, std::int64_t window_samples) {
   const std::vector<std::int64_t> first{0};
   const batch::MicroBatch sample = data::fetch_as(*work.data.train, first, first);
-  return decide_cut_place({.bytes_per_sample = cut_bytes_per_sample(*work.model, sample),
+  const std::int64_t bytes_per_sample = cut_bytes_per_sample(*work.model, sample);
+  return decide_cut_place({.bytes_per_sample = bytes_per_sample,
                            .window_samples = window_samples,
-                           .available_bytes = memory::available_bytes()});
+                           .available_bytes = free_bytes()});
 }
 
 std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample) {

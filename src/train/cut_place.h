@@ -17,6 +17,7 @@ struct CutNeeds {
 
 struct CutPlace {
   bool in_file = false;
+  std::int64_t bytes = 0;  ///< of the window
   std::string reason;
 };
 
@@ -24,7 +25,8 @@ struct CutPlace {
 /// file. Pure.
 CutPlace decide_cut_place(const CutNeeds& needs);
 
-/// The same for a workload's window.
+/// The same for a workload's window. What is free is that of the machine, and of the memory budget
+/// where one is set.
 CutPlace choose_cut_place(const Workload& work, std::int64_t window_samples);
 
 /// What one sample takes at the entrances of segments that begin with a batch normalisation, twice

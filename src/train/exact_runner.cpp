@@ -52,9 +52,7 @@ WindowRun ExactRunner::run(std::int64_t index, batch::Range range, std::int64_t 
       return attempt(index, batch::split(range, micro));
     } catch (const std::exception& error) {
       if (!retries_.enabled() || !is_out_of_memory(error)) throw;
-      micro =
-          retries_.failed("window " + std::to_string(index), std::min(micro, range.size()), error)
-              .micro_batch;
+      micro = retries_.window_failed(index, std::min(micro, range.size()), error).micro_batch;
     }
   }
 }

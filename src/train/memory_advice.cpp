@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "accrue/core/cause.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 
@@ -16,6 +17,13 @@ std::string why_no_split(const Config& config) {
   return {};
 }
 
+Error no_memory_for(const std::string& operation, const std::exception& error,
+                    const std::string& advice) {
+  return {Error::Kind::refused, operation,
+          "memory for parameters, gradients, optimizer state and a sample", cause_of(error),
+          advice};
+}
+
 std::string what_would_fit(const Config& config, const RunPlan& plan) {
   std::vector<std::string> ways;
   const std::int64_t missing = memory::last_missing_bytes();
@@ -25,6 +33,7 @@ std::string what_would_fit(const Config& config, const RunPlan& plan) {
   const bool cuttable = config.model.kind != "torchscript" && config.model.batchnorm != "exact";
   if (cuttable && plan.recompute != Recompute::full)
     ways.emplace_back("memory.recompute = \"full\"");
+  if (!why_no_split(config).empty()) ways.emplace_back("a new run with a smaller batch.micro");
   if (plan.batch_tokens > 0) ways.emplace_back("a shorter model.context");
   ways.emplace_back("a smaller model");
   std::string text;

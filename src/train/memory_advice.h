@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "accrue/core/error.h"
 #include "accrue/train/trainer.h"
 
 namespace accrue::train {
@@ -9,6 +10,10 @@ namespace accrue::train {
 /// Why a run of this config may not change its micro-batches when memory runs out: they are part of
 /// the mathematics. Empty where it may.
 std::string why_no_split(const Config& config);
+
+/// For memory that ran out in `operation`, where nothing is left to split: exit status 3.
+Error no_memory_for(const std::string& operation, const std::exception& error,
+                    const std::string& advice);
 
 /// What to try where a single sample does not fit, with the bytes that were missing last.
 std::string what_would_fit(const Config& config, const RunPlan& plan);

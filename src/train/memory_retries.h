@@ -24,14 +24,18 @@ class MemoryRetries {
 
   bool enabled() const { return recovery_ != nullptr; }
   /// For each window anew.
-  void start() { count_ = failures_ = 0; }
-  /// The work that failed before went through.
+  void start() { count_ = failures_ = restarts_ = 0; }
+  /// The micro-batch that failed before went through.
   void passed() { failures_ = 0; }
-  /// `what` (as in "micro-batch 3 (samples 12 to 15)"), of micro-batches of `samples`, ran out of
+  /// `what` (as in "micro-batch 3 (samples 12 to 15)"), a micro-batch of `samples`, ran out of
   /// memory: whether and with which size it is to be run again. Throws a refused Error where
   /// nothing is left to try.
   memory::Recovery::Decision failed(const std::string& what, std::int64_t samples,
                                     const std::exception& error);
+  /// The same of a whole window, which is to begin anew. Micro-batches that pass in between change
+  /// nothing: what failed may come after them.
+  memory::Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
+                                           const std::exception& error);
   /// Times that memory ran out in this window.
   std::int64_t count() const { return count_; }
 
@@ -39,7 +43,10 @@ class MemoryRetries {
   memory::Recovery* recovery_;
   Tell tell_;
   Advice advice_;
-  std::int64_t count_ = 0, failures_ = 0;
+  memory::Recovery::Decision decide(std::int64_t& failures, const std::string& what,
+                                    std::int64_t samples, const std::exception& error);
+
+  std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
 };
 
 }  // namespace accrue::train

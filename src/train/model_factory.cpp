@@ -188,7 +188,7 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
 std::unique_ptr<models::Model> make_initial_model(const Config& config) {
   std::unique_ptr<models::Model> model = make_model(config);
   if (!config.model.from.empty() && takes_images(config))
-    model->load_file_tensors(models::read_safetensors(config.model.from).tensors,
+    model->load_file_tensors(models::open_safetensors(config.model.from).tensors,
                              config.model.from);
   return model;
 }

@@ -33,6 +33,23 @@ std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& cho
   }
 }
 
+/// Plans, and runs the plan. One that runs out of memory is a fact like any other, and is followed
+/// by the next plan, until one fits or memory::plan refuses.
+void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport& report) {
+  for (;;) {
+    report.plan = memory::plan(report.facts, report.question);
+    const memory::PlanPoint& point = report.plan.chosen.point;
+    if (options.progress) options.progress("running the plan: " + memory::describe(point));
+    const PlanTrials::Step step = trials.run_step(point);
+    if (step.micro.fits) {
+      report.measured = step.micro;
+      report.closing_seconds = step.closing_seconds;
+      return;
+    }
+    report.facts.push_back({point, step.micro});
+  }
+}
+
 PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
   PlanReport report{.question = plan_question(work)};
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
@@ -42,12 +59,8 @@ PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
         return trials->run(point);
       },
       report.question, {.longest_seconds = longest_seconds_shown, .all_modes = true});
-  report.plan = memory::plan(report.facts, report.question);
-  if (options.progress)
-    options.progress("running the plan: " + memory::describe(report.plan.chosen.point));
-  const PlanTrials::Step step = trials->run_step(report.plan.chosen.point);
-  report.measured = step.micro;
-  report.closing_seconds = step.closing_seconds;
+  report.question.resident = trials->resident();
+  plan_and_run(*trials, options, report);
   return report;
 }
 

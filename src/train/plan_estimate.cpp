@@ -1,7 +1,7 @@
 #include "accrue/train/plan_estimate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 
 #include "accrue/batch/schedule.h"
 #include "accrue/core/error.h"
@@ -100,33 +100,56 @@ std::int64_t samples_of_batch(const Config& config, std::int64_t sample_tokens) 
   return batch::samples_of_tokens(config.batch.tokens.value_or(0), sample_tokens);
 }
 
+/// A key to change, as the config's words and as what they do.
+struct Change {
+  std::string text;
+  std::function<void(Config&)> apply;
+};
+
+/// What changes the bytes of a parameter. Some are of no use with some configs.
+std::vector<Change> changes_of_state() {
+  return {
+      {"optim.state = \"bf16\"", [](Config& c) { c.optim.state = "bf16"; }},
+      {"optim.state = \"int8\"", [](Config& c) { c.optim.state = "int8"; }},
+      {"memory.gradients = \"optimizer\"", [](Config& c) { c.memory.gradients = "optimizer"; }},
+      {"optim.kind = \"adama\"", [](Config& c) { c.optim.kind = "adama"; }},
+      {"precision.accumulate = \"bf16-stochastic\"",
+       [](Config& c) { c.precision.accumulate = "bf16-stochastic"; }},
+  };
+}
+
+/// Whether it is the same optimizer but for where gradients go: AdamA for AdamW, and no other.
+bool keeps_the_optimizer(const Config& config, const Config& changed) {
+  return config.optim.kind == changed.optim.kind || config.optim.kind == "adamw";
+}
+
+/// The config that the checks take: as changed, or without clipping besides, which is then added to
+/// the change's text. Nothing where another key stands in its way.
+std::optional<Config> changed_config(const Config& config, Change& change) {
+  Config changed = config;
+  change.apply(changed);
+  const auto conflict = optimizer_memory_conflict(changed);
+  if (!conflict) return changed;
+  if (conflict->key != "optim.clip") return std::nullopt;
+  changed.optim.clip = 0;
+  change.text += " with optim.clip = 0";
+  if (optimizer_memory_conflict(changed)) return std::nullopt;
+  return changed;
+}
+
 void take_savings(const Config& config, RunEstimate& estimate) {
-  const memory::Storage now = storage_of(config);
-  const auto add_state = [&](const std::string& change, const memory::Storage& then) {
-    const std::int64_t saved =
-        estimate.held.total() - memory::state_bytes(estimate.parameters, then).total();
+  const auto add = [&](const std::string& change, std::int64_t saved) {
     if (saved > 0) estimate.savings.push_back({change, saved});
   };
-  for (const char* state : {"bf16", "int8"}) {
-    memory::Storage then = now;
-    then.state = state;
-    add_state("optim.state = \"" + std::string(state) + '"', then);
+  for (Change change : changes_of_state()) {
+    const std::optional<Config> changed = changed_config(config, change);
+    if (!changed || !keeps_the_optimizer(config, *changed)) continue;
+    const memory::Resident held = memory::state_bytes(estimate.parameters, storage_of(*changed));
+    add(change.text, estimate.held.total() - held.total());
   }
-  memory::Storage folded = now;
-  folded.buffer = false;
-  if (now.optimizer == "sgd") add_state("memory.gradients = \"optimizer\"", folded);
-  folded.optimizer = "adama";
-  if (now.optimizer == "adamw") add_state("optim.kind = \"adama\"", folded);
-  memory::Storage narrow = now;
-  narrow.accumulate = "bf16-stochastic";
-  add_state("precision.accumulate = \"bf16-stochastic\"", narrow);
-  for (const RunEstimate::Mode& mode : estimate.modes) {
-    const std::int64_t saved =
-        (estimate.modes.front().sample_bytes - mode.sample_bytes) * estimate.micro_batch;
-    if (saved > 0)
-      estimate.savings.push_back(
-          {"memory.recompute = \"" + std::string(to_string(mode.recompute)) + '"', saved});
-  }
+  for (const RunEstimate::Mode& mode : estimate.modes)
+    add("memory.recompute = \"" + std::string(to_string(mode.recompute)) + '"',
+        (estimate.modes.front().sample_bytes - mode.sample_bytes) * estimate.micro_batch);
 }
 
 void take_fits(RunEstimate& estimate) {

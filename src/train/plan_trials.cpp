@@ -1,5 +1,7 @@
 #include "plan_trials.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -9,7 +11,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
 #include "accrue/train/forward_backward.h"
-#include "accrue/train/gradient_folding.h"
+#include "cut_place.h"
 #include "memory_retries.h"
 
 namespace accrue::train {
@@ -17,8 +19,11 @@ namespace {
 
 constexpr std::size_t least_repeats = 3, most_repeats = 7;
 constexpr double enough_seconds = 0.3, most_seconds = 3;  ///< of repeats
-/// Micro-batches that exist at once in training: the one that runs, and what the loader has ready.
-constexpr std::size_t micro_batches_at_once = 3;
+/// Micro-batches that exist at once at most, which is in a replay: the one that runs, the one it is
+/// fetched again for, and two that the loader has ready.
+constexpr std::size_t micro_batches_at_once = 4;
+/// A step of lr 0 changes nothing only where what it multiplies is finite.
+constexpr double least_eps = 1e-8;
 
 /// The samples of a micro-batch that takes the most memory: the longest ones.
 std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64_t count) {
@@ -38,6 +43,19 @@ std::int64_t bytes_of(const NamedParameters& tensors) {
   std::int64_t bytes = 0;
   for (const NamedParameter& p : tensors) bytes += static_cast<std::int64_t>(p.tensor.nbytes());
   return bytes;
+}
+
+std::unique_ptr<optim::Optimizer> make_trial_optimizer(Config config,
+                                                       const NamedParameters& parameters) {
+  config.optim.eps = std::max(config.optim.eps, least_eps);
+  return make_optimizer(config, parameters);
+}
+
+/// As much memory as exact batch normalisation will keep of a window, where it keeps it in memory.
+at::Tensor hold_cuts(const Workload& work) {
+  if (!is_exact(work.config, *work.model)) return {};
+  const CutPlace place = choose_cut_place(work, work.schedule.samples_per_window);
+  return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
 }
 
 /// The most that is held while it lives: by the allocator's count, or where it is not installed
@@ -66,12 +84,13 @@ class HeldPeak {
 PlanTrials::PlanTrials(const Workload& work)
     : work_(work),
       buffers_(*work.model),
-      optimizer_(make_optimizer(work.config, work.model->parameters())),
-      folds_(folds_gradients(work.config)),
+      cuts_(hold_cuts(work)),
+      optimizer_(make_trial_optimizer(work.config, work.model->parameters())),
       window_(make_gradient_buffer(work.config, *work.model)),
       resident_{.parameters = bytes_of(work.model->parameters()) + bytes_of(work.model->buffers()),
                 .gradients = window_.buffer()->bytes(),
-                .optimizer = optimizer_->state_bytes()},
+                .optimizer = optimizer_->state_bytes(),
+                .cuts = cuts_.defined() ? cuts_.numel() : 0},
       longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
 
 std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
@@ -85,18 +104,35 @@ std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
   return micros;
 }
 
-memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
-  memory::release_cached();
+/// The copies that layers keep of their weights are made by the first micro-batch.
+memory::Resident PlanTrials::resident() const {
+  memory::Resident resident = resident_;
+  resident.parameters =
+      std::max(resident.parameters, memory::usage().live_as(MemoryTag::parameters));
+  return resident;
+}
+
+/// The peak while `work` runs, with the seconds that it returns. Where it runs out of memory: no
+/// window is left open, and running statistics are as they were.
+template <class Work>
+memory::Measured PlanTrials::attempt(const Work& work) {
   try {
     const HeldPeak peak(resident_);
-    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
-    const double seconds = repeat_passes(micros.front(), point.recompute);
+    const double seconds = work();
     buffers_.restore();
     return {.peak_bytes = peak.bytes(), .seconds = seconds};
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     return out_of_memory();
   }
+}
+
+memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
+  memory::release_cached();
+  return attempt([&] {
+    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
+    return repeat_passes(micros.front(), point.recompute);
+  });
 }
 
 double PlanTrials::repeat_passes(const batch::MicroBatch& micro, Recompute recompute) {
@@ -112,21 +148,15 @@ double PlanTrials::repeat_passes(const batch::MicroBatch& micro, Recompute recom
 
 double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
   const double seconds = open_and_pass(micro, recompute);
-  // What was folded into the optimizer's state is followed by a step, as nothing undoes it.
-  if (folds_) {
-    close_and_step();
-  } else {
-    window_.discard();
-  }
+  window_.discard();
   return seconds;
 }
 
 /// Leaves the window open.
 double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
   const std::vector<models::LossHead> heads = work_.model->losses();
-  const double weight = folds_ && heads.front().weight ? heads.front().weight(micro) : 0;
   const Stopwatch watch;
-  window_.open(0, /*loss_scale=*/1, weight);
+  window_.open(0);
   window_.begin({.index = 0, .sample_ids = micro.sample_ids});
   const PassResult result = forward_backward(
       *work_.model, micro, batch::training_context(micro, work_.config.run.seed, 0),
@@ -150,19 +180,26 @@ memory::Measured PlanTrials::out_of_memory() {
 PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   Step step{.micro = run(point)};
   if (!step.micro.fits) return step;
-  const HeldPeak peak(resident_);
-  const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
-  open_and_pass(micros.front(), point.recompute);
-  step.closing_seconds = close_and_step();
-  buffers_.restore();
-  step.micro.peak_bytes = std::max(step.micro.peak_bytes, peak.bytes());
+  const memory::Measured whole = attempt([&] {
+    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
+    const double seconds = open_and_pass(micros.front(), point.recompute);
+    step.closing_seconds = close_and_step();
+    return seconds;
+  });
+  if (!whole.fits) return {.micro = whole};
+  step.micro.peak_bytes = std::max(step.micro.peak_bytes, whole.peak_bytes);
   return step;
 }
 
-double PlanTrials::close_and_step() {
+/// Nothing where there is no gradient to step with; the window is dropped then.
+std::optional<double> PlanTrials::close_and_step() {
+  if (window_.buffer()->folds()) {
+    window_.discard();
+    return std::nullopt;
+  }
   const Stopwatch watch;
   std::optional<accum::MeanGradient> gradient = window_.close();
-  if (!gradient) return 0;
+  if (!gradient) return std::nullopt;
   if (work_.config.optim.clip > 0) gradient->clip(work_.config.optim.clip);
   optimizer_->step(std::move(*gradient), /*lr=*/0);
   return watch.seconds();

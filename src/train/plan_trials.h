@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "accrue/accum/window.h"
@@ -23,27 +24,35 @@ class PlanTrials {
   /// least time, as others' work on the machine only adds to it.
   memory::Measured run(const memory::PlanPoint& point);
 
-  /// A whole step of one micro-batch. Changes the optimizer's state, and parameters by nothing.
+  /// The same, and then a whole step of one micro-batch with a learning rate of 0: it changes the
+  /// state of the trials' own optimizer, and parameters by nothing.
   struct Step {
-    memory::Measured micro;      ///< its peak is the whole step's
-    double closing_seconds = 0;  ///< the gradient's norm, clipping, the optimizer
+    memory::Measured micro;  ///< its peak is the whole step's; whether all of it fits
+    /// The gradient's norm, clipping, the optimizer. None where it does not fit, where no gradient
+    /// came of it, and of gradients that are folded into an optimizer's state: what a trial folds
+    /// is dropped, so there is no step to measure.
+    std::optional<double> closing_seconds;
   };
   Step run_step(const memory::PlanPoint& point);
 
-  const memory::Resident& resident() const { return resident_; }
+  /// What is held between micro-batches. After a run low-precision copies are counted too, where
+  /// the caching allocator tells.
+  memory::Resident resident() const;
 
  private:
+  template <class Work>
+  memory::Measured attempt(const Work& work);
   std::vector<batch::MicroBatch> fetch(std::int64_t samples) const;
   double repeat_passes(const batch::MicroBatch& micro, Recompute recompute);
   double pass(const batch::MicroBatch& micro, Recompute recompute);
   double open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
-  double close_and_step();
+  std::optional<double> close_and_step();
   memory::Measured out_of_memory();
 
   const Workload& work_;
   KeptBuffers buffers_;
+  at::Tensor cuts_;  ///< in the place of those that a window keeps in memory; else undefined
   std::unique_ptr<optim::Optimizer> optimizer_;
-  bool folds_;  ///< gradients go into the optimizer's state
   accum::Window window_;
   memory::Resident resident_;
   std::vector<std::int64_t> longest_;  ///< samples, the one with most tokens first

@@ -92,10 +92,8 @@ void check_config_unchanged(const Config& started, const Config& now) {
                " (was " + difference.before + ")";
   }
   if (changed.empty()) return;
-  throw usage_error(
-      "resume", "the config the run was started with", changed,
-      "the old values or a new run.out; run.threads, run.keep, run.keep_best, "
-      "run.checkpoint_every, run.eval_every, run.eval_batches and [observe] may change");
+  throw usage_error("resume", "the config the run was started with", changed,
+                    "the old values or a new run.out; " + resumable_keys() + " may change");
 }
 
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,

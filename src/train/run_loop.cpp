@@ -22,7 +22,9 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
       elapsed_before_(state_.elapsed),
       learning_rate_(make_learning_rate(config_, make_horizon(parts.plan))),
       recovery_(state_.micro_batches, why_no_split(config_)),
-      budget_watch_(config_.memory.budget_file),
+      torn_windows_({&recovery_,
+                     [this](const std::string& reason) { tell_event("out_of_memory", reason); },
+                     [this] { return what_would_fit(config_, parts_.plan); }}),
       window_(make_gradient_buffer(config_, model_, &parts.optimizer)),
       loader_(parts.work.data.train, make_sampler(config_, *parts.work.data.train)),
       checkpoint_cadence_(config_.run.checkpoint_every, make_horizon(parts.plan),
@@ -39,35 +41,33 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
 }
 
 WindowHooks RunLoop::hooks() {
-  return {.interrupted =
-              [this] {
-                follow_budget();
-                return signals_.interrupted();
-              },
-          .on_micro_batch =
-              [this](std::int64_t done, std::int64_t total) {
-                tell([&](Observer& o) { o.on_micro_batch(done, total); });
-              },
-          .on_quarantine =
-              [this](const MicroRef& micro, const std::string& reason) {
-                if (!micro.sample_ids.empty())
-                  left_out_ = {state_.window, micro.sample_ids.front()};
-                tell_event("quarantine", describe(micro) + " was left out: " + reason +
-                                             "; in the data: samples " + in_the_data(micro));
-              },
-          .known_bad =
-              [this](const MicroRef& micro) {
-                return known_bad_.contains({state_.window, micro.sample_ids.front()});
-              },
-          .on_out_of_memory =
-              [this](const std::string& reason) { tell_event("out_of_memory", reason); },
-          .what_would_fit = [this] { return what_would_fit(config_, parts_.plan); }};
+  return {
+      .interrupted =
+          [this] {
+            follow_budget();
+            return signals_.interrupted();
+          },
+      .on_micro_batch =
+          [this](std::int64_t done, std::int64_t total) {
+            tell([&](Observer& o) { o.on_micro_batch(done, total); });
+          },
+      .on_quarantine =
+          [this](const MicroRef& micro, const std::string& reason) {
+            torn_windows_.left_out(state_.window, micro);
+            tell_event("quarantine", describe(micro) + " was left out: " + reason +
+                                         "; in the data: samples " + in_the_data(micro));
+          },
+      .known_bad =
+          [this](const MicroRef& micro) { return torn_windows_.known_bad(state_.window, micro); },
+      .on_out_of_memory =
+          [this](const std::string& reason) { tell_event("out_of_memory", reason); },
+      .what_would_fit = [this] { return what_would_fit(config_, parts_.plan); }};
 }
 
 /// Between micro-batches: memory may be taken away, or given back, during the run.
 void RunLoop::follow_budget() {
   if (!memory::caching_allocator_installed()) return;
-  const auto change = budget_watch_.poll(memory::budget(), memory::usage().reserved);
+  const auto change = parts_.budget_watch.poll(memory::budget(), memory::usage().reserved);
   if (!change) return;
   memory::set_budget(change->budget);
   tell_event("budget", change->reason);
@@ -99,13 +99,16 @@ RunResult RunLoop::run() {
                 .parameters = parts_.plan.parameters,
                 .summary = summarise(config_, parts_.plan)});
   });
+  const memory::PeakScope peak;
   bool interrupted = false;
   try {
     // A window that is torn goes back to a checkpoint, so there has to be one.
-    if (window_.buffer()->folds() && state_.step == 0) write();
+    if (window_.buffer()->folds()) write();
     while (!interrupted && state_.window < parts_.plan.total_steps) {
       const bool last = state_.window + 1 == parts_.plan.total_steps;
-      interrupted = !run_window() || !evaluate_if_due(last);
+      const Ran ran = run_window();
+      if (ran == Ran::went_back) continue;
+      interrupted = ran == Ran::interrupted || !evaluate_if_due(last);
       if (!interrupted) checkpoint_if_due(last);
     }
     // A run that was stopped in its last evaluation is still owed it.
@@ -120,6 +123,8 @@ RunResult RunLoop::run() {
           .interrupted = interrupted,
           .loss = last_loss_,
           .eval_loss = last_eval_,
+          .peak_bytes = peak.peak().live,
+          .peak_reserved_bytes = peak.peak().reserved,
           .checkpoint = parts_.directory.checkpoint(state_.step)};
 }
 
@@ -135,51 +140,41 @@ void RunLoop::save_what_was_done() {
 
 /// Nothing where the window was torn, and the run went back to the last checkpoint.
 std::optional<WindowRun> RunLoop::run_unless_torn(batch::Range range, std::int64_t micro_batch) {
-  std::string reason;
   try {
     WindowRun window = runner_->run(state_.window, range, micro_batch);
     if (!window_.is_torn()) return window;
-    reason = window.lost_reason;
+    torn_windows_.torn_by_gradient(state_.window, window.lost_reason);
+    go_back(window.lost_reason);
   } catch (const std::exception& error) {
     if (!window_.is_torn() || !is_out_of_memory(error)) throw;
-    reason = cause_of(error);
+    torn_windows_.torn_by_memory(state_.window, std::min(micro_batch, range.size()), error);
+    go_back(cause_of(error));
   }
-  go_back(reason);
   return std::nullopt;
 }
 
 /// What was folded into the optimizer's state cannot be taken out again.
 void RunLoop::go_back(const std::string& reason) {
-  const std::int64_t torn = state_.window;
-  const bool again = !torn_windows_.insert(torn).second;
-  if (again)
-    throw runtime_error("step " + std::to_string(state_.step + 1),
-                        "gradients that are finite before they are folded into the optimizer",
-                        "twice " + reason,
-                        "a lower optim.lr, or memory.gradients = \"buffer\" where the optimizer "
-                        "has one");
-  if (left_out_ && left_out_->first == torn) known_bad_.insert(*left_out_);
-  const Resumed last =
-      load_checkpoint(parts_.directory, {}, state_.data_fingerprint, model_, parts_.optimizer);
-  if (last.checkpoint.empty())
-    throw runtime_error("step " + std::to_string(state_.step + 1),
-                        "a whole checkpoint to go back to", "none, after " + reason,
-                        "starting the run anew");
+  const Resumed last = load_checkpoint(parts_.directory, std::to_string(written_step_),
+                                       state_.data_fingerprint, model_, parts_.optimizer);
   state_ = last.state;
   elapsed_before_ = state_.elapsed - watch_.seconds();
+  evaluated_step_ = -1;
+  tell([&](Observer& o) { o.on_rollback(state_.step); });
   tell_event("rollback", reason + ": the run goes on after step " + std::to_string(state_.step) +
                              ", from " + last.checkpoint.filename().string());
 }
 
-bool RunLoop::run_window() {
+RunLoop::Ran RunLoop::run_window() {
   const Stopwatch watch;
   const memory::PeakScope peak;
   const std::int64_t micro_batch = recovery_.state().micro_batch;
   const batch::Range range = parts_.work.schedule.window(state_.window);
   std::optional<WindowRun> ran = run_unless_torn(range, micro_batch);
-  if (!ran) return true;
+  if (!ran) return Ran::went_back;
   WindowRun& window = *ran;
-  if (window.interrupted) return false;
+  if (window.interrupted) return Ran::interrupted;
+  torn_windows_.closed(state_.window);
   if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
   if (window.micro_batches > 0 && window.quarantined == window.micro_batches) {
     throw runtime_error(
@@ -203,7 +198,7 @@ bool RunLoop::run_window() {
   if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
   tell_step(report, window);
   grow_if_quiet(window);
-  return true;
+  return Ran::whole;
 }
 
 std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr) {
@@ -276,8 +271,10 @@ void RunLoop::grow_if_quiet(const WindowRun& window) {
 
 /// In micro-batches as small as it takes.
 std::optional<Evaluation> RunLoop::evaluate() {
-  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
-                            .cancelled = [this] { return signals_.interrupted(); }};
+  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch, .cancelled = [this] {
+                              follow_budget();
+                              return signals_.interrupted();
+                            }};
   if (config_.run.eval_batches)
     options.max_samples = *config_.run.eval_batches * parts_.plan.batch_samples;
   while (true) {

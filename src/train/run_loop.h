@@ -3,8 +3,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "accrue/accum/window.h"
@@ -18,6 +16,7 @@
 #include "checkpoint.h"
 #include "exact_runner.h"
 #include "signals.h"
+#include "torn_windows.h"
 
 namespace accrue::train {
 
@@ -29,6 +28,7 @@ struct RunParts {
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;
+  memory::BudgetWatch& budget_watch;
 };
 
 /// The training loop: windows, steps, evaluations, checkpoints, until the end or a signal.
@@ -42,7 +42,8 @@ class RunLoop {
   WindowHooks hooks();
   std::string in_the_data(const MicroRef& micro) const;
   void tell_event(const std::string& name, const std::string& reason);
-  bool run_window();  ///< false: interrupted
+  enum class Ran { whole, interrupted, went_back };
+  Ran run_window();
   std::optional<WindowRun> run_unless_torn(batch::Range range, std::int64_t micro_batch);
   void go_back(const std::string& reason);
   void save_what_was_done();  ///< after an error: the parameters are those of the last step
@@ -68,7 +69,7 @@ class RunLoop {
   optim::LearningRate learning_rate_;
   SignalWatch signals_;
   memory::Recovery recovery_;
-  memory::BudgetWatch budget_watch_;
+  TornWindows torn_windows_;
   accum::Window window_;
   data::Loader loader_;
   std::unique_ptr<Runner> runner_;
@@ -78,11 +79,6 @@ class RunLoop {
   std::optional<double> last_loss_, last_eval_;
   std::int64_t written_step_ = -1;  ///< of the newest checkpoint written by this loop
   std::int64_t evaluated_step_ = -1;
-  /// Of windows that fold gradients into the optimizer: micro-batches by window and first sample.
-  using Place = std::pair<std::int64_t, std::int64_t>;
-  std::optional<Place> left_out_;  ///< last
-  std::set<Place> known_bad_;      ///< not to be tried again
-  std::set<std::int64_t> torn_windows_;
   bool takes_micro_statistics_ = false;  ///< model.batchnorm = "micro", and there is one
   bool in_optimizer_step_ = false;       ///< some parameters may be updated and others not
 };

@@ -31,6 +31,7 @@ MicroDecision choose_micro_batch(const Workload& work) {
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
   const std::vector<memory::Fact> facts =
       memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
+  question.resident = trials->resident();
   const memory::Plan plan = memory::plan(facts, question);
   return {.samples = plan.chosen.point.micro_batch,
           .recompute = plan.chosen.point.recompute,

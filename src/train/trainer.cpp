@@ -2,10 +2,14 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
+#include "memory_advice.h"
+#include "memory_retries.h"
 #include "resume.h"
 #include "run_info.h"
 #include "run_loop.h"
@@ -33,13 +37,31 @@ struct Trainer::Impl {
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
     use_resources(config);
-    return open_workload(config);
+    try {
+      return open_workload(config);
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      throw no_memory_for("open the model", error, "a larger memory.budget, or a smaller model");
+    }
+  }
+
+  /// A budget file counts from the start: the plan is made for what it says.
+  void follow_budget(memory::BudgetWatch& watch) const {
+    if (!memory::caching_allocator_installed()) return;
+    const auto change = watch.poll(memory::budget(), memory::usage().reserved);
+    if (!change) return;
+    memory::set_budget(change->budget);
+    announce("budget", change->reason, 0);
+  }
+
+  /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
+  /// own, so they are run before there is another.
+  bool needs_plan(const RunOptions& options) const {
+    return !options.resume || (options.checkpoint.empty() && directory.checkpoint_steps().empty());
   }
 
   const RunPlan& decide_plan() {
-    if (!plan) {
-      plan = make_plan(work, choose_micro_batch(work));
-    }
+    if (!plan) plan = make_plan(work, choose_micro_batch(work));
     return *plan;
   }
 
@@ -76,6 +98,8 @@ struct Trainer::Impl {
     if (found.checkpoint.empty()) {
       found.state = first_state(fingerprint);
     } else {
+      if (given.memory.recompute != "auto")
+        found.state.recompute = parse_recompute(given.memory.recompute, "memory.recompute");
       plan = make_plan(work, {.samples = found.state.micro_batches.planned,
                               .recompute = found.state.recompute,
                               .reason = "as the checkpoint says"});
@@ -87,6 +111,19 @@ struct Trainer::Impl {
     write_file_atomically(directory.run_file(),
                           add_resumption(info, resumed->state.step, options.command));
     return resumed->state;
+  }
+
+  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+    const std::unique_ptr<optim::Optimizer> optimizer =
+        make_optimizer(work.config, work.model->parameters());
+    TrainState state =
+        options.resume ? continue_run(*optimizer, options) : start_new(*optimizer, options);
+    for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
+      observers.push_back(std::move(sink));
+    RunLoop loop({work, *plan, *optimizer, directory, observers, gradient_hook, budget_watch},
+                 std::move(state));
+    announce_start();
+    return loop.run();
   }
 
   void announce_start() const {
@@ -138,24 +175,22 @@ RunResult Trainer::run(const RunOptions& options) {
     throw usage_error("gradient hook", "a gradient buffer for it to see",
                       "gradients that are folded into the optimizer",
                       "memory.gradients = \"buffer\" and an optimizer that goes with it");
-  if (!options.resume) self.decide_plan();  // its trials make an optimizer's state of their own
-  const std::unique_ptr<optim::Optimizer> optimizer =
-      make_optimizer(self.work.config, self.work.model->parameters());
-  TrainState state =
-      options.resume ? self.continue_run(*optimizer, options) : self.start_new(*optimizer, options);
+  memory::BudgetWatch budget_watch(self.given.memory.budget_file);
+  self.follow_budget(budget_watch);
+  if (self.needs_plan(options)) self.decide_plan();
+  // What shows only when it is tried must not block the corrected run.
+  const auto abandon = [&] {
+    if (!options.resume) self.directory.abandon();
+  };
   try {
-    for (std::shared_ptr<Observer>& sink :
-         make_sinks(self.given.observe, self.directory, state.step))
-      self.observers.push_back(std::move(sink));
-    RunLoop loop(
-        {self.work, *self.plan, *optimizer, self.directory, self.observers, self.gradient_hook},
-        std::move(state));
-    self.announce_start();
-    return loop.run();
+    return self.train(options, budget_watch);
   } catch (const Error& error) {
-    // Wrong input that shows only when it is read must not block the corrected run.
-    if (!options.resume && error.kind() == Error::Kind::usage) self.directory.abandon();
+    if (error.kind() != Error::Kind::runtime) abandon();
     throw;
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    abandon();
+    throw no_memory_for("train", error, what_would_fit(self.work.config, self.decide_plan()));
   }
 }
 

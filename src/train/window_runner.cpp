@@ -95,9 +95,9 @@ WindowRun WindowRunner::run(std::int64_t index, std::vector<batch::Range> parts)
     } catch (const std::exception& error) {
       const bool may_retry = retries_.enabled() && !parts.empty() && !window_.is_torn();
       if (!may_retry || !is_out_of_memory(error)) throw;
-      const auto decision =
-          retries_.failed("window " + std::to_string(index), parts.front().size(), error);
-      parts = batch::split({parts.front().begin, parts.back().end}, decision.micro_batch);
+      const auto decision = retries_.window_failed(index, parts.front().size(), error);
+      if (decision.action == memory::Recovery::Action::split)
+        parts = batch::split({parts.front().begin, parts.back().end}, decision.micro_batch);
     }
   }
 }
@@ -129,6 +129,7 @@ void WindowRunner::run_micro_batches(std::vector<batch::Range>& parts, WindowRun
     result.micro_batches = micro_batches_ = static_cast<std::int64_t>(parts.size());
     if (stop_if_interrupted(result)) return;
     if (!run_or_undo(i, parts, result)) continue;
+    if (window_.is_torn()) return;
     ++i;
     require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
     if (hooks_.on_micro_batch) hooks_.on_micro_batch(static_cast<std::int64_t>(i), micro_batches_);

@@ -60,6 +60,35 @@ TEST_P(ClassCrossEntropy, WeighsItsRows) {
   EXPECT_TRUE(close(logits.grad(), wide.grad(), dtype(), 7));
 }
 
+/// Row 2 is ignored by its label, row 3 by its weight.
+TEST_P(ClassCrossEntropy, TakesNothingFromRowsThatDoNotCount) {
+  const at::Tensor counting = at::tensor({0, 1, 4}, at::kLong),
+                   rest = at::tensor({2, 3}, at::kLong);
+  const CrossEntropyOptions options{
+      .row_weights = row_weights_, .label_smoothing = 0.1, .z_loss = 1e-2};
+  const auto run = [&](const at::Tensor& logits, const at::Tensor& targets,
+                       const CrossEntropyOptions& with) {
+    const Loss loss = cross_entropy(logits, targets, with);
+    loss.sum.backward();
+    return Loss{loss.sum.detach(), loss.weight};
+  };
+  at::Tensor values = leaf({5, 7}, dtype(), 1).detach();
+  CrossEntropyOptions of_counting = options;
+  of_counting.row_weights = row_weights_.index_select(0, counting);
+  const at::Tensor alone = values.index_select(0, counting).requires_grad_(true);
+  const Loss expected = run(alone, targets_.index_select(0, counting), of_counting);
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    values.index_fill_(0, rest, bad);
+    const at::Tensor logits = values.clone().requires_grad_(true);
+    const Loss actual = run(logits, targets_, options);
+    EXPECT_TRUE(close(actual.sum, expected.sum, dtype(), 7));
+    EXPECT_EQ(actual.weight, expected.weight);
+    EXPECT_TRUE(close(logits.grad().index_select(0, counting), alone.grad(), dtype(), 7));
+    EXPECT_TRUE((logits.grad().index_select(0, rest) == 0).all().item<bool>());
+  }
+}
+
 TEST_P(ClassCrossEntropy, TakesSequencesAndNothing) {
   const at::Tensor logits = leaf({2, 5, 7}, dtype(), 1).detach();
   const at::Tensor targets = at::stack({targets_, targets_});

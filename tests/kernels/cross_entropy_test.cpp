@@ -168,6 +168,38 @@ TEST_P(CrossEntropy, AddsNothingFromAChunkThatIsNotFinite) {
   EXPECT_EQ(slot->contributions, before);
 }
 
+TEST_P(CrossEntropy, LeavesASlotUnfinishedWhereALaterChunkIsNotFinite) {
+  const at::Tensor hidden = leaf({6, 4}, compute(), 1).detach(), poisoned = hidden.clone(),
+                   weight = leaf({5, 4}, master(), 2);
+  poisoned[5].fill_(std::numeric_limits<double>::quiet_NaN());
+  const auto slot = open_slot(weight);
+  const auto run = [&](const at::Tensor& rows) {
+    const Loss loss =
+        linear_cross_entropy(rows, weight, at::ones({6}, at::kLong), copy_, {.chunk_rows = 2});
+    return loss.sum.item<double>();
+  };
+  EXPECT_FALSE(std::isfinite(run(poisoned)));
+  EXPECT_TRUE(slot->fresh);
+  EXPECT_FALSE(slot->unfinished);
+  EXPECT_TRUE(std::isfinite(run(hidden)));
+  EXPECT_FALSE(slot->fresh);
+  EXPECT_EQ(slot->contributions, 1);
+  EXPECT_FALSE(std::isfinite(run(poisoned)));
+  EXPECT_TRUE(slot->unfinished);
+  EXPECT_EQ(slot->contributions, 1);
+}
+
+/// Each row's loss is 2e38.
+TEST_P(CrossEntropy, TakesASumBeyondItsPrecisionAsNotFinite) {
+  const at::Tensor hidden = at::full({6, 1}, 2e38, compute()),
+                   weight = at::tensor({1.0, 0.0, 0.0}, master()).view({3, 1}).requires_grad_(true);
+  const auto slot = open_slot(weight);
+  const Loss loss =
+      linear_cross_entropy(hidden, weight, at::ones({6}, at::kLong), copy_, {.chunk_rows = 1});
+  EXPECT_EQ(std::isfinite(loss.sum.item<double>()), compute() == at::kDouble);
+  EXPECT_EQ(slot->contributions, compute() == at::kDouble ? 1 : 0);
+}
+
 TEST_P(CrossEntropy, RefusesForeignTargetsBeforeAnythingIsAdded) {
   const at::Tensor hidden = leaf({6, 4}, compute(), 1), weight = leaf({5, 4}, master(), 2);
   const auto slot = open_slot(weight);

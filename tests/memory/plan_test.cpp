@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -310,6 +311,42 @@ TEST(Plan, TakesTheSmallestWhereTheLimitIsNoBudget) {
   EXPECT_EQ(made.chosen.point, (PlanPoint{1, Recompute::full}));
   EXPECT_FALSE(made.chosen.within_limit);
   EXPECT_THAT(made.reason, HasSubstr("nothing stays within the limit"));
+}
+
+/// What a trial found to fit may not fit the next time: that counts.
+TEST(Plan, DoesNotChooseWhatRanOutOfMemoryAfterItFitted) {
+  for (const bool is_budget : {true, false})
+    for (const std::int64_t limit : {1110, 3000}) {
+      PlanQuestion asked = question(64, limit);
+      asked.is_budget = is_budget;
+      std::vector<Fact> facts = measure(machine().trial(), asked, {.longest_seconds = 1e9});
+      const auto refused = [&](const PlanPoint& point) {
+        return std::ranges::any_of(facts, [&](const Fact& fact) {
+          return !fact.measured.fits && fact.point.recompute == point.recompute &&
+                 fact.point.micro_batch <= point.micro_batch;
+        });
+      };
+      try {
+        for (int round = 0; round < 100; ++round) {
+          const PlanPoint point = plan(facts, asked).chosen.point;
+          ASSERT_FALSE(refused(point)) << describe(point);
+          facts.push_back({point, {.fits = false, .peak_bytes = limit + 7}});
+        }
+        FAIL() << "there is always something left";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), Error::Kind::refused);
+        EXPECT_THAT(error.received(), HasSubstr("missing"));
+      }
+    }
+}
+
+TEST(Plan, HoldsTheCutsOfAWindowBesideTheState) {
+  PlanQuestion asked = question(8, 3000);
+  const auto facts = measure(machine().trial(), asked);
+  asked.resident.cuts = 50;
+  const Plan made = plan(facts, asked);
+  EXPECT_EQ(made.breakdown.total(), made.chosen.peak_bytes);
+  EXPECT_GE(made.breakdown.temporaries, 50);
 }
 
 TEST(Plan, TakesTheStatedSizeInTheFirstModeThatFits) {

@@ -105,6 +105,22 @@ TEST(Checkpoint, WouldDifferWithOtherDropoutMasks) {
   EXPECT_FALSE(same(gradients(How::without_random_state), gradients(How::plain)));
 }
 
+/// A mask and a parameter are nobody's history but their own.
+TEST(Checkpoint, LeavesCapturedTensorsThatAreResultsAsTheyAre) {
+  const at::Tensor mask = at::tensor({1.F, 0.F, 1.F}), weight = random({3}, 1).requires_grad_(true),
+                   x = random({3}, 2).requires_grad_(true);
+  const CheckpointedFunction fn = [=](const std::vector<at::Tensor>& in) {
+    return std::vector{in[0] * weight, mask, weight, in[0]};
+  };
+  const std::vector<at::Tensor> results = checkpoint(fn, {x});
+  EXPECT_FALSE(mask.requires_grad());
+  EXPECT_TRUE(weight.is_leaf());
+  EXPECT_TRUE(x.is_leaf());
+  (results[0] * results[1] + 3 * results[2] + 5 * results[3]).sum().backward();
+  EXPECT_TRUE(at::equal(weight.grad(), x.detach() * mask + 3));
+  EXPECT_TRUE(at::equal(x.grad(), weight.detach() * mask + 5));
+}
+
 TEST(Checkpoint, MayBeNested) {
   const std::vector<at::Tensor> nested = gradients(How::nested);
   torch::nn::Sequential net = block();

@@ -209,6 +209,13 @@ TEST(LoadHuggingFace, IsSeenByCopiesInLowPrecision) {
   EXPECT_NE(loss_of(model, micro), loss_of(other, micro));  // makes the copies
   load_hugging_face(model, to_hugging_face(other.parameters()), "memory");
   EXPECT_EQ(loss_of(model, micro), loss_of(other, micro));
+
+  perturb(other);
+  EXPECT_NE(loss_of(model, micro), loss_of(other, micro));
+  const TemporaryFolder folder;
+  write_safetensors(folder / "a", to_hugging_face(other.parameters()));
+  load_hugging_face(model, open_safetensors(folder / "a").tensors, "a file");
+  EXPECT_EQ(loss_of(model, micro), loss_of(other, micro));
 }
 
 }  // namespace

@@ -228,6 +228,44 @@ TEST(Safetensors, NamesAMissingFileAndAFolder) {
   EXPECT_THAT(message_of([&] { read_safetensors(folder / ""); }), ::testing::HasSubstr("no file"));
 }
 
+TEST(OpenSafetensors, CopiesIntoAnyLayoutAndDtypeAndMovesTheVersion) {
+  const TemporaryFolder folder;
+  const at::Tensor values = at::arange(12, at::kFloat).reshape({3, 4});
+  write_safetensors(folder / "a", {{"w", values}});
+  const StoredTensor stored = open_safetensors(folder / "a").tensors.at(0);
+  EXPECT_EQ(stored.name, "w");
+  EXPECT_EQ(stored.dtype, at::kFloat);
+  EXPECT_EQ(stored.shape, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_TRUE(at::equal(stored.read(), values));
+  const auto like = at::TensorOptions().dtype(at::kFloat);
+  for (const at::Tensor& target :
+       {at::zeros({3, 4}, like), at::zeros({4, 3}, like).t(),
+        at::zeros({3, 8}, like).slice(1, 2, 6), at::zeros({3, 4}, like.dtype(at::kDouble)),
+        at::zeros({3, 4}, like.dtype(at::kBFloat16))}) {
+    const auto version = target._version();
+    stored.copy_to(target);
+    EXPECT_TRUE(at::equal(target.to(at::kFloat), values)) << target;
+    EXPECT_GT(target._version(), version);
+  }
+  EXPECT_ANY_THROW(stored.copy_to(at::zeros({3, 2}, like)));
+}
+
+/// Values come when they are asked for; damage that the header does not show is found before.
+TEST(OpenSafetensors, ReadsLaterButRefusesAtOnce) {
+  const TemporaryFolder folder;
+  for (const BadFile& bad : bad_files()) {
+    SCOPED_TRACE(bad.name);
+    write(folder / "bad", bad.bytes);
+    EXPECT_THAT(message_of([&] { open_safetensors(folder / "bad"); }),
+                ::testing::HasSubstr(bad.message.front()));
+  }
+  write_safetensors(folder / "a", {{"w", at::ones({4})}});
+  const StoredTensorFile file = open_safetensors(folder / "a");
+  std::filesystem::resize_file(folder / "a", std::filesystem::file_size(folder / "a") - 1);
+  EXPECT_THAT(message_of([&] { file.tensors.at(0).read(); }, 1),
+              ::testing::HasSubstr("an end of file before its time"));
+}
+
 TEST(Safetensors, RefusesToWriteWhatCouldNotBeReadAgain) {
   const TemporaryFolder folder;
   const at::Tensor one_value = at::ones({1});

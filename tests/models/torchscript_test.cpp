@@ -141,6 +141,20 @@ TEST_F(TorchScript, FileTensorsAndModulesComeBack) {
     EXPECT_TRUE(at::equal(saved.file_tensors()[i].tensor, tensors[i].tensor));
 }
 
+TEST_F(TorchScript, MakesParametersContiguous) {
+  torch::jit::Module module = classifier();
+  const at::Tensor values = module.attr("weight").toTensor().detach().clone();
+  module.setattr("weight", leaf(values.t().contiguous().t()));
+  const std::filesystem::path file = save(module);
+  ASSERT_FALSE(torch::jit::load(file.string()).attr("weight").toTensor().is_contiguous());
+  TorchScriptModel model({.file = file, .compute = Compute::fp32});
+  for (const auto& [name, parameter] : model.parameters())
+    EXPECT_TRUE(parameter.is_contiguous() && parameter.requires_grad()) << name;
+  TorchScriptModel same = load(classifier(), Compute::fp32);
+  EXPECT_TRUE(at::equal(forward(model, micro, context_of(micro)).sum,
+                        forward(same, micro, context_of(micro)).sum));
+}
+
 TEST_F(TorchScript, RefusesOtherSignaturesSayingWhatWasFound) {
   const auto with_forward = [&](const std::string& definition) {
     torch::jit::Module module("M");

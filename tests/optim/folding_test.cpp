@@ -374,6 +374,19 @@ TEST(FoldedWindow, IsRefusedByAnOptimizerOfOthers) {
               HasSubstr("a window that folded into this optimizer"));
 }
 
+TEST(FoldedWindow, IsRefusedByAnOptimizerThatItDidNotFoldInto) {
+  const NamedParameters parameters = flat_parameters(at::kFloat);
+  const auto optimizer = adama(parameters), other = adama(parameters);
+  const std::vector<Micro> micros = random_micros(parameters, 0, 1);
+  for (const std::shared_ptr<accum::FoldTarget>& target :
+       {std::shared_ptr<accum::FoldTarget>(), other->fold_target()}) {
+    FedWindows windows(parameters, {target});
+    EXPECT_THAT(usage_message([&] { windows.run(*optimizer, 0, micros, kLr); }),
+                HasSubstr("a window that folded into this optimizer"));
+  }
+  FedWindows(parameters, {optimizer->fold_target()}).run(*optimizer, 0, micros, kLr);
+}
+
 TEST(FoldingOptimizer, RefusesWhatItCannotFoldInto) {
   const NamedParameters parameters = flat_parameters(at::kFloat);
   const auto groups = groups_of(parameters, 0);

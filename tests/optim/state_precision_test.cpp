@@ -96,6 +96,17 @@ TEST_P(DynamicCodes, AreTheSameForWhatTheyStandFor) {
   EXPECT_EQ(code(once.decoded, with_sign).codes, once.codes);
 }
 
+/// docs/numerics.md: half of the least code, on the scale that it is stated on.
+TEST(DynamicCodes, RoundSmallFirstMomentsToZeroAndSecondOnesUp) {
+  const std::vector<float> values{kLargestSigned, 2.6e-7F, 2.9e-7F, -2.6e-7F, -2.9e-7F};
+  const std::vector<float> decoded = code(values, true).decoded;
+  EXPECT_EQ(decoded[1], 0);
+  EXPECT_FLOAT_EQ(decoded[2], 0.55e-6F);
+  EXPECT_EQ(decoded[3], 0);
+  EXPECT_FLOAT_EQ(decoded[4], -0.55e-6F);
+  EXPECT_FLOAT_EQ(code({kLargestUnsigned, 1e-12F}, false).decoded[1], 0.325e-6F);
+}
+
 TEST(DynamicCodes, HaveTheValuesOfThePaper) {
   // Means of the intervals that 2^i + 1 points cut [0.1, 1] into, times 10^(i - 6).
   EXPECT_FLOAT_EQ(kSignedValues[kSignedZero + 1], 0.55e-6f);

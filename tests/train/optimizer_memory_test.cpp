@@ -80,10 +80,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"sgd", "optimizer", "bf16"}));
 
 TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
-  const auto final_loss = [&](const Case& tested, std::uint64_t seed) {
-    Config c = with(
-        config(std::string(tested.kind) + tested.gradients + tested.state + std::to_string(seed)),
-        tested);
+  const auto final_loss = [&](const Case& tested, std::uint64_t seed, double lr_factor = 1) {
+    Config c = with(config(std::string(tested.kind) + tested.gradients + tested.state +
+                           std::to_string(seed) + "lr" + std::to_string(lr_factor)),
+                    tested);
+    c.optim.lr *= lr_factor;
     c.optim.clip = 0;
     c.run.steps = 40;
     c.run.seed = seed;
@@ -102,6 +103,8 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
     spread = std::max(spread, std::abs(expected - first));
   }
   EXPECT_LE(most, spread);
+  // The control: a run that hardly learns.
+  EXPECT_GT(std::abs(final_loss(GetParam(), 1, 1e-3) - first), spread);
 }
 
 TEST_F(OptimizerMemory, FoldedSgdTakesSgdsSteps) {

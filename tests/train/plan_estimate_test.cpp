@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/resnet.h"
@@ -47,9 +49,53 @@ TEST(EstimateRun, NamesTheOptionsThatCloseTheGap) {
     return std::int64_t{0};
   };
   EXPECT_EQ(saved("optim.state = \"bf16\""), 4 * e.parameters);
-  EXPECT_EQ(saved("optim.kind = \"adama\""), 4 * e.parameters);
+  EXPECT_EQ(saved("optim.kind = \"adama\" with optim.clip = 0"), 4 * e.parameters);
   EXPECT_GT(saved("optim.state = \"int8\""), 5 * e.parameters);
   EXPECT_GT(saved("memory.recompute = \"full\""), saved("memory.recompute = \"selective\""));
+}
+
+/// "key = value" of a config file as an override.
+std::string override_of(const std::string& line) {
+  const std::string equals = " = ";
+  const std::size_t at = line.find(equals);
+  return line.substr(0, at) + "=" + line.substr(at + equals.size());
+}
+
+/// Those that a saving's text says: "a = 1 with b = 2".
+std::vector<std::string> overrides_of(const std::string& change) {
+  const std::string between = " with ";
+  const std::size_t at = change.find(between);
+  if (at == std::string::npos) return {override_of(change)};
+  return {override_of(change.substr(0, at)), override_of(change.substr(at + between.size()))};
+}
+
+TEST(EstimateRun, AdvisesWhatTheConfigMayBeChangedTo) {
+  const std::string toml =
+      "[run]\nsteps = 1\n[data]\ntrain = [\"a\"]\n[batch]\ntokens = 2048\n[model]\nvocab = 50\n";
+  using Overrides = std::vector<std::string>;
+  std::set<std::string> advised;
+  for (const Overrides& base :
+       {Overrides{}, Overrides{"optim.clip=0"}, Overrides{"optim.state=\"int8\""},
+        Overrides{"optim.kind=\"sgd\""}, Overrides{"optim.kind=\"sgd\"", "optim.momentum=0"},
+        Overrides{"optim.kind=\"adama\"", "optim.clip=0"}, Overrides{"optim.kind=\"rmsprop\""},
+        Overrides{"precision.compute=\"fp64\""}, Overrides{"precision.compute=\"bf16\""},
+        Overrides{"precision.accumulate=\"fixed\""}}) {
+    const RunEstimate now = estimate_run(parse_config(toml, "run.toml", base));
+    for (const RunEstimate::Saving& saving : now.savings) {
+      Overrides changed = base;
+      for (std::string& more : overrides_of(saving.change)) changed.push_back(std::move(more));
+      advised.insert(saving.change);
+      if (saving.change.starts_with("memory.recompute")) {
+        EXPECT_NO_THROW(parse_config(toml, "run.toml", changed)) << saving.change;
+        continue;
+      }
+      const RunEstimate then = estimate_run(parse_config(toml, "run.toml", changed));
+      EXPECT_EQ(saving.bytes, now.held.total() - then.held.total()) << saving.change;
+    }
+  }
+  EXPECT_TRUE(advised.contains("optim.kind = \"adama\""));
+  EXPECT_TRUE(advised.contains("optim.kind = \"adama\" with optim.clip = 0"));
+  EXPECT_TRUE(advised.contains("memory.gradients = \"optimizer\" with optim.clip = 0"));
 }
 
 TEST(EstimateRun, PricesTheRunAndComparesOffers) {

@@ -108,7 +108,7 @@ TEST_F(PlanRun, ReportsWhatItMeasuredBesideWhatItPredicted) {
   EXPECT_EQ(report.question.window_samples, 32);
   EXPECT_EQ(report.batch_tokens, 32 * 16);
   EXPECT_GT(report.measured.seconds, 0);
-  EXPECT_GT(report.closing_seconds, 0);
+  EXPECT_GT(report.closing_seconds.value_or(0), 0);
   EXPECT_GE(report.seconds_per_step(), report.plan.chosen.window_seconds);
   EXPECT_EQ(report.plan.breakdown.total(), report.plan.chosen.peak_bytes);
   EXPECT_GE(report.measured.peak_bytes, report.question.resident.total());

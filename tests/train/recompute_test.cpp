@@ -132,6 +132,32 @@ std::unique_ptr<models::Trainable> sequential() {
   return models::from_sequential(net, models::class_cross_entropy, "net");
 }
 
+/// A forward that depends on how often it has run.
+struct CountingImpl : torch::nn::Module {
+  CountingImpl() : count(register_buffer("count", at::full({1}, 1.5))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor result = x * count.clone();
+    count += 1;
+    return result;
+  }
+  at::Tensor count;
+};
+TORCH_MODULE(Counting);
+
+std::unique_ptr<models::Trainable> counting() {
+  at::manual_seed(3);
+  torch::nn::Sequential net;
+  net->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 6, 3).padding(1)));
+  net->push_back(Counting());
+  net->push_back(torch::nn::BatchNorm2d(6));
+  net->push_back(Counting());
+  net->push_back(torch::nn::Dropout(0.2));
+  net->push_back(torch::nn::BatchNorm2d(6));
+  net->push_back(torch::nn::Flatten());
+  net->push_back(torch::nn::Linear(6 * 16 * 16, 10));
+  return models::from_sequential(net, models::class_cross_entropy, "net");
+}
+
 struct Case {
   const char* name;
   MakeModel make;
@@ -149,7 +175,8 @@ std::vector<Case> cases() {
           {"vit bf16, dropout", vit(Compute::bf16), images},
           {"resnet, group norm", resnet(models::Norm::group), images},
           {"resnet, batch norm by micro-batch", resnet(models::Norm::batch), images},
-          {"torch::nn::Sequential", sequential, images}};
+          {"torch::nn::Sequential", sequential, images},
+          {"torch::nn::Sequential that counts", counting, images}};
 }
 
 TEST(Recompute, DoesNotChangeABit) {

@@ -14,6 +14,8 @@
 #include "accrue/optim/optimizer.h"
 #include "exact_runner.h"
 #include "support/tolerance.h"
+#include "torn_windows.h"
+#include "train/tiny_torchscript.h"
 
 namespace accrue::train {
 namespace {
@@ -93,6 +95,8 @@ const Setting kGpt2{"gpt2", make_gpt2, std::make_shared<Text>(), 200};
 const Setting kMicroNorm{"batch norm by micro-batch", make_resnet, std::make_shared<Pictures>()};
 const Setting kExactNorm{"batch norm by window", make_resnet, std::make_shared<Pictures>(), 20,
                          true};
+const Setting kTorchScript{"torchscript", testing::tiny_torchscript, std::make_shared<Pictures>(),
+                           50};
 
 /// A model, and windows over the same samples that run into trouble.
 class Rig {
@@ -177,7 +181,8 @@ class Faults : public ::testing::TestWithParam<Setting> {
  private:
   int threads_ = at::get_num_threads();
 };
-INSTANTIATE_TEST_SUITE_P(Recovery, Faults, ::testing::Values(kGpt2, kMicroNorm, kExactNorm),
+INSTANTIATE_TEST_SUITE_P(Recovery, Faults,
+                         ::testing::Values(kGpt2, kMicroNorm, kExactNorm, kTorchScript),
                          [](const auto& setting) { return std::to_string(setting.index); });
 
 TEST_P(Faults, AnyAllocationMayFailOnceAndTheWindowHasTheBitsOfAnUndisturbedOne) {
@@ -299,6 +304,77 @@ TEST(Recovery, WithoutADecisionTheErrorGoesToTheCaller) {
   const memory::FailingAllocations failing(60);
   EXPECT_THROW(plain.run(3, {0, kSamples}, 4), c10::OutOfMemoryError);
   EXPECT_FALSE(rig.window().is_open());
+}
+
+std::runtime_error out_of_memory() { return std::runtime_error("no memory"); }
+
+/// A replay, or the close, may need what each micro-batch alone did not.
+TEST(MemoryRetries, MicroBatchesThatPassDoNotMakeAWindowBeginAnewForEver) {
+  memory::Recovery recovery({.planned = 4, .micro_batch = 4});
+  std::vector<std::string> told;
+  MemoryRetries retries(
+      &recovery, [&](const std::string& reason) { told.push_back(reason); },
+      [] { return std::string("less"); });
+  retries.start();
+  std::vector<memory::Recovery::Action> actions;
+  for (int restart = 0; restart < 4; ++restart) {
+    actions.push_back(
+        retries.window_failed(7, recovery.state().micro_batch, out_of_memory()).action);
+    for (int micro = 0; micro < 3; ++micro) retries.passed();
+  }
+  using Action = memory::Recovery::Action;
+  EXPECT_THAT(actions,
+              ::testing::ElementsAre(Action::retry, Action::split, Action::retry, Action::split));
+  EXPECT_EQ(retries.window_failed(7, 1, out_of_memory()).action, Action::retry);
+  EXPECT_THROW(retries.window_failed(7, 1, out_of_memory()), Error);
+  EXPECT_EQ(retries.count(), 6);
+  EXPECT_EQ(std::ssize(told), 5);
+}
+
+MicroRef micro_of(std::int64_t first_sample) {
+  return {.index = 0, .sample_ids = {first_sample, first_sample + 1}};
+}
+
+TEST(TornWindows, EachAttemptLeavesOutWhatTheOneBeforeWasTornBy) {
+  memory::Recovery recovery({.planned = 4, .micro_batch = 4});
+  TornWindows torn(MemoryRetries(&recovery, {}, {}));
+  EXPECT_FALSE(torn.known_bad(5, micro_of(8)));
+  torn.left_out(5, micro_of(8));
+  torn.torn_by_gradient(5, "bad");
+  EXPECT_TRUE(torn.known_bad(5, micro_of(8)));
+  EXPECT_FALSE(torn.known_bad(6, micro_of(8)));
+  EXPECT_FALSE(torn.known_bad(5, micro_of(10)));
+  // The one that is left out is told of again; another one is the culprit now.
+  torn.left_out(5, micro_of(8));
+  torn.left_out(5, micro_of(12));
+  torn.torn_by_gradient(5, "bad");
+  EXPECT_TRUE(torn.known_bad(5, micro_of(12)));
+  // Nothing new: going back would end here again.
+  torn.left_out(5, micro_of(12));
+  try {
+    torn.torn_by_gradient(5, "the gradient of w is not finite");
+    FAIL() << "it would go back for ever";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::runtime);
+    EXPECT_THAT(error.what(), HasSubstr("twice: the gradient of w is not finite"));
+  }
+}
+
+TEST(TornWindows, WhatDidNotFitTwiceIsSplit) {
+  memory::Recovery recovery({.planned = 4, .micro_batch = 4});
+  TornWindows torn(MemoryRetries(&recovery, {}, {}));
+  torn.torn_by_memory(5, 4, out_of_memory());
+  EXPECT_EQ(recovery.state().micro_batch, 4);
+  torn.closed(4);  // an earlier window that is done again
+  torn.torn_by_memory(5, 4, out_of_memory());
+  EXPECT_EQ(recovery.state().micro_batch, 2);
+  torn.closed(5);
+  torn.torn_by_memory(9, 2, out_of_memory());
+  EXPECT_EQ(recovery.state().micro_batch, 2) << "another window has a first failure of its own";
+  memory::Recovery fixed({.planned = 4, .micro_batch = 4}, "it is fixed");
+  TornWindows unsplit(MemoryRetries(&fixed, {}, [] { return std::string("less"); }));
+  unsplit.torn_by_memory(5, 4, out_of_memory());
+  EXPECT_THROW(unsplit.torn_by_memory(5, 4, out_of_memory()), Error);
 }
 
 /// What a step needs was allocated before the first commit.

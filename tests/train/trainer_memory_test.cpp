@@ -74,6 +74,16 @@ class TrainerMemory : public testing::TinyRun {
     return trainer.run({.resume = resume});
   }
 
+  static std::vector<std::int64_t> steps_of_metrics(const Config& c) {
+    std::vector<std::int64_t> steps;
+    std::ifstream file(RunDirectory(c.run.out).metrics_file());
+    for (std::string text; std::getline(file, text);) {
+      const auto line = nlohmann::json::parse(text);
+      if (line.contains("loss")) steps.push_back(line.at("step"));
+    }
+    return steps;
+  }
+
   static std::int64_t peak_of(const Config& c) {
     const auto watcher = std::make_shared<Watcher>();
     run(c, watcher);
@@ -165,8 +175,19 @@ TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
 
 TEST_F(TrainerMemory, ABudgetBelowParametersAndGradientsIsRefusedAtOnce) {
   Config c = large_config();
-  c.memory.budget = std::to_string(16 * kKibi);
-  EXPECT_ANY_THROW(run(c, std::make_shared<Watcher>()));
+  for (const char* recompute : {"auto", "none"}) {
+    c.memory.budget = std::to_string(16 * kKibi);
+    c.memory.recompute = recompute;
+    try {
+      run(c, std::make_shared<Watcher>());
+      ADD_FAILURE() << "it went through";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 3) << error.what();
+    }
+    // The folder takes the corrected run.
+    memory::set_budget(std::nullopt);
+    EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
+  }
 }
 
 /// What was folded into the optimizer's state cannot be taken out: the run goes back to the last
@@ -178,11 +199,11 @@ TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
   c.data.val_fraction = 0;
   c.run.checkpoint_every = {2, Duration::Unit::steps};
   const auto undisturbed = std::make_shared<Watcher>();
-  std::int64_t before = 0, allocations = 0;
+  std::int64_t before = 0;
   undisturbed->act_after = 3;
   undisturbed->act = [&] { before = memory::usage().allocations; };
   run(c, undisturbed);
-  allocations = memory::usage().allocations - before;
+  const std::int64_t allocations = memory::usage().allocations - before;
   std::int64_t went_back = 0;
   for (int trial = 0; trial < 12; ++trial) {
     Config other = c;
@@ -197,9 +218,30 @@ TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
     EXPECT_EQ(failing->failed(), 1);
     went_back += std::ssize(watcher->reasons_of("rollback"));
     expect_same_bits(parameters_of(other), parameters_of(c));
+    EXPECT_THAT(steps_of_metrics(other), ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
   }
   EXPECT_GT(went_back, 0);
   EXPECT_LT(went_back, 12) << "where nothing was folded yet a retry is enough";
+}
+
+/// SGD's steps are the same however the window is split, so what does not fit twice is split.
+TEST_F(TrainerMemory, FoldedSgdIsSplitWhereTheBudgetFalls) {
+  Config c = large_config();
+  c.optim.kind = "sgd";
+  c.optim.clip = 0;
+  c.memory.gradients = "optimizer";
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  Config free = c;
+  free.run.out = (folder_ / "free").string();
+  const std::int64_t peak = peak_of(free);
+  c.memory.budget_file = (folder_ / "budget").string();
+  const auto watcher = std::make_shared<Watcher>();
+  watcher->act_after = 2;
+  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4)); };
+  EXPECT_EQ(run(c, watcher).step, 6);
+  EXPECT_EQ(watcher->reasons_of("out_of_memory").size(), 2U);
+  EXPECT_EQ(watcher->steps.back().micro_batch, 16);
+  EXPECT_THAT(steps_of_metrics(c), ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 TEST_F(TrainerMemory, TheStepAndItsMicroBatchesArePeaked) {

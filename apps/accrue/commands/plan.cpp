@@ -61,7 +61,6 @@ nlohmann::json to_json(const train::PlanReport& report) {
                      {"breakdown", to_json(plan.breakdown)},
                      {"predicted_seconds_per_micro_batch", plan.chosen.micro_batch_seconds},
                      {"measured_seconds_per_micro_batch", report.measured.seconds},
-                     {"closing_seconds", report.closing_seconds},
                      {"seconds_per_step", report.seconds_per_step()},
                      {"reason", plan.reason},
                      {"limit_bytes", report.question.limit_bytes},
@@ -69,6 +68,7 @@ nlohmann::json to_json(const train::PlanReport& report) {
                      {"batch_samples", report.question.window_samples},
                      {"alternatives", nlohmann::json::array()},
                      {"trials", nlohmann::json::array()}};
+  if (report.closing_seconds) out["closing_seconds"] = *report.closing_seconds;
   if (report.question.is_budget) out["budget_bytes"] = report.question.limit_bytes;
   if (report.batch_tokens > 0) {
     out["batch_tokens"] = report.batch_tokens;

@@ -122,7 +122,7 @@ void print(const RunEstimate& e) {
   print_row("the batch in one pass", gigabytes(e.one_pass_bytes));
   std::printf("\nwhat each would save\n");
   for (const RunEstimate::Saving& saving : e.savings)
-    std::printf("  %-42s %12s\n", saving.change.c_str(), gigabytes(saving.bytes).c_str());
+    std::printf("  %-52s %12s\n", saving.change.c_str(), gigabytes(saving.bytes).c_str());
   std::printf("\n%-10s %-12s %24s %12s\n", "device", "recompute", "largest micro-batch", "peak");
   for (const RunEstimate::Fit& fit : e.fits)
     std::printf("%-10s %-12s %24s %12s\n", fit.device.name.c_str(),

@@ -58,6 +58,9 @@ void print_result(const train::RunDirectory& run, const train::RunResult& result
   print_row("step", std::to_string(result.step));
   if (result.loss) print_row("loss", text_of(*result.loss));
   if (result.eval_loss) print_row("eval_loss", text_of(*result.eval_loss));
+  if (result.peak_bytes > 0)
+    print_row("memory", format_bytes(result.peak_bytes) + " in tensors at most, " +
+                            format_bytes(result.peak_reserved_bytes) + " reserved");
   std::cout << std::flush;
 }
 

@@ -75,6 +75,8 @@ class GradientBuffer {
   bool is_staged() const { return staging_ != nullptr; }
   /// Whether there are no sums, and contributions are folded elsewhere.
   bool folds() const { return folding_ != nullptr; }
+  /// Whether contributions are folded into `target`.
+  bool folds_into(const FoldTarget& target) const;
   /// Whether it folds into an optimizer, and so must know a window's total weight beforehand.
   bool needs_total_weight() const;
   /// Whether something was folded that no step followed yet.

@@ -47,6 +47,8 @@ class Observer {
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const Evaluation&) {}
   virtual void on_event(const Event&) {}
+  /// The run went back to a checkpoint: what was told of steps after `step` no longer counts.
+  virtual void on_rollback(std::int64_t /*step*/) {}
   virtual void on_end(const RunEnd&) {}
 };
 

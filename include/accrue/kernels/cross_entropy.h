@@ -41,7 +41,8 @@ struct LinearCrossEntropyOptions {
 /// `hidden` and `weight` are made in the forward pass of the same chunk, so that beside its
 /// arguments the loss holds the gradient of `hidden` and one chunk of logits. The weight's goes
 /// into its open slot, chunk by chunk, each after its sum was found finite; one that is not ends
-/// the operation, and the sum tells.
+/// the operation, and the sum tells. The slot's contribution is then never done(): nothing of it is
+/// folded, and a sum that it was added to is left `unfinished`.
 ///
 /// The gradients are those of gradient_scale * sum: backward throws a usage Error for another
 /// upstream gradient where a slot took part. (Without one the gradients are rescaled.)

@@ -41,10 +41,12 @@ struct Resident {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
-  std::int64_t total() const { return parameters + gradients + optimizer; }
+  std::int64_t cuts = 0;  ///< of a whole window, where exact batch normalisation keeps them
+  std::int64_t total() const { return parameters + gradients + optimizer + cuts; }
 };
 
-/// What a peak is made of, in bytes: `activations` grow with the micro-batch, `temporaries` do not.
+/// What a peak is made of, in bytes: `activations` grow with the micro-batch, `temporaries` (all
+/// that is left, Resident::cuts among it) do not.
 struct Breakdown {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
@@ -119,8 +121,11 @@ inline constexpr double kPlanTolerance = 0.01;
 /// of quantities that each grow linearly), so that between facts the prediction is not too low.
 /// Pure.
 ///
+/// A size that ran out of memory is not chosen, nor a larger one of its mode, even where a trial of
+/// it fitted before. So asking again with the failure of what was chosen comes to an end.
+///
 /// Throws a refused Error (exit status 3) with the bytes missing and what would fit, where nothing
-/// does and the limit is a budget; and where every trial ran out of memory.
+/// does and the limit is a budget; and where all that is left ran out of memory.
 Plan plan(const std::vector<Fact>& facts, const PlanQuestion& question);
 
 /// The micro-batches that are considered for a batch of `window_samples`: powers of two, three

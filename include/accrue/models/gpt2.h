@@ -54,7 +54,8 @@ class Gpt2 : public Model {
   std::int64_t flops_per_sample() const override;
   /// In Hugging Face's layout (gpt2_io.h).
   NamedParameters file_tensors() const override;
-  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
+  using Model::load_file_tensors;
+  void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
 
   /// Logits [B, vocab] of the last position, fp32 (fp64 model: fp64); no gradient. ids [B, T], T <=
   /// context.

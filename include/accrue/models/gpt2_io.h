@@ -20,8 +20,13 @@ void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model);
 
 /// Parameters in Hugging Face's layout (matrices of blocks transposed to [in, out]) and back.
 NamedParameters to_hugging_face(const NamedParameters& parameters);
-/// Copies tensors in Hugging Face's layout into `model`. `origin` names them in errors; nothing is
-/// changed where one does not fit.
-void load_hugging_face(Gpt2& model, const NamedParameters& tensors, const std::string& origin);
+/// Copies tensors in Hugging Face's layout into `model`, one after the other through at most one
+/// temporary of a tensor's size (two where a tied head is stated besides the embedding and must be
+/// compared). `origin` names them in errors; nothing is changed where one does not fit.
+void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::string& origin);
+inline void load_hugging_face(Gpt2& model, const NamedParameters& tensors,
+                              const std::string& origin) {
+  load_hugging_face(model, stored(tensors), origin);
+}
 
 }  // namespace accrue::models

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "accrue/core/stored_tensor.h"
 #include "accrue/models/trainable.h"
 
 namespace accrue::models {
@@ -17,9 +18,13 @@ class Model : public Trainable {
   virtual std::int64_t flops_per_sample() const = 0;
   /// Parameters and buffers by the names and in the layout of files (model.safetensors).
   virtual NamedParameters file_tensors() const = 0;
-  /// Copies such tensors in. `origin` names them in errors; throws a usage Error naming the first
-  /// that is missing, extra or misshapen, and changes nothing then.
-  virtual void load_file_tensors(const NamedParameters& tensors, const std::string& origin) = 0;
+  /// Copies such tensors in, one after the other, through at most one temporary of a tensor's size.
+  /// `origin` names them in errors; throws a usage Error naming the first that is missing, extra or
+  /// misshapen, and changes nothing then.
+  virtual void load_file_tensors(const StoredTensors& tensors, const std::string& origin) = 0;
+  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) {
+    load_file_tensors(stored(tensors), origin);
+  }
 };
 
 }  // namespace accrue::models

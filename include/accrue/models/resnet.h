@@ -50,7 +50,8 @@ class ResNet : public Model {
   /// Of convolutions and the linear layer: 6 for each multiply-add of the forward pass.
   std::int64_t flops_per_sample() const override;
   NamedParameters file_tensors() const override;
-  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
+  using Model::load_file_tensors;
+  void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
 
   const ResNetOptions& options() const;
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "accrue/core/parameter.h"
+#include "accrue/core/stored_tensor.h"
 
 namespace accrue::models {
 
@@ -14,9 +14,19 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;  ///< "__metadata__"
 };
 
-/// Reads and checks a file: lengths, dtypes, shapes and offsets must agree, without gaps, overlaps
+/// The same, the tensors not read yet. They keep the file open.
+struct StoredTensorFile {
+  StoredTensors tensors;                        ///< in the file's order
+  std::map<std::string, std::string> metadata;  ///< "__metadata__"
+};
+
+/// Checks a file: lengths, dtypes, shapes and offsets must agree, without gaps, overlaps
 /// or bytes behind the last tensor. Throws a usage Error that names the file, the tensor and what
-/// is wrong.
+/// is wrong. A tensor is read when it is copied: straight into a contiguous target of its dtype on
+/// the CPU, else through one temporary.
+StoredTensorFile open_safetensors(const std::filesystem::path& path);
+
+/// Checks the same and reads everything.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 /// Writes atomically. Tensors are made contiguous and brought to CPU one at a time. F32, F64, F16,

@@ -24,6 +24,9 @@ struct TorchScriptOptions {
 /// Batch normalisation and dropout in its graph are found by their operators and reported
 /// (foreign_layers()): they cannot be cut or keyed by sample. Draws come from libtorch's generator,
 /// which a pass seeds from (seed, window, first sample id) and restores.
+///
+/// Parameters are made contiguous. What is thrown in the module comes out as it was (memory that
+/// runs out is told apart), without TorchScript's own trace: a setting of the whole process.
 class TorchScriptModel : public Model {
  public:
   /// Throws a usage Error naming the file where it does not load, has another signature (saying
@@ -41,7 +44,8 @@ class TorchScriptModel : public Model {
   std::int64_t flops_per_sample() const override { return 0; }
   /// By the module's own names.
   NamedParameters file_tensors() const override;
-  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
+  using Model::load_file_tensors;
+  void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
 
   bool contains_batch_norm() const;
   bool contains_dropout() const;

@@ -51,7 +51,8 @@ class Vit : public Model {
   /// and patch, and for each of the last layer.
   std::int64_t flops_per_sample() const override;
   NamedParameters file_tensors() const override;
-  void load_file_tensors(const NamedParameters& tensors, const std::string& origin) override;
+  using Model::load_file_tensors;
+  void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
 
   const VitOptions& options() const;
 

@@ -36,8 +36,10 @@ class JsonlSink : public Observer {
   void on_step(const StepReport& report) override;
   void on_evaluation(const Evaluation& evaluation) override;
   void on_event(const Event& event) override;
+  void on_rollback(std::int64_t step) override;
 
  private:
+  void open();
   void append(std::string line);
   void warn_once(const char* reason);
 

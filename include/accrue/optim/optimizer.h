@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "accrue/accum/window.h"
-#include "accrue/core/parameter.h"
+#include "accrue/core/stored_tensor.h"
 #include "accrue/optim/state_precision.h"
 
 namespace accrue::optim {
@@ -37,9 +37,10 @@ class Optimizer {
   /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
   /// changes it.
   virtual NamedParameters state() const = 0;
-  /// Throws a usage Error that names the first missing, extra or misshapen tensor; nothing is
-  /// changed then.
-  virtual void load_state(const NamedParameters& state) = 0;
+  /// Copies such tensors in, one after the other. Throws a usage Error that names the first
+  /// missing, extra or misshapen tensor; nothing is changed then.
+  virtual void load_state(const StoredTensors& state) = 0;
+  void load_state(const NamedParameters& state) { load_state(stored(state)); }
   virtual std::int64_t state_bytes() const = 0;
   /// Where a buffer made with FoldInto is to put gradients; null of an optimizer that reads them
   /// from a buffer's sums. Lives as long as the optimizer.
@@ -63,12 +64,12 @@ struct RmsPropOptions {
 };
 
 /// Each updates as torch.optim's optimizer of that name does, in one pass over memory. State is
-/// allocated here, so that no step runs out of memory: "exp_avg" and "exp_avg_sq" (Adam),
-/// "square_avg" (RMSProp), "momentum" (where it is not 0). Parameters are fp32 or fp64; training in
-/// lower precision keeps fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU.
-/// Throw a usage Error for another dtype, where a group names a
-/// parameter that is not in `parameters` or is frozen, one is in no group or in two, or an option
-/// is out of range.
+/// allocated here, so that no step of contiguous CPU parameters runs out of memory (others take
+/// temporaries of a parameter's size): "exp_avg" and "exp_avg_sq" (Adam), "square_avg" (RMSProp),
+/// "momentum" (where it is not 0). Parameters are fp32 or fp64; training in lower precision keeps
+/// fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU. Throw a usage Error for
+/// another dtype, where a group names a parameter that is not in `parameters` or is frozen, one is
+/// in no group or in two, or an option is out of range.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
                                      std::vector<ParameterGroup> groups, const AdamOptions& options,
                                      const StateOptions& state = {});

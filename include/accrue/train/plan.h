@@ -21,14 +21,18 @@ struct PlanReport {
   memory::PlanQuestion question;
   std::vector<memory::Fact> facts;  ///< what the plan was made from
   memory::Plan plan;
-  memory::Measured measured;   ///< the chosen point, run once more; the peak of a whole step
-  double closing_seconds = 0;  ///< measured: the gradient's norm, clipping, the optimizer
+  memory::Measured measured;  ///< the chosen point, run once more; the peak of a whole step
+  /// Measured: the gradient's norm, clipping, the optimizer. None where gradients are folded into
+  /// the optimizer's state, as a trial then takes no step; the whole step's prediction lacks it.
+  std::optional<double> closing_seconds;
   /// The plan's point in bf16, which is never chosen unasked; only where fp32 asked for and the
   /// model has it, and a trial is short.
   std::optional<Bf16Twin> bf16;
   std::int64_t parameters = 0;
   std::int64_t batch_tokens = 0;  ///< 0 for images
-  double seconds_per_step() const { return plan.chosen.window_seconds + closing_seconds; }
+  double seconds_per_step() const {
+    return plan.chosen.window_seconds + closing_seconds.value_or(0);
+  }
 };
 
 struct PlanRunOptions {

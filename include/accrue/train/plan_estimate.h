@@ -42,7 +42,8 @@ struct RunEstimate {
   std::int64_t one_pass_bytes = 0;  ///< of the whole batch at once in that mode: state and all
 
   struct Saving {
-    std::string change;  ///< the key and its value
+    /// The key and its value; " with " a second one where the config would be refused without.
+    std::string change;
     std::int64_t bytes = 0;
   };
   std::vector<Saving> savings;  ///< what each would save alone, of state and of one micro-batch

@@ -45,6 +45,8 @@ struct RunResult {
   bool interrupted = false;         ///< by a signal; a checkpoint was written
   std::optional<double> loss;       ///< of the last step
   std::optional<double> eval_loss;  ///< of the last evaluation
+  /// Most bytes in tensors, and reserved for them, during the run; 0 where nothing meters them.
+  std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;
   std::filesystem::path checkpoint;
 };
 

@@ -128,6 +128,12 @@ void check_schedule(const Config& config, const StatedKeys& stated) {
 }
 
 void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
+  if (config.optim.kind == "adama" && config.memory.gradients == "buffer" &&
+      stated.contains("memory.gradients"))
+    throw usage_error(where(stated, "memory.gradients"),
+                      "\"optimizer\" with optim.kind = \"adama\", which folds each micro-batch's "
+                      "gradient into its moments",
+                      "\"buffer\"", "optim.kind = \"adamw\", or removing memory.gradients");
   if (const auto conflict = optimizer_memory_conflict(config))
     throw usage_error(where(stated, conflict->key), conflict->expected, conflict->received,
                       conflict->suggestion);

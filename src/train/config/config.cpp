@@ -161,4 +161,11 @@ bool may_change_on_resume(const std::string& key) {
   return known && known->may_change_on_resume;
 }
 
+std::string resumable_keys() {
+  std::string text;
+  for (const Key& key : keys())
+    if (key.may_change_on_resume) text += (text.empty() ? "" : ", ") + key.name;
+  return text;
+}
+
 }  // namespace accrue::train

@@ -1,9 +1,18 @@
 #include <algorithm>
 
+#include "accrue/train/gradient_folding.h"
 #include "key_builders.h"
 
 namespace accrue::train {
 namespace {
+
+/// States where gradients go also where optim.kind leaves no choice.
+Key decided_by_optimizer(Key gradients) {
+  gradients.get = [](const Config& config) {
+    return std::optional(value_of(std::string(folds_gradients(config) ? "optimizer" : "buffer")));
+  };
+  return gradients;
+}
 
 std::vector<Key> run_keys() {
   return {
@@ -125,20 +134,20 @@ std::vector<Key> memory_keys() {
       resumable(string_key(
           "memory.budget_file", "a file's path",
           [](auto& c) -> auto& { return c.memory.budget_file; })),
-      choice_key(
+      resumable(choice_key(
           "memory.recompute", {"auto", "none", "selective", "full"}, {},
-          [](auto& c) -> auto& { return c.memory.recompute; }),
-      choice_key(
+          [](auto& c) -> auto& { return c.memory.recompute; })),
+      decided_by_optimizer(choice_key(
           "memory.gradients", {"buffer", "optimizer"}, {},
-          [](auto& c) -> auto& { return c.memory.gradients; }),
+          [](auto& c) -> auto& { return c.memory.gradients; })),
   };
 }
 
 std::vector<Key> loss_keys() {
   return {
-      choice_key(
+      of_kind(choice_key(
           "loss.cross_entropy", {"fused", "plain"}, {},
-          [](auto& c) -> auto& { return c.loss.cross_entropy; }),
+          [](auto& c) -> auto& { return c.loss.cross_entropy; })),
       number_key(
           "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.loss.label_smoothing; }),

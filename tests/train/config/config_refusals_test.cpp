@@ -116,6 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"optim", "state = \"int4\"", {"\"int8\""}},
                       Case{"loss", "label_smoothing = 1.0", {"[0.0, 1.0)"}},
                       Case{"loss", "z_loss = -1", {"of at least 0"}},
+                      Case{"memory",
+                           "gradients = \"buffer\"\n[optim]\nkind = \"adama\"\nclip = 0",
+                           {"memory.gradients", "adamw"}},
                       Case{"loss", "cross_entropy = \"chunked\"", {"\"fused\"", "\"plain\""}},
                       Case{"dist", "stages = 2", {"not in this version"}},
                       Case{"dist", "outer.lr = 0.7", {"not in this version"}},
@@ -197,6 +200,9 @@ TEST(RefusalsOfKinds, NameTheKeyThatDoesNotFitTheModel) {
   EXPECT_EQ(refusal({"model.kind=resnet"}), "accepted");
   EXPECT_THAT(refusal({"model.kind=resnet", "model.layers=21"}), HasSubstr("6n + 2"));
   EXPECT_THAT(refusal({"model.kind=resnet", "model.heads=4"}), HasSubstr("removing model.heads"));
+  for (const char* kind : {"resnet", "vit", "torchscript"})
+    EXPECT_THAT(refusal({std::string("model.kind=") + kind, "loss.cross_entropy=plain"}),
+                HasSubstr("removing loss.cross_entropy"));
   EXPECT_THAT(refusal({"model.kind=vit", "model.width=30"}),
               HasSubstr("a multiple of model.heads (4)"));
   EXPECT_THAT(refusal_of(right, {"model.kind=vit"}), HasSubstr("try for example batch.samples"));

@@ -38,6 +38,16 @@ TEST(GradientFolding, IsAskedForByKindOrByKey) {
   EXPECT_THAT(key_of(plain), IsEmpty());
 }
 
+TEST(GradientFolding, IsStatedWhereTheOptimizerDecidesIt) {
+  Config config = adama();
+  config.run.steps = 1;
+  config.data.train = {"a"};
+  config.batch.tokens = 256;
+  const std::string text = to_toml(config);
+  EXPECT_THAT(text, HasSubstr("gradients = \"optimizer\""));
+  EXPECT_THAT(differences(config, parse_config(text, "run.toml")), IsEmpty());
+}
+
 /// The table of docs/guide/config.md: whatever stands in a row is refused by its key; what is not
 /// in the table goes together.
 TEST(GradientFolding, IsRefusedWithWhatItCannotDo) {
