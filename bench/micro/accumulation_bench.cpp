@@ -9,9 +9,9 @@
 #include <string>
 
 #include "accrue/accum/window.h"
-#include "accrue/memory/caching_allocator.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/optim/optimizer.h"
+#include "registered.h"
 
 namespace accrue {
 namespace {
@@ -89,6 +89,8 @@ void fold(benchmark::State& state, Accumulation accumulation) {
   state.SetItemsProcessed(state.iterations() * elements);
 }
 
+}  // namespace
+
 void register_all() {
   for (const Accumulation accumulation :
        {Accumulation::fp32, Accumulation::fp64, Accumulation::bf16, Accumulation::bf16_kahan,
@@ -108,13 +110,4 @@ void register_all() {
   }
 }
 
-}  // namespace
 }  // namespace accrue
-
-int main(int argc, char** argv) {
-  accrue::memory::install_caching_allocator();
-  accrue::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-}

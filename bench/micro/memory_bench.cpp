@@ -17,6 +17,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/gpt2.h"
 #include "counters.h"
+#include "registered.h"
 
 namespace accrue {
 namespace {
@@ -108,6 +109,8 @@ void micro_batch(benchmark::State& state, models::Compute compute, double room) 
   memory::set_budget(std::nullopt);
 }
 
+}  // namespace
+
 void register_all() {
   const auto time_pairs = [](const std::string& name, c10::Allocator* allocator) {
     for (const auto& [size, bytes] : {std::pair("1KiB", kSmallBytes), {"1MiB", kCachedBytes}})
@@ -130,13 +133,4 @@ void register_all() {
           ->UseRealTime();
 }
 
-}  // namespace
 }  // namespace accrue
-
-int main(int argc, char** argv) {
-  accrue::memory::install_caching_allocator();
-  accrue::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-}

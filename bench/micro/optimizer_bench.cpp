@@ -9,9 +9,9 @@
 #include <string>
 
 #include "accrue/accum/window.h"
-#include "accrue/memory/caching_allocator.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/optim/optimizer.h"
+#include "registered.h"
 
 namespace accrue {
 namespace {
@@ -88,6 +88,8 @@ void adama_fold(benchmark::State& state, StatePrecision precision) {
   state.SetItemsProcessed(state.iterations() * models::parameter_count(model));
 }
 
+}  // namespace
+
 void register_all() {
   const auto add = [](const std::string& name, StatePrecision precision, auto run) {
     benchmark::RegisterBenchmark((name + "/" + std::string(to_string(precision))).c_str(), run,
@@ -103,13 +105,4 @@ void register_all() {
     add("adama_fold", precision, adama_fold);
 }
 
-}  // namespace
 }  // namespace accrue
-
-int main(int argc, char** argv) {
-  accrue::memory::install_caching_allocator();
-  accrue::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-}

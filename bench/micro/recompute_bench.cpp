@@ -14,6 +14,7 @@
 #include "accrue/models/gpt2.h"
 #include "accrue/models/resnet.h"
 #include "accrue/train/forward_backward.h"
+#include "registered.h"
 
 namespace accrue {
 namespace {
@@ -58,6 +59,8 @@ void register_modes(const std::string& name, const MakeModel& make,
         ->UseRealTime();
 }
 
+}  // namespace
+
 void register_all() {
   const at::Tensor ids = at::randint(256, {4, 256}, at::kLong);
   for (const Compute compute : {Compute::fp32, Compute::bf16})
@@ -83,13 +86,4 @@ void register_all() {
       micro_batch(at::randn({32, 3, 32, 32}), at::randint(10, {32}, at::kLong)));
 }
 
-}  // namespace
 }  // namespace accrue
-
-int main(int argc, char** argv) {
-  accrue::memory::install_caching_allocator();
-  accrue::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-}

@@ -103,6 +103,7 @@ class Rig {
  public:
   explicit Rig(const Setting& setting, std::int64_t micro = 4, std::string no_split = {})
       : model(setting.make()),
+        window(std::make_shared<accum::GradientBuffer>(model->parameters())),
         recovery({.planned = micro, .micro_batch = micro}, std::move(no_split)),
         loader(setting.source, batch::Sampler(kSamples, batch::Order::sequential, 0)) {
     WindowHooks hooks{.on_out_of_memory =
@@ -113,16 +114,9 @@ class Rig {
                       .what_would_fit = [] { return std::string("something smaller"); }};
     const WindowRunnerOptions options{.recovery = &recovery};
     if (setting.exact)
-      exact_runner = std::make_unique<ExactRunner>(*model, window(), loader, 1, hooks, options);
+      exact_runner = std::make_unique<ExactRunner>(*model, window, loader, 1, hooks, options);
     else
-      runner = std::make_unique<WindowRunner>(*model, window(), loader, 1, hooks, options);
-  }
-
-  accum::Window& window() {
-    if (!window_)
-      window_ = std::make_unique<accum::Window>(
-          std::make_shared<accum::GradientBuffer>(model->parameters()));
-    return *window_;
+      runner = std::make_unique<WindowRunner>(*model, window, loader, 1, hooks, options);
   }
 
   WindowRun run() { return run(recovery.state().micro_batch); }
@@ -134,8 +128,7 @@ class Rig {
   /// Sums and buffers as the last window left them.
   Tensors left() {
     Tensors result;
-    for (const auto& entry : window().buffer()->entries())
-      result.push_back(entry.slot->main.clone());
+    for (const auto& entry : window.buffer()->entries()) result.push_back(entry.slot->main.clone());
     for (const NamedParameter& buffer : model->buffers()) result.push_back(buffer.tensor.clone());
     return result;
   }
@@ -143,22 +136,20 @@ class Rig {
   /// Micro-batches that the last window's sums are made of.
   std::vector<batch::Range> partition() {
     std::vector<batch::Range> parts;
-    for (const LedgerEntry& entry : window().ledger().entries)
+    for (const LedgerEntry& entry : window.ledger().entries)
       if (entry.status == MicroStatus::committed)
         parts.push_back({entry.micro.sample_ids.front(), entry.micro.sample_ids.back() + 1});
     return parts;
   }
 
   std::unique_ptr<models::Trainable> model;
+  accum::Window window;
   memory::Recovery recovery;
   data::Loader loader;
   std::vector<std::string> told;
   std::function<void()> on_trouble;
   std::unique_ptr<WindowRunner> runner;
   std::unique_ptr<ExactRunner> exact_runner;
-
- private:
-  std::unique_ptr<accum::Window> window_;
 };
 
 bool same_bits(const Tensors& a, const Tensors& b) {
@@ -235,7 +226,7 @@ TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
       planned.run(rig.recovery.state().micro_batch);
     else
       planned.runner->run(3, rig.partition());
-    ASSERT_EQ(run.weight, planned.window().weight());
+    ASSERT_EQ(run.weight, planned.window.weight());
     ASSERT_TRUE(same_bits(rig.left(), planned.left())) << point;
     other_bits += same_bits(rig.left(), unsplit) ? 0 : 1;
   }
@@ -284,7 +275,7 @@ TEST(Recovery, GivesUpWhereASingleSampleDoesNotFit) {
   const std::string message = refusal_of(rig);
   EXPECT_THAT(message, HasSubstr("a single sample does not fit"));
   EXPECT_THAT(message, HasSubstr("try something smaller"));
-  EXPECT_FALSE(rig.window().is_open());
+  EXPECT_FALSE(rig.window.is_open());
   // Nothing is left behind: the next window is as good as new.
   Rig fresh(kGpt2, 1);
   fresh.run();
@@ -300,10 +291,10 @@ TEST(Recovery, DoesNotSplitWhatIsPartOfTheMathematics) {
 
 TEST(Recovery, WithoutADecisionTheErrorGoesToTheCaller) {
   Rig rig(kGpt2);
-  WindowRunner plain(*rig.model, rig.window(), rig.loader, 1, {});
+  WindowRunner plain(*rig.model, rig.window, rig.loader, 1, {});
   const memory::FailingAllocations failing(60);
   EXPECT_THROW(plain.run(3, {0, kSamples}, 4), c10::OutOfMemoryError);
-  EXPECT_FALSE(rig.window().is_open());
+  EXPECT_FALSE(rig.window.is_open());
 }
 
 std::runtime_error out_of_memory() { return std::runtime_error("no memory"); }
