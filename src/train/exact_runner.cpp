@@ -46,15 +46,9 @@ void ExactRunner::leave_out(const MicroRef& micro, const std::string& reason) {
 }
 
 WindowRun ExactRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
-  retries_.start();
-  while (true) {
-    try {
-      return attempt(index, batch::split(range, micro));
-    } catch (const std::exception& error) {
-      if (!retries_.enabled() || !is_out_of_memory(error)) throw;
-      micro = retries_.window_failed(index, std::min(micro, range.size()), error).micro_batch;
-    }
-  }
+  return run_with_retries(
+      retries_, window_, index, batch::split(range, micro),
+      [&](const std::vector<batch::Range>& parts) { return attempt(index, parts); });
 }
 
 WindowRun ExactRunner::attempt(std::int64_t index, const std::vector<batch::Range>& parts) {
@@ -81,8 +75,6 @@ WindowRun ExactRunner::attempt(std::int64_t index, const std::vector<batch::Rang
     throw;
   }
   take_ledger(window_, result);
-  result.out_of_memory = retries_.count();
-  result.retries += retries_.count();
   return result;
 }
 

@@ -4,7 +4,9 @@
 
 #include "accrue/core/cause.h"
 #include "accrue/core/units.h"
+#include "accrue/core/words.h"
 #include "accrue/memory/caching_allocator.h"
+#include "plan_choice.h"
 
 namespace accrue::train {
 
@@ -24,22 +26,18 @@ Error no_memory_for(const std::string& operation, const std::exception& error,
           advice};
 }
 
-std::string what_would_fit(const Config& config, const RunPlan& plan) {
+std::string what_would_fit(const Workload& work, const RunPlan& plan) {
   std::vector<std::string> ways;
   const std::int64_t missing = memory::last_missing_bytes();
   if (const auto budget = memory::budget(); budget && missing > 0)
     ways.push_back("a memory.budget of at least " + format_bytes(*budget + missing) + " (" +
                    format_bytes(missing) + " more)");
-  const bool cuttable = config.model.kind != "torchscript" && config.model.batchnorm != "exact";
-  if (cuttable && plan.recompute != Recompute::full)
+  if (plan.recompute != Recompute::full && can_recompute(work))
     ways.emplace_back("memory.recompute = \"full\"");
-  if (!why_no_split(config).empty()) ways.emplace_back("a new run with a smaller batch.micro");
+  if (!why_no_split(work.config).empty()) ways.emplace_back("a new run with a smaller batch.micro");
   if (plan.batch_tokens > 0) ways.emplace_back("a shorter model.context");
   ways.emplace_back("a smaller model");
-  std::string text;
-  for (std::size_t i = 0; i < ways.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == ways.size() ? " or " : ", ") + ways[i];
-  return text;
+  return listed(ways, "or");
 }
 
 }  // namespace accrue::train

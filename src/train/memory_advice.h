@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/trainer.h"
+#include "accrue/train/workload.h"
 
 namespace accrue::train {
 
@@ -16,6 +17,6 @@ Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 
 /// What to try where a single sample does not fit, with the bytes that were missing last.
-std::string what_would_fit(const Config& config, const RunPlan& plan);
+std::string what_would_fit(const Workload& work, const RunPlan& plan);
 
 }  // namespace accrue::train

@@ -40,12 +40,12 @@ class MemoryRetries {
   std::int64_t count() const { return count_; }
 
  private:
-  memory::Recovery* recovery_;
-  Tell tell_;
-  Advice advice_;
   memory::Recovery::Decision decide(std::int64_t& failures, const std::string& what,
                                     std::int64_t samples, const std::exception& error);
 
+  memory::Recovery* recovery_;
+  Tell tell_;
+  Advice advice_;
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
 };
 

@@ -75,8 +75,7 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
     models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
     report = plan_workload(work, options);
     report.parameters = models::parameter_count(*work.model);
-    report.batch_tokens =
-        make_plan(work, {.samples = report.plan.chosen.point.micro_batch}).batch_tokens;
+    report.batch_tokens = tokens_of_window(work);
     resolved = work.config;
   }
   memory::release_cached();

@@ -8,11 +8,12 @@
 #include "memory_retries.h"
 
 namespace accrue::train {
-namespace {
 
 bool can_recompute(const Workload& work) {
   return work.model->segments().size() > 1 && !is_exact(work.config, *work.model);
 }
+
+namespace {
 
 std::vector<Recompute> modes_of(const Workload& work, bool is_open) {
   const std::string& stated = work.config.memory.recompute;

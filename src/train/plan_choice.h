@@ -7,6 +7,9 @@
 
 namespace accrue::train {
 
+/// Whether the model has cuts to recompute from.
+bool can_recompute(const Workload& work);
+
 /// What a workload asks of the planner: its batch, the budget that holds (memory::budget(), else
 /// what memory.budget says; limit 0 where there is none), and the recomputation that config and
 /// model allow. Throws a usage Error where memory.recompute asks for what the model has not.

@@ -24,7 +24,7 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
       recovery_(state_.micro_batches, why_no_split(config_)),
       torn_windows_({&recovery_,
                      [this](const std::string& reason) { tell_event("out_of_memory", reason); },
-                     [this] { return what_would_fit(config_, parts_.plan); }}),
+                     [this] { return what_would_fit(parts_.work, parts_.plan); }}),
       window_(make_gradient_buffer(config_, model_, &parts.optimizer)),
       loader_(parts.work.data.train, make_sampler(config_, *parts.work.data.train)),
       checkpoint_cadence_(config_.run.checkpoint_every, make_horizon(parts.plan),
@@ -61,16 +61,12 @@ WindowHooks RunLoop::hooks() {
           [this](const MicroRef& micro) { return torn_windows_.known_bad(state_.window, micro); },
       .on_out_of_memory =
           [this](const std::string& reason) { tell_event("out_of_memory", reason); },
-      .what_would_fit = [this] { return what_would_fit(config_, parts_.plan); }};
+      .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); }};
 }
 
 /// Between micro-batches: memory may be taken away, or given back, during the run.
 void RunLoop::follow_budget() {
-  if (!memory::caching_allocator_installed()) return;
-  const auto change = parts_.budget_watch.poll(memory::budget(), memory::usage().reserved);
-  if (!change) return;
-  memory::set_budget(change->budget);
-  tell_event("budget", change->reason);
+  if (const auto reason = train::follow_budget(parts_.budget_watch)) tell_event("budget", *reason);
 }
 
 /// Which samples of the data a micro-batch's draws took.

@@ -5,9 +5,7 @@
 #include "cut_place.h"
 
 namespace accrue::train {
-namespace {
 
-/// Input tokens of a full window, on average where samples differ in length; 0 for images.
 std::int64_t tokens_of_window(const Workload& work) {
   const batch::WindowSchedule& schedule = work.schedule;
   if (work.data.train->image_shape()) return 0;
@@ -15,6 +13,8 @@ std::int64_t tokens_of_window(const Workload& work) {
   if (work.config.batch.tokens) return *work.config.batch.tokens;
   return schedule.variable->tokens_in_epoch(0) / schedule.windows_in_epoch(0);
 }
+
+namespace {
 
 std::string batch_in_words(const Config& config, const RunPlan& plan) {
   if (config.batch.samples) return std::to_string(plan.batch_samples) + " samples";

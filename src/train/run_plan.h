@@ -8,6 +8,9 @@
 
 namespace accrue::train {
 
+/// Input tokens of a full window, on average where samples differ in length; 0 for images.
+std::int64_t tokens_of_window(const Workload& work);
+
 /// The plan of a run whose micro-batch is decided.
 RunPlan make_plan(const Workload& work, const MicroDecision& decision);
 

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
-#include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "machine.h"
 #include "plan_choice.h"
@@ -20,6 +19,14 @@ void use_resources(const Config& config) {
   use_threads(config.run.threads);
   if (memory::caching_allocator_installed() || config.memory.budget != "none")
     memory::set_budget(memory::resolve_budget(config.memory.budget));
+}
+
+std::optional<std::string> follow_budget(memory::BudgetWatch& watch) {
+  if (!memory::caching_allocator_installed()) return std::nullopt;
+  const auto change = watch.poll(memory::budget(), memory::usage().reserved);
+  if (!change) return std::nullopt;
+  memory::set_budget(change->budget);
+  return change->reason;
 }
 
 MicroDecision choose_micro_batch(const Workload& work) {

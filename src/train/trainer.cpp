@@ -2,8 +2,6 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/memory/budget.h"
-#include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
@@ -43,15 +41,6 @@ struct Trainer::Impl {
       if (!is_out_of_memory(error)) throw;
       throw no_memory_for("open the model", error, "a larger memory.budget, or a smaller model");
     }
-  }
-
-  /// A budget file counts from the start: the plan is made for what it says.
-  void follow_budget(memory::BudgetWatch& watch) const {
-    if (!memory::caching_allocator_installed()) return;
-    const auto change = watch.poll(memory::budget(), memory::usage().reserved);
-    if (!change) return;
-    memory::set_budget(change->budget);
-    announce("budget", change->reason, 0);
   }
 
   /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
@@ -176,7 +165,8 @@ RunResult Trainer::run(const RunOptions& options) {
                       "gradients that are folded into the optimizer",
                       "memory.gradients = \"buffer\" and an optimizer that goes with it");
   memory::BudgetWatch budget_watch(self.given.memory.budget_file);
-  self.follow_budget(budget_watch);
+  // A budget file counts from the start: the plan is made for what it says.
+  if (const auto reason = follow_budget(budget_watch)) self.announce("budget", *reason, 0);
   if (self.needs_plan(options)) self.decide_plan();
   // What shows only when it is tried must not block the corrected run.
   const auto abandon = [&] {
@@ -190,7 +180,7 @@ RunResult Trainer::run(const RunOptions& options) {
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     abandon();
-    throw no_memory_for("train", error, what_would_fit(self.work.config, self.decide_plan()));
+    throw no_memory_for("train", error, what_would_fit(self.work, self.plan.value_or(RunPlan{})));
   }
 }
 

@@ -60,6 +60,25 @@ void take_ledger(const accum::Window& window, WindowRun& result) {
   result.lost_reason = window.lost_reason();
 }
 
+WindowRun run_with_retries(MemoryRetries& retries, const accum::Window& window, std::int64_t index,
+                           std::vector<batch::Range> parts, const Attempt& attempt) {
+  retries.start();
+  while (true) {
+    try {
+      WindowRun run = attempt(parts);
+      run.out_of_memory = retries.count();
+      run.retries += retries.count();
+      return run;
+    } catch (const std::exception& error) {
+      const bool may_retry = retries.enabled() && !parts.empty() && !window.is_torn();
+      if (!may_retry || !is_out_of_memory(error)) throw;
+      const auto decision = retries.window_failed(index, parts.front().size(), error);
+      if (decision.action == memory::Recovery::Action::split)
+        parts = batch::split({parts.front().begin, parts.back().end}, decision.micro_batch);
+    }
+  }
+}
+
 WindowRunner::WindowRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
                            std::uint64_t seed, WindowHooks hooks, WindowRunnerOptions options)
     : model_(model),
@@ -88,18 +107,9 @@ WindowRun WindowRunner::run(std::int64_t index, batch::Range range, std::int64_t
 }
 
 WindowRun WindowRunner::run(std::int64_t index, std::vector<batch::Range> parts) {
-  retries_.start();
-  while (true) {
-    try {
-      return attempt(index, parts);
-    } catch (const std::exception& error) {
-      const bool may_retry = retries_.enabled() && !parts.empty() && !window_.is_torn();
-      if (!may_retry || !is_out_of_memory(error)) throw;
-      const auto decision = retries_.window_failed(index, parts.front().size(), error);
-      if (decision.action == memory::Recovery::Action::split)
-        parts = batch::split({parts.front().begin, parts.back().end}, decision.micro_batch);
-    }
-  }
+  return run_with_retries(
+      retries_, window_, index, std::move(parts),
+      [&](std::vector<batch::Range>& attempted) { return attempt(index, attempted); });
 }
 
 WindowRun WindowRunner::attempt(std::int64_t index, std::vector<batch::Range>& parts) {
@@ -198,8 +208,6 @@ void WindowRunner::close(WindowRun& result) {
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
   take_ledger(window_, result);
-  result.out_of_memory = retries_.count();
-  result.retries += retries_.count();
   if (window_.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   if (options_.loss_scaler && result.gradient) options_.loss_scaler->window_done();
 }

@@ -76,6 +76,12 @@ struct WindowRunnerOptions {
   memory::Recovery* recovery = nullptr;
 };
 
+/// Attempts window `index` until it goes through: where memory runs out with the same `parts` once
+/// more, and then with smaller ones, as `retries` decides. What is torn cannot begin anew.
+using Attempt = std::function<WindowRun(std::vector<batch::Range>& parts)>;
+WindowRun run_with_retries(MemoryRetries& retries, const accum::Window& window, std::int64_t index,
+                           std::vector<batch::Range> parts, const Attempt& attempt);
+
 /// Runs a window's micro-batches through a model into a gradient window.
 class Runner {
  public:

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "accrue/core/recompute.h"
+#include "accrue/memory/budget.h"
 #include "accrue/train/workload.h"
 
 namespace accrue::train {
@@ -13,6 +15,10 @@ void use_threads(std::int64_t threads);
 /// The threads and the memory budget that the config states, for the whole process. Throws a usage
 /// Error where a budget is asked for and memory::install_caching_allocator was not called.
 void use_resources(const Config& config);
+
+/// Takes over what `watch` tells, and returns the reason; nothing where nothing changed, or no
+/// allocator holds a budget.
+std::optional<std::string> follow_budget(memory::BudgetWatch& watch);
 
 struct MicroDecision {
   std::int64_t samples = 1;

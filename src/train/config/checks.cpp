@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/core/words.h"
 #include "accrue/train/gradient_folding.h"
 #include "key_builders.h"
 #include "value.h"
@@ -13,13 +14,6 @@ namespace {
 std::string where(const StatedKeys& stated, const std::string& key) {
   const auto at = stated.find(key);
   return at == stated.end() ? "config key " + key : at->second;
-}
-
-std::string listed(const std::vector<std::string>& keys, const std::string& last_word) {
-  std::string text;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == keys.size() ? " " + last_word + " " : ", ") + keys[i];
-  return text;
 }
 
 void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& stated,
