@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 
 namespace accrue::accum {
 namespace {
@@ -58,6 +59,7 @@ double cpu_sum_of_squares(const at::Tensor& flat) {
 }
 
 double sum_of_squares(const at::Tensor& flat) {
+  RECORD_FUNCTION("accrue::gradient_norm", span_of({flat}));
   if (!flat.is_cpu()) {
     const double norm = at::linalg_vector_norm(flat, 2, {}, false, at::kDouble).item<double>();
     return norm * norm;

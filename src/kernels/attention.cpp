@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "aten_element.h"
 #include "attention_kernels.h"
 #include "first_order.h"
@@ -119,6 +120,14 @@ rows::Head head_of(const Plan& plan, const at::Tensor& qkv, const SampleSpan& sp
   };
 }
 
+/// Of `products` matrix products of a head's scores; a causal head works on half of them.
+std::int64_t flops_of(const Plan& plan, const Shape& shape, std::int64_t products) {
+  std::int64_t scores = 0;
+  for (const SampleSpan& span : plan.spans)
+    scores += (span.end - span.begin) * (span.end - span.begin);
+  return products * 2 * scores * shape.channels() / (plan.causal ? 2 : 1);
+}
+
 struct Attention : torch::autograd::Function<Attention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const Plan& plan) {
     const at::Tensor qkv = packed.contiguous();
@@ -127,6 +136,7 @@ struct Attention : torch::autograd::Function<Attention> {
     at::Tensor out =
         zeros_where_uncovered(plan, {qkv.size(0), shape.length, shape.channels()}, qkv.options());
     at::Tensor log_sums = at::empty({qkv.size(0), plan.heads, shape.length}, sums);
+    RECORD_FUNCTION("accrue::attention", span_of({qkv, out, log_sums}, flops_of(plan, shape, 2)));
     const std::size_t scratch_elements = rows::head_forward_scratch(
         static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
     for_each_head(
@@ -153,6 +163,8 @@ struct Attention : torch::autograd::Function<Attention> {
     const at::Tensor grad_out = grads[0].contiguous();
     const Shape shape = shape_of(qkv, plan.heads);
     at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());
+    RECORD_FUNCTION("accrue::attention_backward",
+                    span_of({qkv, log_sums, grad_out, grad_qkv}, flops_of(plan, shape, 5)));
     const std::size_t scratch_elements = rows::head_backward_scratch(
         static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
     for_each_head(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "aten_element.h"
 #include "dropout_kernels.h"
 #include "first_order.h"
@@ -54,6 +55,7 @@ std::vector<Piece> pieces_of(const Plan& plan, std::int64_t columns) {
 at::Tensor apply_masks(const at::Tensor& source, const Plan& plan) {
   const at::Tensor x = source.contiguous();
   at::Tensor out = plan.whole ? at::empty_like(x) : at::zeros_like(x);
+  RECORD_FUNCTION("accrue::dropout", span_of({x, out}));
   const std::int64_t columns = x.size(-1), row_bytes = columns * x.element_size();
   const Element type = element_of(x.scalar_type(), "dropout");
   const auto* from = static_cast<const char*>(x.const_data_ptr());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "aten_element.h"
 #include "grain.h"
 #include "row_kernels.h"
@@ -51,6 +52,7 @@ void gelu(const at::Tensor& pre, at::Tensor& out) {
     at::gelu_out(out, pre, "tanh");
     return;
   }
+  RECORD_FUNCTION("accrue::gelu", span_of({pre, out}));
   const Element type = element_of(pre.scalar_type(), "gelu");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
     rows::gelu(type, element(pre, begin), element(out, begin),
@@ -65,6 +67,7 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
     at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
     return;
   }
+  RECORD_FUNCTION("accrue::gelu_backward", span_of({grad_out, pre, grad_pre}));
   const Element type = element_of(pre.scalar_type(), "gelu_backward");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
     rows::gelu_backward(type, element(grad_out, begin), element(pre, begin),
@@ -84,6 +87,7 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
     accumulate ? out.add_(sums) : out.copy_(sums);
     return;
   }
+  RECORD_FUNCTION("accrue::column_sum", span_of({g, out}));
   if (!accumulate) out.zero_();
   constexpr std::int64_t group = 64;  // columns; whole cache lines for each thread
   const std::int64_t columns = g.size(1), groups = (columns + group - 1) / group;
@@ -98,6 +102,7 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
 }
 
 double cross_entropy_rows(at::Tensor& logits, const CrossEntropyRows& labels, at::Tensor* grad) {
+  RECORD_FUNCTION("accrue::cross_entropy", span_of({logits, grad ? *grad : at::Tensor()}));
   const std::int64_t count = logits.size(0), classes = logits.size(1);
   const Element type = element_of(logits.scalar_type(), "cross_entropy");
   const Element grad_type =

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
 #include "first_order.h"
@@ -205,6 +206,7 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
     context->saved_data["parts"] = to_saved(parts);
     context->save_for_backward({ids, tokens, positions});
     at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)}, tokens.options());
+    RECORD_FUNCTION("accrue::embed_tokens", span_of({x}));
     const at::Tensor token_rows = tokens.contiguous(), position_rows = positions.contiguous();
     with_type_of(
         x, [&](auto zero) { look_up<decltype(zero)>(parts, ids, token_rows, position_rows, x); });
@@ -217,6 +219,7 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
     const at::Tensor &ids = saved[0], &tokens = saved[1], &positions = saved[2];
     const auto& parts = from_saved<Parts>(context->saved_data["parts"]);
     const at::Tensor grad = grads[0].contiguous();
+    RECORD_FUNCTION("accrue::embed_tokens_backward", span_of({grad}));
     at::Tensor grad_tokens, grad_positions;
     if (context->needs_input_grad(1)) grad_tokens = token_gradient(parts, ids, grad, tokens);
     if (context->needs_input_grad(2)) grad_positions = position_gradient(parts, grad, positions);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "aten_gemm.h"
 #include "onednn_gemm.h"
 #include "tensor_text.h"
@@ -110,6 +111,15 @@ std::optional<onednn::Product> onednn_product(const at::Tensor& out, const at::T
   return product;
 }
 
+/// "accrue::matmul 1024x1536x384": rows, columns, terms; with the batch in front where there is
+/// one.
+std::string span_name(const at::Tensor& out, const at::Tensor& a) {
+  const std::int64_t matrix = out.size(-2) * out.size(-1), batch = out.numel() / matrix;
+  return "accrue::matmul " + (batch > 1 ? std::to_string(batch) + " of " : "") +
+         std::to_string(out.size(-2)) + "x" + std::to_string(out.size(-1)) + "x" +
+         std::to_string(a.size(-1));
+}
+
 /// The sum of no terms.
 void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
   if (bias.defined())
@@ -121,6 +131,7 @@ void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
 void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
               bool accumulate) {
   if (out.numel() == 0) return;
+  RECORD_FUNCTION(span_name(out, a), span_of({a, b, bias, out}, 2 * out.numel() * a.size(-1)));
   const at::NoGradGuard no_grad;
   if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
   const auto product = onednn_product(out, a, b, bias, accumulate);

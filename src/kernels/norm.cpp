@@ -6,6 +6,7 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "aten_element.h"
 #include "first_order.h"
 #include "grain.h"
@@ -55,6 +56,7 @@ Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor&
   if (y.defined()) result.sum = at::empty(x.sizes(), x.options());
   result.out = at::empty(x.sizes(), x.options().dtype(out_dtype));
   result.statistics = at::empty({rows, 2}, x.options());
+  RECORD_FUNCTION("accrue::layer_norm", span_of({x, y, result.sum, result.out}));
   const at::Tensor scale = weight.contiguous(), shift = bias.contiguous();
   at::parallel_for(0, rows, grain_of(columns), [&](std::int64_t begin, std::int64_t end) {
     rows::norm_forward({
@@ -100,6 +102,8 @@ Gradients backward_of(const at::Tensor& grad_out, const at::Tensor& grad_sum,
   result.input = at::empty(input.sizes(), input.options());
   const bool separate_y = y_dtype != input.scalar_type();
   if (separate_y) result.y = at::empty(input.sizes(), input.options().dtype(y_dtype));
+  RECORD_FUNCTION("accrue::layer_norm_backward",
+                  span_of({grad_out, grad_sum, input, result.input, result.y}));
   at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t chunk = first; chunk < last; ++chunk) {
       const std::int64_t begin = rows * chunk / chunks, end = rows * (chunk + 1) / chunks;

@@ -61,12 +61,13 @@ std::optional<std::int64_t> resolve_budget(std::string_view text) {
 }
 
 BudgetWatch::BudgetWatch(std::filesystem::path file) : file_(std::move(file)) {
-  signals_arrived = 0;
+  sigaction(SIGUSR1, nullptr, &previous_action_);
+  if (previous_action_.sa_handler != note_signal) signals_arrived = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGUSR1, &action, &previous_action_);
+  sigaction(SIGUSR1, &action, nullptr);
 }
 
 BudgetWatch::~BudgetWatch() { sigaction(SIGUSR1, &previous_action_, nullptr); }

@@ -239,12 +239,9 @@ class ModeTrials {
 
 std::vector<std::int64_t> micro_batch_candidates(std::int64_t window_samples) {
   std::set<std::int64_t> sizes;
-  for (std::int64_t size = 1; size <= window_samples; size *= 2) {
-    sizes.insert(size);
-    if (3 * size <= window_samples) sizes.insert(3 * size);
-  }
+  for (std::int64_t size = 1; size <= window_samples; size *= 2) sizes.insert(size);
   for (std::int64_t parts = 1; parts <= most_even_parts; ++parts)
-    sizes.insert((window_samples + parts - 1) / parts);
+    if (window_samples % parts == 0) sizes.insert(window_samples / parts);
   return {sizes.begin(), sizes.end()};
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
+#include "accrue/core/kernel_span.h"
 #include "parallel_ranges.h"
 
 namespace accrue::optim {
@@ -68,7 +69,21 @@ std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
   return tasks;
 }
 
+std::vector<at::Tensor> ElementwiseOptimizer::touched_by(const std::vector<Task>& tasks) {
+  std::vector<at::Tensor> touched;
+  for (const Task& task : tasks) {
+    touched.push_back(task.tensors.parameter);
+    touched.push_back(task.tensors.gradient.tensor);
+    for (const WrittenState& state : task.tensors.state) {
+      touched.push_back(state.kept->values());
+      touched.push_back(state.kept->scales());
+    }
+  }
+  return touched;
+}
+
 void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
+  RECORD_FUNCTION("accrue::optimizer_update", span_of(touched_by(tasks)));
   const at::NoGradGuard no_grad;
   std::vector<const Task*> flat;
   for (Task& task : tasks) {

@@ -54,6 +54,7 @@ class ElementwiseOptimizer : public Optimizer {
   };
   std::vector<Task> tasks_for(const accum::MeanGradient& gradient, double lr) const;
   std::vector<WrittenState> written_states(std::size_t parameter) const;
+  static std::vector<at::Tensor> touched_by(const std::vector<Task>& tasks);
   void run(std::vector<Task>& tasks) const;
   void run_whole(Task& task) const;
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "accrue/core/error.h"
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
+#include "support/errors.h"
 
 namespace accrue::testing {
 
@@ -71,18 +71,6 @@ inline Problem make_problem(std::uint64_t seed, at::ScalarType dtype, std::int64
 
 inline Loss nan_loss(const Problem& problem) {
   return {problem.loss({0}).sum * std::numeric_limits<double>::quiet_NaN(), 4};
-}
-
-/// The message of the accrue::Error that `call` throws; fails where it throws none.
-template <typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no accrue::Error was thrown";
-  return "";
 }
 
 inline std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {

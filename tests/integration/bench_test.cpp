@@ -42,10 +42,32 @@ TEST_F(Bench, ThePeakDoesNotGrowWithTheNumberOfMicroBatches) {
   EXPECT_GT(wide.at("peak_bytes").get<double>(), 1.02 * one) << "a larger micro-batch must show";
 }
 
-TEST_F(Bench, RefusesWhatIsNotInThisVersion) {
-  const auto result = accrue({"bench", "run.toml", "--profile"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.errors.find("not in this version"), std::string::npos) << result.errors;
+TEST_F(Bench, TheProfileIsForPeopleAndForPrograms) {
+  const auto table = accrue({"bench", "run.toml", "--profile", "--batch.micro=4"});
+  EXPECT_EQ(table.status, 0) << table.errors;
+  for (const char* word :
+       {"matmul ", "attention_backward", "optimizer_update", "outside of kernels"})
+    EXPECT_NE(table.output.find(word), std::string::npos) << word << table.output;
+  const auto result = nlohmann::json::parse(
+      accrue({"bench", "run.toml", "--profile", "--json", "--batch.micro=4"}).output);
+  EXPECT_GT(result.at("kernels").size(), 10U);
+  for (const char* part : {"kernel", "calls", "seconds"})
+    EXPECT_TRUE(result.at("kernels")[0].contains(part)) << part;
+}
+
+TEST_F(Bench, TheSweepSaysWhatDoesNotFit) {
+  const auto result = accrue({"bench", "run.toml", "--sweep-micro", "--json", "--rounds=1",
+                              "--batch.samples=1024", "--memory.budget=24MiB"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const nlohmann::json sizes = nlohmann::json::parse(result.output).at("sizes");
+  EXPECT_FALSE(sizes.front().at("fits").get<bool>());
+  EXPECT_FALSE(sizes.front().contains("seconds"));
+  EXPECT_TRUE(sizes.back().at("fits").get<bool>());
+  EXPECT_EQ(sizes.back().at("micro_batch"), 1);
+}
+
+TEST_F(Bench, OneReportAtATime) {
+  EXPECT_EQ(accrue({"bench", "run.toml", "--profile", "--sweep-micro"}).status, 2);
 }
 
 }  // namespace

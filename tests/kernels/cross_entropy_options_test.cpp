@@ -5,31 +5,22 @@
 #include <cmath>
 #include <limits>
 
-#include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "kernels/gradients.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
 using testing::close;
+using testing::error_of;
 using ::testing::HasSubstr;
 using testing::in_double;
 using testing::leaf;
 using testing::open_slot;
 
 constexpr std::int64_t rows = 30, channels = 8, classes = 11, ignored = 4;
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 struct Case {
   at::ScalarType compute, master;

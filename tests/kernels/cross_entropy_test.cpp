@@ -7,28 +7,19 @@
 #include <cmath>
 #include <limits>
 
-#include "accrue/core/error.h"
 #include "kernels/gradients.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
 using testing::close;
+using testing::error_of;
 using ::testing::HasSubstr;
 using testing::in_double;
 using testing::leaf;
 using testing::open_slot;
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 at::Tensor targets_of(at::IntArrayRef sizes, std::int64_t classes, std::uint64_t seed) {
   at::manual_seed(seed);

@@ -4,28 +4,19 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "accrue/core/error.h"
 #include "accrue/kernels/linear.h"
 #include "kernels/gradients.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
 using testing::close;
+using testing::error_of;
 using ::testing::HasSubstr;
 using testing::leaf;
 using testing::open_slot;
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class ForeignHook final : public torch::autograd::PostAccumulateGradHook {
  public:

@@ -178,6 +178,18 @@ TEST_F(BudgetWatchTest, ASignalTakesATenth) {
 
 volatile std::sig_atomic_t own_handler_ran = 0;
 
+TEST_F(BudgetWatchTest, HearsWhatCameWhileAnEarlierOneWatched) {
+  const BudgetWatch earlier("");
+  std::raise(SIGUSR1);
+  {
+    BudgetWatch watch("");
+    const auto change = watch.poll(1000, 0);
+    ASSERT_TRUE(change);
+    EXPECT_EQ(change->budget, 900);
+  }
+  std::raise(SIGUSR1);  // still no end of the process
+}
+
 TEST_F(BudgetWatchTest, AfterwardsTheSignalIsWhatItWas) {
   auto* const before = std::signal(SIGUSR1, [](int) { own_handler_ran = 1; });
   {

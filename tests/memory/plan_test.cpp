@@ -359,9 +359,11 @@ TEST(Plan, TakesTheStatedSizeInTheFirstModeThatFits) {
   EXPECT_NEAR(made.chosen.window_seconds, 6.4 * on.seconds({10, Recompute::selective}), 1e-9);
 }
 
-TEST(MicroBatchCandidates, ArePowersTheirTriplesAndEvenParts) {
+TEST(MicroBatchCandidates, ArePowersAndEvenParts) {
   EXPECT_EQ(micro_batch_candidates(1), (std::vector<std::int64_t>{1}));
-  EXPECT_EQ(micro_batch_candidates(7), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 7}));
+  EXPECT_EQ(micro_batch_candidates(7), (std::vector<std::int64_t>{1, 2, 4, 7}));
+  EXPECT_EQ(micro_batch_candidates(96),
+            (std::vector<std::int64_t>{1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}));
   const auto large = micro_batch_candidates(1'000'000);
   EXPECT_TRUE(std::ranges::is_sorted(large));
   EXPECT_LT(large.size(), 60U);

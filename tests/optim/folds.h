@@ -64,6 +64,17 @@ struct FedWindows {
   accum::Window window;
 };
 
+inline constexpr double kLr = 0.01, kDecay = 0.1;
+
+inline std::unique_ptr<Optimizer> adama(const NamedParameters& parameters,
+                                        const StateOptions& state = {}) {
+  return make_adama(parameters, groups_of(parameters, kDecay), {}, state);
+}
+inline std::unique_ptr<Optimizer> folded_sgd(const NamedParameters& parameters,
+                                             const StateOptions& state = {}) {
+  return make_folded_sgd(parameters, groups_of(parameters, kDecay), {}, state);
+}
+
 /// Contiguous parameters, several chunks in one of them.
 inline NamedParameters flat_parameters(at::ScalarType dtype) {
   NamedParameters parameters{{"matrix", random_tensor({7, 9}, dtype, 1)},

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "accrue/accum/window.h"
-#include "accrue/core/error.h"
 #include "accrue/optim/optimizer.h"
+#include "support/errors.h"
 
 namespace accrue::optim::testing {
 
@@ -79,17 +79,6 @@ inline std::vector<ParameterGroup> groups_of(const NamedParameters& parameters, 
   return default_groups(parameters, decay, false);
 }
 
-/// The message of the usage Error that `action` throws.
-template <typename Action>
-std::string usage_message(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), Error::Kind::usage);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
+using accrue::testing::usage_message;
 
 }  // namespace accrue::optim::testing

@@ -5,12 +5,13 @@
 
 #include <cmath>
 
-#include "accrue/core/error.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue {
 namespace {
 
+using testing::error_of;
 using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
@@ -177,16 +178,6 @@ TEST(CoupledStep, ClipsTheGradientOfTheWholeBatch) {
        }))
     seen += gradient.square().sum().item<double>();
   EXPECT_NEAR(std::sqrt(seen), 1e-3, 1e-12);
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no accrue::Error was thrown";
-  return "";
 }
 
 at::Tensor square_loss(const Tensors& r) { return r[0].square().mean(); }

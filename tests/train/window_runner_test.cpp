@@ -6,14 +6,15 @@
 
 #include <set>
 
-#include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accum/poison.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::train {
 namespace {
 
+using accrue::testing::error_of;
 using accrue::testing::Poison;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -197,17 +198,6 @@ struct Fixture {
   std::vector<std::string> told;
   WindowRunner runner;
 };
-
-std::string error_of(const std::function<void()>& call, Error::Kind kind) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    return error.what();
-  }
-  ADD_FAILURE() << "no accrue::Error was thrown";
-  return "";
-}
 
 void expect_equal(const Tensors& actual, const Tensors& expected) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -3,9 +3,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/train/benchmark.h"
+#include "accrue/train/micro_sweep.h"
+#include "accrue/train/profile.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 
@@ -74,24 +75,105 @@ void print(const train::BenchmarkResult& r) {
               r.model_gflops, r.ceiling_gflops, 100 * r.share_of_ceiling, r.peak_gflops);
 }
 
-void refuse_later_options(const BenchArguments& arguments) {
-  if (!arguments.profile && !arguments.sweep_micro) return;
-  throw usage_error("bench", "options of this version",
-                    arguments.profile ? "--profile, which is not in this version"
-                                      : "--sweep-micro, which is not in this version",
-                    "accrue bench CONFIG [--json]");
+nlohmann::json to_json(const train::MicroSweep& sweep) {
+  nlohmann::json sizes = nlohmann::json::array();
+  for (const train::SweptSize& size : sweep.sizes) {
+    nlohmann::json& out = sizes.emplace_back();
+    out["micro_batch"] = size.micro_batch;
+    out["micro_batches"] = size.micro_batches;
+    out["fits"] = size.fits;
+    if (!size.fits) continue;
+    out["seconds"] = to_json(size.seconds);
+    out["relative_seconds"] = size.relative_seconds;
+    out["peak_bytes"] = size.peak_bytes;
+    out["relative_peak_bytes"] = size.relative_peak_bytes;
+  }
+  return {{"batch_samples", sweep.batch_samples}, {"sizes", std::move(sizes)}};
 }
 
-int run_bench(const BenchArguments& arguments) {
-  refuse_later_options(arguments);
-  train::Config config = train::load_config(arguments.config, arguments.overrides);
-  const train::BenchmarkResult result = train::benchmark(config, {.rounds = arguments.rounds});
+void print(const train::MicroSweep& sweep) {
+  std::printf("%lld %s a step, relative to the largest micro-batch that fits\n",
+              static_cast<long long>(sweep.batch_samples), sweep.images ? "images" : "samples");
+  std::printf("%-14s%12s%10s%14s%10s\n", "micro-batches", "s per step", "time", "peak memory",
+              "memory");
+  for (const train::SweptSize& size : sweep.sizes) {
+    const std::string split =
+        std::to_string(size.micro_batches) + " x " + std::to_string(size.micro_batch);
+    if (!size.fits) {
+      std::printf("%-14s%12s\n", split.c_str(), "does not fit");
+      continue;
+    }
+    std::printf("%-14s%12.4f%+9.1f%%%14s%+9.1f%%\n", split.c_str(), size.seconds.median,
+                100 * (size.relative_seconds - 1), format_bytes(size.peak_bytes).c_str(),
+                100 * (size.relative_peak_bytes - 1));
+  }
+}
+
+nlohmann::json to_json(const train::Profile& profile) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const train::KernelCost& cost : profile.kernels) {
+    nlohmann::json& out = kernels.emplace_back();
+    out["kernel"] = cost.kernel;
+    out["calls"] = cost.calls;
+    out["seconds"] = cost.seconds;
+    if (cost.bytes > 0) out["bytes"] = cost.bytes;
+    if (cost.gflops > 0) out["gflops"] = cost.gflops;
+    if (cost.share_of_ceiling > 0) out["share_of_ceiling"] = cost.share_of_ceiling;
+  }
+  return {{"micro_batch", profile.micro_batch}, {"micro_batches", profile.micro_batches},
+          {"seconds", profile.seconds},         {"rest_seconds", profile.rest_seconds},
+          {"peak_gflops", profile.peak_gflops}, {"bandwidth_gbps", profile.bandwidth_gbps},
+          {"kernels", std::move(kernels)}};
+}
+
+void print(const train::Profile& profile) {
+  std::printf("%.3f ms per micro-batch of %lld, with its part of the optimizer step\n",
+              1e3 * profile.seconds, static_cast<long long>(profile.micro_batch));
+  std::printf("ceilings: %.0f GFLOP/s (matrix product 2048^3), %.1f GB/s (memory)\n\n",
+              profile.peak_gflops, profile.bandwidth_gbps);
+  std::printf("%-36s%8s%10s%8s%10s%10s%9s\n", "kernel", "calls", "ms", "share", "MB", "GFLOP/s",
+              "ceiling");
+  const auto percent_of_all = [&](double seconds) { return 100 * seconds / profile.seconds; };
+  constexpr double kLeastShareShown = 0.1;
+  double small = 0;
+  for (const train::KernelCost& cost : profile.kernels) {
+    if (percent_of_all(cost.seconds) < kLeastShareShown) {
+      small += cost.seconds;
+      continue;
+    }
+    std::printf("%-36s%8lld%10.3f%7.1f%%", cost.kernel.c_str(), static_cast<long long>(cost.calls),
+                1e3 * cost.seconds, percent_of_all(cost.seconds));
+    const auto column = [](double value, const char* format, int width) {
+      value > 0 ? std::printf(format, value) : std::printf("%*s", width, "");
+    };
+    column(static_cast<double>(cost.bytes) / 1e6, "%10.2f", 10);
+    column(cost.gflops, "%10.1f", 10);
+    column(100 * cost.share_of_ceiling, "%8.0f%%", 9);
+    std::printf("\n");
+  }
+  const auto rest = [&](const char* name, double seconds) {
+    std::printf("%-36s%8s%10.3f%7.1f%%\n", name, "", 1e3 * seconds, percent_of_all(seconds));
+  };
+  rest("kernels below 0.1%", small);
+  rest("outside of kernels", profile.rest_seconds);
+}
+
+template <class Result>
+int report(const BenchArguments& arguments, const Result& result) {
   if (arguments.json) {
     std::cout << to_json(result).dump(2) << std::endl;
   } else {
     print(result);
   }
   return 0;
+}
+
+int run_bench(const BenchArguments& arguments) {
+  const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  const train::BenchmarkOptions options{.rounds = arguments.rounds};
+  if (arguments.profile) return report(arguments, train::profile(config));
+  if (arguments.sweep_micro) return report(arguments, train::sweep_micro(config, options));
+  return report(arguments, train::benchmark(config, options));
 }
 
 }  // namespace
@@ -108,8 +190,13 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--rounds", arguments->rounds, "How often each is run")->capture_default_str();
-  verb->add_flag("--profile", arguments->profile)->group("");
-  verb->add_flag("--sweep-micro", arguments->sweep_micro)->group("");
+  CLI::Option* profile = verb->add_flag("--profile", arguments->profile,
+                                        "Where a micro-batch's time goes instead: by kernel, with "
+                                        "its share of the machine's ceiling");
+  verb->add_flag(
+          "--sweep-micro", arguments->sweep_micro,
+          "What the split costs instead: the batch in one pass, as two, ..., as single samples")
+      ->excludes(profile);
   verb->callback([=, &action] {
     arguments->overrides = take_overrides(*verb);
     action = [=] { return run_bench(*arguments); };

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "accrue/core/units.h"
+#include "accrue/memory/budget.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
@@ -83,6 +84,7 @@ std::string command_to_resume(const TrainArguments& arguments) {
 
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  const memory::BudgetWatch from_the_start("");  // opening data may take long
   train::Trainer trainer(config);
   if (arguments.dry_run) {
     print_plan(trainer.plan());

@@ -26,7 +26,8 @@ struct BudgetChange {
 
 /// Watches for a change of the budget during a run: by `memory.budget_file`, whose content is what
 /// `memory.budget` may be, and by SIGUSR1, which lowers the budget by a tenth. While it lives,
-/// SIGUSR1 no longer ends the process; as signals are process-wide, one object at a time.
+/// SIGUSR1 no longer ends the process. As signals are process-wide, one object is asked at a time;
+/// one that was made before it keeps for it the signals that come in between.
 class BudgetWatch {
  public:
   /// `file` may be empty (the signal only), need not exist yet, and counts from the first poll.

@@ -128,8 +128,10 @@ inline constexpr double kPlanTolerance = 0.01;
 /// does and the limit is a budget; and where all that is left ran out of memory.
 Plan plan(const std::vector<Fact>& facts, const PlanQuestion& question);
 
-/// The micro-batches that are considered for a batch of `window_samples`: powers of two, three
-/// times powers of two, and the sizes that split it evenly into up to 16; ascending.
+/// The micro-batches that are considered for a batch of `window_samples`: powers of two, and the
+/// sizes that split it evenly into up to 16; ascending. Others leave a short last micro-batch and
+/// matrix shapes that run a few percent slower than what is interpolated for them
+/// (docs/guide/plan.md).
 std::vector<std::int64_t> micro_batch_candidates(std::int64_t window_samples);
 
 /// "8 samples, full recomputation".

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// One kernel's part of a window.
+struct KernelCost {
+  std::string kernel;           ///< a matrix product with its rows x columns x terms
+  std::int64_t calls = 0;       ///< in the window
+  double seconds = 0;           ///< per micro-batch, without the kernels that it calls
+  std::int64_t bytes = 0;       ///< per micro-batch, of the tensors it reads or writes; 0: unknown
+  double gflops = 0;            ///< GFLOP/s; 0: it does none to speak of, or unknown
+  double share_of_ceiling = 0;  ///< of the GEMM peak, or of the memory bandwidth; 0: unknown
+};
+
+/// Where the time of a window goes, as one thread sees it.
+struct Profile {
+  std::int64_t micro_batch = 0;
+  std::int64_t micro_batches = 0;
+  double seconds = 0;         ///< of the window with its optimizer step, per micro-batch
+  double peak_gflops = 0;     ///< GEMM rate at 2048 x 2048 x 2048 in the model's precision
+  double bandwidth_gbps = 0;  ///< of c = a + b over arrays that no cache holds, in 1e9 bytes/s
+  std::vector<KernelCost> kernels;  ///< the most time first
+  double rest_seconds =
+      0;  ///< outside of all kernels: autograd, data, bookkeeping; per micro-batch
+};
+
+/// Runs one window of the config to warm up and one that is measured.
+Profile profile(const Config& config);
+
+}  // namespace accrue::train

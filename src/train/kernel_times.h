@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace accrue::train {
+
+/// What one kernel did over all its calls.
+struct KernelTime {
+  std::string kernel;  ///< "matmul 1024x1536x384", "aten::add_"
+  std::int64_t calls = 0;
+  double seconds = 0;      ///< without the kernels that it called
+  std::int64_t bytes = 0;  ///< of the tensors it reads or writes, each once a call; 0: unknown
+  std::int64_t flops = 0;  ///< 0: none to speak of, or unknown
+};
+
+/// While it lives, measures the kernels that the calling thread runs: accrue's (core/kernel_span.h)
+/// and ATen's operators, as at::RecordFunction announces them. One at a time on a thread.
+class KernelTimes {
+ public:
+  KernelTimes();
+  ~KernelTimes();
+  KernelTimes(const KernelTimes&) = delete;
+  KernelTimes& operator=(const KernelTimes&) = delete;
+
+  /// The most time first.
+  std::vector<KernelTime> by_time() const;
+
+ private:
+  struct Span;
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function);
+  static void end(const at::RecordFunction& function, at::ObserverContext* context);
+
+  at::CallbackHandle handle_;
+  double in_callee_ = 0;  ///< seconds of what the innermost open kernel has called so far
+  std::unordered_map<std::string, KernelTime> times_;
+};
+
+}  // namespace accrue::train

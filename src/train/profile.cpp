@@ -1,0 +1,76 @@
+#include "accrue/train/profile.h"
+
+#include <ATen/Functions.h>
+
+#include "accrue/core/clock.h"
+#include "accrue/train/benchmark.h"
+#include "bench_subject.h"
+#include "gemm_ceiling.h"
+#include "kernel_times.h"
+#include "model_factory.h"
+
+namespace accrue::train {
+namespace {
+
+/// Bytes per second, as STREAM counts them (McCalpin, 1995): two arrays read and one written.
+double measure_bandwidth() {
+  constexpr std::int64_t elements = 16 << 20;
+  const at::Tensor a = at::ones({elements}), b = at::ones({elements});
+  at::Tensor sum = at::zeros({elements});
+  std::vector<double> rates;
+  for (int i = 0; i < 5; ++i) {
+    const Stopwatch watch;
+    at::add_out(sum, a, b);
+    rates.push_back(static_cast<double>(3 * sum.nbytes()) / watch.seconds());
+  }
+  return spread_of(rates).median;
+}
+
+KernelCost cost_of(const KernelTime& time, double micro_batches, double peak_flops,
+                   double bandwidth) {
+  KernelCost cost{
+      .kernel = time.kernel,
+      .calls = time.calls,
+      .seconds = time.seconds / micro_batches,
+      .bytes = static_cast<std::int64_t>(static_cast<double>(time.bytes) / micro_batches)};
+  if (time.seconds == 0) return cost;
+  if (time.flops > 0) {
+    const double rate = static_cast<double>(time.flops) / time.seconds;
+    cost.gflops = rate / 1e9;
+    cost.share_of_ceiling = rate / peak_flops;
+  } else {
+    cost.share_of_ceiling = static_cast<double>(time.bytes) / time.seconds / bandwidth;
+  }
+  return cost;
+}
+
+}  // namespace
+
+Profile profile(const Config& config) {
+  BenchSubject subject(config);
+  subject.accumulated_window(0, subject.micro_batch());
+  std::vector<KernelTime> times;
+  const Stopwatch watch;
+  {
+    const KernelTimes listening;
+    subject.accumulated_window(1, subject.micro_batch());
+    times = listening.by_time();
+  }
+  const double seconds = watch.seconds();
+  const double peak_flops =
+      measure_gemm_rate({{2048, 2048, 2048, 1}}, compute_of(subject.config()));
+  const double bandwidth = measure_bandwidth();
+  Profile result{.micro_batch = subject.micro_batch(),
+                 .micro_batches = subject.micro_batches(subject.micro_batch()),
+                 .peak_gflops = peak_flops / 1e9,
+                 .bandwidth_gbps = bandwidth / 1e9};
+  const auto count = static_cast<double>(result.micro_batches);
+  result.seconds = result.rest_seconds = seconds / count;
+  for (const KernelTime& time : times) {
+    result.kernels.push_back(cost_of(time, count, peak_flops, bandwidth));
+    result.rest_seconds -= result.kernels.back().seconds;
+  }
+  return result;
+}
+
+}  // namespace accrue::train
