@@ -22,6 +22,7 @@ help:
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop'
+	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -65,6 +66,11 @@ bench-memory: setup-test
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/release -j $(JOBS)
 	@for part in planner memory optimizer_memory; do .venv/bin/python bench/e2e/$$part.py || exit 1; done
+
+# The same training by PyTorch, torch.compile, Accelerate, Lightning and DeepSpeed; hours. ARGS=--quick: minutes.
+bench-peers: build
+	@scripts/setup.sh peers
+	@.venv-peers/bin/python bench/e2e/peers.py $(ARGS)
 
 fmt:
 	@$(CLANG_FORMAT) -i $(SOURCES)

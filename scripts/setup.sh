@@ -2,11 +2,13 @@
 # Installs what accrue is built with. Idempotent: what is there already is left alone.
 #   scripts/setup.sh build   system packages by apt; libtorch and oneDNN in .venv
 #   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
+#   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, in .venv-peers (which sees .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 TORCH="torch==2.13.0"                          # the CPU build on the package index
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
+DEEPSPEED="deepspeed==0.19.8"
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libstb-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
@@ -47,11 +49,23 @@ make_venv() {
 
 pip_build() { .venv/bin/pip install -q --disable-pip-version-check "$TORCH" "$ONEDNN"; }
 
-pip_test() {
-  local site
-  site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-  printf '%s\n' "$site" >"$(.venv-test/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/accrue-build.pth"
-  .venv-test/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+site_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'; }
+
+# install_beside_build FOLDER ARGUMENTS...: pip in an environment that sees .venv, so that nothing brings another torch.
+install_beside_build() {
+  local folder=$1
+  shift
+  site_of .venv >"$(site_of "$folder")/accrue-build.pth"
+  "$folder/bin/pip" install -q --disable-pip-version-check "$TORCH" "$@"
+}
+
+pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
+
+# DeepSpeed is built from source and does not install everywhere; bench-peers then says that it is missing.
+pip_peers() {
+  install_beside_build .venv-peers -r bench/peers/requirements.txt
+  DS_BUILD_OPS=0 install_beside_build .venv-peers --no-build-isolation "$DEEPSPEED" >.venv-peers/deepspeed.log 2>&1 ||
+    say "$DEEPSPEED does not install here (.venv-peers/deepspeed.log says why); the other peers do"
 }
 
 case "${1:-build}" in
@@ -64,5 +78,10 @@ case "${1:-build}" in
     make_venv .venv "$TORCH $ONEDNN" pip_build
     make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test
     ;;
-  *) die "expected build or test, received $1; try scripts/setup.sh build" ;;
+  peers)
+    install_packages "${PACKAGES[@]}"
+    make_venv .venv "$TORCH $ONEDNN" pip_build
+    make_venv .venv-peers "$TORCH $DEEPSPEED $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
+    ;;
+  *) die "expected build, test or peers, received $1; try scripts/setup.sh build" ;;
 esac

@@ -19,6 +19,8 @@ import sys
 import sysconfig
 import tempfile
 
+import svg
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ACCRUE = ROOT / "build" / "release" / "accrue"
 SEEDS = (1, 2, 3)
@@ -86,7 +88,7 @@ def print_curves(result: dict) -> None:
 
 def svg_of(result: dict) -> str:
     width, height, left, top = 640, 380, 60, 30
-    colours = {1: "#1f77b4", 4: "#ff7f0e", 64: "#2ca02c"}
+    colours = dict(zip((1, 4, 64), svg.COLOURS))
     widths = {1: 7, 4: 4, 64: 1.5}  # drawn over each other: all three stay visible
     points = [p for curve in result.values() for p in curve]
     last = max(step for step, _ in points)
@@ -98,24 +100,22 @@ def svg_of(result: dict) -> str:
     def y(loss):
         return top + (height - top - 50) * (high - loss) / (high - low)
 
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-             f'font-size="12"><rect width="{width}" height="{height}" fill="white"/>']
+    parts = []
     for i in range(5):
         loss = low + (high - low) * i / 4
-        parts.append(f'<line x1="{left}" x2="{width - 20}" y1="{y(loss):.1f}" y2="{y(loss):.1f}" stroke="#ddd"/>'
-                     f'<text x="{left - 6}" y="{y(loss) + 4:.1f}" text-anchor="end">{loss:.2f}</text>')
+        parts += [svg.line(left, y(loss), width - 20, y(loss)), svg.text(left - 6, y(loss) + 4, f"{loss:.2f}", "end")]
         step = last * i // 4
-        parts.append(f'<text x="{x(step):.1f}" y="{height - 30}" text-anchor="middle">{step}</text>')
+        parts.append(svg.text(x(step), height - 30, str(step), "middle"))
     for (count, _), curve in result.items():
         path = " ".join(f"{x(step):.1f},{y(loss):.1f}" for step, loss in curve)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[count]}" '
                      f'stroke-width="{widths[count]}" stroke-opacity="0.8"/>')
     for i, count in enumerate(colours):
-        parts.append(f'<rect x="{width - 130}" y="{top + 18 * i}" width="18" height="{widths[count]}" '
-                     f'fill="{colours[count]}"/><text x="{width - 105}" y="{top + 6 + 18 * i}">K = {count}</text>')
-    parts.append(f'<text x="{width / 2}" y="{height - 8}" text-anchor="middle">optimizer step</text>'
-                 f'<text x="{left}" y="18">validation loss (nats per byte), 3 seeds each</text></svg>')
-    return "\n".join(parts) + "\n"
+        parts += [svg.rect(width - 130, top + 18 * i, 18, widths[count], colours[count]),
+                  svg.text(width - 105, top + 6 + 18 * i, f"K = {count}")]
+    parts += [svg.text(width / 2, height - 8, "optimizer step", "middle"),
+              svg.text(left, 18, "validation loss (nats per byte), 3 seeds each")]
+    return svg.document(width, height, parts)
 
 
 # --- 2. BatchNorm -------------------------------------------------------------------------------------------

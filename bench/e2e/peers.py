@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Trains the same model with accrue and with every other system, in turn, and compares their speed.
+
+    bench/e2e/peers.py [--only JOB] [--systems NAME,NAME] [--rounds 5] [--steps 3] [--threads N] [--out FOLDER]
+    bench/e2e/peers.py --quick          a tiny model: whether everything runs and agrees, in a minute or two
+    bench/e2e/peers.py --self-test      whether the comparison notices a training that is not the same
+
+Every system starts from the same weights file and takes the same samples in the same order, in the same
+micro-batches, precision and number of threads, in a process of its own; each round runs all of them, beginning with
+another one. Speed is shown only of systems whose losses and norms agree with PyTorch eager's (agreement.py).
+`make bench-peers` sets up .venv-peers, which the peers run in, and runs this. See docs/notes/peers.md.
+"""
+import argparse
+import copy
+import datetime
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import peers_report
+from agreement import agrees, relative_errors
+from runs import BUILD, RESULTS, ROOT, flags, median, random_tokens, run, train
+
+PEERS = ROOT / "bench" / "peers"
+PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+
+SMALL = dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16)
+LARGE = dict(layers=12, heads=12, width=768, context=64, vocab=50304, micro=4, count=8)
+JOBS = {
+    "10.8M fp32": dict(SMALL, precision="fp32"),
+    "124M fp32": dict(LARGE, precision="fp32"),
+    "124M fp32 long": dict(LARGE, context=1024, micro=1, precision="fp32"),
+    "10.8M bf16": dict(SMALL, precision="bf16"),
+    "124M bf16": dict(LARGE, precision="bf16"),
+}
+TINY = dict(layers=2, heads=2, width=64, context=64, vocab=256, micro=4, count=4)
+QUICK_JOBS = {f"tiny {precision}": dict(TINY, precision=precision) for precision in ("fp32", "bf16")}
+
+OURS = "accrue"
+REFERENCE = "eager"
+SYSTEMS = (OURS, REFERENCE, "compile", "accelerate", "lightning", "deepspeed")
+WARM_UP_STEPS = 1
+
+
+def all_steps(job: dict) -> int:
+    return job["warm_up_steps"] + job["steps"]
+
+
+def tokens_per_step(job: dict) -> int:
+    return job["micro"] * job["count"] * job["context"]
+
+
+def prepare(folder: pathlib.Path, job: dict) -> pathlib.Path:
+    """The job's folder: what is to be trained, the tokens and the initial weights."""
+    folder.mkdir()
+    (folder / "job.json").write_text(json.dumps(job))
+    needed = all_steps(job) * tokens_per_step(job) + 1
+    made = pathlib.Path(json.loads(random_tokens(folder, job["vocab"], needed))[0])
+    made.rename(folder / "tokens.bin")
+    run([str(PYTHON), str(PEERS / "prepare.py"), str(folder)])
+    return folder
+
+
+def accrue_arguments(folder: pathlib.Path, job: dict) -> list[str]:
+    return (flags("run", steps=all_steps(job), threads=job["threads"],
+                  checkpoint_every="1000000 steps")
+            + flags("model", kind="gpt2", **{"from": folder / "model"})
+            + flags("data", train=f'["{folder / "tokens.bin"}"]', order="sequential")
+            + flags("batch", tokens=tokens_per_step(job), micro=job["micro"])
+            + flags("precision", compute=job["precision"])
+            + flags("optim", kind="adamw", lr=3e-4, betas="[0.9, 0.95]", eps=1e-5, weight_decay=0.1,
+                    decay="matrices", clip=1.0, schedule='{kind = "constant"}')
+            + flags("memory", recompute="none"))
+
+
+def run_accrue(folder: pathlib.Path, job: dict) -> dict:
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        out = pathlib.Path(scratch)
+        steps, resident = train(out, "run", accrue_arguments(folder, job))
+        final = out / "run" / "checkpoints" / f"step-{len(steps):08}" / "model.safetensors"
+        norms, _ = run([str(PYTHON), str(PEERS / "norms.py"), str(folder / "model" / "model.safetensors"), str(final)])
+        about = json.loads((out / "run" / "run.json").read_text())
+    ends = [step["elapsed"] for step in steps[job["warm_up_steps"] - 1:]]
+    return {"losses": [step["loss"] for step in steps], "grad_norms": [step["grad_norm"] for step in steps],
+            "seconds": [end - begin for begin, end in zip(ends, ends[1:])], "peak_resident_bytes": resident,
+            "versions": about["versions"],
+            "machine": {key: about["machine"][key] for key in ("processor", "isa", "threads")}} | json.loads(norms)
+
+
+def run_peer(system: str, folder: pathlib.Path) -> dict:
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        result = pathlib.Path(scratch) / "result.json"
+        run([str(PYTHON), str(PEERS / "worker.py"), system, str(folder), str(result)])
+        return json.loads(result.read_text())
+
+
+def run_system(system: str, folder: pathlib.Path, job: dict) -> dict:
+    return run_accrue(folder, job) if system == OURS else run_peer(system, folder)
+
+
+def rotated(systems: list[str], by: int) -> list[str]:
+    by %= len(systems)
+    return systems[by:] + systems[:by]
+
+
+def measure(folder: pathlib.Path, job: dict, systems: list[str], rounds: int) -> dict[str, list[dict]]:
+    """The outcome of each round by system; one that does not run is not asked again."""
+    outcomes = {system: [] for system in systems}
+    for i in range(rounds):
+        for system in rotated(systems, i):
+            if any("unavailable" in outcome for outcome in outcomes[system]):
+                continue
+            print(f"round {i + 1} of {rounds}: {system}", file=sys.stderr, flush=True)
+            outcomes[system].append(run_system(system, folder, job))
+    return outcomes
+
+
+def summarise(job: dict, outcomes: dict[str, list[dict]]) -> dict[str, dict]:
+    """By system: why it is not available; or its errors and, only where they are within the bound, its speed."""
+    if "unavailable" in outcomes[REFERENCE][0]:
+        sys.exit(f"error: PyTorch eager, which the others are compared with: {outcomes[REFERENCE][0]['unavailable']}")
+    speeds = {system: [tokens_per_step(job) / median(outcome["seconds"]) for outcome in rounds]
+              for system, rounds in outcomes.items() if "unavailable" not in rounds[-1]}
+    rows = {}
+    for system, rounds in outcomes.items():
+        if system not in speeds:
+            rows[system] = {"unavailable": rounds[-1]["unavailable"]}
+            continue
+        compared = [relative_errors(ours, theirs) for ours, theirs in zip(rounds, outcomes[REFERENCE])]
+        worst = {what: max(errors[what] for errors in compared) for what in compared[0]}
+        rows[system] = {"agrees": agrees(worst, job["precision"]), "relative_errors": worst,
+                        "versions": rounds[0]["versions"],
+                        "losses": rounds[0]["losses"], "grad_norms": rounds[0]["grad_norms"]}
+        if rows[system]["agrees"]:
+            rows[system] |= {"tokens_per_second": spread(speeds[system]),
+                             "peak_resident_bytes": max(outcome["peak_resident_bytes"] for outcome in rounds)}
+    for system, row in rows.items():
+        if "tokens_per_second" in row and "tokens_per_second" in rows[OURS]:
+            row["accrue_ratio"] = spread([a / b for a, b in zip(speeds[OURS], speeds[system])])
+    return rows
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"min": min(values), "median": median(values), "max": max(values)}
+
+
+def compare(scratch: pathlib.Path, name: str, job: dict, systems: list[str], rounds: int) -> dict:
+    folder = prepare(scratch / name.replace(" ", "-"), job)
+    outcomes = measure(folder, job, systems, rounds)
+    return {"job": job, "rounds": rounds, "date": datetime.date.today().isoformat(),
+            "machine": outcomes[OURS][0]["machine"], "systems": summarise(job, outcomes)}
+
+
+def self_test(scratch: pathlib.Path, jobs: dict[str, dict]) -> None:
+    """The comparison accepts what is the same training and rejects what is not."""
+    for name, job in jobs.items():
+        folder = prepare(scratch / name.replace(" ", "-"), job)
+        halved = prepare(folder / "halved", dict(job, count=job["count"] // 2))
+        others = prepare(folder / "others", job)
+        swap_halves(others / "tokens.bin")
+        reference, again = run_peer(REFERENCE, folder), run_system(OURS, folder, job)
+        wrong = {"half the micro-batches": run_peer(REFERENCE, halved), "other samples": run_peer(REFERENCE, others)}
+        wrong["gradients not divided by K"] = copy.deepcopy(reference)
+        wrong["gradients not divided by K"]["grad_norms"] = [job["count"] * g for g in reference["grad_norms"]]
+        wrong["a step too few"] = copy.deepcopy(reference)
+        wrong["a step too few"]["losses"].pop()
+        wrong["a loss that is not finite"] = reference | {"losses": [*reference["losses"][:-1], float("nan")]}
+        expect(agrees(relative_errors(again, reference), job["precision"]), f"{name}: accrue agrees with PyTorch")
+        for what, outcome in wrong.items():
+            errors = relative_errors(outcome, reference)
+            expect(not agrees(errors, job["precision"]), f"{name}: {what} is rejected")
+
+
+def swap_halves(file: pathlib.Path) -> None:
+    content = file.read_bytes()
+    middle = len(content) // 4 * 2  # uint16
+    file.write_bytes(content[middle:] + content[:middle])
+
+
+def expect(holds: bool, what: str) -> None:
+    if not holds:
+        sys.exit(f"error: self-test: it does not hold that {what}")
+    print(f"ok: {what}", flush=True)
+
+
+def chosen_systems(text: str | None) -> list[str]:
+    names = text.split(",") if text else list(SYSTEMS)
+    for name in names:
+        if name not in SYSTEMS:
+            sys.exit(f"error: --systems: expected some of {','.join(SYSTEMS)}, received {name}")
+    return [system for system in SYSTEMS if system in names or system in (OURS, REFERENCE)]
+
+
+def chosen_jobs(options: argparse.Namespace) -> dict[str, dict]:
+    jobs = QUICK_JOBS if options.quick or options.self_test else JOBS
+    if options.only and options.only not in jobs:
+        sys.exit(f"error: --only: expected one of {', '.join(jobs)}, received {options.only}")
+    settings = dict(warm_up_steps=WARM_UP_STEPS, steps=options.steps, threads=options.threads)
+    return {name: job | settings for name, job in jobs.items() if options.only in (None, name)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("--only", metavar="JOB", help="one of: " + ", ".join(JOBS))
+    parser.add_argument("--systems", help=f"some of {','.join(SYSTEMS)}; {OURS} and {REFERENCE} always run")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help=f"timed, after {WARM_UP_STEPS} warm-up step")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=pathlib.Path, help="folder of peers.json, peers.md and peers.svg; "
+                        "jobs that are in its peers.json already and are not run now stay there")
+    options = parser.parse_args()
+    if not PYTHON.exists():
+        sys.exit(f"error: expected {PYTHON.relative_to(ROOT)}, received no such file; try scripts/setup.sh peers")
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    systems, jobs = chosen_systems(options.systems), chosen_jobs(options)
+    with tempfile.TemporaryDirectory() as name:
+        scratch = pathlib.Path(name)
+        # One cache for the run: a job is compiled once, and never with what another run left.
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "inductor")
+        if options.self_test:
+            return self_test(scratch, jobs)
+        out = options.out or (BUILD / "peers-quick" if options.quick else RESULTS)
+        for job_name, job in jobs.items():
+            peers_report.add(out, job_name, compare(scratch, job_name, job, systems, options.rounds))
+
+
+if __name__ == "__main__":
+    main()

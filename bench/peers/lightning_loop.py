@@ -1,0 +1,43 @@
+"""Lightning's Trainer with `accumulate_grad_batches`; what it reports and saves besides is switched off."""
+import lightning
+import torch
+
+from gpt2 import Gpt2
+from job import Job
+from recipe import CLIP, Record, make_optimizer, micro_batches
+
+PACKAGES = ("torch", "lightning")
+
+
+class LightningGpt2(lightning.LightningModule):
+    def __init__(self, job: Job, model: Gpt2, record: Record):
+        super().__init__()
+        self.model = model
+        self._job = job
+        self._record = record
+        self._grad_norm = torch.tensor(0.0)
+
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> torch.Tensor:
+        loss = self.model(*batch)
+        self._record.micro_batch(loss.detach())
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return make_optimizer(self.model)
+
+    def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
+        """What `gradient_clip_val` does by itself, the norm kept."""
+        self._grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), CLIP)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx: int) -> None:
+        if (batch_idx + 1) % self._job.count == 0:
+            self._record.step(self._grad_norm)
+
+
+def train(job: Job, model: Gpt2, record: Record) -> None:
+    trainer = lightning.Trainer(accelerator="cpu", devices=1, max_steps=job.all_steps, max_epochs=1,
+                                precision="bf16-mixed" if job.precision == "bf16" else "32-true",
+                                accumulate_grad_batches=job.count, logger=False, enable_checkpointing=False,
+                                enable_progress_bar=False, enable_model_summary=False,
+                                default_root_dir=job.folder)
+    trainer.fit(LightningGpt2(job, model, record), micro_batches(job))

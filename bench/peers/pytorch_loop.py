@@ -1,0 +1,35 @@
+"""The accumulation loop of PyTorch's documentation, as it is and compiled."""
+import itertools
+from collections.abc import Callable
+
+import torch
+
+from gpt2 import Gpt2
+from job import Job
+from recipe import CLIP, Record, autocast, make_optimizer, micro_batches
+
+PACKAGES = ("torch",)
+
+
+def train(job: Job, model: Gpt2, record: Record) -> None:
+    accumulate(job, model, model, record)
+
+
+def train_compiled(job: Job, model: Gpt2, record: Record) -> None:
+    """Compilation falls into the warm-up step."""
+    accumulate(job, model, torch.compile(model, fullgraph=True, dynamic=False), record)
+
+
+def accumulate(job: Job, model: Gpt2, forward: Callable[..., torch.Tensor], record: Record) -> None:
+    optimizer = make_optimizer(model)
+    batches = iter(micro_batches(job))
+    for _ in range(job.all_steps):
+        optimizer.zero_grad()
+        for ids, targets in itertools.islice(batches, job.count):
+            with autocast(job):
+                loss = forward(ids, targets)
+            (loss / job.count).backward()
+            record.micro_batch(loss)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        record.step(norm)

@@ -1,0 +1,77 @@
+"""What all Python peers share: samples, optimizer, precision, and the record of a run."""
+import contextlib
+import resource
+import time
+
+import numpy
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from job import Job
+
+LEARNING_RATE = 3e-4
+BETAS = (0.9, 0.95)
+EPS = 1e-5  # not 1e-8: a gradient near 0 would turn its rounding error into a step of the learning rate
+WEIGHT_DECAY = 0.1
+CLIP = 1.0
+
+
+class TokenSamples(Dataset):
+    """Sample i of context T is the tokens [i T, i T + T], as inputs and as targets shifted by one."""
+
+    def __init__(self, job: Job):
+        self.tokens = numpy.memmap(job.tokens_file, dtype=numpy.uint16, mode="r")
+        self.context = job.context
+        self.count = job.samples
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
+        first = i * self.context
+        sample = torch.from_numpy(self.tokens[first:first + self.context + 1].astype(numpy.int64))
+        return sample[:-1], sample[1:]
+
+
+def micro_batches(job: Job) -> DataLoader:
+    return DataLoader(TokenSamples(job), batch_size=job.micro, shuffle=False)
+
+
+def make_optimizer(model: torch.nn.Module) -> torch.optim.AdamW:
+    """The fused kernel, the fastest that PyTorch has; decay on matrices only."""
+    parameters = list(model.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
+              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
+
+
+def autocast(job: Job) -> contextlib.AbstractContextManager:
+    return torch.autocast("cpu", dtype=torch.bfloat16) if job.precision == "bf16" else contextlib.nullcontext()
+
+
+class Record:
+    """Losses and times of the steps. A step's time runs from the end of the one before to its own end, so that it
+    covers everything, reading data included."""
+
+    def __init__(self, warm_up_steps: int):
+        self._warm_up_steps = warm_up_steps
+        self._micro_losses: list[float] = []
+        self._losses: list[float] = []
+        self._grad_norms: list[float] = []
+        self._ends: list[float] = []
+
+    def micro_batch(self, loss: torch.Tensor) -> None:
+        self._micro_losses.append(loss.item())
+
+    def step(self, grad_norm: float | torch.Tensor) -> None:
+        """`grad_norm`: of the mean gradient, before clipping."""
+        self._ends.append(time.perf_counter())
+        self._losses.append(sum(self._micro_losses) / len(self._micro_losses))
+        self._grad_norms.append(float(grad_norm))
+        self._micro_losses.clear()
+
+    def result(self) -> dict:
+        ends = self._ends[self._warm_up_steps - 1:]
+        return {"losses": self._losses, "grad_norms": self._grad_norms,
+                "seconds": [end - begin for begin, end in zip(ends, ends[1:])],
+                "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

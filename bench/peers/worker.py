@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Trains one job with one system and writes what came out: worker.py SYSTEM JOB_FOLDER RESULT.json
+
+RESULT.json: losses and grad_norms of each step, seconds of each timed one, parameter_norm, update_norm (norms.py),
+peak_resident_bytes and versions; or, where the system does not run here, `unavailable` with the reason.
+"""
+import importlib
+import importlib.metadata
+import json
+import pathlib
+import platform
+import sys
+import traceback
+
+import torch
+from safetensors.torch import load_file
+
+from gpt2 import Gpt2
+from job import Job
+from norms import norms
+from recipe import Record
+
+SYSTEMS = {  # to the module and its function
+    "eager": ("pytorch_loop", "train"),
+    "compile": ("pytorch_loop", "train_compiled"),
+    "accelerate": ("accelerate_loop", "train"),
+    "lightning": ("lightning_loop", "train"),
+    "deepspeed": ("deepspeed_loop", "train"),
+}
+
+
+def run(system: str, job: Job) -> dict:
+    torch.set_num_threads(job.threads)
+    module_name, function = SYSTEMS[system]
+    module = importlib.import_module(module_name)
+    model = Gpt2(job)
+    model.load(load_file(job.weights_file))
+    record = Record(job.warm_up_steps)
+    getattr(module, function)(job, model, record)
+    result = record.result()  # before anything else takes memory
+    final = {name: tensor.numpy() for name, tensor in model.hugging_face_tensors().items()}
+    initial = {name: tensor.numpy() for name, tensor in load_file(job.weights_file).items()}
+    versions = {package: importlib.metadata.version(package) for package in module.PACKAGES}
+    return result | norms(initial, final) | {"versions": {"python": platform.python_version(), **versions}}
+
+
+def main() -> None:
+    system, folder, result = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    try:
+        outcome = run(system, Job.read(folder))
+    except Exception as failure:  # whatever a peer raises is a reason to be shown; the others go on
+        traceback.print_exc()
+        outcome = {"unavailable": f"{type(failure).__name__}: {failure}"}
+    result.write_text(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main()
