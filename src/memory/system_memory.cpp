@@ -86,6 +86,12 @@ std::int64_t left_in_cgroups(const fs::path& root) {
   return left;
 }
 
+rusage usage_of_process() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage;
+}
+
 }  // namespace
 
 std::int64_t available_bytes_under(const fs::path& root) {
@@ -97,14 +103,14 @@ std::int64_t available_bytes_under(const fs::path& root) {
 std::int64_t available_bytes() { return available_bytes_under("/"); }
 
 std::int64_t peak_resident_bytes() {
-  rusage usage_of_process{};
-  getrusage(RUSAGE_SELF, &usage_of_process);
 #ifdef __APPLE__
-  return usage_of_process.ru_maxrss;
+  return usage_of_process().ru_maxrss;
 #else
   constexpr std::int64_t kKibibyte = 1024;
-  return usage_of_process.ru_maxrss * kKibibyte;
+  return usage_of_process().ru_maxrss * kKibibyte;
 #endif
 }
+
+std::int64_t minor_page_faults() { return usage_of_process().ru_minflt; }
 
 }  // namespace accrue::memory

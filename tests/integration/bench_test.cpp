@@ -28,6 +28,8 @@ TEST_F(Bench, PrintsTheFieldsOfTheDesignAndWritesNothing) {
   for (const char* field : {"peak_bytes", "model_gflops", "ceiling_gflops", "share_of_ceiling"})
     EXPECT_GT(result.at(field).get<double>(), 0) << field;
   EXPECT_TRUE(result.at("accumulation_overhead").is_number());
+  EXPECT_EQ(result.at("system_allocations_per_micro_batch"), 0);
+  EXPECT_LT(result.at("page_faults_per_micro_batch").get<double>(), 1000);
   EXPECT_EQ(result.at("micro_batches"), 4);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }

@@ -1,6 +1,8 @@
 #include "system_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -70,6 +72,23 @@ TEST_F(SystemMemoryTest, VersionOneInsideAContainerIsReadAtTheMount) {
 TEST_F(SystemMemoryTest, ThisProcessHasSomeAndUsedSome) {
   EXPECT_GT(available_bytes(), 1 << 20);
   EXPECT_GT(peak_resident_bytes(), 1 << 20);
+}
+
+TEST_F(SystemMemoryTest, EveryPageThatIsTouchedFirstIsAFault) {
+  constexpr std::size_t pages = 1000;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const memory =
+      ::mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ::madvise(memory, pages * page, MADV_NOHUGEPAGE);
+  const auto faults_of_touching = [&] {
+    const std::int64_t before = minor_page_faults();
+    for (std::size_t i = 0; i < pages; ++i) static_cast<volatile char*>(memory)[i * page] = 1;
+    return minor_page_faults() - before;
+  };
+  EXPECT_GE(faults_of_touching(), 1000);
+  EXPECT_LT(faults_of_touching(), 100) << "they are mapped now";
+  ::munmap(memory, pages * page);
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ nlohmann::json to_json(const train::BenchmarkResult& r) {
   out["optimizer_seconds"] = to_json(r.optimizer_seconds);
   out["peak_bytes"] = r.peak_bytes;
   out["peak_resident_bytes"] = r.peak_resident_bytes;
+  out["system_allocations_per_micro_batch"] = r.system_allocations;
+  out["page_faults_per_micro_batch"] = r.minor_page_faults;
   out["loss"] = r.loss;
   out["model_gflops"] = r.model_gflops;
   out["ceiling_gflops"] = r.ceiling_gflops;
@@ -71,6 +73,8 @@ void print(const train::BenchmarkResult& r) {
   print_spread("s per optimizer step", r.optimizer_seconds, "%.5f");
   std::printf("%-24s%s of tensors, %s resident\n", "peak memory",
               format_bytes(r.peak_bytes).c_str(), format_bytes(r.peak_resident_bytes).c_str());
+  std::printf("%-24s%.1f page faults and %.2f allocations from the system per micro-batch\n", "",
+              r.minor_page_faults, r.system_allocations);
   std::printf("%-24s%.0f GFLOP/s of %.0f at the model's shapes (%.0f%%), %.0f at 2048^3\n", "speed",
               r.model_gflops, r.ceiling_gflops, 100 * r.share_of_ceiling, r.peak_gflops);
 }

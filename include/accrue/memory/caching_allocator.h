@@ -96,6 +96,9 @@ class FailingAllocations {
 
 /// The most resident memory this process ever had (ru_maxrss), in bytes.
 std::int64_t peak_resident_bytes();
+/// Pages that the system has had to map into this process so far without reading them from anywhere
+/// (ru_minflt): what memory that is given back and taken again costs.
+std::int64_t minor_page_faults();
 /// What the process may still take: the cgroup's limit less its use, or the system's free memory.
 std::int64_t available_bytes();
 
