@@ -46,7 +46,7 @@ test: setup-test
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
-ASAN_ROOMS = core kernels accum batch data train
+ASAN_ROOMS = core kernels accum batch data memory optim train
 asan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)

@@ -13,7 +13,6 @@ void* SmallBlocks::take(std::size_t bytes, MemoryTag tag) {
   header->mark = mark_of(data);
   header->block = {bytes, tag};
   counters_.add_reserved(bytes + sizeof(Header));
-  counters_.count_system_call();
   return data;
 }
 

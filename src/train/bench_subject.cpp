@@ -5,6 +5,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
+#include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/forward_backward.h"
 #include "exact_runner.h"
@@ -79,9 +80,28 @@ std::int64_t BenchSubject::window_tokens() const {
   return tokens > 0 ? tokens : window_samples();
 }
 
+accum::Window BenchSubject::make_window() const {
+  return accum::Window(make_gradient_buffer(work_.config, model(), optimizer_.get()));
+}
+
 BenchSubject::WindowTimes BenchSubject::accumulated_window(std::int64_t index,
                                                            std::int64_t samples) {
-  accum::Window window(make_gradient_buffer(work_.config, model(), optimizer_.get()));
+  accum::Window window = make_window();
+  return run_window(window, index, samples);
+}
+
+BenchSubject::SystemUse BenchSubject::system_use_when_warm() {
+  accum::Window window = make_window();
+  run_window(window, 0, micro_.samples);
+  const std::int64_t allocations = memory::usage().system_calls,
+                     page_faults = memory::minor_page_faults();
+  run_window(window, 1, micro_.samples);
+  return {.allocations = memory::usage().system_calls - allocations,
+          .page_faults = memory::minor_page_faults() - page_faults};
+}
+
+BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::int64_t index,
+                                                   std::int64_t samples) {
   WindowRun run =
       make_runner(work_.config, model(), window, loader_, {}, {.recompute = micro_.recompute})
           ->run(index, work_.schedule.window(0), samples);

@@ -27,6 +27,12 @@ class BenchSubject {
   /// A window as a run does it, by micro-batches of at most `samples`. Throws a runtime Error where
   /// a loss is not finite.
   WindowTimes accumulated_window(std::int64_t index, std::int64_t samples);
+  struct SystemUse {
+    std::int64_t allocations = 0;  ///< of 64 KiB and more that the system was asked for
+    std::int64_t page_faults = 0;  ///< minor ones
+  };
+  /// Of a window's micro-batches and step that follow another's in the same gradient buffer.
+  SystemUse system_use_when_warm();
   /// Seconds of the same micro-batches' forward and backward into reused scratch, nothing kept.
   double bare_window();
 
@@ -45,6 +51,8 @@ class BenchSubject {
 
  private:
   static Workload open(const Config& config);
+  accum::Window make_window() const;
+  WindowTimes run_window(accum::Window& window, std::int64_t index, std::int64_t samples);
 
   Workload work_;
   MicroDecision micro_;

@@ -38,17 +38,13 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   bench.bare_window();
   bench.accumulated_window(0, bench.micro_batch());
   result.peak_resident_bytes = memory::peak_resident_bytes();
+  const BenchSubject::SystemUse use = bench.system_use_when_warm();
+  result.system_allocations = static_cast<double>(use.allocations) / count;
+  result.minor_page_faults = static_cast<double>(use.page_faults) / count;
   for (std::int64_t round = 1; round <= options.rounds; ++round) {
     const memory::PeakScope memory_peak;
-    const std::int64_t calls = memory::usage().system_calls, faults = memory::minor_page_faults();
     const BenchSubject::WindowTimes times = bench.accumulated_window(round, bench.micro_batch());
     result.loss = times.loss;
-    result.system_allocations =
-        std::max(result.system_allocations,
-                 static_cast<double>(memory::usage().system_calls - calls) / count);
-    result.minor_page_faults =
-        std::max(result.minor_page_faults,
-                 static_cast<double>(memory::minor_page_faults() - faults) / count);
     result.peak_bytes = std::max(result.peak_bytes, memory_peak.peak().live);
     accumulated.push_back(times.accumulation / count);
     optimizer.push_back(times.optimizer);

@@ -17,7 +17,7 @@ struct Usage {
   /// What can be resident: blocks in tensors and in free lists, each up to the last page that a
   /// request for it reached. Agrees with what the process's resident memory grew by.
   std::int64_t reserved = 0;
-  std::int64_t system_calls = 0;  ///< allocations that went to the system
+  std::int64_t system_calls = 0;  ///< allocations of 64 KiB and more that went to the system
   std::int64_t allocations = 0;   ///< since the installation, those that failed included
 
   std::int64_t live_as(MemoryTag tag) const { return live_by_tag[static_cast<std::size_t>(tag)]; }
