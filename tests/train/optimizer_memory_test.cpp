@@ -1,5 +1,6 @@
 // Optimizers that keep less, in whole runs: states in bf16 and 8 bits, gradients folded into the
 // state.
+#include <algorithm>
 #include <csignal>
 #include <limits>
 
@@ -42,7 +43,8 @@ Config with(Config config, const Case& tested) {
   config.memory.gradients = tested.gradients;
   config.optim.state = tested.state;
   config.optim.clip = folds_gradients(config) ? 0 : 1;
-  if (config.optim.kind == "sgd") config.optim.lr = 0.1;
+  // At 1e-2 the adaptive ones are at the edge of diverging, where any rounding is another run.
+  config.optim.lr = config.optim.kind == "sgd" ? 0.1 : 3e-3;
   // A matrix of 4,096 elements and more is kept in codes.
   config.model.width = 64;
   return config;
@@ -95,16 +97,16 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
     return steps->last_loss;
   };
   const Case plain{GetParam().kind, "buffer", "fp32"};
-  double most = 0, spread = 0, first = 0;
+  std::vector<double> expected;
+  double most = 0;
   for (const std::uint64_t seed : {1, 2, 3}) {
-    const double expected = final_loss(plain, seed);
-    most = std::max(most, std::abs(final_loss(GetParam(), seed) - expected));
-    if (seed == 1) first = expected;
-    spread = std::max(spread, std::abs(expected - first));
+    expected.push_back(final_loss(plain, seed));
+    most = std::max(most, std::abs(final_loss(GetParam(), seed) - expected.back()));
   }
-  EXPECT_LE(most, spread);
+  const auto [least_loss, most_loss] = std::ranges::minmax(expected);
+  EXPECT_LE(most, most_loss - least_loss);
   // The control: a run that hardly learns.
-  EXPECT_GT(std::abs(final_loss(GetParam(), 1, 1e-3) - first), spread);
+  EXPECT_GT(final_loss(GetParam(), 1, 1e-3), most_loss + (most_loss - least_loss));
 }
 
 TEST_F(OptimizerMemory, FoldedSgdTakesSgdsSteps) {
