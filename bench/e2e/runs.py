@@ -119,7 +119,9 @@ def median(values: list[float]) -> float:
 
 
 def save(name: str, results: dict, out: pathlib.Path | None) -> None:
+    """Parts that were not measured now stay as they are in the file."""
     path = out or RESULTS / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(before | results, indent=2) + "\n")
     print(f"written to {path}")
