@@ -21,7 +21,7 @@ import tempfile
 
 import peers_report
 from agreement import agrees, relative_errors
-from runs import BUILD, RESULTS, ROOT, flags, median, random_tokens, run, train
+from runs import BUILD, RESULTS, ROOT, flags, median, random_tokens, run, spread, train
 
 PEERS = ROOT / "bench" / "peers"
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
@@ -140,10 +140,6 @@ def summarise(job: dict, outcomes: dict[str, list[dict]]) -> dict[str, dict]:
         if "tokens_per_second" in row and "tokens_per_second" in rows[OURS]:
             row["accrue_ratio"] = spread([a / b for a, b in zip(speeds[OURS], speeds[system])])
     return rows
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    return {"min": min(values), "median": median(values), "max": max(values)}
 
 
 def compare(scratch: pathlib.Path, name: str, job: dict, systems: list[str], rounds: int) -> dict:

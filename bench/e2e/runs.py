@@ -118,6 +118,10 @@ def median(values: list[float]) -> float:
     return statistics.median(values)
 
 
+def spread(values: list[float]) -> dict[str, float]:
+    return {"min": min(values), "median": median(values), "max": max(values)}
+
+
 def save(name: str, results: dict, out: pathlib.Path | None) -> None:
     """Parts that were not measured now stay as they are in the file."""
     path = out or RESULTS / name

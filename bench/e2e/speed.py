@@ -8,18 +8,13 @@ number of threads, one after the other, each in a process of its own; the ratio 
 Also: accumulation overhead at K = 64, and the peak memory of K = 64 beside K = 1. Only the standard library.
 """
 import argparse
-import array
 import json
 import os
 import pathlib
-import random
 import statistics
-import subprocess
-import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "release"
+from runs import BUILD, RESULTS, accrue_json, random_tokens, run, spread
 
 MODELS = {
     "10.8M fp32": dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16, compute="fp32"),
@@ -29,46 +24,25 @@ MODELS = {
 }
 
 
-def token_file(folder: pathlib.Path, vocab: int) -> pathlib.Path:
-    path = folder / f"random-{vocab}.bin"
-    if not path.exists():
-        generator = random.Random(1337)
-        path.write_bytes(array.array("H", (generator.randrange(vocab) for _ in range(300_000))).tobytes())
-    return path
-
-
 def overrides(model: dict, folder: pathlib.Path) -> list[str]:
     tokens = model["micro"] * model["count"] * model["context"]
     return [
         f"--model.layers={model['layers']}", f"--model.heads={model['heads']}", f"--model.width={model['width']}",
         f"--model.context={model['context']}", f"--model.vocab={model['vocab']}",
-        f"--data.train=[\"{token_file(folder, model['vocab'])}\"]", f"--batch.tokens={tokens}",
+        f"--data.train={random_tokens(folder, model['vocab'])}", f"--batch.tokens={tokens}",
         f"--batch.micro={model['micro']}", f"--precision.compute={model['compute']}",
     ]
 
 
-def run_json(command: list[str]) -> dict:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"error: {' '.join(command)} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
-
-
 def accrue(model: dict, folder: pathlib.Path, rounds: int) -> dict:
-    config = folder / "bench.toml"
-    config.write_text('[run]\nsteps = 100\nout = "unused"\n[optim]\nlr = 3e-4\n')
-    return run_json([str(BUILD / "accrue"), "bench", str(config), "--json", f"--rounds={rounds}",
-                     *overrides(model, folder)])
+    return accrue_json("bench", folder, [f"--rounds={rounds}", *overrides(model, folder)])
 
 
 def plain(model: dict, steps: int) -> dict:
     keys = ("layers", "heads", "width", "context", "vocab", "micro", "count")
-    return run_json([str(BUILD / "bench" / "peers" / "plain_libtorch"), f"--steps={steps}",
-                     f"--threads={os.cpu_count()}", *(f"--{k}={model[k]}" for k in keys)])
-
-
-def spread(values: list[float]) -> dict:
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+    out, _ = run([str(BUILD / "bench" / "peers" / "plain_libtorch"), f"--steps={steps}",
+                  f"--threads={os.cpu_count()}", *(f"--{k}={model[k]}" for k in keys)])
+    return json.loads(out)
 
 
 def compare(name: str, model: dict, folder: pathlib.Path, rounds: int) -> dict:
@@ -111,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="one of: " + ", ".join([*MODELS, "overhead"]))
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench" / "results" / "speed.json")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS / "speed.json")
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as name:

@@ -52,7 +52,7 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
     bare.push_back(bench.bare_window() / count);
     overhead.push_back(accumulated.back() / bare.back() - 1);
     ceiling.push_back(measure_gemm_rate(shapes, compute));
-    peak.push_back(measure_gemm_rate({{2048, 2048, 2048, 1}}, compute));
+    peak.push_back(measure_gemm_rate({peak_shape}, compute));
   }
   result.tokens_per_second = spread_of(speed);
   result.bare_seconds_per_micro_batch = spread_of(bare);

@@ -38,7 +38,7 @@ void add_linear(std::vector<GemmShape>& shapes, std::int64_t tokens, std::int64_
 }  // namespace
 
 std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens) {
-  if (model.kind != "gpt2" && model.kind != "vit") return {{2048, 2048, 2048, 1}};
+  if (model.kind != "gpt2" && model.kind != "vit") return {peak_shape};
   std::vector<GemmShape> shapes;
   const std::int64_t width = model.width;
   add_linear(shapes, tokens, width, 3 * width, model.layers);

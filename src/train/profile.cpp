@@ -57,8 +57,7 @@ Profile profile(const Config& config) {
     times = listening.by_time();
   }
   const double seconds = watch.seconds();
-  const double peak_flops =
-      measure_gemm_rate({{2048, 2048, 2048, 1}}, compute_of(subject.config()));
+  const double peak_flops = measure_gemm_rate({peak_shape}, compute_of(subject.config()));
   const double bandwidth = measure_bandwidth();
   Profile result{.micro_batch = subject.micro_batch(),
                  .micro_batches = subject.micro_batches(subject.micro_batch()),
