@@ -7,6 +7,8 @@ target_link_libraries(accrue_torch INTERFACE ${TORCH_LIBRARIES})
 target_include_directories(accrue_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 string(REPLACE " " ";" accrue_torch_flags "${TORCH_CXX_FLAGS}")
 target_compile_options(accrue_torch INTERFACE ${accrue_torch_flags})
+# libtorch's wheel is built with NDEBUG, and at::RecordFunction has one member more without it.
+target_compile_definitions(accrue_torch INTERFACE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
 
 # An installed program finds these libraries where the build found them.
 set(ACCRUE_RUNTIME_DIRS ${TORCH_INSTALL_PREFIX}/lib)
