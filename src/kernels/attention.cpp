@@ -11,6 +11,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/kernel_span.h"
 #include "aten_element.h"
+#include "attention_bf16.h"
 #include "attention_kernels.h"
 #include "first_order.h"
 #include "saved_value.h"
@@ -104,6 +105,22 @@ void for_each_head(const Plan& plan, std::size_t scratch_elements, const at::Ten
   });
 }
 
+/// Which kernels work on a head of this dtype.
+struct HeadKernels {
+  void (*forward)(const rows::HeadForward&);
+  void (*backward)(const rows::HeadBackward&);
+  std::size_t (*forward_scratch)(std::size_t length, std::size_t width);
+  std::size_t (*backward_scratch)(std::size_t length, std::size_t width);
+};
+
+HeadKernels kernels_for(at::ScalarType dtype) {
+  if (dtype == at::kBFloat16 && bf16_attention::available())
+    return {bf16_attention::head_forward, bf16_attention::head_backward,
+            bf16_attention::head_forward_scratch, bf16_attention::head_backward_scratch};
+  return {rows::head_forward, rows::head_backward, rows::head_forward_scratch,
+          rows::head_backward_scratch};
+}
+
 rows::Head head_of(const Plan& plan, const at::Tensor& qkv, const SampleSpan& span,
                    std::int64_t head, const DropoutMask* mask) {
   const Shape shape = shape_of(qkv, plan.heads);
@@ -137,12 +154,13 @@ struct Attention : torch::autograd::Function<Attention> {
         zeros_where_uncovered(plan, {qkv.size(0), shape.length, shape.channels()}, qkv.options());
     at::Tensor log_sums = at::empty({qkv.size(0), plan.heads, shape.length}, sums);
     RECORD_FUNCTION("accrue::attention", span_of({qkv, out, log_sums}, flops_of(plan, shape, 2)));
-    const std::size_t scratch_elements = rows::head_forward_scratch(
+    const HeadKernels kernels = kernels_for(qkv.scalar_type());
+    const std::size_t scratch_elements = kernels.forward_scratch(
         static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
     for_each_head(
         plan, scratch_elements, sums,
         [&](const SampleSpan& span, std::int64_t head, const DropoutMask* mask, void* scratch) {
-          rows::head_forward({
+          kernels.forward({
               .head = head_of(plan, qkv, span, head, mask),
               .out = element(out, shape.offset(span, head, 0, 1)),
               .out_stride = static_cast<std::size_t>(shape.channels()),
@@ -165,12 +183,13 @@ struct Attention : torch::autograd::Function<Attention> {
     at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());
     RECORD_FUNCTION("accrue::attention_backward",
                     span_of({qkv, log_sums, grad_out, grad_qkv}, flops_of(plan, shape, 5)));
-    const std::size_t scratch_elements = rows::head_backward_scratch(
+    const HeadKernels kernels = kernels_for(qkv.scalar_type());
+    const std::size_t scratch_elements = kernels.backward_scratch(
         static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
     for_each_head(
         plan, scratch_elements, log_sums.options(),
         [&](const SampleSpan& span, std::int64_t head, const DropoutMask* mask, void* scratch) {
-          rows::head_backward({
+          kernels.backward({
               .head = head_of(plan, qkv, span, head, mask),
               .grad_out = element(grad_out, shape.offset(span, head, 0, 1)),
               .grad_out_stride = static_cast<std::size_t>(shape.channels()),

@@ -9,7 +9,7 @@
 // foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
-#include "mask-inl.h"
+#include "softmax-inl.h"
 #include "tile-inl.h"
 #include "vector_io-inl.h"
 
@@ -131,70 +131,10 @@ void multiply_seen_keys(const Layout<T>& layout, std::size_t begin, std::size_t 
   }
 }
 
-/// The dropout of probabilities, a row at a time; does nothing without a mask.
+/// Room for a row of the mask's words, in whole blocks.
 template <class T>
-class RowMask {
- public:
-  RowMask(const Layout<T>& layout, const DropoutMask* mask, Scratch<T>& scratch)
-      : mask_(mask), words_(reinterpret_cast<std::uint32_t*>(scratch.take(words_of(layout)))) {}
-
-  static std::size_t words_of(const Layout<T>& layout) {
-    return round_up(layout.length, mask_block);
-  }
-
-  void draw(std::size_t query, std::size_t keys) const {
-    if (mask_ != nullptr) draw_row(*mask_, query, keys, words_);
-  }
-  /// row[0, keys) times the mask that was drawn last, and its scale.
-  void apply(T* row, std::size_t keys) const {
-    if (mask_ == nullptr) return;
-    const Lanes<T> d;
-    const auto scale = hn::Set(d, static_cast<T>(mask_->scale));
-    for_each_vector(d, keys, [&](std::size_t i, std::size_t) HWY_ATTR {
-      const auto scaled = hn::Mul(load(d, row + i), scale);
-      hn::StoreU(hn::IfThenElseZero(kept(d, words_ + i, mask_->last_dropped), scaled), d, row + i);
-    });
-  }
-
- private:
-  const DropoutMask* mask_;
-  std::uint32_t* words_;
-};
-
-/// row[0, valid) = e^(row - max); zeros up to `padded`. Returns the sum, and the log of the sum.
-template <class T>
-T exponentiate_row(T* row, std::size_t valid, std::size_t padded, T& log_sum) {
-  const Lanes<T> d;
-  const T top = largest(d, row, valid);
-  const T sum = sum_of(d, valid, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto e = first(d, exponential(d, hn::Sub(load(d, row + i), hn::Set(d, top))), count);
-    hn::StoreU(e, d, row + i);
-    return e;
-  });
-  if (valid < padded) std::fill(row + valid, row + padded, T(0));
-  log_sum = top + std::log(sum);
-  return sum;
-}
-
-/// From scores and grads = dO·Vᵀ of one query: scores become probabilities p, and grads become
-/// p * (grads - sum(p * grads)), the gradient of the scaled scores. Zeros up to `padded`.
-template <class T>
-void softmax_backward_row(T* scores, T* grads, std::size_t valid, std::size_t padded, T log_sum) {
-  const Lanes<T> d;
-  const T weighted = sum_of(d, valid, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto p =
-        first(d, exponential(d, hn::Sub(load(d, scores + i), hn::Set(d, log_sum))), count);
-    hn::StoreU(p, d, scores + i);
-    return hn::Mul(p, first(d, load(d, grads + i), count));
-  });
-  for_each_vector(d, valid, [&](std::size_t i, std::size_t) HWY_ATTR {
-    const auto centred = hn::Sub(load(d, grads + i), hn::Set(d, weighted));
-    hn::StoreU(hn::Mul(load(d, scores + i), centred), d, grads + i);
-  });
-  if (valid < padded) {
-    std::fill(scores + valid, scores + padded, T(0));
-    std::fill(grads + valid, grads + padded, T(0));
-  }
+std::uint32_t* mask_words(const Layout<T>& layout, Scratch<T>& scratch) {
+  return reinterpret_cast<std::uint32_t*>(scratch.take(round_up(layout.length, mask_block)));
 }
 
 template <class T>
@@ -212,7 +152,7 @@ void head_forward_of(const HeadForward& task) {
   T* key_panels = scratch.take(layout.matrix());
   T* scores = scratch.take(layout.score_block());
   T* sums = scratch.take(tile_rows * layout.depth);
-  const RowMask<T> mask(layout, head.mask, scratch);
+  const RowMask<T> mask(head.mask, mask_words(layout, scratch));
   T* log_sums = static_cast<T*>(task.log_sums);
   // The values' place holds the keys until they are transposed.
   pack_rows<T, Stored>(layout, head.k, head.stride, T(1), values);
@@ -231,7 +171,7 @@ void head_forward_of(const HeadForward& task) {
       for (std::size_t row = tile; row < last; ++row) {
         T* row_scores = tile_scores + (row - tile) * layout.scores;
         const std::size_t seen = layout.seen_by(row);
-        norms[row - tile] = exponentiate_row(row_scores, seen, keys, log_sums[row]);
+        norms[row - tile] = exponentiate_row(row_scores, seen, keys, T(1), log_sums[row]);
         mask.draw(row, seen);
         mask.apply(row_scores, seen);
       }
@@ -292,7 +232,7 @@ void softmax_backward_tile(const Layout<T>& layout, const RowMask<T>& mask, std:
       const std::size_t seen = layout.seen_by(query);
       mask.draw(query, seen);
       mask.apply(grad_row, seen);
-      softmax_backward_row(score_row, grad_row, seen, keys, log_sums[query]);
+      softmax_backward_row(score_row, grad_row, seen, keys, T(1), log_sums[query]);
       mask.apply(score_row, seen);
     } else {
       std::fill_n(score_row, keys, T(0));
@@ -307,7 +247,7 @@ void head_backward_of(const HeadBackward& task) {
   const Layout<T> layout(head);
   Scratch<T> scratch(task.scratch);
   const BackwardBuffers<T> buffers(layout, scratch);
-  const RowMask<T> mask(layout, head.mask, scratch);
+  const RowMask<T> mask(head.mask, mask_words(layout, scratch));
   const T scale = score_scale(layout);
   // The gradients' place holds the values until they are transposed.
   pack_rows<T, Stored>(layout, head.v, head.stride, T(1), buffers.grads);

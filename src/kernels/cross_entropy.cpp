@@ -11,10 +11,10 @@
 #include "accrue/kernels/gemm.h"
 #include "accrue/kernels/grad_slot.h"
 #include "aten_element.h"
-#include "elementwise.h"
 #include "first_order.h"
 #include "labels.h"
 #include "linear_forward.h"
+#include "online_cross_entropy.h"
 #include "parameter_gradient.h"
 #include "tensor_text.h"
 
@@ -24,16 +24,19 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What one chunk's logits and the gradient of `hidden` may take together, unless that leaves the
-/// logits less than `least_chunk_bytes`: each chunk reads the whole weight and adds to its whole
-/// gradient, which few rows would not pay for. The former is a last-level cache; both were measured
-/// (bench/micro/kernels_bench.cpp).
+/// What the loss may hold beside its arguments, unless that leaves a chunk less than
+/// `least_chunk_bytes`: each chunk reads the whole weight and adds to its whole gradient, which few
+/// rows would not pay for. The former is a last-level cache; both were measured
+/// (docs/notes/vocabulary_loss.md).
 constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000;
 
 /// Classes whose two products of the backward pass follow each other: their part of the logits'
 /// gradient is then still in a core's cache. All at once are 7% slower, 512 and 1,024 about the
 /// same.
 constexpr std::int64_t tile_classes = 768;
+
+/// Classes whose logits are made at once where they need not stay: whole tiles.
+constexpr std::int64_t block_classes = 5 * tile_classes;
 
 /// About equal chunks, so that the last one is no remnant.
 std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t most) {
@@ -95,11 +98,10 @@ struct Wanted {
 
 struct Input {
   at::Tensor hidden, weight, compute, targets;  // hidden [R, C], targets [R]
-  at::Tensor row_weights;                       // [R] or undefined
-  std::int64_t ignored = ignored_label;
-  rows::CrossEntropyTerms terms;
+  CrossEntropyOptions loss;
   double gradient_scale = 1;  // as the sum's precision has it
-  std::int64_t chunk_rows = 1;
+  std::int64_t chunk_rows = 0;
+  bool overwrite_hidden = false;
 };
 
 struct Result {
@@ -107,25 +109,28 @@ struct Result {
   at::Tensor grad_hidden, grad_weight;  // where wanted
 };
 
-/// The loss of one chunk after another, with its gradients while its logits are at hand.
+/// The loss of one chunk after another, with its gradients while its exponentials are at hand.
 class Chunks {
  public:
   Chunks(const Input& input, Wanted wanted)
       : input_(input),
         wanted_(wanted),
         rows_(input.hidden.size(0)),
-        size_(rows_per_chunk(rows_, input.chunk_rows)) {
-    const at::TensorOptions options = input.hidden.options();
-    const std::int64_t classes = input.weight.size(0);
-    logits_ = at::empty({std::min(size_, rows_), classes},
-                        options.dtype(accumulation_dtype(input.hidden.scalar_type())));
-    if (!wanted.any()) return;
-    // In the memory of the logits, row by row: bf16 takes the first half of it.
-    grad_logits_ = logits_.view(input.hidden.scalar_type()).narrow(1, 0, classes);
-    if (wanted.hidden) grad_hidden_ = at::empty(input.hidden.sizes(), options);
-    // bf16 is rounded once, not tile by tile.
-    if (wanted.hidden && options.dtype() != logits_.dtype())
-      sums_ = at::empty({logits_.size(0), input.hidden.size(1)}, logits_.options());
+        classes_(input.weight.size(0)),
+        logits_options_(
+            input.hidden.options().dtype(accumulation_dtype(input.hidden.scalar_type()))),
+        block_(
+            std::max<std::int64_t>(1, in_place() ? classes_ : std::min(classes_, block_classes))),
+        size_(rows_per_chunk(rows_, input.chunk_rows > 0 ? input.chunk_rows : most_rows())) {
+    const std::int64_t rows = std::min(size_, rows_), channels = input.hidden.size(1);
+    logits_ = at::empty({rows, block_}, logits_options_);
+    if (wanted.any())
+      exponentials_ = in_place() ? logits_ : at::empty({rows, classes_}, input.hidden.options());
+    if (wanted.hidden)
+      grad_hidden_ = input.overwrite_hidden
+                         ? input.hidden
+                         : at::empty(input.hidden.sizes(), input.hidden.options());
+    if (has_sums()) sums_ = at::empty({rows, channels}, logits_options_);
     if (wanted.weight) grad_weight_.emplace(input.weight);
   }
 
@@ -133,13 +138,14 @@ class Chunks {
     Result result;
     for (std::int64_t begin = 0; begin < rows_; begin += size_) {
       const std::int64_t count = std::min(size_, rows_ - begin);
-      result.sum += forward(begin, count);
+      OnlineCrossEntropy loss(labels_from(begin), count, classes_, block_);
+      result.sum += forward(begin, count, loss);
       if (!is_finite(result.sum)) {
         // The micro-batch is lost; what its caller may see must still be defined.
         if (wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
         break;
       }
-      if (wanted_.any()) backward(begin, count);
+      if (wanted_.any()) backward(begin, count, loss);
     }
     result.grad_hidden = grad_hidden_;
     if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(result.sum));
@@ -147,6 +153,29 @@ class Chunks {
   }
 
  private:
+  /// Whether exponentials take the memory of the logits, which are then those of all classes.
+  bool in_place() const {
+    return wanted_.any() && input_.hidden.scalar_type() == logits_options_.dtype();
+  }
+  /// Whether a chunk's gradient of `hidden` is summed elsewhere than it stays: bf16 is rounded
+  /// once, not tile by tile; hidden's own rows are read until the last tile.
+  bool has_sums() const {
+    return wanted_.hidden &&
+           (input_.overwrite_hidden || input_.hidden.scalar_type() != logits_options_.dtype());
+  }
+
+  std::int64_t most_rows() const {
+    const auto wide = static_cast<std::int64_t>(logits_options_.dtype().itemsize());
+    const std::int64_t narrow = input_.hidden.element_size();
+    std::int64_t row_bytes = block_ * wide;
+    if (wanted_.any() && !in_place()) row_bytes += classes_ * narrow;
+    if (has_sums()) row_bytes += input_.hidden.size(1) * wide;
+    const bool own = wanted_.hidden && !input_.overwrite_hidden;
+    const std::int64_t left = working_bytes - (own ? input_.hidden.numel() * narrow : 0);
+    return std::max<std::int64_t>(
+        1, std::max(least_chunk_bytes, left) / std::max<std::int64_t>(1, row_bytes));
+  }
+
   /// In the precision of the sum that is returned.
   bool is_finite(double sum) const {
     return std::abs(sum) <= (logits_.scalar_type() == at::kDouble
@@ -154,34 +183,48 @@ class Chunks {
                                  : std::numeric_limits<float>::max());
   }
 
-  double forward(std::int64_t begin, std::int64_t count) {
-    at::Tensor logits = logits_.narrow(0, 0, count);
-    at::Tensor grad = wanted_.any() ? grad_logits_.narrow(0, 0, count) : at::Tensor();
-    gemm_out(logits, input_.hidden.narrow(0, begin, count), input_.compute.t());
-    const at::Tensor& weights = input_.row_weights;
-    const elementwise::CrossEntropyRows labels{
-        .targets = input_.targets.const_data_ptr<std::int64_t>() + begin,
-        .row_weights = weights.defined() ? weights.const_data_ptr<float>() + begin : nullptr,
-        .ignored = input_.ignored,
-        .terms = input_.terms,
-        .gradient_scale = input_.gradient_scale};
-    return elementwise::cross_entropy_rows(logits, labels, wanted_.any() ? &grad : nullptr);
+  CrossEntropyRows labels_from(std::int64_t row) const {
+    const at::Tensor& weights = input_.loss.row_weights;
+    return {.targets = input_.targets.const_data_ptr<std::int64_t>() + row,
+            .row_weights = weights.defined() ? weights.const_data_ptr<float>() + row : nullptr,
+            .ignored = input_.loss.ignored,
+            .label_smoothing = input_.loss.label_smoothing,
+            .z_loss = input_.loss.z_loss,
+            .gradient_scale = input_.gradient_scale};
   }
 
-  void backward(std::int64_t begin, std::int64_t count) {
+  double forward(std::int64_t begin, std::int64_t count, OnlineCrossEntropy& loss) {
     const at::Tensor hidden = input_.hidden.narrow(0, begin, count);
-    const at::Tensor grad_logits = grad_logits_.narrow(0, 0, count);
+    for (std::int64_t first = 0; first < classes_; first += block_) {
+      const std::int64_t size = std::min(block_, classes_ - first);
+      at::Tensor logits = logits_.narrow(0, 0, count).narrow(1, 0, size);
+      gemm_out(logits, hidden, input_.compute.narrow(0, first, size).t());
+      at::Tensor exponentials = exponentials_of(count, first, size);
+      loss.add(first, logits, exponentials.defined() ? &exponentials : nullptr);
+    }
+    return loss.finish();
+  }
+
+  void backward(std::int64_t begin, std::int64_t count, const OnlineCrossEntropy& loss) {
+    const at::Tensor hidden = input_.hidden.narrow(0, begin, count);
     at::Tensor grad_hidden = wanted_.hidden ? hidden_sums(begin, count) : at::Tensor();
-    const std::int64_t classes = grad_logits.size(1);
-    for (std::int64_t first = 0; first < classes; first += tile_classes) {
-      const std::int64_t size = std::min(tile_classes, classes - first);
-      const at::Tensor tile = grad_logits.narrow(1, first, size);
+    for (std::int64_t first = 0; first < classes_; first += tile_classes) {
+      const std::int64_t size = std::min(tile_classes, classes_ - first);
+      at::Tensor tile = exponentials_of(count, first, size);
+      loss.to_gradient(first, tile);
       if (grad_weight_) grad_weight_->add(first, tile, hidden);
       if (wanted_.hidden)
         gemm_out(grad_hidden, tile, input_.compute.narrow(0, first, size),
                  /*accumulate=*/first > 0);
     }
+    // In autograd's sight: it counts as a change of the tensor that `hidden` came from.
     if (sums_.defined()) grad_hidden_.narrow(0, begin, count).copy_(grad_hidden);
+  }
+
+  /// Undefined where no gradient is wanted.
+  at::Tensor exponentials_of(std::int64_t count, std::int64_t first, std::int64_t size) const {
+    if (!exponentials_.defined()) return {};
+    return exponentials_.narrow(0, 0, count).narrow(1, first, size);
   }
 
   /// Where the gradient of a chunk's hidden rows is summed over the tiles.
@@ -191,8 +234,10 @@ class Chunks {
 
   const Input& input_;
   Wanted wanted_;
-  std::int64_t rows_, size_;
-  at::Tensor logits_, grad_logits_, grad_hidden_, sums_;
+  std::int64_t rows_, classes_;
+  at::TensorOptions logits_options_;
+  std::int64_t block_, size_;
+  at::Tensor logits_, exponentials_, grad_hidden_, sums_;
   std::optional<WeightGradient> grad_weight_;
 };
 
@@ -252,30 +297,20 @@ void expect_options(const LinearCrossEntropyOptions& options) {
                       std::to_string(options.chunk_rows), "0, which chooses");
 }
 
-std::int64_t default_chunk_rows(const at::Tensor& hidden, const at::Tensor& weight) {
-  const std::int64_t logit_bytes = weight.scalar_type() == at::kDouble ? 8 : 4;
-  const std::int64_t summed = hidden.scalar_type() == at::kBFloat16 ? weight.size(1) : 0;
-  const std::int64_t hidden_bytes = hidden.numel() * hidden.element_size();
-  const std::int64_t chunk_bytes = std::max(least_chunk_bytes, working_bytes - hidden_bytes);
-  return std::max<std::int64_t>(
-      1, chunk_bytes / std::max<std::int64_t>(1, (weight.size(0) + summed) * logit_bytes));
-}
-
 Input input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                LowPrecisionCopy& copy, const LinearCrossEntropyOptions& options) {
-  const at::Tensor& row_weights = options.loss.row_weights;
+  CrossEntropyOptions loss = options.loss;
+  if (loss.row_weights.defined()) loss.row_weights = loss.row_weights.cpu().contiguous();
   const bool in_double = hidden.scalar_type() == at::kDouble;
   return {.hidden = as_matrix(hidden.detach()),
           .weight = weight,
           .compute = copy.of(weight, hidden.scalar_type()),
           .targets = targets.cpu().contiguous(),
-          .row_weights = row_weights.defined() ? row_weights.cpu().contiguous() : row_weights,
-          .ignored = options.loss.ignored,
-          .terms = {.label_smoothing = options.loss.label_smoothing, .z_loss = options.loss.z_loss},
+          .loss = loss,
           .gradient_scale =
               in_double ? options.gradient_scale : static_cast<float>(options.gradient_scale),
-          .chunk_rows =
-              options.chunk_rows > 0 ? options.chunk_rows : default_chunk_rows(hidden, weight)};
+          .chunk_rows = options.chunk_rows,
+          .overwrite_hidden = options.overwrite_hidden && hidden.is_contiguous()};
 }
 
 }  // namespace

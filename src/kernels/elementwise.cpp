@@ -75,6 +75,25 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
   });
 }
 
+void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
+                        at::Tensor& grad_pre) {
+  expect_alike(pre, grad_out, "gelu_with_backward");
+  expect_alike(pre, out, "gelu_with_backward");
+  expect_alike(pre, grad_pre, "gelu_with_backward");
+  if (!pre.is_cpu()) {
+    at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
+    at::gelu_out(out, pre, "tanh");
+    return;
+  }
+  RECORD_FUNCTION("accrue::gelu_with_backward", span_of({grad_out, pre, out, grad_pre}));
+  const Element type = element_of(pre.scalar_type(), "gelu_with_backward");
+  at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::gelu_with_backward(type, element(grad_out, begin), element(pre, begin),
+                             element(out, begin), element(grad_pre, begin),
+                             static_cast<std::size_t>(end - begin));
+  });
+}
+
 void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
   if (g.dim() != 2 || !g.is_contiguous() || !out.is_contiguous() || out.numel() != g.size(-1) ||
       out.scalar_type() != accumulation_dtype(g.scalar_type()))
@@ -99,41 +118,6 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
                      else
                        sum_columns<float>(g, out, begin * group, last);
                    });
-}
-
-double cross_entropy_rows(at::Tensor& logits, const CrossEntropyRows& labels, at::Tensor* grad) {
-  RECORD_FUNCTION("accrue::cross_entropy", span_of({logits, grad ? *grad : at::Tensor()}));
-  const std::int64_t count = logits.size(0), classes = logits.size(1);
-  const Element type = element_of(logits.scalar_type(), "cross_entropy");
-  const Element grad_type =
-      grad == nullptr ? type : element_of(grad->scalar_type(), "cross_entropy");
-  std::vector<double> losses(static_cast<std::size_t>(count), 0.0);
-  at::parallel_for(0, count, grain_of(classes), [&](std::int64_t begin, std::int64_t end) {
-    const auto size = static_cast<std::size_t>(classes);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const double weight = labels.row_weights == nullptr ? 1 : labels.row_weights[row];
-      const bool counts = labels.targets[row] != labels.ignored && weight != 0;
-      const auto target = static_cast<std::size_t>(labels.targets[row]);
-      double& loss = losses[static_cast<std::size_t>(row)];
-      char* values = element(logits, row * classes);
-      if (grad == nullptr) {
-        if (counts)
-          loss = weight * rows::cross_entropy_row(type, values, size, target, labels.terms);
-        continue;
-      }
-      char* gradient = element(*grad, row * grad->stride(0));
-      if (counts)
-        loss = weight * rows::cross_entropy_row_with_grad(type, values, size, target, labels.terms,
-                                                          weight * labels.gradient_scale, grad_type,
-                                                          gradient);
-      else
-        std::fill_n(gradient, classes * grad->element_size(), char{0});
-    }
-  });
-  // In the order of the rows, so that the sum does not depend on the threads.
-  double sum = 0;
-  for (const double loss : losses) sum += loss;
-  return sum;
 }
 
 }  // namespace accrue::kernels::elementwise

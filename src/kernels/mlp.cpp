@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <optional>
 
@@ -42,30 +43,17 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     const Edges edges(*context, b1.defined(), b2.defined());
     at::Tensor grad_x, grad_w1, grad_b1, grad_w2, grad_b2;
 
-    at::Tensor hidden = at::empty(pre.sizes(), pre.options());
-    if (edges.w2) {
-      elementwise::gelu(pre, hidden);
-      grad_w2 = weight_gradient(w2, grad, hidden);
-    }
+    const Hidden hidden = remake_hidden(pre, grad, compute2, edges);
+    if (edges.w2) grad_w2 = weight_gradient(w2, grad, hidden.value);
     if (edges.b2) grad_b2 = row_sum_gradient(b2, grad);
-    if (!edges.before_gelu()) return results(grad_x, grad_w1, grad_b1, grad_w2, grad_b2);
-
-    // `hidden` has served: its memory holds the gradient of the hidden layer from here on.
-    gemm_out(hidden, grad, compute2);
-    elementwise::gelu_backward(hidden, pre, hidden);
     if (edges.w1)
-      grad_w1 = weight_gradient(w1, hidden, as_matrix(KeptInput::get(*context, saved[0])));
-    if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden);
-    if (edges.x) grad_x = input_gradient(hidden, compute1, grads[0].sizes());
-    return results(grad_x, grad_w1, grad_b1, grad_w2, grad_b2);
+      grad_w1 = weight_gradient(w1, hidden.grad_pre, as_matrix(KeptInput::get(*context, saved[0])));
+    if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden.grad_pre);
+    if (edges.x) grad_x = input_gradient(hidden.grad_pre, compute1, grads[0].sizes());
+    return {grad_x, grad_w1, grad_b1, at::Tensor(), grad_w2, grad_b2, at::Tensor(), at::Tensor()};
   }
 
  private:
-  static variable_list results(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
-                               const at::Tensor& w2, const at::Tensor& b2) {
-    return {x, w1, b1, at::Tensor(), w2, b2, at::Tensor(), at::Tensor()};
-  }
-
   static std::vector<std::int64_t> result_sizes(const at::Tensor& x, const at::Tensor& w2) {
     std::vector<std::int64_t> sizes = x.sizes().vec();
     sizes.back() = w2.size(0);
@@ -83,6 +71,31 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     bool before_gelu() const { return x || w1 || b1; }
     bool x, w1, b1, w2, b2;
   };
+
+  /// gelu(pre) and the gradient of pre, as far as they are wanted.
+  struct Hidden {
+    at::Tensor value, grad_pre;
+  };
+  static Hidden remake_hidden(const at::Tensor& pre, const at::Tensor& grad, const at::Tensor& w2,
+                              const Edges& edges) {
+    Hidden hidden;
+    if (edges.before_gelu()) {
+      hidden.grad_pre = at::empty(pre.sizes(), pre.options());
+      gemm_out(hidden.grad_pre, grad, w2);
+    }
+    // Unless the graph is kept, `pre` has served: its memory holds the value from here on.
+    if (edges.w2)
+      hidden.value = torch::autograd::get_current_graph_task_keep_graph()
+                         ? at::empty(pre.sizes(), pre.options())
+                         : pre;
+    if (edges.w2 && edges.before_gelu())
+      elementwise::gelu_with_backward(hidden.grad_pre, pre, hidden.value, hidden.grad_pre);
+    else if (edges.w2)
+      elementwise::gelu(pre, hidden.value);
+    else if (edges.before_gelu())
+      elementwise::gelu_backward(hidden.grad_pre, pre, hidden.grad_pre);
+    return hidden;
+  }
 };
 
 std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {

@@ -155,6 +155,42 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   }
 };
 
+/// Of {sum, layer_norm(sum)}: the gradients of the sum, y, the weight and the bias.
+variable_list residual_backward(const variable_list& grads, const at::Tensor& sum,
+                                const at::Tensor& statistics, const Parameters& parameters,
+                                at::ScalarType y_dtype) {
+  const at::Tensor grad_sum = contiguous_or_none(grads[0]);
+  if (!grads[1].defined()) {
+    if (!grad_sum.defined()) return variable_list(4);
+    return {grad_sum, grad_sum.to(y_dtype), {}, {}};
+  }
+  const Gradients result =
+      backward_of(grads[1].contiguous(), grad_sum, sum, statistics, parameters, y_dtype);
+  return {result.input, result.y, result.weight, result.bias};
+}
+
+struct BranchLayerNorm : torch::autograd::Function<BranchLayerNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const at::Tensor& weight, const at::Tensor& bias, double eps,
+                               at::ScalarType out) {
+    const at::Tensor input = x.contiguous();
+    Normalised result = normalise(input, {}, weight, bias, eps, out);
+    context->set_materialize_grads(false);
+    context->save_for_backward({input, result.statistics, weight, bias});
+    return {x, result.out};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("branch_layer_norm");
+    const variable_list saved = context->get_saved_variables();
+    const variable_list result = residual_backward(
+        grads, saved[0], saved[1],
+        {saved[2], saved[3], context->needs_input_grad(1), context->needs_input_grad(2)},
+        saved[0].scalar_type());
+    return {result[0], result[2], result[3], {}, {}};
+  }
+};
+
 struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
                                const at::Tensor& weight, const at::Tensor& bias, double eps,
@@ -168,17 +204,12 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     expect_first_order("add_layer_norm");
-    const auto y_dtype = static_cast<at::ScalarType>(context->saved_data["y_dtype"].toInt());
-    const at::Tensor grad_sum = contiguous_or_none(grads[0]);
-    if (!grads[1].defined()) {
-      if (!grad_sum.defined()) return variable_list(6);
-      return {grad_sum, grad_sum.to(y_dtype), {}, {}, {}, {}};
-    }
     const variable_list saved = context->get_saved_variables();
-    const Gradients result = backward_of(
-        grads[1].contiguous(), grad_sum, saved[0], saved[1],
-        {saved[2], saved[3], context->needs_input_grad(2), context->needs_input_grad(3)}, y_dtype);
-    return {result.input, result.y, result.weight, result.bias, {}, {}};
+    const variable_list result = residual_backward(
+        grads, saved[0], saved[1],
+        {saved[2], saved[3], context->needs_input_grad(2), context->needs_input_grad(3)},
+        static_cast<at::ScalarType>(context->saved_data["y_dtype"].toInt()));
+    return {result[0], result[1], result[2], result[3], {}, {}};
   }
 };
 
@@ -188,6 +219,14 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
                       double eps, at::ScalarType out) {
   expect_arguments(x, weight, bias, out);
   return LayerNorm::apply(x, weight, bias, eps, out);
+}
+
+std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const at::Tensor& bias, double eps,
+                                                    at::ScalarType out) {
+  expect_arguments(x, weight, bias, out);
+  const variable_list results = BranchLayerNorm::apply(x, weight, bias, eps, out);
+  return {results[0], results[1]};
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,

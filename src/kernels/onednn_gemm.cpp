@@ -209,6 +209,12 @@ bool multiply(const Product& product, const void* a, const void* b, const void* 
   }
 }
 
+bool multiplies_bf16() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_fp16 ||
+         isa == dnnl::cpu_isa::avx512_core_amx || isa == dnnl::cpu_isa::avx512_core_amx_fp16;
+}
+
 std::string description() {
   const dnnl_version_t* version = dnnl::version();
   return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +

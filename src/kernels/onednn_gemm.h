@@ -34,6 +34,9 @@ struct Product {
 /// Error where oneDNN fails. May be called by several threads at once.
 bool multiply(const Product& product, const void* a, const void* b, const void* bias, void* out);
 
+/// Whether the processor has instructions for products of bf16, as far as oneDNN makes use of them.
+bool multiplies_bf16();
+
 /// "oneDNN 3.2.0 (avx512_core_bf16)"; empty where accrue was built without it.
 std::string description();
 

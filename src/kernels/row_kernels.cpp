@@ -57,6 +57,12 @@ void gelu_of(const void* pre, void* out, std::size_t size) {
   });
 }
 
+/// The clamp hides a NaN; added, it shows in the derivative.
+template <class D>
+HWY_INLINE hn::Vec<D> gelu_slope_at(D d, const Gelu<D>& gelu, hn::Vec<D> x) {
+  return hn::Add(gelu.derivative(d), hn::IfThenElseZero(hn::IsNaN(x), x));
+}
+
 template <class T, class Stored>
 void gelu_backward_of(const void* grad_out, const void* pre, void* grad_pre, std::size_t size) {
   const Lanes<T> d;
@@ -65,10 +71,24 @@ void gelu_backward_of(const void* grad_out, const void* pre, void* grad_pre, std
   auto* to = static_cast<Stored*>(grad_pre);
   for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
     const auto x = load(d, from + i, count);
-    // The clamp hides a NaN; added, it shows in the derivative.
-    const auto derivative =
-        hn::Add(Gelu<Lanes<T>>(d, x).derivative(d), hn::IfThenElseZero(hn::IsNaN(x), x));
-    store(hn::Mul(load(d, grad + i, count), derivative), d, to + i, count);
+    const auto slope = gelu_slope_at(d, Gelu<Lanes<T>>(d, x), x);
+    store(hn::Mul(load(d, grad + i, count), slope), d, to + i, count);
+  });
+}
+
+template <class T, class Stored>
+void gelu_with_backward_of(const void* grad_out, const void* pre, void* out, void* grad_pre,
+                           std::size_t size) {
+  const Lanes<T> d;
+  const auto* grad = static_cast<const Stored*>(grad_out);
+  const auto* from = static_cast<const Stored*>(pre);
+  auto *value = static_cast<Stored*>(out), *to = static_cast<Stored*>(grad_pre);
+  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const auto x = load(d, from + i, count);
+    const Gelu<Lanes<T>> gelu(d, x);
+    const auto slope = gelu_slope_at(d, gelu, x);
+    store(hn::Mul(load(d, grad + i, count), slope), d, to + i, count);
+    store(hn::Mul(x, gelu.sigmoid), d, value + i, count);
   });
 }
 
@@ -96,64 +116,6 @@ void add_columns_of(const void* g, std::size_t rows, std::size_t stride, std::si
   }
 }
 
-/// The smoothed part of a row's loss reads all logits: x[target] becomes a mixture of it and their
-/// mean.
-template <class T>
-double smoothed_logit(const T* logits, std::size_t size, std::size_t target, double smoothing) {
-  const auto at_target = static_cast<double>(logits[target]);
-  if (smoothing == 0) return at_target;
-  const Lanes<T> d;
-  const T sum = sum_of(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    return load(d, logits + i, count);
-  });
-  return (1 - smoothing) * at_target +
-         smoothing * static_cast<double>(sum) / static_cast<double>(size);
-}
-
-double row_loss(double log_sum, double logit, const CrossEntropyTerms& terms) {
-  return log_sum - logit + terms.z_loss * log_sum * log_sum;
-}
-
-template <class T>
-double cross_entropy_of(const T* logits, std::size_t size, std::size_t target,
-                        const CrossEntropyTerms& terms) {
-  const Lanes<T> d;
-  const T top = largest(d, logits, size);
-  const T sum = sum_of(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto shifted = hn::Sub(load(d, logits + i, count), hn::Set(d, top));
-    return first(d, exponential(d, shifted), count);
-  });
-  const double log_sum = std::log(static_cast<double>(sum)) + static_cast<double>(top);
-  return row_loss(log_sum, smoothed_logit(logits, size, target, terms.label_smoothing), terms);
-}
-
-template <class T, class Grad>
-double cross_entropy_with_grad_of(T* logits, std::size_t size, std::size_t target,
-                                  const CrossEntropyTerms& terms, double factor, Grad* grad) {
-  const Lanes<T> d;
-  const T top = largest(d, logits, size);
-  const double logit = smoothed_logit(logits, size, target, terms.label_smoothing);
-  const T sum = sum_of(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto shifted = hn::Sub(load(d, logits + i, count), hn::Set(d, top));
-    const auto e = first(d, exponential(d, shifted), count);
-    store(e, d, logits + i, count);
-    return e;
-  });
-  const double log_sum = std::log(static_cast<double>(sum)) + static_cast<double>(top);
-  // softmax * (1 + pull) - label; the label is 1 - e at the target and e / V everywhere.
-  const double pull = 2 * terms.z_loss * log_sum;
-  const double everywhere = terms.label_smoothing / static_cast<double>(size);
-  const double softmax = static_cast<double>(logits[target]) / static_cast<double>(sum);
-  const double at_target = softmax - (1 - terms.label_smoothing) - everywhere + softmax * pull;
-  const auto scale = hn::Set(d, static_cast<T>(factor * (1 + pull) / static_cast<double>(sum)));
-  const auto shift = hn::Set(d, static_cast<T>(-factor * everywhere));
-  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    store(hn::MulAdd(load(d, logits + i, count), scale, shift), d, grad + i, count);
-  });
-  store(hn::Set(d, static_cast<T>(factor * at_target)), d, grad + target, 1);
-  return row_loss(log_sum, logit, terms);
-}
-
 void gelu(Element type, const void* pre, void* out, std::size_t size) {
   if (type == Element::fp32) return gelu_of<float, float>(pre, out, size);
   if (type == Element::bf16) return gelu_of<float, Bf16>(pre, out, size);
@@ -167,38 +129,20 @@ void gelu_backward(Element type, const void* grad_out, const void* pre, void* gr
   gelu_backward_of<double, double>(grad_out, pre, grad_pre, size);
 }
 
+void gelu_with_backward(Element type, const void* grad_out, const void* pre, void* out,
+                        void* grad_pre, std::size_t size) {
+  if (type == Element::fp32)
+    return gelu_with_backward_of<float, float>(grad_out, pre, out, grad_pre, size);
+  if (type == Element::bf16)
+    return gelu_with_backward_of<float, Bf16>(grad_out, pre, out, grad_pre, size);
+  gelu_with_backward_of<double, double>(grad_out, pre, out, grad_pre, size);
+}
+
 void add_columns(Element type, const void* g, std::size_t rows, std::size_t stride,
                  std::size_t columns, void* sums) {
   if (type == Element::fp32) return add_columns_of<float, float>(g, rows, stride, columns, sums);
   if (type == Element::bf16) return add_columns_of<float, Bf16>(g, rows, stride, columns, sums);
   add_columns_of<double, double>(g, rows, stride, columns, sums);
-}
-
-double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target,
-                         const CrossEntropyTerms& terms) {
-  if (type == Element::fp32)
-    return cross_entropy_of(static_cast<const float*>(logits), size, target, terms);
-  return cross_entropy_of(static_cast<const double*>(logits), size, target, terms);
-}
-
-template <class T>
-double cross_entropy_row_to(T* logits, std::size_t size, std::size_t target,
-                            const CrossEntropyTerms& terms, double factor, Element grad_type,
-                            void* grad) {
-  if (grad_type == Element::bf16)
-    return cross_entropy_with_grad_of(logits, size, target, terms, factor,
-                                      static_cast<Bf16*>(grad));
-  return cross_entropy_with_grad_of(logits, size, target, terms, factor, static_cast<T*>(grad));
-}
-
-double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   const CrossEntropyTerms& terms, double factor, Element grad_type,
-                                   void* grad) {
-  if (type == Element::fp32)
-    return cross_entropy_row_to(static_cast<float*>(logits), size, target, terms, factor, grad_type,
-                                grad);
-  return cross_entropy_row_to(static_cast<double*>(logits), size, target, terms, factor, grad_type,
-                              grad);
 }
 
 }  // namespace accrue::kernels::rows::HWY_NAMESPACE
@@ -209,9 +153,8 @@ namespace accrue::kernels::rows {
 
 HWY_EXPORT(gelu);
 HWY_EXPORT(gelu_backward);
+HWY_EXPORT(gelu_with_backward);
 HWY_EXPORT(add_columns);
-HWY_EXPORT(cross_entropy_row);
-HWY_EXPORT(cross_entropy_row_with_grad);
 
 void gelu(Element type, const void* pre, void* out, std::size_t size) {
   HWY_DYNAMIC_DISPATCH(gelu)(type, pre, out, size);
@@ -222,21 +165,14 @@ void gelu_backward(Element type, const void* grad_out, const void* pre, void* gr
   HWY_DYNAMIC_DISPATCH(gelu_backward)(type, grad_out, pre, grad_pre, size);
 }
 
+void gelu_with_backward(Element type, const void* grad_out, const void* pre, void* out,
+                        void* grad_pre, std::size_t size) {
+  HWY_DYNAMIC_DISPATCH(gelu_with_backward)(type, grad_out, pre, out, grad_pre, size);
+}
+
 void add_columns(Element type, const void* g, std::size_t rows, std::size_t stride,
                  std::size_t columns, void* sums) {
   HWY_DYNAMIC_DISPATCH(add_columns)(type, g, rows, stride, columns, sums);
-}
-
-double cross_entropy_row(Element type, const void* logits, std::size_t size, std::size_t target,
-                         const CrossEntropyTerms& terms) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_row)(type, logits, size, target, terms);
-}
-
-double cross_entropy_row_with_grad(Element type, void* logits, std::size_t size, std::size_t target,
-                                   const CrossEntropyTerms& terms, double factor, Element grad_type,
-                                   void* grad) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_row_with_grad)(type, logits, size, target, terms,
-                                                           factor, grad_type, grad);
 }
 
 }  // namespace accrue::kernels::rows

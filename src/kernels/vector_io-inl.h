@@ -45,22 +45,26 @@ HWY_INLINE void store(hn::Vec<D> v, D d, hn::TFromD<D>* to) {
   hn::StoreU(v, d, to);
 }
 
-/// Rounds to nearest, ties to even; every NaN becomes the quiet one.
+/// The bfloat16 nearest to each float, ties to even, in the lower half of its lane; every NaN
+/// becomes the quiet one.
 template <class D>
-HWY_INLINE void store(hn::Vec<D> v, D, Bf16* to) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> bf16_bits(D, hn::Vec<D> v) {
+  const hn::Rebind<std::uint32_t, D> word;
+  const auto bits = hn::BitCast(word, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu))));
+  return hn::IfThenElse(hn::RebindMask(word, hn::IsNaN(v)), hn::Set(word, 0x7fc0u), rounded);
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> v, D d, Bf16* to) {
   if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
     const hn::Rebind<float, D> single;
     store(hn::DemoteTo(single, v), single, to);
   } else {
     const hn::Rebind<std::uint16_t, D> half;
-    const hn::Rebind<std::uint32_t, D> word;
     const hn::Rebind<std::int32_t, D> signed_word;
-    const auto bits = hn::BitCast(word, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu))));
-    const auto nan = hn::RebindMask(word, hn::IsNaN(v));
-    const auto result = hn::IfThenElse(nan, hn::Set(word, 0x7fc0u), rounded);
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(signed_word, result)), half, &to->bits);
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(signed_word, bf16_bits(d, v))), half, &to->bits);
   }
 }
 

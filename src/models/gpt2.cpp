@@ -133,7 +133,9 @@ struct Gpt2::Impl {
     const kernels::CrossEntropyOptions terms = loss_terms(options.loss, micro, context);
     if (options.fused_loss)
       return kernels::linear_cross_entropy(hidden, wte, micro.targets, wte_copy,
-                                           {.loss = terms, .gradient_scale = gradient_scale});
+                                           {.loss = terms,
+                                            .gradient_scale = gradient_scale,
+                                            .overwrite_hidden = context.last_reader});
     return kernels::cross_entropy(kernels::linear(hidden, wte, {}, wte_copy), micro.targets, terms);
   }
 };

@@ -44,11 +44,13 @@ at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions&
     return context.recompute == Recompute::selective ? remake_of(norm, input, options.activations)
                                                      : kernels::Remake{};
   };
+  const auto [stream, attending] =
+      kernels::branch_layer_norm(x, before.weight, before.bias, before.eps, options.activations);
   const at::Tensor attended = attention_out(kernels::attention(
-      qkv(before(x, options.activations), remake(before, x)), options.heads,
+      qkv(attending, remake(before, x)), options.heads,
       {.causal = options.causal, .dropout = options.dropout, .site = first_site}, context));
   const auto [residual, normalised] = kernels::add_layer_norm(
-      x, kernels::dropout(attended, options.dropout, context, first_site + 1), after.weight,
+      stream, kernels::dropout(attended, options.dropout, context, first_site + 1), after.weight,
       after.bias, after.eps, options.activations);
   const at::Tensor fed_forward = kernels::mlp_gelu(
       normalised, mlp_in.weight, mlp_in.bias, mlp_in.copy, mlp_out.weight, mlp_out.bias,

@@ -13,6 +13,7 @@
 #include "dynamic_code.h"
 #include "support/bf16_lanes-inl.h"
 #include "support/philox-inl.h"
+#include "support/sweep-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::optim::HWY_NAMESPACE {
@@ -21,19 +22,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using accrue::HWY_NAMESPACE::for_random_halves;
 using accrue::HWY_NAMESPACE::load_bf16;
 using accrue::HWY_NAMESPACE::store_upper_halves;
+using accrue::HWY_NAMESPACE::sweep;
 
 using Floats = hn::ScalableTag<float>;
 using OneFloat = hn::CappedTag<float, 1>;
-
-/// op(d, i) for all i in [0, count), by vectors, the rest one by one.
-template <class Op>
-HWY_INLINE void sweep(std::size_t count, const Op op) {
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) op(d, i);
-  for (; i < count; ++i) op(OneFloat(), i);
-}
 
 // bf16.
 

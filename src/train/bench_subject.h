@@ -24,8 +24,12 @@ class BenchSubject {
     double optimizer = 0;     ///< of norm, clip and step
     double loss = 0;          ///< mean of the window
   };
-  /// A window as a run does it, by micro-batches of at most `samples`. Throws a runtime Error where
-  /// a loss is not finite.
+  /// A gradient buffer and its window, closed.
+  accum::Window make_window() const;
+  /// The batch in `window` as a run does it, by micro-batches of at most `samples`. Throws a
+  /// runtime Error where a loss is not finite.
+  WindowTimes run_window(accum::Window& window, std::int64_t index, std::int64_t samples);
+  /// The same in a window of its own.
   WindowTimes accumulated_window(std::int64_t index, std::int64_t samples);
   struct SystemUse {
     std::int64_t allocations = 0;  ///< of 64 KiB and more that the system was asked for
@@ -51,8 +55,6 @@ class BenchSubject {
 
  private:
   static Workload open(const Config& config);
-  accum::Window make_window() const;
-  WindowTimes run_window(accum::Window& window, std::int64_t index, std::int64_t samples);
 
   Workload work_;
   MicroDecision micro_;

@@ -21,6 +21,9 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
                                     const ForwardContext& context) const {
   Total total;
   std::optional<double> first_weight;
+  ForwardContext of_head = context;
+  // The backward pass of another loss may want what it read.
+  of_head.last_reader = losses_run() == 1;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const double factor = factor_of(i);
     if (factor == 0) {
@@ -28,7 +31,7 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
       continue;
     }
     const double gradient = factor * options_.loss_scale;
-    const Loss loss = heads_[i].forward(output, micro, context, gradient);
+    const Loss loss = heads_[i].forward(output, micro, of_head, gradient);
     if (!first_weight) first_weight = loss.weight;
     expect_one_denominator(heads_[i], loss.weight, *first_weight);
     total.weights.push_back(loss.weight);
@@ -44,6 +47,12 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
 
 double HeadLosses::factor_of(std::size_t head) const {
   return options_.factors.empty() ? heads_[head].coefficient : options_.factors[head];
+}
+
+std::size_t HeadLosses::losses_run() const {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < heads_.size(); ++i) count += factor_of(i) != 0 ? 1 : 0;
+  return count;
 }
 
 void HeadLosses::expect_one_denominator(const models::LossHead& head, double weight,

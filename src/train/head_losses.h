@@ -20,12 +20,14 @@ class HeadLosses {
     std::vector<at::Tensor> roots, gradients;
   };
   /// Throws a usage Error naming LossHead::weight where heads have different weights and no factors
-  /// say how they share a mean.
+  /// say how they share a mean. The output is not to be read after it: a loss that is the only one
+  /// may leave its gradient in that memory (ForwardContext::last_reader).
   Total total(const models::Activations& output, const batch::MicroBatch& micro,
               const ForwardContext& context) const;
 
  private:
   double factor_of(std::size_t head) const;
+  std::size_t losses_run() const;  ///< those whose factor is not 0
   void expect_one_denominator(const models::LossHead& head, double weight, double first) const;
 
   std::vector<models::LossHead> heads_;

@@ -75,6 +75,38 @@ TEST(CausalAttention, ComparatorSeesAMissingMask) {
   EXPECT_FALSE(close(actual.grad, wrong.grad, at::kBFloat16, 97));
 }
 
+/// |actual - expected| / |expected| in the Frobenius norm, where rounding errors average out.
+double mean_error(const at::Tensor& actual, const at::Tensor& expected) {
+  const at::Tensor e = expected.to(at::kDouble);
+  return ((actual.to(at::kDouble) - e).norm() / e.norm()).item<double>();
+}
+
+/// bf16 attention rounds probabilities, score gradients and results, each by at most u; more would
+/// mean that sums are rounded too.
+TEST(BFloat16Attention, RoundsOnlyOperandsAndResults) {
+  const double bound = 3 * accrue::testing::tolerance(at::kBFloat16).unit_roundoff;
+  for (const bool is_causal : {true, false})
+    for (const std::int64_t length : {31, 64, 200, 600}) {
+      const at::Tensor qkv = packed_projections(1, length, 2 * 64, at::kBFloat16);
+      const at::Tensor grad =
+          packed_projections(1, length, 2 * 64, at::kBFloat16, 2).narrow(2, 0, 2 * 64);
+      const AttentionOptions options{.causal = is_causal};
+      const AttentionResult actual = ours(qkv, grad, 2, options, evaluating),
+                            expected = reference(qkv, grad, 2, options, evaluating);
+      EXPECT_LE(mean_error(actual.out, expected.out), bound) << length;
+      EXPECT_LE(mean_error(actual.grad, expected.grad), bound) << length;
+      // Two keys, or values, that changed places are seen.
+      const at::Tensor order = at::arange(length);
+      order[8] = 9;
+      order[9] = 8;
+      at::Tensor swapped = qkv.clone();
+      swapped.narrow(2, 128, 128).copy_(qkv.narrow(2, 128, 128).index_select(1, order));
+      const AttentionResult wrong = ours(swapped, grad, 2, options, evaluating);
+      EXPECT_GT(mean_error(wrong.out, expected.out), bound) << length;
+      EXPECT_GT(mean_error(wrong.grad, expected.grad), bound) << length;
+    }
+}
+
 TEST(CausalAttention, ReadsUnalignedAndStridedInput) {
   const at::Tensor wide = packed_projections(2, 40, 50, at::kFloat);
   const at::Tensor slice = wide.narrow(2, 1, 3 * 46);

@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/memory/thread_meter.h"
 #include "kernels/gradients.h"
@@ -15,56 +17,120 @@ struct Shape {
   std::int64_t rows, channels, classes;
 };
 
-/// The most that forward and backward hold beside their arguments and the slot.
-std::int64_t added_bytes(const Shape& shape, at::ScalarType compute, std::int64_t chunk_rows = 0) {
-  const at::Tensor hidden = leaf({shape.rows, shape.channels}, compute, 1),
-                   weight = leaf({shape.classes, shape.channels}, at::kFloat, 2);
-  const at::Tensor targets = at::zeros({shape.rows}, at::kLong);
-  const auto slot = open_slot(weight);
+struct Setting {
+  at::ScalarType compute;
+  bool overwrite_hidden = false;
+  std::int64_t chunk_rows = 0;
+};
+constexpr Setting all_settings[] = {
+    {at::kFloat}, {at::kBFloat16}, {at::kFloat, true}, {at::kBFloat16, true}};
+
+/// The most that forward and backward of these hold beside their arguments and the slot: every
+/// tensor that they allocate. With `overwrite_hidden` the gradient of `hidden` is none of them.
+std::int64_t added_bytes(const at::Tensor& hidden, const at::Tensor& weight,
+                         const Setting& setting) {
+  const at::Tensor targets = at::zeros({hidden.size(0)}, at::kLong);
   LowPrecisionCopy copy;
-  copy.of(weight, compute);  // made once a window, for all that use the weight
+  copy.of(weight, setting.compute);  // made once a window, for all that use the weight
   const memory::ThreadMeter meter;
-  const Loss loss = linear_cross_entropy(hidden, weight, targets, copy, {.chunk_rows = chunk_rows});
+  const Loss loss = linear_cross_entropy(
+      hidden, weight, targets, copy,
+      {.chunk_rows = setting.chunk_rows, .overwrite_hidden = setting.overwrite_hidden});
   loss.sum.backward();
-  EXPECT_EQ(slot->contributions, 1);
   return meter.peak();
+}
+
+std::int64_t added_bytes(const Shape& shape, const Setting& setting) {
+  const at::Tensor hidden = leaf({shape.rows, shape.channels}, setting.compute, 1),
+                   weight = leaf({shape.classes, shape.channels}, at::kFloat, 2);
+  const auto slot = open_slot(weight);
+  const std::int64_t bytes = added_bytes(hidden, weight, setting);
+  EXPECT_EQ(slot->contributions, 1);
+  return bytes;
 }
 
 /// Targets, scalars and what autograd keeps of the call.
 constexpr std::int64_t small_change = 20'000;
 
-std::int64_t gradient_bytes(const Shape& shape, at::ScalarType compute) {
-  return shape.rows * shape.channels * (compute == at::kBFloat16 ? 2 : 4);
+std::int64_t gradient_bytes(const Shape& shape, const Setting& setting) {
+  if (setting.overwrite_hidden) return 0;
+  return shape.rows * shape.channels * (setting.compute == at::kBFloat16 ? 2 : 4);
+}
+
+/// Logits, or exponentials in bf16 and 3,840 logits; and the chunk's gradient of `hidden` in fp32
+/// where it is not summed in place.
+std::int64_t chunk_bytes(const Shape& shape, const Setting& setting, std::int64_t rows) {
+  const bool half = setting.compute == at::kBFloat16;
+  const std::int64_t values = half ? shape.classes * 2 + 3840 * 4 : shape.classes * 4;
+  return rows * (values + (half || setting.overwrite_hidden ? shape.channels * 4 : 0));
 }
 
 TEST(CrossEntropyMemory, IsOneChunkAndTheGradientOfHidden) {
   const Shape shape{.rows = 200, .channels = 8, .classes = 4001};
-  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
-    const std::int64_t chunk = 50 * shape.classes * 4, gradient = gradient_bytes(shape, compute);
-    EXPECT_LE(added_bytes(shape, compute, 50), chunk + gradient + small_change);
-    EXPECT_GE(added_bytes(shape, compute, 50), chunk + gradient);
+  for (Setting setting : all_settings) {
+    const std::int64_t gradient = gradient_bytes(shape, setting);
+    setting.chunk_rows = 50;
+    EXPECT_LE(added_bytes(shape, setting),
+              chunk_bytes(shape, setting, 50) + gradient + small_change);
+    EXPECT_GE(added_bytes(shape, setting), chunk_bytes(shape, setting, 50) + gradient);
     // The meter would see whole logits.
-    EXPECT_GE(added_bytes(shape, compute, shape.rows), 4 * chunk + gradient);
+    setting.chunk_rows = shape.rows;
+    EXPECT_GE(added_bytes(shape, setting), 4 * chunk_bytes(shape, setting, 50) + gradient);
   }
 }
 
-/// The vocabulary of GPT-2, with few channels: the chunk does not depend on them.
+/// The vocabulary of GPT-2, with few channels: the chunk hardly depends on them.
 TEST(CrossEntropyMemory, StaysWithin32MegabytesWithAVocabularyOf50304) {
   const Shape shape{.rows = 400, .channels = 4, .classes = 50'304};
-  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
-    const std::int64_t whole = shape.rows * shape.classes * 4;
-    EXPECT_LE(added_bytes(shape, compute), 32'000'000);
-    EXPECT_GE(added_bytes(shape, compute, shape.rows), whole);
+  for (Setting setting : all_settings) {
+    EXPECT_LE(added_bytes(shape, setting), 32'000'000);
+    setting.chunk_rows = shape.rows;
+    EXPECT_GE(added_bytes(shape, setting), chunk_bytes(shape, setting, shape.rows));
   }
 }
 
 /// The tokens and channels of 4 x 1,024 tokens of GPT-2 124 M: in fp32 the gradient of hidden alone
 /// takes 12.6 MB.
-TEST(CrossEntropyMemory, LeavesLogitsLessWhereTheGradientOfHiddenIsLarge) {
+TEST(CrossEntropyMemory, LeavesAChunkLessWhereTheGradientOfHiddenIsLarge) {
   const Shape shape{.rows = 4096, .channels = 768, .classes = 1700};
-  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
-    EXPECT_LE(added_bytes(shape, compute), 32'000'000);
-    EXPECT_GE(added_bytes(shape, compute, shape.rows), 34'000'000);
+  for (Setting setting : all_settings) {
+    EXPECT_LE(added_bytes(shape, setting), 32'000'000);
+    setting.chunk_rows = shape.rows;
+    EXPECT_GE(added_bytes(shape, setting), 34'000'000);
+  }
+}
+
+/// 4 x 1,024 tokens of GPT-2 124 M. All is allocated before the first chunk, which is the last one
+/// here because it is not finite.
+TEST(CrossEntropyMemory, StaysWithin32MegabytesAtTheShapeOfGpt2) {
+  const Shape shape{.rows = 4096, .channels = 768, .classes = 50'304};
+  const at::Tensor weight = at::zeros({shape.classes, shape.channels}).requires_grad_(true);
+  const auto slot = open_slot(weight);
+  for (const Setting& setting : all_settings) {
+    const at::Tensor hidden = at::full({shape.rows, shape.channels},
+                                       std::numeric_limits<double>::quiet_NaN(), setting.compute)
+                                  .requires_grad_(true);
+    const std::int64_t bytes = added_bytes(hidden, weight, setting);
+    EXPECT_LE(bytes, 32'000'000);
+    // What is allowed is used, for rows.
+    EXPECT_GE(bytes, 30'000'000);
+  }
+  EXPECT_EQ(slot->contributions, 0);
+}
+
+/// Evaluation needs no logits but those of a block of classes.
+TEST(CrossEntropyMemory, IsABlockOfLogitsWhereNoGradientIsWanted) {
+  const Shape shape{.rows = 400, .channels = 4, .classes = 50'304};
+  for (const Setting& setting : all_settings) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor hidden = leaf({shape.rows, shape.channels}, setting.compute, 1),
+                     weight = leaf({shape.classes, shape.channels}, at::kFloat, 2),
+                     targets = at::zeros({shape.rows}, at::kLong);
+    LowPrecisionCopy copy;
+    copy.of(weight, setting.compute);
+    const memory::ThreadMeter meter;
+    linear_cross_entropy(hidden, weight, targets, copy);
+    EXPECT_LE(meter.peak(), shape.rows * 3840 * 4 + small_change);
   }
 }
 

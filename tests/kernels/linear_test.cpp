@@ -166,6 +166,21 @@ TEST_P(LinearLayers, MakeTheirInputsAgainToTheBit) {
   EXPECT_EQ(remade, 2);
 }
 
+/// The backward pass works in the memory of what the forward pass kept, but not where it is wanted
+/// again.
+TEST_P(LinearLayers, MlpGivesTheSameGradientsAgainWhereTheGraphIsKept) {
+  const Layers layers(master());
+  const at::Tensor x = input(5, 5), y = mlp(x, layers), grad = upstream(5, 6);
+  std::vector<at::Tensor> all = layers.all();
+  all.push_back(x);
+  const auto kept = torch::autograd::grad({y}, all, {grad}, /*retain_graph=*/true);
+  const auto last = torch::autograd::grad({y}, all, {grad}, /*retain_graph=*/false);
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(last[i], kept[i])) << i;
+  // The comparison sees gradients of another upstream gradient.
+  const auto other = torch::autograd::grad({mlp(x, layers)}, all, {2 * grad});
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(at::equal(other[i], kept[i])) << i;
+}
+
 TEST_P(LinearLayers, MlpLeavesOutAResultThatNobodyReads) {
   const auto gradients = [&](bool unread) {
     const Layers layers(master());

@@ -108,6 +108,47 @@ TEST_P(Norm, AddsTheResidualAndBothGradients) {
       }
 }
 
+TEST_P(Norm, BranchesAndAddsBothGradients) {
+  const std::int64_t channels = 65;
+  for (const bool use_stream : {true, false})
+    for (const bool use_out : {true, false}) {
+      if (!use_stream && !use_out) continue;
+      const at::Tensor x = leaf({3, 11, channels}, master(), 1), w = leaf({channels}, master(), 2),
+                       b = leaf({channels}, master(), 3);
+      const at::Tensor g_stream = leaf({3, 11, channels}, master(), 6).detach(),
+                       g_out = leaf({3, 11, channels}, out(), 7).detach();
+      const auto [stream, normal] = branch_layer_norm(x, w, b, eps, out());
+      EXPECT_TRUE(at::equal(stream, x));
+      EXPECT_TRUE(at::equal(normal, layer_norm(x, w, b, eps, out())));
+
+      const at::Tensor rx = in_double(x), rw = in_double(w), rb = in_double(b);
+      const at::Tensor r_out = at::layer_norm(rx, {channels}, rw, rb, eps);
+      torch::autograd::variable_list results, grads;
+      at::Tensor expected = at::zeros({}, at::kDouble);
+      if (use_stream) {
+        results.push_back(stream);
+        grads.push_back(g_stream);
+        expected = expected + (rx * g_stream.to(at::kDouble)).sum();
+      }
+      if (use_out) {
+        results.push_back(normal);
+        grads.push_back(g_out);
+        expected = expected + (r_out * g_out.to(at::kDouble)).sum();
+      }
+      torch::autograd::backward(results, grads);
+      expected.backward();
+      EXPECT_TRUE(close(x.grad(), rx.grad(), master(), 16 * channels));
+      if (use_stream && use_out) {
+        // The comparison sees a gradient of the stream that is left out.
+        EXPECT_FALSE(close(x.grad() - g_stream, rx.grad(), master(), 16 * channels));
+      }
+      EXPECT_EQ(w.grad().defined(), use_out);
+      if (!use_out) continue;
+      EXPECT_TRUE(close(w.grad(), rw.grad(), master(), 4 * 33 + channels));
+      EXPECT_TRUE(close(b.grad(), rb.grad(), master(), 33));
+    }
+}
+
 TEST(LayerNorm, ComparatorSeesAMissingEpsilon) {
   const at::Tensor x = leaf({5, 64}, at::kFloat, 1) * 0.01, w = leaf({64}, at::kFloat, 2),
                    b = leaf({64}, at::kFloat, 3);

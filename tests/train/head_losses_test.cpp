@@ -102,6 +102,36 @@ TEST(HeadLosses, AScaleTakesNoMoreMemory) {
   EXPECT_NEAR(static_cast<double>(peak(0.3)), static_cast<double>(peak(1)), 1000);
 }
 
+/// The same loss three times over, which may leave its gradient in what it reads.
+struct ManyReaders : models::Gpt2 {
+  using Gpt2::Gpt2;
+  std::vector<models::LossHead> losses() override {
+    models::LossHead head = Gpt2::losses().front();
+    head.forward = [this, forward = head.forward](const auto& output, const auto& micro,
+                                                  ForwardContext context, double scale) {
+      told.push_back(context.last_reader);
+      context.last_reader = context.last_reader || all_are_last;
+      return forward(output, micro, context, scale);
+    };
+    return std::vector<models::LossHead>(3, head);
+  }
+  std::vector<bool> told;
+  bool all_are_last = false;
+};
+
+TEST(HeadLosses, OnlyOneThatRunsAloneMayOverwriteWhatItReads) {
+  models::Gpt2 single(small({}, true));
+  const at::Tensor expected = run(single).gradient;
+  const PassOptions alone{.factors = {0, 1.5, 0}}, together{.factors = {1, 0.5, 0}};
+  ManyReaders model(small({}, true));
+  EXPECT_LE(testing::relative_error(run(model, alone).gradient, expected * 1.5), 1e-12);
+  EXPECT_EQ(model.told, (std::vector{true}));
+  EXPECT_LE(testing::relative_error(run(model, together).gradient, expected * 1.5), 1e-12);
+  EXPECT_EQ(model.told, (std::vector{true, false, false}));
+  model.all_are_last = true;
+  EXPECT_THROW(run(model, together), c10::Error);
+}
+
 TEST(LossOptions, AreTheSameFusedAndPlain) {
   for (const models::LossOptions& options :
        {models::LossOptions{}, {.label_smoothing = 0.2, .z_loss = 0.01}}) {

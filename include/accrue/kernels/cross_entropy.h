@@ -28,9 +28,14 @@ struct LinearCrossEntropyOptions {
   /// What the gradients are multiplied with: the upstream gradient that the sum will get. Rounded
   /// to the sum's precision; finite and not 0.
   double gradient_scale = 1;
-  /// Rows whose logits are held at once. 0: as many as keep them and the gradient of `hidden`
-  /// within 32 MB together, but at least 19.4 MB of logits (or one row).
+  /// Rows of a chunk. 0: as many as keep what is held within 32 MB, the gradient of `hidden`
+  /// included where it has memory of its own, but at least 19.4 MB for the chunk (or one row).
   std::int64_t chunk_rows = 0;
+  /// The gradient of `hidden` is left in hidden's own memory: for a caller who is its last reader.
+  /// Its values are lost then, and autograd refuses a backward pass that wants them (the version
+  /// counter tells). Nothing is overwritten where no gradient of `hidden` is wanted, and where it
+  /// is not contiguous its gradient has memory of its own.
+  bool overwrite_hidden = false;
 };
 
 /// Cross-entropy of hidden · weightᵀ against targets, as a sum and the weight of the rows that
@@ -39,10 +44,16 @@ struct LinearCrossEntropyOptions {
 /// hidden [..., C] fp32, fp64 or bf16; weight [V, C] master; targets [...] int64 in [0, V) or
 /// ignored. Works by chunks of rows: logits are never whole. Where a gradient is wanted, those of
 /// `hidden` and `weight` are made in the forward pass of the same chunk, so that beside its
-/// arguments the loss holds the gradient of `hidden` and one chunk of logits. The weight's goes
-/// into its open slot, chunk by chunk, each after its sum was found finite; one that is not ends
-/// the operation, and the sum tells. The slot's contribution is then never done(): nothing of it is
-/// folded, and a sum that it was added to is left `unfinished`.
+/// arguments the loss holds the gradient of `hidden` and one chunk: for each of its rows V logits
+/// (V exponentials in bf16 and a few thousand logits in fp32 for bf16), and the row's gradient
+/// where it is summed elsewhere than it stays. Where none is wanted a chunk is a few thousand
+/// logits a row. In bf16 the logits' gradient is rounded twice, as an exponential and as itself;
+/// sums, the loss and the target's softmax are those of fp32 logits.
+///
+/// The weight's gradient goes into its open slot, chunk by chunk, each after its sum was found
+/// finite; one that is not ends the operation, and the sum tells. The slot's contribution is then
+/// never done(): nothing of it is folded, and a sum that it was added to is left `unfinished`. The
+/// gradient of `hidden` is 0 from that chunk on.
 ///
 /// The gradients are those of gradient_scale * sum: backward throws a usage Error for another
 /// upstream gradient where a slot took part. (Without one the gradients are rescaled.)

@@ -13,6 +13,12 @@ namespace accrue::kernels {
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps, at::ScalarType out);
 
+/// The norm in front of a residual connection: returns {x, layer_norm(x)}, so that the gradients of
+/// both meet in the norm's own pass.
+std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const at::Tensor& bias, double eps,
+                                                    at::ScalarType out);
+
 /// The residual connection and the norm behind it in one pass: returns {x + y, layer_norm(x + y)}.
 /// x [..., C] fp32 or fp64 (the residual stream); y the same shape, x's dtype or bf16.
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,

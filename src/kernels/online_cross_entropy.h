@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace accrue::kernels {
+
+/// Of R rows; the terms are those of CrossEntropyOptions (accrue/kernels/cross_entropy.h).
+struct CrossEntropyRows {
+  const std::int64_t* targets = nullptr;  ///< [R], each in [0, V) or `ignored`: the caller checked
+  const float* row_weights = nullptr;     ///< [R], or null: 1
+  std::int64_t ignored = -100;
+  double label_smoothing = 0, z_loss = 0;
+  double gradient_scale = 1;
+};
+
+/// Cross-entropy of rows whose logits come block by block of their classes (online softmax:
+/// Milakov & Gimelshein, arXiv:1805.02867): each block's exponentials are relative to the largest
+/// logit so far, which is kept, so that what makes them softmax is one factor for a row's block,
+/// computed in double. Nothing else of the logits is kept, so exponentials may be coarser than the
+/// sums.
+class OnlineCrossEntropy {
+ public:
+  /// `labels` of so many rows; blocks of `block` classes, the last one shorter.
+  OnlineCrossEntropy(const CrossEntropyRows& labels, std::int64_t rows, std::int64_t classes,
+                     std::int64_t block);
+
+  /// Takes logits[R, n], fp32 or fp64, of the block that begins with class `first`: to be called
+  /// once for each block, in order. `exponentials`, where given, gets theirs: [R, n] in the logits'
+  /// dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows that do not count
+  /// are left out.
+  void add(std::int64_t first, const at::Tensor& logits, at::Tensor* exponentials);
+
+  /// After all blocks: the sum of the rows' losses, in double, in the order of the rows: it does
+  /// not depend on the number of threads.
+  double finish();
+
+  /// After finish(): turns exponentials[R, n] of classes from `first` on, all of one block, into
+  /// gradient_scale times the sum's gradient, in place; zero in rows that do not count.
+  void to_gradient(std::int64_t first, at::Tensor& exponentials) const;
+
+ private:
+  struct Row {
+    double weight = 0;  // 0: does not count
+    double top = -std::numeric_limits<double>::infinity();
+    double sum = 0;                              // of exponentials relative to top
+    double target = 0, total = 0;                // logits: the target's, and of all
+    double scale = 0, shift = 0, at_target = 0;  // of the gradient, by finish()
+  };
+  double finish_row(Row& row) const;
+  double& block_top(std::int64_t row, std::int64_t first);
+
+  CrossEntropyRows labels_;
+  std::int64_t classes_, block_, blocks_;
+  std::vector<Row> rows_;
+  std::vector<double> tops_;  // [R, blocks]: what each block's exponentials are relative to
+};
+
+}  // namespace accrue::kernels
