@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-peers install clean help
+.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-kernels bench-peers install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -22,6 +22,7 @@ help:
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop'
+	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine'
 	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
@@ -66,6 +67,13 @@ bench-memory: setup-test
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/release -j $(JOBS)
 	@for part in planner memory optimizer_memory; do .venv/bin/python bench/e2e/$$part.py || exit 1; done
+
+# Each CPU kernel beside ATen and the roofline; about 10 minutes. ARGS='--only gelu': some of them.
+bench-kernels: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@cmake --build build/release -j $(JOBS) --target kernels_bench
+	@.venv/bin/python bench/micro/kernels.py $(ARGS)
 
 # The same training by PyTorch, torch.compile, Accelerate, Lightning and DeepSpeed; hours. ARGS=--quick: minutes.
 bench-peers: build

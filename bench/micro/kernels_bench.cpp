@@ -1,6 +1,7 @@
-// Attention and dropout alone, at the sizes of one layer: 4 samples of 256 tokens with 6 heads, and
-// one of 1,024 with 12; heads are 64 wide. With and without dropout, and packed: the same tokens as
-// samples of an eighth of the length.
+// Each kernel beside ATen's and the roofline: kernels/, reported by kernels.py.
+// Attention of one layer, 4 samples of 256 tokens with 6 heads, and one of 1,024 with 12; heads are
+// 64 wide. With and without dropout, and packed: the same tokens as samples of an eighth of the
+// length.
 // The head and loss of GPT-2 124 M, forward and backward of 4 x 1,024 tokens with the weight's
 // gradient added to its slot: by chunks of rows (the argument; 0: as many as the library takes),
 // with whole logits on the same kernels (4,096 rows), and with ATen's cross-entropy behind the same
@@ -9,17 +10,21 @@
 //                 --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/version.h>
 
 #include <memory>
+#include <string>
 
 #include "accrue/kernels/attention.h"
 #include "accrue/kernels/cross_entropy.h"
-#include "accrue/kernels/dropout.h"
+#include "accrue/kernels/gemm.h"
 #include "accrue/kernels/grad_slot.h"
 #include "accrue/kernels/linear.h"
-#include "accrue/memory/caching_allocator.h"
+#include "kernels/comparison.h"
+#include "registered.h"
 
 namespace accrue::kernels {
 namespace {
@@ -66,16 +71,6 @@ BENCHMARK_CAPTURE(attention_forward_and_backward, bf16_dropout, at::kBFloat16, 0
     ->Arg(0)
     ->Arg(1);
 
-void dropout_forward(benchmark::State& state, at::ScalarType dtype) {
-  const Layer& layer = layers[0];
-  const at::Tensor x = at::randn({layer.batch, layer.length, layer.heads * width}).to(dtype);
-  const ForwardContext context = context_of(layer, 1);
-  for (auto _ : state) benchmark::DoNotOptimize(dropout(x, 0.1, context, 0));
-  state.SetItemsProcessed(state.iterations() * x.numel());
-}
-BENCHMARK_CAPTURE(dropout_forward, fp32, at::kFloat);
-BENCHMARK_CAPTURE(dropout_forward, bf16, at::kBFloat16);
-
 /// The head of GPT-2 124 M in front of its loss, its weight's gradient in a slot.
 struct Head {
   explicit Head(at::ScalarType dtype) {
@@ -98,8 +93,11 @@ struct Head {
 void head_by_chunks(benchmark::State& state, at::ScalarType dtype, double label_smoothing) {
   Head head(dtype);
   const LinearCrossEntropyOptions options{.loss = {.label_smoothing = label_smoothing},
-                                          .chunk_rows = state.range(0)};
+                                          .chunk_rows = state.range(0),
+                                          .overwrite_hidden = true};
+  const at::Tensor values = head.hidden.detach().clone();
   for (auto _ : state) {
+    head.hidden.detach().copy_(values);
     const Loss loss =
         linear_cross_entropy(head.hidden, head.weight, head.targets, head.copy, options);
     torch::autograd::backward({loss.sum}, {});
@@ -140,11 +138,15 @@ BENCHMARK_CAPTURE(head_by_aten, bf16, at::kBFloat16)->Unit(benchmark::kMilliseco
 }  // namespace
 }  // namespace accrue::kernels
 
-int main(int argc, char** argv) {
-  accrue::memory::install_caching_allocator();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+void accrue::register_all() {
+  benchmark::AddCustomContext("gemm", kernels::gemm_backend());
+  benchmark::AddCustomContext("torch", TORCH_VERSION);
+  benchmark::AddCustomContext("threads", std::to_string(at::get_num_threads()));
+  bench::add_linear();
+  bench::add_elementwise();
+  bench::add_norm();
+  bench::add_attention();
+  bench::add_head();
+  bench::add_embedding();
+  bench::add_optimizer();
 }
