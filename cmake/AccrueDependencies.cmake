@@ -27,6 +27,20 @@ else()
   message(STATUS "accrue: oneDNN not found; matrix multiplications go through ATen")
 endif()
 
+# Process groups are libtorch's own (c10d with Gloo); their header needs Gloo's, which it comes without.
+find_path(ACCRUE_GLOO_INCLUDE_DIR gloo/context.h)
+find_file(ACCRUE_C10D_GLOO torch/csrc/distributed/c10d/ProcessGroupGloo.hpp
+          PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
+if(NOT ACCRUE_C10D_GLOO)
+  set(ACCRUE_HAVE_GLOO OFF)
+  message(STATUS "accrue: this libtorch has no c10d; training runs in one process")
+elseif(NOT ACCRUE_GLOO_INCLUDE_DIR)
+  set(ACCRUE_HAVE_GLOO OFF)
+  message(STATUS "accrue: Gloo's headers (libgloo-dev) not found; training runs in one process")
+else()
+  set(ACCRUE_HAVE_GLOO ON)
+endif()
+
 find_path(ACCRUE_HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
 find_library(ACCRUE_HWY_LIBRARY NAMES hwy REQUIRED)
 find_path(ACCRUE_RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)

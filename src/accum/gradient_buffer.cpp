@@ -290,6 +290,10 @@ void GradientBuffer::enlarge_units() {
     if (std::exchange(entries_[i].slot->found_too_large, false)) fixed_[i]->enlarge();
 }
 
+void GradientBuffer::raise_units(const std::vector<int>& units) {
+  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i]->raise(units.at(i));
+}
+
 at::Tensor GradientBuffer::saved_sum(const Entry& entry) {
   return entry.staged ? entry.staged->saved() : entry.slot->main.clone();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -95,6 +96,7 @@ class FixedSum final : public StagedSum {
   void begin_window() { unit_ = next_unit_; }
   /// To what the contributions that were found too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
+  void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
   /// From the closed window's sum.
   void plan();
 

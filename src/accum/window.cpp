@@ -168,15 +168,8 @@ std::optional<MeanGradient> Window::close(bool check_finite) {
   require_between("close");
   check_undisturbed("close");
   if (buffer_->needs_total_weight()) check_total_weight();
-  std::optional<MeanGradient> gradient = mean();
-  if (check_finite && gradient && !buffer_->folds() && !std::isfinite(gradient->norm())) {
-    audit();
-    gradient = mean();
-    if (gradient && !std::isfinite(gradient->norm())) {
-      lose("the gradient's norm is " + std::to_string(gradient->norm()));
-      gradient.reset();
-    }
-  }
+  std::optional<MeanGradient> gradient =
+      reduction_ != nullptr ? reduced_mean(check_finite) : audited_mean(check_finite);
   if (!gradient) {
     discard();
     return std::nullopt;
@@ -184,6 +177,17 @@ std::optional<MeanGradient> Window::close(bool check_finite) {
   release_slots();
   closed_ = true;
   return gradient;
+}
+
+std::optional<MeanGradient> Window::audited_mean(bool check_finite) {
+  std::optional<MeanGradient> gradient = mean();
+  if (!check_finite || !gradient || buffer_->folds() || std::isfinite(gradient->norm()))
+    return gradient;
+  audit();
+  gradient = mean();
+  if (!gradient || std::isfinite(gradient->norm())) return gradient;
+  lose("the gradient's norm is " + std::to_string(gradient->norm()));
+  return std::nullopt;
 }
 
 /// What was left out had a part in the announced weight, and nobody knows how large.
@@ -201,15 +205,19 @@ void Window::check_total_weight() {
 
 std::optional<MeanGradient> Window::mean() {
   if (lost_ || weight() == 0) return std::nullopt;
+  return mean_over(weight());
+}
+
+MeanGradient Window::mean_over(double weight) {
   buffer_->end_window();
-  MeanGradient gradient(buffer_, weight());
-  if (buffer_->folds()) return gradient;
-  gradient.scale_ /= loss_scale_;
+  MeanGradient gradient(buffer_, weight);
+  if (!buffer_->folds()) gradient.scale_ /= loss_scale_;
   return gradient;
 }
 
 void Window::discard() {
   if (!open_) return;
+  if (reduction_ != nullptr) reduction_->withdraw();
   release_slots();
   for (const Entry& entry : buffer_->entries()) {
     make_fresh(entry);

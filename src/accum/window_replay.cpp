@@ -76,6 +76,7 @@ std::string Window::lower_loss_scale() {
 }
 
 void Window::start_over() {
+  if (reduction_ != nullptr) reduction_->withdraw();
   for (const Entry& entry : buffer_->entries()) make_fresh(entry);
   close_slots();
 }

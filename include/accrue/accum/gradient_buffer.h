@@ -113,6 +113,9 @@ class GradientBuffer {
   /// clears that mark. Sums and units no longer agree then: the window is to be run again, from
   /// fresh slots. The result does not depend on the order of the contributions.
   void enlarge_units();
+  /// In an open window: raises them to `units`, where those are larger, as other ranks need it. The
+  /// same holds for the sums. In order of entries(), as many as units() has.
+  void raise_units(const std::vector<int>& units);
 
   /// A copy of a slot's sum, and of all that belongs to it, for a checkpoint.
   static at::Tensor saved_sum(const Entry& entry);

@@ -9,6 +9,7 @@
 
 #include "accrue/accum/gradient_buffer.h"
 #include "accrue/accum/mean_gradient.h"
+#include "accrue/accum/reduction.h"
 #include "accrue/core/ledger.h"
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
@@ -122,6 +123,10 @@ class Window {
   using OnOverflow = std::function<std::optional<double>()>;
   void set_on_overflow(OnOverflow next_scale) { on_overflow_ = std::move(next_scale); }
 
+  /// Makes this window one rank's part of a window of several: close() then sums over all ranks.
+  /// Kept by reference; null: alone. A buffer that folds cannot (usage Error).
+  void set_reduction(Reduction* reduction);
+
   /// Ends the window: slots still fresh become zero (`.grad` of their parameters stays undefined,
   /// so that an optimizer skips what was not used). Nothing where the total weight is 0 or the
   /// window was lost: no step is to be taken. The window may be opened again after it.
@@ -129,6 +134,9 @@ class Window {
   /// `check_finite` takes the gradient's norm (which MeanGradient remembers). Where it is not
   /// finite, the committed micro-batches run again one by one, and those after which the buffer is
   /// not finite are quarantined: at most two runs of the window for any number of them.
+  ///
+  /// With a reduction all ranks return alike, whichever of them a failure was on: the total weight
+  /// is that of all ranks, and a replay is one on every rank.
   std::optional<MeanGradient> close(bool check_finite = true);
 
   /// Drops the open window and everything in it; nothing where none is open.
@@ -178,8 +186,12 @@ class Window {
   void audit();
   void lose(const std::string& reason);
   std::optional<MeanGradient> mean();
+  std::optional<MeanGradient> audited_mean(bool check_finite);
+  std::optional<MeanGradient> reduced_mean(bool check_finite);
+  MeanGradient mean_over(double weight);
 
   std::shared_ptr<GradientBuffer> buffer_;
+  Reduction* reduction_ = nullptr;
   std::vector<LedgerEntry> entries_;
   /// When the window opened, in order of the buffer's entries.
   std::vector<std::int64_t> parameter_versions_;

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "accrue/core/ledger.h"
+
+namespace accrue::accum {
+
+class GradientBuffer;
+
+/// What several ranks do with the sums of one window; dist::DeferredReduce implements it. Each rank
+/// has a window of its own with a part of the micro-batches, and they close together.
+class Reduction {
+ public:
+  /// What a rank has when it closes its window.
+  struct Share {
+    LedgerView ledger;
+    std::string lost_reason = {};  ///< empty unless this rank's window was lost
+  };
+  /// What all ranks come to, the same on each.
+  struct Outcome {
+    enum class Verdict {
+      whole,    ///< the buffer holds the sums of all ranks
+      again,    ///< each rank is to make its sums anew, and to come back
+      dropped,  ///< no rank is to step
+    };
+    Verdict verdict = Verdict::whole;
+    double weight = 0;        ///< of all ranks
+    std::string reason = {};  ///< unless whole
+  };
+
+  virtual ~Reduction() = default;
+  virtual Outcome reduce(GradientBuffer& buffer, const Share& share) = 0;
+  /// This rank's sums are about to be made anew: ends what is under way on them. An error is kept
+  /// for the next reduce().
+  virtual void withdraw() noexcept = 0;
+};
+
+}  // namespace accrue::accum

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+#include "accrue/accum/reduction.h"
+#include "accrue/dist/group.h"
+
+namespace accrue::dist {
+
+struct ReduceOptions {
+  /// Buckets are reduced during the backward of the last micro-batch; else after it.
+  bool overlap = true;
+  /// Of the sums that are reduced as one. Smaller ones begin earlier, larger ones cost fewer
+  /// messages.
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;
+};
+
+/// What the ranks' parts of a window came to together.
+struct WindowTotals {
+  double weight = 0;
+  double loss_sum = 0;
+  std::int64_t micro_batches = 0;  ///< committed
+  std::int64_t quarantined = 0;
+  std::vector<double> figures;  ///< what set_figures() gave, added up over ranks
+  double reduce_seconds = 0;    ///< from the first collective to the end of the last
+  double exposed_seconds = 0;   ///< of it, after the backward: what it adds to the step
+  std::int64_t wire_bytes = 0;  ///< sent by this rank
+};
+
+/// One reduction of the gradient sums per window, whatever the number of micro-batches: local ones
+/// only add, and buckets of the flat buffer are summed over the ranks once (Li et al., "PyTorch
+/// Distributed", arXiv:2006.15704, without its division by the number of ranks).
+///
+/// Buckets begin in the order in which rank 0 saw them become final in its first window, which it
+/// tells the others. With overlap each begins as soon as it and those before it are final, in the
+/// micro-batch that begin_micro_batch(true) announced, and the rest when the window closes: so
+/// parameters that are not used on some ranks, and ranks without micro-batches, which contribute
+/// zeros, need no further agreement. The first window is reduced at its close.
+///
+/// Around the sums the ranks exchange one row of numbers each: weight, loss, what went wrong,
+/// contributions and fixed-point units by slot. From these rows, the same everywhere, all decide
+/// alike: a rank whose sums changed after their reduction began (memory, a gradient that is not
+/// finite), or fixed-point units that differ, send all ranks back to make their sums anew; they are
+/// then reduced after the rows agree. No rank steps on its own judgement.
+///
+/// For CPU buffers of Accumulation::fp32, fp64 and fixed; with the last, sums have the same bits
+/// for any number of ranks.
+class DeferredReduce final : public accum::Reduction {
+ public:
+  /// All ranks construct it with parameters of the same shapes and the same options. Throws a usage
+  /// Error where the buffer's sums cannot be added over ranks without rounding them further.
+  DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<accum::GradientBuffer> buffer,
+                 ReduceOptions options = {});
+  ~DeferredReduce() override;
+
+  /// Before each micro-batch. `is_last` of the window's: its backward may be overlapped.
+  void begin_micro_batch(bool is_last);
+  /// Between two stages of a backward: begins what is final.
+  void poll();
+  /// Numbers that the ranks add up at the window's close. As many on each rank, always.
+  void set_figures(std::vector<double> figures);
+  /// Of the last window that was reduced.
+  const WindowTotals& totals() const;
+
+  Outcome reduce(accum::GradientBuffer& buffer, const Share& share) override;
+  void withdraw() noexcept override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace accrue::dist

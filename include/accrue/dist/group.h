@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/dist/exchange.h"
+#include "accrue/dist/launch.h"
+
+namespace accrue::dist {
+
+struct GroupOptions {
+  /// How long a rank waits for the others: to connect, and in each collective. > 0.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+/// A collective under way. Its tensors must not be touched before wait() returned.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Throws a runtime Error that names the ranks that are missing, or what made one fail.
+  virtual void wait() = 0;
+};
+
+/// The processes that train together. All of them call the same collectives in the same order, with
+/// contiguous CPU tensors of the same shape and dtype (fp32, fp64, int64, bytes).
+///
+/// A rank that fails tells the others why (`fail`). One that dies, hangs or is cut off is named by
+/// them: each rank publishes, in the launcher's key-value store, a heartbeat and the number of the
+/// collective that it enters. The first error of any rank is the one that all report.
+class Group : public Exchange {
+ public:
+  /// Replaces `values` by their sum over the ranks, with the same bits on all of them. `what` says
+  /// in errors what it was for.
+  virtual std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) = 0;
+  /// Replaces `values` by those of rank `root`.
+  virtual void broadcast(at::Tensor values, std::int64_t root, std::string_view what) = 0;
+  /// `rows` is [world, ...]: the sum of all ranks' row rank(), added in order of rank.
+  at::Tensor reduce_scatter(const at::Tensor& rows);
+  /// Returns when all ranks called it.
+  virtual void barrier(std::string_view what) = 0;
+  /// All ranks' texts by rank. Through the store, for what is said once. `topic` is not used twice.
+  virtual std::vector<std::string> gather_texts(std::string_view topic,
+                                                const std::string& mine) = 0;
+  /// Tells the others why this rank ends, and makes their collectives fail. Nothing where an
+  /// earlier error is known, which then is the reason of this one too.
+  virtual void fail(const std::string& reason) noexcept = 0;
+
+  /// Bytes that collectives sent from this rank: of a sum 2 (world - 1) / world times its own, as
+  /// rings do.
+  virtual std::int64_t wire_bytes() const = 0;
+};
+
+/// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
+/// build has no process groups, and a runtime Error that names the ranks that did not come in time.
+std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options = {});
+
+}  // namespace accrue::dist

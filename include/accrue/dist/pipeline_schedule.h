@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace accrue::dist {
+
+/// One pass of a stage over one micro-batch.
+struct PipelinePass {
+  enum class Direction { forward, backward };
+  Direction direction = Direction::forward;
+  std::int64_t micro_batch = 0;
+  bool operator==(const PipelinePass&) const = default;
+};
+
+/// What stage `stage` of `stages` does with a window's micro-batches, in this order: one forward,
+/// one backward with a flush at the end of the window (Narayanan et al., arXiv:2104.04473, section
+/// 2.2.1). Every pass comes once; backward passes come in order of micro-batch on every stage, so a
+/// stage adds its gradients in the same order as one process would. At most
+/// `most_in_flight(stage, stages, micro_batches)` micro-batches have their activations kept.
+///
+/// A forward pass waits for the micro-batch's activations from the stage before, a backward pass
+/// for its gradient from the stage after. Each link must hold one message per direction that was
+/// sent and not yet asked for: a send that waits for its receiver (0 held) locks two stages up.
+///
+/// Throws a usage Error where `stage` is none of 0 ... stages - 1, or there is no micro-batch.
+std::vector<PipelinePass> pipeline_schedule(std::int64_t stage, std::int64_t stages,
+                                            std::int64_t micro_batches);
+
+/// min(stages - stage, micro_batches).
+std::int64_t most_in_flight(std::int64_t stage, std::int64_t stages, std::int64_t micro_batches);
+
+/// The part of the time in which a stage of a balanced pipeline waits:
+/// (stages - 1) / (micro_batches + stages - 1).
+double bubble_fraction(std::int64_t stages, std::int64_t micro_batches);
+
+}  // namespace accrue::dist

@@ -1,0 +1,40 @@
+#include <cmath>
+
+#include "accrue/accum/window.h"
+#include "accrue/core/error.h"
+
+namespace accrue::accum {
+
+void Window::set_reduction(Reduction* reduction) {
+  if (reduction != nullptr && buffer_->folds())
+    throw usage_error("reduce gradients over ranks", "a buffer that holds their sums",
+                      "one that folds them into an optimizer", "memory.gradients = \"buffer\"");
+  reduction_ = reduction;
+}
+
+/// What happens here follows from what all ranks have, so that it is the same on each. The norm is
+/// that of sums which have the same bits everywhere.
+std::optional<MeanGradient> Window::reduced_mean(bool check_finite) {
+  using Verdict = Reduction::Outcome::Verdict;
+  for (bool audited = false;;) {
+    const Reduction::Outcome outcome = reduction_->reduce(*buffer_, {ledger(), lost_reason_});
+    if (outcome.verdict == Verdict::again) {
+      ++retries_;
+      undo(outcome.reason);
+      continue;
+    }
+    if (outcome.verdict == Verdict::dropped && !lost_) lose(outcome.reason);
+    if (lost_ || outcome.weight == 0) return std::nullopt;
+    close_slots();
+    MeanGradient gradient = mean_over(outcome.weight);
+    if (!check_finite || std::isfinite(gradient.norm())) return gradient;
+    if (audited) {
+      lose("the gradient's norm is " + std::to_string(gradient.norm()));
+      return std::nullopt;
+    }
+    audited = true;
+    undo("the gradient of all ranks is not finite", Look::sums);
+  }
+}
+
+}  // namespace accrue::accum

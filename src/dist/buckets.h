@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace accrue::dist {
+
+/// Where a parameter's sum lies: in which flat allocation, and where in it.
+struct SlotPlace {
+  std::size_t flat = 0;
+  std::int64_t offset = 0;  ///< elements
+  std::int64_t elements = 0;
+};
+
+/// A stretch of one flat allocation that is reduced as one.
+struct Bucket {
+  std::size_t flat = 0;
+  std::int64_t offset = 0;  ///< elements, of the first slot
+  std::int64_t elements = 0;
+  std::vector<std::size_t> slots;  ///< by number in the places given
+};
+
+/// Divides slots into buckets of at most `elements` elements, in the order in which they lie; a
+/// larger slot is a bucket of its own. Padding between slots of a bucket belongs to it.
+std::vector<Bucket> make_buckets(std::span<const SlotPlace> places, std::int64_t elements);
+
+/// Bucket numbers by when the last of their slots was final (`final_at`, by slot; larger is later).
+/// Those that were ready together stay as they lie.
+std::vector<std::int64_t> readiness_order(const std::vector<Bucket>& buckets,
+                                          std::span<const std::int64_t> final_at);
+
+}  // namespace accrue::dist

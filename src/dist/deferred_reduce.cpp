@@ -1,0 +1,290 @@
+#include "accrue/dist/deferred_reduce.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "buckets.h"
+#include "slot_watch.h"
+#include "status_row.h"
+
+namespace accrue::dist {
+namespace {
+
+using accum::Accumulation;
+using accum::GradientBuffer;
+
+/// Fixed-point sums hold as many contributions to a parameter as one rank checks for itself.
+constexpr std::int64_t kMostFixedContributions = 1 << 16;
+
+void require_exact_sums(const GradientBuffer& buffer) {
+  const Accumulation kind = buffer.accumulation();
+  const bool adds_up =
+      kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::fixed;
+  if (buffer.folds() || !adds_up)
+    throw usage_error("reduce gradients over ranks", "sums in fp32, fp64 or fixed point",
+                      buffer.folds() ? "gradients that are folded into the optimizer"
+                                     : std::string(accum::to_string(kind)),
+                      "precision.accumulate = \"fp32\", memory.gradients = \"buffer\"");
+  for (const at::Tensor& flat : buffer.flat())
+    if (!flat.is_cpu())
+      throw usage_error("reduce gradients over ranks", "parameters on the CPU",
+                        "some on " + flat.device().str(), "run.device = \"cpu\"");
+}
+
+std::vector<SlotPlace> places_of(const GradientBuffer& buffer) {
+  std::vector<SlotPlace> places;
+  for (const GradientBuffer::Entry& entry : buffer.entries()) {
+    const at::Tensor& sum = entry.slot->main;
+    std::size_t flat = 0;
+    while (!sum.is_alias_of(buffer.flat()[flat])) ++flat;
+    places.push_back({.flat = flat, .offset = sum.storage_offset(), .elements = sum.numel()});
+  }
+  return places;
+}
+
+std::int64_t elements_of(const ReduceOptions& options, const GradientBuffer& buffer) {
+  const bool wide = buffer.accumulation() != Accumulation::fp32;
+  return options.bucket_bytes / static_cast<std::int64_t>(wide ? sizeof(double) : sizeof(float));
+}
+
+}  // namespace
+
+struct DeferredReduce::Impl {
+  Impl(std::shared_ptr<Group> ranks, std::shared_ptr<GradientBuffer> sums, ReduceOptions given)
+      : group(std::move(ranks)),
+        buffer(std::move(sums)),
+        options(given),
+        buckets(make_buckets(places_of(*buffer), elements_of(options, *buffer))),
+        watch(*buffer) {}
+
+  /// A bucket's sum over the ranks, under way.
+  struct Begun {
+    std::unique_ptr<Work> work;
+    std::vector<std::int64_t> contributions;  ///< by slot of the bucket, when it began
+  };
+
+  at::Tensor values_of(const Bucket& bucket) const {
+    return buffer->flat()[bucket.flat].narrow(0, bucket.offset, bucket.elements);
+  }
+
+  const Bucket& bucket_at(std::size_t position) const {
+    return buckets[static_cast<std::size_t>(order->at(position))];
+  }
+
+  bool is_final(const Bucket& bucket) const {
+    return std::ranges::all_of(bucket.slots,
+                               [this](std::size_t slot) { return watch.is_final(slot); });
+  }
+
+  void begin_next() {
+    const Bucket& bucket = bucket_at(begun.size());
+    Begun next;
+    for (const std::size_t slot : bucket.slots) {
+      const auto& entry = buffer->entries()[slot];
+      if (entry.slot->fresh) entry.slot->main.zero_();
+      next.contributions.push_back(entry.slot->contributions);
+    }
+    if (begun.empty()) under_way.restart();
+    next.work = group->start_sum(values_of(bucket), "the sum of gradients");
+    begun.push_back(std::move(next));
+  }
+
+  void begin_all() {
+    while (begun.size() < buckets.size()) begin_next();
+  }
+
+  void finish_all() {
+    if (begun.empty() || !begun.back().work) return;
+    for (Begun& bucket : begun) std::exchange(bucket.work, nullptr)->wait();
+    spent.reduce_seconds += under_way.seconds();
+  }
+
+  /// Whether a slot was contributed to after its bucket began: the model does not always use it as
+  /// often as it did before.
+  bool came_late() const {
+    for (std::size_t position = 0; position < begun.size(); ++position) {
+      const Bucket& bucket = bucket_at(position);
+      for (std::size_t i = 0; i < bucket.slots.size(); ++i)
+        if (watch.contributions(bucket.slots[i]) != begun[position].contributions[i]) return true;
+    }
+    return false;
+  }
+
+  /// Rank 0's, from its first window on.
+  void agree_on_order() {
+    if (order) return;
+    at::Tensor numbers = at::tensor(readiness_order(buckets, watch.final_at()), at::kLong);
+    group->broadcast(numbers, 0, "the order of the reduction");
+    const std::int64_t* first = numbers.const_data_ptr<std::int64_t>();
+    order.emplace(first, first + numbers.numel());
+  }
+
+  RankStatus status_of(const Share& share) const {
+    RankStatus status{.weight = share.ledger.committed_weight(),
+                      .loss_sum = share.ledger.committed_loss_sum(),
+                      .micro_batches = share.ledger.count(MicroStatus::committed),
+                      .quarantined = share.ledger.count(MicroStatus::quarantined),
+                      .is_lost = !share.lost_reason.empty(),
+                      .is_void = is_void,
+                      .figures = figures,
+                      .units = buffer->units()};
+    for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot)
+      status.contributions.push_back(watch.contributions(slot));
+    return status;
+  }
+
+  Agreed exchange_status(const Share& share) {
+    const RankStatus mine = status_of(share);
+    const at::Tensor rows = group->all_gather(to_row(mine));
+    std::vector<RankStatus> ranks;
+    for (std::int64_t rank = 0; rank < group->world(); ++rank)
+      ranks.push_back(from_row(rows[rank], mine));
+    return agree(ranks);
+  }
+
+  Agreed overlapped(const Share& share) {
+    begin_all();
+    is_void = is_void || came_late();
+    finish_all();
+    return exchange_status(share);
+  }
+
+  Agreed at_the_end(const Share& share) {
+    const Agreed agreed = exchange_status(share);
+    if (agreed.verdict != Agreed::Verdict::whole) return agreed;
+    agree_on_order();
+    begin_all();
+    finish_all();
+    return agreed;
+  }
+
+  void check_fixed(const Agreed& agreed) const {
+    if (buffer->accumulation() != Accumulation::fixed) return;
+    if (std::ranges::all_of(agreed.contributions,
+                            [](std::int64_t count) { return count <= kMostFixedContributions; }))
+      return;
+    throw usage_error("accumulate in fixed point",
+                      "at most " + std::to_string(kMostFixedContributions) +
+                          " contributions of all ranks to a parameter in a window",
+                      "more", "larger micro-batches");
+  }
+
+  void take_whole(const Agreed& agreed) {
+    check_fixed(agreed);
+    for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot) {
+      const auto& entry = buffer->entries()[slot];
+      entry.slot->contributions = agreed.contributions[slot];
+      entry.slot->fresh = agreed.contributions[slot] == 0;
+    }
+  }
+
+  void enter_window(std::int64_t index) {
+    if (index != window) spent = {};
+    window = index;
+  }
+
+  Agreed run_round(const Share& share) {
+    const Stopwatch exposed;
+    const bool overlaps = options.overlap && order && is_first_round;
+    Agreed agreed = overlaps ? overlapped(share) : at_the_end(share);
+    is_first_round = agreed.verdict != Agreed::Verdict::again;
+    spent.exposed_seconds += exposed.seconds();
+    spent.wire_bytes += group->wire_bytes() - std::exchange(wire_bytes_before, group->wire_bytes());
+    totals = agreed.totals;
+    totals.exposed_seconds = spent.exposed_seconds;
+    totals.reduce_seconds = std::max(spent.reduce_seconds, spent.exposed_seconds);
+    totals.wire_bytes = spent.wire_bytes;
+    begun.clear();
+    is_void = false;
+    is_last = false;
+    watch.forget();
+    return agreed;
+  }
+
+  std::shared_ptr<Group> group;
+  std::shared_ptr<GradientBuffer> buffer;
+  ReduceOptions options;
+  std::vector<Bucket> buckets;
+  SlotWatch watch;
+  std::optional<std::vector<std::int64_t>> order;
+  std::vector<Begun> begun;  ///< in the order agreed
+  std::vector<double> figures;
+  WindowTotals totals;
+  std::exception_ptr error;  ///< of a withdrawal
+  Stopwatch under_way;
+  WindowTotals spent;  ///< its times and bytes: of this window, over all its rounds
+  std::int64_t wire_bytes_before = 0;
+  std::int64_t window = -1;
+  bool is_first_round = true;  ///< since sums were last whole or dropped
+  bool is_last = false;        ///< the micro-batch that runs
+  bool is_void = false;
+};
+
+DeferredReduce::DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<GradientBuffer> buffer,
+                               ReduceOptions options) {
+  require_exact_sums(*buffer);
+  impl_ = std::make_unique<Impl>(std::move(group), std::move(buffer), options);
+}
+
+DeferredReduce::~DeferredReduce() = default;
+
+void DeferredReduce::begin_micro_batch(bool is_last) {
+  impl_->is_last = is_last;
+  impl_->watch.begin_micro_batch();
+}
+
+void DeferredReduce::poll() {
+  Impl& self = *impl_;
+  self.watch.look();
+  const bool may_begin =
+      self.options.overlap && self.order && self.is_first_round && self.is_last && !self.is_void;
+  if (!may_begin) return;
+  while (self.begun.size() < self.buckets.size() &&
+         self.is_final(self.bucket_at(self.begun.size())))
+    self.begin_next();
+}
+
+void DeferredReduce::set_figures(std::vector<double> figures) {
+  impl_->figures = std::move(figures);
+}
+
+const WindowTotals& DeferredReduce::totals() const { return impl_->totals; }
+
+accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const Share& share) {
+  Impl& self = *impl_;
+  if (self.error) std::rethrow_exception(std::exchange(self.error, nullptr));
+  self.enter_window(share.ledger.window);
+  const Agreed agreed = self.run_round(share);
+  if (agreed.verdict == Agreed::Verdict::again) {
+    buffer.raise_units(agreed.units);
+    return {.verdict = Outcome::Verdict::again, .reason = agreed.reason};
+  }
+  const bool whole = agreed.verdict == Agreed::Verdict::whole;
+  if (whole) self.take_whole(agreed);
+  return {.verdict = whole ? Outcome::Verdict::whole : Outcome::Verdict::dropped,
+          .weight = agreed.totals.weight,
+          .reason = agreed.reason};
+}
+
+/// The others wait for the buckets that they began, or will: all are reduced, and do not count.
+void DeferredReduce::withdraw() noexcept {
+  Impl& self = *impl_;
+  self.watch.forget();
+  self.is_last = false;
+  if (self.begun.empty()) return;
+  try {
+    self.begin_all();
+    self.finish_all();
+  } catch (...) {
+    self.error = std::current_exception();
+  }
+  self.is_void = true;
+}
+
+}  // namespace accrue::dist

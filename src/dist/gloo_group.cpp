@@ -1,0 +1,165 @@
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/dist/group.h"
+#include "rank_store.h"
+
+namespace accrue::dist {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
+}
+
+std::string first_line(const char* text) {
+  const std::string whole = text;
+  return whole.substr(0, whole.find('\n'));
+}
+
+/// All ranks of a group whose store is on the loopback interface are on this machine.
+std::shared_ptr<::gloo::transport::Device> device_for(const Launch& launch) {
+  using c10d::ProcessGroupGloo;
+  if (!launch.interface.empty())
+    return ProcessGroupGloo::createDeviceForInterface(launch.interface);
+  if (is_loopback(launch.master_addr)) return ProcessGroupGloo::createDeviceForHostname(kLoopback);
+  return ProcessGroupGloo::createDefaultDevice();
+}
+
+class GlooGroup final : public Group {
+ public:
+  GlooGroup(const Launch& launch, const GroupOptions& options)
+      : rank_(launch.rank),
+        world_(launch.world),
+        timeout_(options.timeout),
+        ranks_(launch, options.timeout) {
+    try {
+      auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
+      gloo->devices.push_back(device_for(launch));
+      engine_ = c10::make_intrusive<c10d::ProcessGroupGloo>(ranks_.store(), launch.rank,
+                                                            launch.world, std::move(gloo));
+    } catch (const std::exception& error) {
+      throw failed(0, "connect to the other ranks", first_line(error.what()));
+    }
+  }
+
+  std::int64_t rank() const override { return rank_; }
+  std::int64_t world() const override { return world_; }
+  std::int64_t wire_bytes() const override { return wire_bytes_; }
+
+  std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) override;
+  void broadcast(at::Tensor values, std::int64_t root, std::string_view what) override;
+  at::Tensor all_to_all(const at::Tensor& rows) override;
+  at::Tensor all_gather(const at::Tensor& own) override;
+
+  void barrier(std::string_view what) override {
+    start_sum(at::zeros({1}, at::kLong), what)->wait();
+  }
+
+  std::vector<std::string> gather_texts(std::string_view topic, const std::string& mine) override {
+    return ranks_.gather(topic, mine);
+  }
+
+  void fail(const std::string& reason) noexcept override {
+    if (std::exchange(ended_, true)) return;
+    // Before the engine ends, because the others notice its end at once.
+    ranks_.end_for("rank " + std::to_string(rank_) + " failed: " + reason);
+  }
+
+ private:
+  class GlooWork final : public Work {
+   public:
+    GlooWork(GlooGroup& group, c10::intrusive_ptr<c10d::Work> work, std::int64_t number,
+             std::string what)
+        : group_(group), work_(std::move(work)), number_(number), what_(std::move(what)) {}
+
+    void wait() override {
+      try {
+        work_->wait();
+      } catch (const std::exception& error) {
+        throw group_.failed(number_, what_, first_line(error.what()));
+      }
+    }
+
+   private:
+    GlooGroup& group_;
+    c10::intrusive_ptr<c10d::Work> work_;
+    std::int64_t number_;
+    std::string what_;
+  };
+
+  /// `begin()` hands the collective to the engine.
+  template <class Begin>
+  std::unique_ptr<Work> start(std::string_view what, const Begin& begin) {
+    const std::int64_t number = ++collectives_;
+    try {
+      ranks_.enter(number, what);
+      return std::make_unique<GlooWork>(*this, begin(), number, std::string(what));
+    } catch (const std::exception& error) {
+      throw failed(number, std::string(what), first_line(error.what()));
+    }
+  }
+
+  Error failed(std::int64_t number, const std::string& what, const std::string& error) {
+    ended_ = true;
+    const std::string seconds = std::to_string(static_cast<double>(timeout_.count()) / 1000);
+    return runtime_error(what, "all " + std::to_string(world_) + " ranks within " + seconds + " s",
+                         ranks_.end_in(number, error),
+                         "looking at the messages of the rank named, or a longer dist.timeout");
+  }
+
+  std::int64_t rank_, world_;
+  std::chrono::milliseconds timeout_;
+  RankStore ranks_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> engine_;
+  std::int64_t collectives_ = 0;
+  std::int64_t wire_bytes_ = 0;
+  bool ended_ = false;
+};
+
+std::unique_ptr<Work> GlooGroup::start_sum(at::Tensor values, std::string_view what) {
+  wire_bytes_ += 2 * (world_ - 1) * static_cast<std::int64_t>(values.nbytes()) / world_;
+  return start(what, [&] {
+    std::vector<at::Tensor> tensors{std::move(values)};
+    return engine_->allreduce(tensors);
+  });
+}
+
+void GlooGroup::broadcast(at::Tensor values, std::int64_t root, std::string_view what) {
+  if (rank_ == root) wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(values.nbytes());
+  start(what, [&] {
+    std::vector<at::Tensor> tensors{std::move(values)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return engine_->broadcast(tensors, options);
+  })->wait();
+}
+
+at::Tensor GlooGroup::all_to_all(const at::Tensor& rows) {
+  wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(rows.nbytes()) / world_;
+  at::Tensor received = at::empty_like(rows), sent = rows;
+  std::vector<std::int64_t> equal;
+  start("all-to-all", [&] { return engine_->alltoall_base(received, sent, equal, equal); })->wait();
+  return received;
+}
+
+at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
+  wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(own.nbytes());
+  std::vector<std::int64_t> shape = own.sizes().vec();
+  shape.insert(shape.begin(), world_);
+  at::Tensor rows = at::empty(shape, own.options()), sent = own;
+  std::vector<std::vector<at::Tensor>> outputs{rows.unbind()};
+  std::vector<at::Tensor> inputs{own};
+  start("all-gather", [&] { return engine_->allgather(outputs, inputs); })->wait();
+  return rows;
+}
+
+}  // namespace
+
+std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options) {
+  return std::make_shared<GlooGroup>(launch, options);
+}
+
+}  // namespace accrue::dist

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace accrue::dist {
+
+/// What the others know of a rank after a collective failed.
+struct RankState {
+  bool is_alive = true;         ///< its heartbeat goes on
+  std::int64_t collective = 0;  ///< number of the last one that it entered
+  std::string doing;            ///< what that was for
+};
+
+/// Who is missing in collective `number`, for people. A rank that is gone explains the failure
+/// before one that is only late; the others wait for it. Empty where all are there.
+std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number);
+
+}  // namespace accrue::dist

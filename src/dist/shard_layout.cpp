@@ -1,0 +1,50 @@
+#include "accrue/dist/shard_layout.h"
+
+#include <algorithm>
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::dist {
+namespace {
+
+std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+void require_at_least(std::int64_t least, std::int64_t value, const char* what) {
+  if (value < least)
+    throw usage_error("divide a flat buffer among ranks",
+                      std::string(what) + " of at least " + std::to_string(least),
+                      std::to_string(value), "the world size and buffer of this run");
+}
+
+}  // namespace
+
+ShardLayout::ShardLayout(std::int64_t elements, std::int64_t world, std::int64_t alignment)
+    : elements_(elements), world_(world) {
+  require_at_least(0, elements, "elements");
+  require_at_least(1, world, "a world size");
+  require_at_least(1, alignment, "an alignment");
+  shard_elements_ = divided_up(divided_up(elements, world), alignment) * alignment;
+}
+
+FlatRange ShardLayout::range(std::int64_t rank) const {
+  const std::int64_t begin = std::min(rank * shard_elements_, elements_);
+  return {begin, std::min(shard_elements_, elements_ - begin)};
+}
+
+std::vector<ShardPiece> ShardLayout::pieces(std::int64_t rank,
+                                            std::span<const FlatRange> parameters) const {
+  const FlatRange shard = range(rank);
+  std::vector<ShardPiece> result;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const FlatRange& parameter = parameters[i];
+    const std::int64_t begin = std::max(shard.offset, parameter.offset);
+    const std::int64_t end =
+        std::min(shard.offset + shard.elements, parameter.offset + parameter.elements);
+    if (begin < end)
+      result.push_back({i, begin - parameter.offset, begin - shard.offset, end - begin});
+  }
+  return result;
+}
+
+}  // namespace accrue::dist

@@ -1,0 +1,89 @@
+#include "status_row.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace accrue::dist {
+namespace {
+
+constexpr std::size_t kHead = 6;
+
+std::string listed(const std::vector<RankStatus>& ranks,
+                   const std::function<bool(const RankStatus&)>& belongs) {
+  std::string text;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (belongs(ranks[rank])) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  return text;
+}
+
+void decide(const std::vector<RankStatus>& ranks, Agreed& agreed) {
+  using Verdict = Agreed::Verdict;
+  if (const auto lost = listed(ranks, [](const RankStatus& r) { return r.is_lost; });
+      !lost.empty()) {
+    agreed.verdict = Verdict::dropped;
+    agreed.reason = "the window was lost on " + lost;
+    return;
+  }
+  const auto changed = listed(ranks, [](const RankStatus& r) { return r.is_void; });
+  const auto smaller = listed(ranks, [&](const RankStatus& r) { return r.units != agreed.units; });
+  if (changed.empty() && smaller.empty()) return;
+  agreed.verdict = Verdict::again;
+  agreed.reason = changed.empty() ? "the fixed-point units of " + smaller + " were too small"
+                                  : "the sums of " + changed + " changed in their reduction";
+}
+
+}  // namespace
+
+at::Tensor to_row(const RankStatus& status) {
+  std::vector<double> row{status.weight,
+                          status.loss_sum,
+                          static_cast<double>(status.micro_batches),
+                          static_cast<double>(status.quarantined),
+                          status.is_lost ? 1.0 : 0.0,
+                          status.is_void ? 1.0 : 0.0};
+  row.insert(row.end(), status.figures.begin(), status.figures.end());
+  row.insert(row.end(), status.contributions.begin(), status.contributions.end());
+  row.insert(row.end(), status.units.begin(), status.units.end());
+  return at::tensor(row, at::kDouble);
+}
+
+RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
+  const double* value = row.const_data_ptr<double>();
+  RankStatus status{.weight = value[0],
+                    .loss_sum = value[1],
+                    .micro_batches = static_cast<std::int64_t>(value[2]),
+                    .quarantined = static_cast<std::int64_t>(value[3]),
+                    .is_lost = value[4] != 0,
+                    .is_void = value[5] != 0};
+  value += kHead;
+  status.figures.assign(value, value + like.figures.size());
+  value += like.figures.size();
+  status.contributions.assign(value, value + like.contributions.size());
+  value += like.contributions.size();
+  status.units.assign(value, value + like.units.size());
+  return status;
+}
+
+Agreed agree(const std::vector<RankStatus>& ranks) {
+  Agreed agreed{.contributions = std::vector<std::int64_t>(ranks.front().contributions.size(), 0),
+                .units = ranks.front().units};
+  WindowTotals& totals = agreed.totals;
+  totals.figures.assign(ranks.front().figures.size(), 0);
+  for (const RankStatus& rank : ranks) {
+    totals.weight += rank.weight;
+    totals.loss_sum += rank.loss_sum;
+    totals.micro_batches += rank.micro_batches;
+    totals.quarantined += rank.quarantined;
+    std::ranges::transform(totals.figures, rank.figures, totals.figures.begin(), std::plus<>());
+    std::ranges::transform(agreed.contributions, rank.contributions, agreed.contributions.begin(),
+                           std::plus<>());
+    std::ranges::transform(agreed.units, rank.units, agreed.units.begin(),
+                           [](int a, int b) { return std::max(a, b); });
+  }
+  decide(ranks, agreed);
+  return agreed;
+}
+
+}  // namespace accrue::dist

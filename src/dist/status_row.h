@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "accrue/dist/deferred_reduce.h"
+
+namespace accrue::dist {
+
+/// What each rank says of its part of a window.
+struct RankStatus {
+  double weight = 0;
+  double loss_sum = 0;
+  std::int64_t micro_batches = 0;
+  std::int64_t quarantined = 0;
+  bool is_lost = false;
+  bool is_void = false;  ///< its sums changed after their reduction began
+  std::vector<double> figures = {};
+  std::vector<std::int64_t> contributions = {};  ///< by slot
+  std::vector<int> units = {};                   ///< by slot, of fixed-point sums; else empty
+};
+
+/// As numbers of fp64, each exact, for ranks of the same model.
+at::Tensor to_row(const RankStatus& status);
+RankStatus from_row(const at::Tensor& row, const RankStatus& like);
+
+/// What all ranks' rows come to.
+struct Agreed {
+  enum class Verdict { whole, again, dropped } verdict = Verdict::whole;
+  std::string reason = {};
+  WindowTotals totals = {};                      ///< weights and losses, added in order of rank
+  std::vector<std::int64_t> contributions = {};  ///< by slot, of all ranks
+  std::vector<int> units = {};                   ///< the largest, by slot
+};
+Agreed agree(const std::vector<RankStatus>& ranks);
+
+}  // namespace accrue::dist

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <vector>
+
+#include "accrue/dist/compression.h"
+#include "local_ranks.h"
+
+namespace accrue::dist::testing {
+
+/// Ranks of this process that sum gradients with a compressor each.
+struct CompressingRanks {
+  template <class Make>
+  CompressingRanks(std::int64_t world, const Make& make) : all(world) {
+    for (std::int64_t rank = 0; rank < world; ++rank) compressors.push_back(make());
+  }
+
+  Compressor& of(std::int64_t rank) { return *compressors[static_cast<std::size_t>(rank)]; }
+
+  /// Row r of the result is what rank r has of the sum of the rows.
+  at::Tensor sum(const at::Tensor& gradients, double unit = 1) {
+    at::Tensor result = gradients.clone();
+    all.run([&](Exchange& exchange) {
+      const std::int64_t rank = exchange.rank();
+      const CompressedSum sum = of(rank).sum(result[rank], unit, exchange);
+      if (rank == 0) last = sum;
+    });
+    return result;
+  }
+
+  /// All that is kept, in the last window's unit.
+  at::Tensor kept() const {
+    at::Tensor total;
+    std::vector<at::Tensor> parts;
+    for (const auto& compressor : compressors)
+      for (const auto& [name, tensor] : compressor->state()) {
+        const at::Tensor values = tensor.to(at::kDouble);
+        if (name == "residual") total = total.defined() ? total + values : values;
+        if (name == "part_residual") parts.push_back(values);
+      }
+    return parts.empty() ? total : total + at::cat(parts).narrow(0, 0, total.numel());
+  }
+
+  LocalRanks all;
+  std::vector<std::unique_ptr<Compressor>> compressors;
+  CompressedSum last;  ///< of rank 0
+};
+
+}  // namespace accrue::dist::testing

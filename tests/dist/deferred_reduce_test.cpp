@@ -1,0 +1,232 @@
+#include "accrue/dist/deferred_reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "dist/ranks.h"
+#include "dist/staged_problem.h"
+#include "support/errors.h"
+#include "support/tolerance.h"
+
+namespace accrue::dist {
+namespace {
+
+using accrue::testing::make_staged_problem;
+using accrue::testing::StagedProblem;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kWindows = 3;
+constexpr double kRate = 0.05;
+constexpr std::size_t kBadWindow = 1, kBadMicroBatch = accrue::testing::kStagedMicroBatches - 1;
+
+/// What one rank printed, by name.
+using Figures = std::map<std::string, std::vector<double>>;
+
+struct Case {
+  std::string accumulation = "fp32", mode = "overlap", sharing = "turns", fault = "nothing";
+  int world = 2;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.accumulation << ' ' << c.mode << ' ' << c.sharing << ' ' << c.fault << ' '
+             << c.world;
+}
+
+Figures figures_of(const std::string& output) {
+  Figures figures;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    for (double value = 0; words >> value;) figures[name].push_back(value);
+  }
+  return figures;
+}
+
+std::vector<accrue::testing::Program::Result> run(const Case& c) {
+  std::ostringstream name;
+  name << "accrue_reduce " << c;
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name.str();
+  auto results = accrue::testing::run_ranks(folder, c.world, c.world, [&](int) {
+    return std::vector<std::string>{ACCRUE_DIST_RANK, "reduce",  c.accumulation,
+                                    c.mode,           c.sharing, c.fault};
+  });
+  std::filesystem::remove_all(folder);
+  return results;
+}
+
+std::vector<Figures> train(const Case& c) {
+  std::vector<Figures> figures;
+  for (const auto& result : run(c)) {
+    EXPECT_EQ(result.status, 0) << c << ": " << result.errors;
+    figures.push_back(figures_of(result.output));
+  }
+  return figures;
+}
+
+/// All micro-batches at once, in double, without a gradient buffer.
+StagedProblem reference(const std::vector<std::size_t>& left_out_of_bad_window = {}) {
+  StagedProblem problem = make_staged_problem(at::kDouble);
+  for (std::size_t window = 0; window < kWindows; ++window) {
+    std::vector<std::size_t> taken;
+    for (std::size_t micro = 0; micro < problem.size(); ++micro)
+      if (window != kBadWindow || std::ranges::count(left_out_of_bad_window, micro) == 0)
+        taken.push_back(micro);
+    problem.descend(taken, kRate);
+  }
+  return problem;
+}
+
+at::Tensor printed(const Figures& figures, const NamedParameter& parameter) {
+  return at::tensor(figures.at(parameter.name), at::kDouble).view(parameter.tensor.sizes());
+}
+
+::testing::AssertionResult is_close(const Figures& figures, const StagedProblem& expected,
+                                    at::ScalarType dtype) {
+  double rows = 0;
+  for (std::size_t micro = 0; micro < expected.size(); ++micro) rows += expected.weight(micro);
+  const auto terms = static_cast<std::int64_t>(rows) * kWindows;
+  for (const NamedParameter& parameter : expected.parameters) {
+    auto close =
+        accrue::testing::close(printed(figures, parameter), parameter.tensor, dtype, terms);
+    if (!close) return close << " of " << parameter.name;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+void expect_same_bits(const Figures& a, const Figures& b) {
+  for (const NamedParameter& parameter : make_staged_problem(at::kFloat).parameters)
+    EXPECT_EQ(a.at(parameter.name), b.at(parameter.name)) << parameter.name;
+}
+
+void expect_ranks_agree(const std::vector<Figures>& ranks) {
+  for (const Figures& rank : ranks) {
+    expect_same_bits(rank, ranks.front());
+    EXPECT_EQ(rank.at("weight"), ranks.front().at("weight"));
+    EXPECT_EQ(rank.at("norm"), ranks.front().at("norm"));
+  }
+}
+
+TEST(DeferredReduce, GivesTheFullBatchForAnyWorldSharingAndMode) {
+  const StagedProblem expected = reference();
+  for (const Case& c :
+       {Case{.world = 2}, Case{.world = 3}, Case{.world = 4}, Case{.mode = "end", .world = 3},
+        Case{.sharing = "uneven", .world = 3}, Case{.mode = "end", .sharing = "first", .world = 2},
+        Case{.sharing = "first", .world = 4}, Case{.accumulation = "fp64"}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const std::vector<Figures> ranks = train(c);
+    expect_ranks_agree(ranks);
+    EXPECT_TRUE(
+        is_close(ranks.front(), expected, c.accumulation == "fp64" ? at::kDouble : at::kFloat));
+    EXPECT_THAT(ranks.front().at("figures"), Each(accrue::testing::kStagedMicroBatches));
+    EXPECT_THAT(ranks.front().at("retries"), Each(0));
+  }
+}
+
+/// What the comparison is to notice: ranks that average their own means.
+TEST(DeferredReduce, AMeanOfRanksMeansWouldBeNoticed) {
+  const StagedProblem expected = reference();
+  StagedProblem problem = make_staged_problem(at::kDouble);
+  StagedProblem even = make_staged_problem(at::kDouble), odd = make_staged_problem(at::kDouble);
+  for (int window = 0; window < kWindows; ++window) {
+    even.descend({0, 2, 4, 6}, kRate);
+    odd.descend({1, 3, 5}, kRate);
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < problem.parameters.size(); ++i) {
+      const at::Tensor mean = (even.parameter(i) + odd.parameter(i)) / 2;
+      for (const StagedProblem* one : {&problem, &even, &odd}) one->parameter(i).copy_(mean);
+    }
+  }
+  Figures figures;
+  for (const NamedParameter& parameter : problem.parameters) {
+    const at::Tensor flat = parameter.tensor.detach().reshape({-1}).contiguous();
+    figures[parameter.name].assign(flat.const_data_ptr<double>(),
+                                   flat.const_data_ptr<double>() + flat.numel());
+  }
+  EXPECT_FALSE(is_close(figures, expected, at::kFloat));
+}
+
+TEST(DeferredReduce, FixedPointHasTheSameBitsForAnyWorld) {
+  const Figures alone = train({.accumulation = "fixed", .world = 1}).front();
+  EXPECT_TRUE(is_close(alone, reference(), at::kFloat));
+  std::vector<Case> cases{{.mode = "end", .world = 3}};
+  for (const int world : {2, 3, 4, 8}) cases.push_back({.world = world});
+  for (Case& c : cases) {
+    c.accumulation = "fixed";
+    for (const Figures& rank : train(c)) expect_same_bits(rank, alone);
+  }
+}
+
+/// The control of the test above: in fp32 the bits follow the order of the additions.
+TEST(DeferredReduce, InSinglePrecisionTheBitsDependOnTheWorld) {
+  const Figures alone = train({.world = 1}).front();
+  const Figures four = train({.world = 4}).front();
+  EXPECT_NE(alone.at("first.weight"), four.at("first.weight"));
+}
+
+TEST(DeferredReduce, FixedPointUnitsThatOneRankNeedsAreEnlargedOnAll) {
+  const Case one{.accumulation = "fixed", .fault = "large", .world = 1};
+  const Figures alone = train(one).front();
+  for (const int world : {2, 3}) {
+    Case c = one;
+    c.world = world;
+    const std::vector<Figures> ranks = train(c);
+    for (const Figures& rank : ranks) {
+      expect_same_bits(rank, alone);
+      EXPECT_GE(rank.at("retries").at(kBadWindow), 1);
+    }
+  }
+}
+
+TEST(DeferredReduce, AMicroBatchThatIsUndoneInItsReductionCostsNothingButTime) {
+  for (const char* fault : {"aborted", "twice"}) {
+    const std::vector<Figures> ranks = train({.fault = fault, .world = 3});
+    expect_ranks_agree(ranks);
+    EXPECT_TRUE(is_close(ranks.front(), reference(), at::kFloat));
+    for (const Figures& rank : ranks) EXPECT_EQ(rank.at("retries").at(kBadWindow), 1) << fault;
+  }
+}
+
+TEST(DeferredReduce, AGradientThatIsNotFiniteIsLeftOutByAll) {
+  for (const char* mode : {"overlap", "end"}) {
+    const std::vector<Figures> ranks = train({.mode = mode, .fault = "nan", .world = 3});
+    expect_ranks_agree(ranks);
+    EXPECT_TRUE(is_close(ranks.front(), reference({kBadMicroBatch}), at::kFloat));
+    EXPECT_FALSE(is_close(ranks.front(), reference(), at::kFloat));
+  }
+}
+
+TEST(DeferredReduce, AWindowThatOneRankLosesIsDroppedByAll) {
+  const std::vector<Figures> ranks = train({.fault = "lost", .world = 3});
+  expect_ranks_agree(ranks);
+  for (const Figures& rank : ranks) {
+    EXPECT_EQ(rank.at("weight").at(kBadWindow), 0);
+    EXPECT_EQ(rank.at("norm").size(), kWindows - 1);
+  }
+}
+
+TEST(DeferredReduce, EachWindowSendsItsGradientsOnce) {
+  const Figures rank = train({.world = 2}).front();
+  constexpr double sums = (35 + 7 + 21 + 7) * sizeof(float);
+  const std::vector<double>& wire = rank.at("wire");
+  EXPECT_EQ(wire.at(1), wire.at(2));
+  // And a row of numbers.
+  EXPECT_GE(wire.at(1), sums);
+  EXPECT_LE(wire.at(1), sums + 128);
+}
+
+TEST(DeferredReduce, RefusesSumsThatRanksWouldRoundAgain) {
+  StagedProblem problem = make_staged_problem(at::kFloat);
+  const auto buffer =
+      std::make_shared<accum::GradientBuffer>(problem.parameters, accum::Accumulation::bf16_kahan);
+  EXPECT_THAT(
+      accrue::testing::usage_message([&] { DeferredReduce(std::shared_ptr<Group>(), buffer); }),
+      HasSubstr("bf16-kahan"));
+}
+
+}  // namespace
+}  // namespace accrue::dist

@@ -1,0 +1,139 @@
+#include "accrue/dist/group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "dist/ranks.h"
+#include "post_mortem.h"
+
+namespace accrue::dist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Results = std::vector<accrue::testing::Program::Result>;
+
+constexpr int kKilled = 128 + 9;
+
+class GroupTest : public ::testing::Test {
+ protected:
+  Results run(const std::string& scenario, int world, int started) {
+    const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+    const std::filesystem::path folder =
+        std::filesystem::path(::testing::TempDir()) /
+        (std::string("accrue_") + test.name() + scenario + std::to_string(world));
+    Results results = accrue::testing::run_ranks(folder, world, started, [&](int) {
+      return std::vector<std::string>{ACCRUE_DIST_RANK, scenario};
+    });
+    std::filesystem::remove_all(folder);
+    return results;
+  }
+  Results run(const std::string& scenario, int world) { return run(scenario, world, world); }
+};
+
+std::map<std::string, std::vector<double>> numbers_of(const std::string& output) {
+  std::map<std::string, std::vector<double>> numbers;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    for (double value = 0; words >> value;) numbers[name].push_back(value);
+  }
+  return numbers;
+}
+
+TEST_F(GroupTest, CollectivesGiveWhatTheirNamesSay) {
+  constexpr int world = 3;
+  const Results results = run("collectives", world);
+  for (int rank = 0; rank < world; ++rank) {
+    const auto& result = results[static_cast<std::size_t>(rank)];
+    ASSERT_EQ(result.status, 0) << result.errors;
+    auto numbers = numbers_of(result.output);
+    for (const char* dtype : {"Float", "Double", "Long"})
+      EXPECT_EQ(numbers[dtype], (std::vector<double>{30, 33, 36, 39, 42})) << dtype;
+    EXPECT_EQ(numbers["broadcast"], (std::vector<double>{2, 2}));
+    EXPECT_EQ(numbers["all_gather"], (std::vector<double>{0, 1, 2}));
+    const double first = 2 * rank;
+    EXPECT_EQ(numbers["all_to_all"], (std::vector<double>{first, first + 1, first + 100,
+                                                          first + 101, first + 200, first + 201}));
+    EXPECT_EQ(numbers["reduce_scatter"], (std::vector<double>{3 * first + 300, 3 * first + 303}));
+    EXPECT_THAT(result.output, HasSubstr("[from 0.000000] [from 1.000000] [from 2.000000]"));
+  }
+}
+
+TEST_F(GroupTest, CountsTheBytesThatAreSent) {
+  for (const int world : {2, 4})
+    for (const auto& result : run("traffic", world)) {
+      ASSERT_EQ(result.status, 0) << result.errors;
+      auto numbers = numbers_of(result.output);
+      EXPECT_EQ(numbers["sum"].at(0), world * ((1 << 20) + 3.0));
+      EXPECT_NEAR(numbers["counted"].at(0) / numbers["written"].at(0), 1, 0.02);
+    }
+}
+
+TEST_F(GroupTest, ADeadRankIsNamedAndNobodySteps) {
+  const Results results = run("killed", 3);
+  EXPECT_EQ(results[1].status, kKilled);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(results[rank].status, 1);
+    EXPECT_THAT(results[rank].errors,
+                AllOf(HasSubstr("the gradients of window 3"),
+                      HasSubstr("no sign of life from rank 1 (last in: the first barrier)")));
+    EXPECT_THAT(results[rank].output, IsEmpty());
+  }
+}
+
+TEST_F(GroupTest, ARankThatIsStuckIsNamedAfterTheTimeout) {
+  const Results results = run("stuck", 4);
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_EQ(results[rank].status, 1);
+    EXPECT_THAT(results[rank].errors,
+                AllOf(HasSubstr("nothing from rank 1"), Not(HasSubstr("rank 2"))));
+    EXPECT_THAT(results[rank].output, IsEmpty());
+  }
+}
+
+TEST_F(GroupTest, ARankThatFailsSaysWhyToAll) {
+  const Results results = run("failing", 3);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(results[rank].status, 1);
+    EXPECT_THAT(results[rank].errors, HasSubstr("rank 1 failed: no room on the disk"));
+    EXPECT_THAT(results[rank].output, IsEmpty());
+  }
+}
+
+TEST_F(GroupTest, TheDeathOfTheStoresHostIsNoticed) {
+  const Results results = run("host_killed", 3);
+  EXPECT_EQ(results[0].status, kKilled);
+  for (const int rank : {1, 2}) {
+    EXPECT_EQ(results[rank].status, 1);
+    EXPECT_THAT(results[rank].errors, HasSubstr("no sign of life from the host of the store"));
+    EXPECT_THAT(results[rank].output, IsEmpty());
+  }
+}
+
+TEST_F(GroupTest, ARankThatNeverComesIsNamed) {
+  for (const auto& result : run("connecting", 3, 2)) {
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("nothing from rank 2"));
+  }
+}
+
+TEST(MissingRanks, ThoseThatAreGoneExplainWhyOthersAreLate) {
+  const RankState late{.collective = 4, .doing = "the backward"};
+  const RankState there{.collective = 5};
+  const RankState gone{.is_alive = false, .collective = 5, .doing = "the sum"};
+  EXPECT_EQ(missing_ranks({there, late, gone}, 5),
+            "no sign of life from rank 2 (last in: the sum)");
+  EXPECT_EQ(missing_ranks({there, late, late}, 5),
+            "nothing from rank 1 (last in: the backward), rank 2 (last in: the backward)");
+  EXPECT_EQ(missing_ranks({there, there}, 5), "");
+}
+
+}  // namespace
+}  // namespace accrue::dist

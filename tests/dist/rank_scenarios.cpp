@@ -1,0 +1,122 @@
+#include "rank_scenarios.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "accrue/core/error.h"
+#include "reduce_scenario.h"
+
+namespace accrue::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Bytes that this process wrote, to files and sockets.
+std::int64_t written_bytes() {
+  std::ifstream counters("/proc/self/io");
+  for (std::string name; counters >> name;) {
+    std::int64_t value = 0;
+    counters >> value;
+    if (name == "wchar:") return value;
+  }
+  return 0;
+}
+
+void print(const char* name, const at::Tensor& values) {
+  std::cout << name;
+  const at::Tensor all = values.to(at::kDouble).reshape({-1});
+  for (std::int64_t i = 0; i < all.numel(); ++i) std::cout << ' ' << all[i].item<double>();
+  std::cout << '\n';
+}
+
+void collectives(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const auto rank = static_cast<double>(group->rank());
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kLong}) {
+    at::Tensor values = at::arange(5, at::dtype(at::kDouble)).add(10 * rank).to(dtype);
+    group->start_sum(values, "sum")->wait();
+    print(c10::toString(dtype), values);
+  }
+  at::Tensor from_last = at::full({2}, rank);
+  group->broadcast(from_last, group->world() - 1, "broadcast");
+  print("broadcast", from_last);
+  const at::Tensor rows =
+      at::arange(2 * group->world(), at::dtype(at::kLong)).add(100 * group->rank());
+  print("all_gather", group->all_gather(at::full({1}, group->rank(), at::kLong)));
+  print("all_to_all", group->all_to_all(rows.view({group->world(), 2})));
+  print("reduce_scatter", group->reduce_scatter(rows.view({group->world(), 2})));
+  std::cout << "texts";
+  for (const std::string& text : group->gather_texts("greeting", "from " + std::to_string(rank)))
+    std::cout << " [" << text << "]";
+  std::cout << '\n';
+  group->barrier("the end");
+}
+
+/// Several sums under way at a time, of which one is large.
+void traffic(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  constexpr std::int64_t elements = 1 << 20;
+  std::cout.precision(15);
+  const std::int64_t counted_before = group->wire_bytes();
+  const std::int64_t written_before = written_bytes();
+  at::Tensor large = at::ones({elements}), small = at::ones({3});
+  const std::unique_ptr<Work> first = group->start_sum(large, "the large one");
+  const std::unique_ptr<Work> second = group->start_sum(small, "the small one");
+  second->wait();
+  first->wait();
+  group->barrier("the end");
+  std::cout << "sum " << large.sum().item<double>() + small.sum().item<double>() << "\ncounted "
+            << group->wire_bytes() - counted_before << "\nwritten "
+            << written_bytes() - written_before << '\n';
+}
+
+/// `instead` is what rank 1 does where the others go on.
+void without_rank_1(const Launch& launch, const std::function<void(Group&)>& instead) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
+  group->barrier("the first barrier");
+  if (group->rank() == 1) return instead(*group);
+  at::Tensor values = at::ones({4});
+  group->start_sum(values, "the gradients of window 3")->wait();
+  std::cout << "stepped\n";
+}
+
+void killed(const Launch& launch, const Words&) {
+  without_rank_1(launch, [](Group&) { std::raise(SIGKILL); });
+}
+
+void stuck(const Launch& launch, const Words&) {
+  without_rank_1(launch, [](Group&) { std::this_thread::sleep_for(4s); });
+}
+
+void failing(const Launch& launch, const Words&) {
+  without_rank_1(launch, [](Group& group) { group.fail("no room on the disk"); });
+}
+
+void host_killed(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
+  group->barrier("the first barrier");
+  if (group->rank() == 0) std::raise(SIGKILL);
+  group->barrier("the second barrier");
+  std::cout << "stepped\n";
+}
+
+void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 1s}); }
+
+}  // namespace
+
+const std::map<std::string, Scenario>& scenarios() {
+  static const std::map<std::string, Scenario> table{
+      {"collectives", collectives}, {"traffic", traffic},
+      {"killed", killed},           {"stuck", stuck},
+      {"failing", failing},         {"host_killed", host_killed},
+      {"connecting", connecting},   {"reduce", reduce_windows},
+  };
+  return table;
+}
+
+}  // namespace accrue::dist
