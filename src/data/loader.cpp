@@ -1,5 +1,7 @@
 #include "accrue/data/loader.h"
 
+#include <ATen/record_function.h>
+
 #include <string>
 #include <utility>
 
@@ -52,7 +54,10 @@ batch::MicroBatch Loader::next() {
     throw usage_error("load data", "a prefetch() before next()", "nothing left to take",
                       "prefetch() of the window's ranges");
   }
-  work_done_.wait(lock, [this] { return !ready_.empty(); });
+  {
+    RECORD_USER_SCOPE("data: wait");
+    work_done_.wait(lock, [this] { return !ready_.empty(); });
+  }
   Outcome outcome = std::move(ready_.front());
   ready_.pop_front();
   lock.unlock();
@@ -90,6 +95,7 @@ void Loader::work() {
 }
 
 Loader::Outcome Loader::attempt(batch::Range range) const noexcept {
+  RECORD_USER_SCOPE("data: load");
   try {
     return fetch(range);
   } catch (...) {

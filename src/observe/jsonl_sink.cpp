@@ -82,6 +82,9 @@ std::string to_json_line(const StepReport& report) {
   put(line, "updates_per_hour", report.updates_per_hour);
   put(line, "accumulation_seconds", report.accumulation_seconds);
   put(line, "optimizer_seconds", report.optimizer_seconds);
+  put(line, "reduce_seconds", report.reduce_seconds);
+  put(line, "reduce_exposed_seconds", report.reduce_exposed_seconds);
+  put(line, "wire_bytes", report.wire_bytes);
   put(line, "peak_bytes", report.peak_bytes);
   put(line, "budget_bytes", report.budget_bytes);
   put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);

@@ -112,7 +112,7 @@ ForwardContext ChainRun::context_of(const Stretch& stretch, std::size_t segment)
   return context;
 }
 
-void ChainRun::backward(Activations gradients) {
+void ChainRun::backward(Activations gradients, const std::function<void()>& after_segment) {
   while (!stretches_.empty() && any_defined(gradients)) {
     Stretch stretch = std::move(stretches_.back());
     stretches_.pop_back();
@@ -122,6 +122,7 @@ void ChainRun::backward(Activations gradients) {
       stretch.cuts.pop_back();
       backward_of(cut.output, gradients);
       gradients = gradients_of(cut.input);
+      if (after_segment) after_segment();
     }
   }
 }

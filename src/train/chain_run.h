@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "accrue/core/recompute.h"
@@ -18,7 +19,8 @@ class ChainRun {
 
   models::Activations forward();
   /// `gradients` of what forward() gave, undefined where they are not wanted. To be called once.
-  void backward(models::Activations gradients);
+  /// Calls `after_segment`, if any, after each segment.
+  void backward(models::Activations gradients, const std::function<void()>& after_segment = {});
 
  private:
   /// A segment's run: its input as a leaf of its own graph, and what it made of it.

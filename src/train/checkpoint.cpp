@@ -1,7 +1,9 @@
 #include "checkpoint.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -123,20 +125,38 @@ void remove_partial_checkpoints(const RunDirectory& run) {
   for (const fs::path& folder : partial) fs::remove_all(folder, ignored);
 }
 
+/// `tensors`, those that share memory with one of `changing` copied.
+NamedParameters with_copies_of(const NamedParameters& changing, NamedParameters tensors) {
+  const at::NoGradGuard no_grad;
+  for (NamedParameter& kept : tensors)
+    if (std::any_of(changing.begin(), changing.end(), [&](const NamedParameter& buffer) {
+          return buffer.tensor.defined() && buffer.tensor.is_alias_of(kept.tensor);
+        }))
+      kept.tensor = kept.tensor.clone();
+  return tensors;
+}
+
 }  // namespace
 
-fs::path write_checkpoint(const RunDirectory& run, const TrainState& state,
-                          const ModelConfig& shape, const models::Model& model,
-                          const optim::Optimizer& optimizer) {
-  const fs::path final_path = run.checkpoint(state.step);
+CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
+                                     const models::Model& model,
+                                     const optim::Optimizer& optimizer) {
+  return {.state = state,
+          .shape = shape,
+          .model = with_copies_of(model.buffers(), model.file_tensors()),
+          .optimizer = optimizer.state()};
+}
+
+fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content) {
+  const fs::path final_path = run.checkpoint(content.state.step);
   const fs::path partial = run.checkpoints() / ("." + final_path.filename().string() + ".partial");
   try {
     fs::remove_all(partial);
     fs::create_directories(partial);
-    models::write_safetensors(partial / model_file, model.file_tensors(), {{"format", "pt"}});
-    models::write_safetensors(partial / optimizer_file, optimizer.state());
-    json out = state_to_json(state);
-    out["model"] = shape_to_json(shape);
+    models::write_safetensors(partial / model_file, content.model, {{"format", "pt"}});
+    models::write_safetensors(partial / optimizer_file, content.optimizer);
+    json out = state_to_json(content.state);
+    out["model"] = shape_to_json(content.shape);
     for (const char* name : {model_file, optimizer_file})
       out["files"][name] = fs::file_size(partial / name);
     write_file_atomically(partial / state_file, out.dump(2) + "\n");

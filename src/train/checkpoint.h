@@ -32,12 +32,21 @@ struct TrainState {
   std::vector<int> units;  ///< of fixed-point sums (accum::GradientBuffer::units); else empty
 };
 
-/// Writes checkpoints/step-N whole or not at all: a hidden folder, fsync, rename. `shape` is what
-/// the model was made with. Throws a runtime
-/// Error where the disk is full or not writable; earlier checkpoints are untouched then.
-std::filesystem::path write_checkpoint(const RunDirectory& run, const TrainState& state,
-                                       const ModelConfig& shape, const models::Model& model,
-                                       const optim::Optimizer& optimizer);
+/// What a checkpoint holds. Parameters and the optimizer's state are the live ones: they must not
+/// change until the checkpoint is written. What a forward pass changes (Trainable::buffers) is
+/// copied.
+struct CheckpointContent {
+  TrainState state;
+  ModelConfig shape;  ///< what the model was made with
+  NamedParameters model, optimizer;
+};
+CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
+                                     const models::Model& model, const optim::Optimizer& optimizer);
+
+/// Writes checkpoints/step-N whole or not at all: a hidden folder, fsync, rename. Throws a runtime
+/// Error where the disk is full or not writable; earlier checkpoints are untouched then. Any
+/// thread.
+std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content);
 
 /// Only the bookkeeping of a checkpoint. Throws a usage Error where the checkpoint is not whole.
 TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);

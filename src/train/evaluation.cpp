@@ -1,5 +1,6 @@
 #include "evaluation.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "accrue/batch/schedule.h"
@@ -22,6 +23,18 @@ class Totals {
     }
     classifies_ = classifies_ || micro.correct.has_value();
     correct_ += micro.correct.value_or(0);
+  }
+
+  void add_up(const Ranks& ranks) {
+    std::vector<double> all = sums_;
+    all.insert(all.end(), weights_.begin(), weights_.end());
+    all.insert(all.end(), {correct_, classifies_ ? 1.0 : 0.0});
+    all = ranks.add_up(all);
+    const std::size_t losses = sums_.size();
+    std::copy_n(all.begin(), losses, sums_.begin());
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(losses), losses, weights_.begin());
+    correct_ = all[2 * losses];
+    classifies_ = all[2 * losses + 1] > 0;
   }
 
   Evaluation mean(const std::vector<models::LossHead>& heads) const {
@@ -60,11 +73,14 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   const Stopwatch watch;
   const std::vector<models::LossHead> heads = model.losses();
   Totals totals(heads.size());
-  for (const batch::Range range : batch::split({0, samples}, options.micro_batch)) {
+  const batch::Range whole{0, samples};
+  const batch::Range mine = options.ranks != nullptr ? options.ranks->share(whole, 1) : whole;
+  for (const batch::Range range : batch::split(mine, options.micro_batch)) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
     const batch::MicroBatch micro = micro_batch_of(source, range);
     totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro)));
   }
+  if (options.ranks != nullptr) totals.add_up(*options.ranks);
   Evaluation evaluation = totals.mean(heads);
   evaluation.seconds = watch.seconds();
   return evaluation;

@@ -6,6 +6,7 @@
 #include "accrue/core/observer.h"
 #include "accrue/data/source.h"
 #include "accrue/models/trainable.h"
+#include "ranks.h"
 
 namespace accrue::train {
 
@@ -14,6 +15,8 @@ struct EvaluationOptions {
   std::int64_t max_samples = 0;  ///< 0: all
   /// Asked between micro-batches; true ends the evaluation early, and nothing is returned.
   std::function<bool()> cancelled;
+  /// Of several ranks, each evaluates its part of the samples.
+  const Ranks* ranks = nullptr;
 };
 
 /// Token-mean loss over the first samples of `source`, without dropout and without gradients.

@@ -20,7 +20,8 @@ PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& m
                           .weights = total.weights};
   if (!result.finite) return result;
   if (!total.roots.empty()) torch::autograd::backward(total.roots, total.gradients);
-  chain.backward(gradients_of(output));
+  if (options.after_segment) options.after_segment();
+  chain.backward(gradients_of(output), options.after_segment);
   return result;
 }
 

@@ -1,5 +1,7 @@
 #include "run_loop.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -34,10 +36,13 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
   if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
   takes_micro_statistics_ =
       config_.model.batchnorm == "micro" && !models::find_batch_norms(model_).none();
+  reduce_ = parts.ranks.make_reduce(config_, window_.buffer());
+  window_.set_reduction(reduce_.get());
   runner_ = make_runner(config_, model_, window_, loader_, hooks(),
                         {.cut_folder = parts.plan.cuts_in_file ? parts.directory.root() : "",
                          .recompute = parts.plan.recompute,
-                         .recovery = &recovery_});
+                         .recovery = &recovery_,
+                         .reduce = reduce_.get()});
 }
 
 WindowHooks RunLoop::hooks() {
@@ -45,8 +50,9 @@ WindowHooks RunLoop::hooks() {
       .interrupted =
           [this] {
             follow_budget();
-            return signals_.interrupted();
+            return !parts_.ranks.are_many() && signals_.interrupted();
           },
+      .stop_requested = [this] { return signals_.interrupted(); },
       .on_micro_batch =
           [this](std::int64_t done, std::int64_t total) {
             tell([&](Observer& o) { o.on_micro_batch(done, total); });
@@ -85,6 +91,7 @@ void RunLoop::tell_event(const std::string& name, const std::string& reason) {
 
 template <class Notify>
 void RunLoop::tell(Notify&& notify) {
+  RECORD_USER_SCOPE("log");
   for (const std::shared_ptr<Observer>& observer : parts_.observers) notify(*observer);
 }
 
@@ -114,6 +121,7 @@ RunResult RunLoop::run() {
     throw;
   }
   if (written_step_ != state_.step) write();
+  finish_writing();
   tell([&](Observer& o) { o.on_end({.step = state_.step, .interrupted = interrupted}); });
   return {.step = state_.step,
           .interrupted = interrupted,
@@ -126,9 +134,11 @@ RunResult RunLoop::run() {
 
 void RunLoop::save_what_was_done() {
   tell([&](Observer& o) { o.on_end({.step = state_.step}); });
-  if (in_optimizer_step_ || state_.step == 0 || written_step_ == state_.step) return;
   try {
+    finish_writing();
+    if (in_optimizer_step_ || state_.step == 0 || written_step_ == state_.step) return;
     write();
+    finish_writing();
   } catch (const std::exception&) {
     // The first error is the one to report; earlier checkpoints are untouched.
   }
@@ -166,7 +176,9 @@ RunLoop::Ran RunLoop::run_window() {
   const memory::PeakScope peak;
   const std::int64_t micro_batch = recovery_.state().micro_batch;
   const batch::Range range = parts_.work.schedule.window(state_.window);
-  std::optional<WindowRun> ran = run_unless_torn(range, micro_batch);
+  // Parts are of the planned size, so that all ranks know them; each runs its own as memory allows.
+  const batch::Range mine = parts_.ranks.share(range, parts_.plan.micro_batch);
+  std::optional<WindowRun> ran = run_unless_torn(mine, micro_batch);
   if (!ran) return Ran::went_back;
   WindowRun& window = *ran;
   if (window.interrupted) return Ran::interrupted;
@@ -194,7 +206,7 @@ RunLoop::Ran RunLoop::run_window() {
   if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
   tell_step(report, window);
   grow_if_quiet(window);
-  return Ran::whole;
+  return window.stop_requested ? Ran::interrupted : Ran::whole;
 }
 
 std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr) {
@@ -204,6 +216,8 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
     gradient.changed();
   }
   const std::optional<double> norm = clipped_norm(gradient);
+  finish_writing();
+  RECORD_USER_SCOPE("optimizer step");
   in_optimizer_step_ = true;
   parts_.optimizer.step(std::move(gradient), lr);
   in_optimizer_step_ = false;
@@ -246,6 +260,12 @@ StepReport RunLoop::report_of(const WindowRun& window, double seconds) {
     report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
   }
   if (takes_micro_statistics_) report.batchnorm = "micro";
+  report.world = parts_.ranks.world();
+  if (window.together) {
+    report.reduce_seconds = window.together->reduce_seconds;
+    report.reduce_exposed_seconds = window.together->exposed_seconds;
+    report.wire_bytes = window.together->wire_bytes;
+  }
   return report;
 }
 
@@ -267,10 +287,14 @@ void RunLoop::grow_if_quiet(const WindowRun& window) {
 
 /// In micro-batches as small as it takes.
 std::optional<Evaluation> RunLoop::evaluate() {
-  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch, .cancelled = [this] {
-                              follow_budget();
-                              return signals_.interrupted();
-                            }};
+  RECORD_USER_SCOPE("evaluation");
+  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
+                            .cancelled =
+                                [this] {
+                                  follow_budget();
+                                  return !parts_.ranks.are_many() && signals_.interrupted();
+                                },
+                            .ranks = &parts_.ranks};
   if (config_.run.eval_batches)
     options.max_samples = *config_.run.eval_batches * parts_.plan.batch_samples;
   while (true) {
@@ -313,15 +337,38 @@ void RunLoop::checkpoint_if_due(bool last) {
 }
 
 void RunLoop::write() {
+  if (!parts_.ranks.is_first()) {
+    written_step_ = state_.step;
+    return;
+  }
   state_.elapsed = elapsed_before_ + watch_.seconds();
   state_.units = window_.buffer()->units();
   state_.micro_batches = recovery_.state();
-  write_checkpoint(parts_.directory, state_, config_.model, model_, parts_.optimizer);
-  const std::optional<std::int64_t> best = config_.run.keep_best ? state_.best_step : std::nullopt;
-  prune_checkpoints(parts_.directory,
-                    {.newest = state_.step, .keep = config_.run.keep, .best = best});
+  finish_writing();
+  writer_.start(
+      [directory = parts_.directory,
+       content = checkpoint_content(state_, config_.model, model_, parts_.optimizer),
+       prune = PruneOptions{.newest = state_.step,
+                            .keep = config_.run.keep,
+                            .best = config_.run.keep_best ? state_.best_step : std::nullopt}] {
+        RECORD_USER_SCOPE("checkpoint: write");
+        write_checkpoint(directory, content);
+        prune_checkpoints(directory, prune);
+      });
   written_step_ = state_.step;
+  // What is folded into the optimizer's state changes it within the window.
+  if (window_.buffer()->folds()) finish_writing();
   checkpoint_cadence_.done();
+}
+
+void RunLoop::finish_writing() {
+  RECORD_USER_SCOPE("checkpoint: wait");
+  try {
+    writer_.finish();
+  } catch (...) {
+    written_step_ = -1;
+    throw;
+  }
 }
 
 }  // namespace accrue::train

@@ -14,7 +14,9 @@
 #include "accrue/train/workload.h"
 #include "cadence.h"
 #include "checkpoint.h"
+#include "checkpoint_writer.h"
 #include "exact_runner.h"
+#include "ranks.h"
 #include "signals.h"
 #include "torn_windows.h"
 
@@ -29,6 +31,7 @@ struct RunParts {
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;
   memory::BudgetWatch& budget_watch;
+  const Ranks& ranks;
 };
 
 /// The training loop: windows, steps, evaluations, checkpoints, until the end or a signal.
@@ -56,7 +59,8 @@ class RunLoop {
   bool evaluate_if_due(bool last);  ///< false: interrupted
   std::optional<Evaluation> evaluate();
   void checkpoint_if_due(bool last);
-  void write();
+  void write();  ///< begins to; the next step waits for it
+  void finish_writing();
   void note_best(double eval_loss);
   template <class Notify>
   void tell(Notify&& notify);
@@ -70,6 +74,7 @@ class RunLoop {
   SignalWatch signals_;
   memory::Recovery recovery_;
   TornWindows torn_windows_;
+  std::unique_ptr<dist::DeferredReduce> reduce_;  ///< outlives the window; null where alone
   accum::Window window_;
   data::Loader loader_;
   std::unique_ptr<Runner> runner_;
@@ -77,7 +82,8 @@ class RunLoop {
   std::optional<Cadence> eval_cadence_;
   Stopwatch watch_;
   std::optional<double> last_loss_, last_eval_;
-  std::int64_t written_step_ = -1;  ///< of the newest checkpoint written by this loop
+  CheckpointWriter writer_;
+  std::int64_t written_step_ = -1;  ///< of the newest checkpoint written (or begun) by this loop
   std::int64_t evaluated_step_ = -1;
   bool takes_micro_statistics_ = false;  ///< model.batchnorm = "micro", and there is one
   bool in_optimizer_step_ = false;       ///< some parameters may be updated and others not

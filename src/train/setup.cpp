@@ -15,6 +15,10 @@ void use_threads(std::int64_t threads) {
   omp_set_num_threads(count);
 }
 
+std::int64_t threads_beside(std::int64_t processes) {
+  return std::max<std::int64_t>(1, granted_threads() / processes);
+}
+
 void use_resources(const Config& config) {
   use_threads(config.run.threads);
   if (memory::caching_allocator_installed() || config.memory.budget != "none")

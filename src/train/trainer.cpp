@@ -8,6 +8,7 @@
 #include "accrue/train/workload.h"
 #include "memory_advice.h"
 #include "memory_retries.h"
+#include "ranks.h"
 #include "resume.h"
 #include "run_info.h"
 #include "run_loop.h"
@@ -25,8 +26,11 @@ std::string fingerprint_of(const Datasets& data) {
 }  // namespace
 
 struct Trainer::Impl {
-  explicit Impl(Config as_given)
-      : given(std::move(as_given)), work(open(given)), directory(given.run.out) {
+  Impl(Config as_given, std::shared_ptr<dist::Group> group)
+      : given(std::move(as_given)),
+        ranks(std::move(group)),
+        work(open(given)),
+        directory(given.run.out) {
     models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
   }
 
@@ -50,11 +54,12 @@ struct Trainer::Impl {
   }
 
   const RunPlan& decide_plan() {
-    if (!plan) plan = make_plan(work, choose_micro_batch(work));
+    if (!plan) plan = make_plan(work, ranks.agree(choose_micro_batch(work)));
     return *plan;
   }
 
   void announce(const std::string& name, const std::string& reason, std::int64_t step) const {
+    if (!ranks.is_first()) return;
     for (const std::shared_ptr<Observer>& observer : observers)
       observer->on_event({.name = name, .reason = reason, .step = step});
   }
@@ -63,13 +68,17 @@ struct Trainer::Impl {
     decide_plan();
     make_learning_rate(work.config, make_horizon(*plan))
         .at(0);  // throws before anything is written
+    if (ranks.is_first()) create_directory(optimizer, options);
+    return first_state(fingerprint_of(work.data));
+  }
+
+  void create_directory(const optim::Optimizer& optimizer, const RunOptions& options) const {
     std::int64_t model_bytes = 0;
     for (const NamedParameter& p : work.model->file_tensors())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
     check_room(checkpoint_room(given.run, plan->total_steps, model_bytes, optimizer.state_bytes()),
                free_bytes_at(directory.root()), directory.root().string());
     directory.create(given, describe_run(work.config, options.command));
-    return first_state(fingerprint_of(work.data));
   }
 
   TrainState first_state(std::string fingerprint) {
@@ -94,12 +103,16 @@ struct Trainer::Impl {
                               .reason = "as the checkpoint says"});
     }
     resumed = std::move(found);
+    if (ranks.is_first()) note_resumption(options);
+    return resumed->state;
+  }
+
+  void note_resumption(const RunOptions& options) const {
     std::error_code error;
     const std::string info =
         std::filesystem::exists(directory.run_file(), error) ? read_file(directory.run_file()) : "";
     write_file_atomically(directory.run_file(),
                           add_resumption(info, resumed->state.step, options.command));
-    return resumed->state;
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch) {
@@ -107,12 +120,20 @@ struct Trainer::Impl {
         make_optimizer(work.config, work.model->parameters());
     TrainState state =
         options.resume ? continue_run(*optimizer, options) : start_new(*optimizer, options);
-    for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
-      observers.push_back(std::move(sink));
-    RunLoop loop({work, *plan, *optimizer, directory, observers, gradient_hook, budget_watch},
-                 std::move(state));
+    ranks.check_state(work, state.step);
+    if (ranks.is_first()) {
+      for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
+        observers.push_back(std::move(sink));
+    } else {
+      observers.clear();
+    }
+    RunLoop loop(
+        {work, *plan, *optimizer, directory, observers, gradient_hook, budget_watch, ranks},
+        std::move(state));
     announce_start();
-    return loop.run();
+    const RunResult result = loop.run();
+    ranks.finish();
+    return result;
   }
 
   void announce_start() const {
@@ -137,7 +158,39 @@ struct Trainer::Impl {
              resumed->state.step);
   }
 
+  RunResult begin(const RunOptions& options) {
+    if (ranks.is_first()) check_run_directory(directory, options.resume);
+    if (gradient_hook && folds_gradients(work.config))
+      throw usage_error("gradient hook", "a gradient buffer for it to see",
+                        "gradients that are folded into the optimizer",
+                        "memory.gradients = \"buffer\" and an optimizer that goes with it");
+    ranks.begin(work, fingerprint_of(work.data));
+    memory::BudgetWatch budget_watch(given.memory.budget_file);
+    // A budget file counts from the start: the plan is made for what it says.
+    if (const auto reason = follow_budget(budget_watch)) announce("budget", *reason, 0);
+    if (needs_plan(options)) decide_plan();
+    return train_or_abandon(options, budget_watch);
+  }
+
+  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+    // What shows only when it is tried must not block the corrected run.
+    const auto abandon = [&] {
+      if (!options.resume && ranks.is_first()) directory.abandon();
+    };
+    try {
+      return train(options, budget_watch);
+    } catch (const Error& error) {
+      if (error.kind() != Error::Kind::runtime) abandon();
+      throw;
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      abandon();
+      throw no_memory_for("train", error, what_would_fit(work, plan.value_or(RunPlan{})));
+    }
+  }
+
   Config given;  ///< what the run directory keeps and a resume compares
+  Ranks ranks;
   Workload work;
   RunDirectory directory;
   std::optional<RunPlan> plan;
@@ -146,7 +199,14 @@ struct Trainer::Impl {
   GradientHook gradient_hook;
 };
 
-Trainer::Trainer(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+Trainer::Trainer(Config config, std::shared_ptr<dist::Group> group) {
+  try {
+    impl_ = std::make_unique<Impl>(std::move(config), group);
+  } catch (const std::exception& error) {
+    if (group) group->fail(error.what());
+    throw;
+  }
+}
 Trainer::~Trainer() = default;
 
 void Trainer::set_gradient_hook(GradientHook hook) { impl_->gradient_hook = std::move(hook); }
@@ -158,29 +218,11 @@ void Trainer::add_observer(std::shared_ptr<Observer> observer) {
 const RunPlan& Trainer::plan() { return impl_->decide_plan(); }
 
 RunResult Trainer::run(const RunOptions& options) {
-  Impl& self = *impl_;
-  check_run_directory(self.directory, options.resume);
-  if (self.gradient_hook && folds_gradients(self.work.config))
-    throw usage_error("gradient hook", "a gradient buffer for it to see",
-                      "gradients that are folded into the optimizer",
-                      "memory.gradients = \"buffer\" and an optimizer that goes with it");
-  memory::BudgetWatch budget_watch(self.given.memory.budget_file);
-  // A budget file counts from the start: the plan is made for what it says.
-  if (const auto reason = follow_budget(budget_watch)) self.announce("budget", *reason, 0);
-  if (self.needs_plan(options)) self.decide_plan();
-  // What shows only when it is tried must not block the corrected run.
-  const auto abandon = [&] {
-    if (!options.resume) self.directory.abandon();
-  };
   try {
-    return self.train(options, budget_watch);
-  } catch (const Error& error) {
-    if (error.kind() != Error::Kind::runtime) abandon();
-    throw;
+    return impl_->begin(options);
   } catch (const std::exception& error) {
-    if (!is_out_of_memory(error)) throw;
-    abandon();
-    throw no_memory_for("train", error, what_would_fit(self.work, self.plan.value_or(RunPlan{})));
+    impl_->ranks.fail(error.what());
+    throw;
   }
 }
 

@@ -1,5 +1,7 @@
 #include "window_runner.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -11,6 +13,9 @@ namespace accrue::train {
 namespace {
 
 constexpr const char* loss_not_finite = "its loss is not finite";
+
+/// What ranks add up beside weights and losses, in this order.
+enum Figure { kTokens, kMicroBatches, kStops, kFigures };
 
 std::string describe_quarantined(const LedgerView& ledger) {
   std::string text;
@@ -167,7 +172,7 @@ bool WindowRunner::run_or_undo(std::size_t position, std::vector<batch::Range>& 
     const batch::MicroBatch micro = loader_.next();
     ref.sample_ids = micro.sample_ids;
     const memory::PeakScope peak;
-    run_micro_batch(ref, micro);
+    run_micro_batch(ref, micro, position + 1 == parts.size());
     if (memory::caching_allocator_installed())
       result.micro_batch_peak_bytes =
           std::max(result.micro_batch_peak_bytes.value_or(0), peak.peak().live);
@@ -203,18 +208,46 @@ void WindowRunner::split_from(std::size_t position, std::vector<batch::Range>& p
 }
 
 void WindowRunner::close(WindowRun& result) {
+  RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
+  if (options_.reduce != nullptr) tell_figures(result);
   result.gradient = window_.close();
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
   take_ledger(window_, result);
+  if (options_.reduce != nullptr) take_totals(result);
   if (window_.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   if (options_.loss_scaler && result.gradient) options_.loss_scaler->window_done();
 }
 
-void WindowRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro) {
+void WindowRunner::tell_figures(const WindowRun& result) {
+  std::vector<double> figures(kFigures);
+  figures[kTokens] = static_cast<double>(result.tokens);
+  figures[kMicroBatches] = static_cast<double>(result.micro_batches);
+  figures[kStops] = hooks_.stop_requested && hooks_.stop_requested() ? 1 : 0;
+  options_.reduce->set_figures(std::move(figures));
+}
+
+void WindowRunner::take_totals(WindowRun& result) const {
+  const dist::WindowTotals& totals = options_.reduce->totals();
+  const auto whole = [&](Figure figure) {
+    return static_cast<std::int64_t>(totals.figures.at(figure));
+  };
+  result.together = totals;
+  result.loss_sum = totals.loss_sum;
+  result.weight = totals.weight;
+  result.quarantined = totals.quarantined;
+  result.tokens = whole(kTokens);
+  result.micro_batches = whole(kMicroBatches);
+  result.stop_requested = whole(kStops) > 0;
+}
+
+void WindowRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,
+                                   bool is_last) {
+  RECORD_USER_SCOPE("micro-batch");
   replayed_ = false;
   window_.begin(ref);
+  if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last);
   if (hooks_.known_bad && hooks_.known_bad(ref)) {
     window_.abort(MicroStatus::quarantined, "its gradient was not finite before");
     return;
@@ -257,6 +290,7 @@ PassResult WindowRunner::pass(const batch::MicroBatch& micro) {
   PassOptions options = losses_.pass_options();
   options.loss_scale = window_.loss_scale();
   options.recompute = options_.recompute;
+  if (options_.reduce != nullptr) options.after_segment = [this] { options_.reduce->poll(); };
   return forward_backward(model_, micro,
                           batch::training_context(micro, seed_, window_.ledger().window), options);
 }

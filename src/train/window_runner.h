@@ -10,6 +10,7 @@
 #include "accrue/accum/window.h"
 #include "accrue/batch/schedule.h"
 #include "accrue/data/loader.h"
+#include "accrue/dist/deferred_reduce.h"
 #include "accrue/models/trainable.h"
 #include "accrue/optim/loss_scale.h"
 #include "accrue/train/forward_backward.h"
@@ -35,6 +36,9 @@ struct WindowRun {
   double seconds = 0;          ///< forward and backward
   double closing_seconds = 0;  ///< the gradient's norm, and the audit where it is not finite
   std::string lost_reason;     ///< empty unless the window was lost
+  /// Of a window that is divided among ranks; the numbers above are then those of all ranks.
+  std::optional<dist::WindowTotals> together = {};
+  bool stop_requested = false;                  ///< on any rank
   std::optional<accum::MeanGradient> gradient;  ///< none where the total weight is 0 or it was lost
 };
 
@@ -54,6 +58,8 @@ void take_ledger(const accum::Window& window, WindowRun& result);
 
 struct WindowHooks {
   std::function<bool()> interrupted;  ///< asked between micro-batches
+  /// Asked at the close of a window that is divided among ranks: they stop together, after it.
+  std::function<bool()> stop_requested = {};
   std::function<void(std::int64_t done, std::int64_t total)> on_micro_batch;
   std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
   /// Whether a micro-batch is to be left out untried, as an earlier attempt found it bad.
@@ -74,6 +80,8 @@ struct WindowRunnerOptions {
   /// Decides what becomes of micro-batches that run out of memory, and learns of each; null: the
   /// error goes to the caller.
   memory::Recovery* recovery = nullptr;
+  /// Where the window is one rank's part: sums over the ranks at its close. Null: alone.
+  dist::DeferredReduce* reduce = nullptr;
 };
 
 /// Attempts window `index` until it goes through: where memory runs out with the same `parts` once
@@ -115,9 +123,11 @@ class WindowRunner final : public Runner {
   bool stop_if_interrupted(WindowRun& result);
   bool run_or_undo(std::size_t position, std::vector<batch::Range>& parts, WindowRun& result);
   void undo();  ///< the micro-batch that ran out of memory
-  void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro);
+  void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro, bool is_last);
   void split_from(std::size_t position, std::vector<batch::Range>& parts, std::int64_t micro);
   void close(WindowRun& result);
+  void tell_figures(const WindowRun& result);
+  void take_totals(WindowRun& result) const;
   Loss replay(const MicroRef& ref);
   PassResult pass(const batch::MicroBatch& micro);
   bool leave_out(const LedgerEntry& entry);

@@ -85,8 +85,9 @@ class CheckpointLoading : public testing::TinyRun {
   fs::path written(const Trained& trained) const {
     ModelConfig shape = config().model;
     shape.vocab = 31;
-    return write_checkpoint(RunDirectory(folder_ / "run"), {.step = 3}, shape, *trained.model,
-                            *trained.optimizer);
+    return write_checkpoint(
+        RunDirectory(folder_ / "run"),
+        checkpoint_content({.step = 3}, shape, *trained.model, *trained.optimizer));
   }
 
   static std::string refusal(const fs::path& checkpoint, Trained& into) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,13 +14,15 @@
 
 namespace accrue::train::testing {
 
-/// A folder of its own for each test, with a few KiB of text to train on.
+/// A folder of its own for each test of each process, with a few KiB of text to train on.
 class TinyRun : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("accrue_") + info->test_suite_name() + "_" + info->name());
+    std::string name =
+        "accrue_" + std::to_string(getpid()) + "_" + info->test_suite_name() + "_" + info->name();
+    std::replace(name.begin(), name.end(), '/', '_');
+    folder_ = std::filesystem::path(::testing::TempDir()) / name;
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     std::ofstream text(folder_ / "text.txt");

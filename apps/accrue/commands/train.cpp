@@ -1,11 +1,16 @@
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "accrue/core/units.h"
+#include "accrue/dist/group.h"
 #include "accrue/memory/budget.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
+#include "accrue/train/setup.h"
+#include "accrue/train/trace.h"
 #include "accrue/train/trainer.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -18,6 +23,7 @@ constexpr int interrupted_status = 130;
 struct TrainArguments {
   std::string config;
   std::string checkpoint;
+  std::string trace;  // none where empty
   bool resume = false;
   bool dry_run = false;
   std::vector<std::string> overrides;
@@ -82,21 +88,36 @@ std::string command_to_resume(const TrainArguments& arguments) {
   return command + " --resume";
 }
 
+/// Null where this process is alone.
+std::shared_ptr<dist::Group> join(const dist::Launch& launch, const train::Config& config) {
+  if (launch.world == 1) return nullptr;
+  const std::chrono::duration<double> timeout(config.dist.timeout.value);
+  return dist::connect(launch,
+                       {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+}
+
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
-  const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  train::Config config = train::load_config(arguments.config, arguments.overrides);
   const memory::BudgetWatch from_the_start("");  // opening data may take long
-  train::Trainer trainer(config);
+  const dist::Launch launch = dist::launch_of(dist::this_environment());
+  if (config.run.threads == 0 && launch.local_world > 1)
+    config.run.threads = train::threads_beside(launch.local_world);
+  train::Trainer trainer(config, arguments.dry_run ? nullptr : join(launch, config));
   if (arguments.dry_run) {
     print_plan(trainer.plan());
     return 0;
   }
+  std::optional<train::Trace> trace;
+  if (!arguments.trace.empty()) trace.emplace(arguments.trace);
   const train::RunResult result = trainer.run(
       {.resume = arguments.resume, .checkpoint = arguments.checkpoint, .command = typed});
-  print_result(train::RunDirectory(config.run.out), result, config.observe);
+  const bool speaks = launch.rank == 0;
+  if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);
   if (!result.interrupted) return 0;
-  std::cerr << "interrupted after step " << result.step
-            << "; a checkpoint was written, continue with: " << command_to_resume(arguments)
-            << "\n";
+  if (speaks)
+    std::cerr << "interrupted after step " << result.step
+              << "; a checkpoint was written, continue with: " << command_to_resume(arguments)
+              << "\n";
   return interrupted_status;
 }
 
@@ -126,6 +147,10 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
           ->expected(0, 1)
           ->type_name("[CHECKPOINT]");
   verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
+  verb->add_option("--trace", arguments->trace,
+                   "Write what each thread does and waits for into this file (for Perfetto or "
+                   "chrome://tracing)")
+      ->type_name("FILE");
   verb->callback([=, &action, &typed] {
     arguments->resume = resume->count() > 0;
     tell_config_from_checkpoint(*arguments);

@@ -33,6 +33,9 @@ struct StepReport {
   std::int64_t quarantined = 0;                        ///< micro-batches left out of this step
   std::int64_t retries = 0;
   std::int64_t world = 1;
+  std::optional<double> reduce_seconds;          ///< from a reduction's first collective to its end
+  std::optional<double> reduce_exposed_seconds;  ///< of it, after the last micro-batch's backward
+  std::optional<std::int64_t> wire_bytes;        ///< that this rank sent
   /// "micro" where batch normalisation took the statistics of micro-batches and not of the batch.
   std::optional<std::string> batchnorm;
   bool stepped = true;  ///< false: total weight 0 or a dropped window, nothing was changed

@@ -108,6 +108,12 @@ struct OptimConfig {
   std::optional<std::int64_t> base_batch;  ///< in the unit of the batch (tokens or samples)
 };
 
+struct DistConfig {
+  std::string backend = "auto";    ///< auto, gloo
+  std::string reduce = "overlap";  ///< overlap, end
+  Duration timeout{300, Duration::Unit::seconds};
+};
+
 struct ObserveConfig {
   bool jsonl = true;
   std::string progress = "auto";  ///< auto, bar, lines, off
@@ -122,6 +128,7 @@ struct Config {
   MemoryConfig memory;
   LossConfig loss;
   OptimConfig optim;
+  DistConfig dist;
   ObserveConfig observe;
 };
 
@@ -151,8 +158,8 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 
 /// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
 /// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
-/// run.eval_batches, memory.budget, memory.budget_file, memory.recompute and observe.*. The run's
-/// length is not among them: it is the horizon of the schedule.
+/// run.eval_batches, memory.budget, memory.budget_file, memory.recompute, dist.* and observe.*. The
+/// run's length is not among them: it is the horizon of the schedule.
 bool may_change_on_resume(const std::string& key);
 /// All of them, for people: "run.out, run.threads, ...".
 std::string resumable_keys();

@@ -12,6 +12,8 @@ namespace accrue::train {
 
 /// Sets the threads of libtorch and of OpenMP; 0: all that the machine grants.
 void use_threads(std::int64_t threads);
+/// What each of `processes` that share this machine's cores may keep busy; at least 1.
+std::int64_t threads_beside(std::int64_t processes);
 /// The threads and the memory budget that the config states, for the whole process. Throws a usage
 /// Error where a budget is asked for and memory::install_caching_allocator was not called.
 void use_resources(const Config& config);

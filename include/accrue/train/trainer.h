@@ -13,6 +13,10 @@
 #include "accrue/core/recompute.h"
 #include "accrue/train/config.h"
 
+namespace accrue::dist {
+class Group;
+}
+
 namespace accrue::train {
 
 /// What a config comes to on this machine, with the reason of what was decided.
@@ -55,7 +59,11 @@ class Trainer {
  public:
   /// Opens the data and builds the model; writes nothing. Throws a usage Error for whatever in the
   /// config does not fit (a batch that no sequence fits into, no file, a model that does not load).
-  explicit Trainer(Config config);
+  ///
+  /// With a `group` each of its ranks has a Trainer of the same config and sees the same files:
+  /// they share each window's micro-batches and take the same steps. The first one alone writes the
+  /// run directory and tells observers. An error on one ends the run on all.
+  explicit Trainer(Config config, std::shared_ptr<dist::Group> group = nullptr);
   ~Trainer();
 
   /// Sees the mean gradient between the close of a window and the step, before clipping; may change

@@ -133,6 +133,12 @@ void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
                       conflict->suggestion);
 }
 
+void check_dist(const Config& config, const StatedKeys& stated) {
+  if (config.dist.timeout.unit == Duration::Unit::seconds) return;
+  throw usage_error(where(stated, "dist.timeout"), "a time",
+                    to_toml(Value{config.dist.timeout.value}), "for example \"5 min\"");
+}
+
 }  // namespace
 
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin) {
@@ -142,6 +148,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_model(config, stated);
   check_schedule(config, stated);
   check_optimizer_memory(config, stated);
+  check_dist(config, stated);
 }
 
 }  // namespace accrue::train

@@ -197,6 +197,19 @@ std::vector<Key> optim_keys() {
   };
 }
 
+std::vector<Key> dist_keys() {
+  return {
+      resumable(choice_key(
+          "dist.backend", {"auto", "gloo"},
+          {{"nccl", "not in this version: it trains on the CPU, where Gloo is the backend"}},
+          [](auto& c) -> auto& { return c.dist.backend; })),
+      resumable(choice_key(
+          "dist.reduce", {"overlap", "end"}, {}, [](auto& c) -> auto& { return c.dist.reduce; })),
+      resumable(duration_key(
+          "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
+  };
+}
+
 std::vector<Key> observe_keys() {
   return {
       resumable(boolean_key(
@@ -215,15 +228,12 @@ std::vector<Key> observe_keys() {
 std::vector<Key> later_sections() {
   const Value one{std::int64_t{1}};
   return {
-      later_key("dist.backend", {{"auto"}}),
-      later_key("dist.reduce", {{"overlap"}}),
       later_key("dist.shard", {{"none"}}),
       later_key("dist.compress", {{"none"}}),
       later_key("dist.local_steps", {one}),
       later_key("dist.outer.lr", {}),
       later_key("dist.outer.momentum", {}),
       later_key("dist.stages", {one}),
-      later_key("dist.timeout", {{"5 min"}}),
       later_key("adapt.batch", {{"fixed"}}),
       later_key("adapt.min", {}),
       later_key("adapt.max", {}),
@@ -233,8 +243,9 @@ std::vector<Key> later_sections() {
 
 std::vector<Key> all_keys() {
   std::vector<Key> table;
-  for (auto section : {run_keys(), model_keys(), data_keys(), batch_keys(), precision_keys(),
-                       memory_keys(), loss_keys(), optim_keys(), observe_keys(), later_sections()})
+  for (auto section :
+       {run_keys(), model_keys(), data_keys(), batch_keys(), precision_keys(), memory_keys(),
+        loss_keys(), optim_keys(), dist_keys(), observe_keys(), later_sections()})
     table.insert(table.end(), section.begin(), section.end());
   return table;
 }

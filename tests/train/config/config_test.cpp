@@ -83,9 +83,11 @@ schedule = {kind = "linear", warmup = "1%", min_lr = 0.25}
 scale_lr = "sqrt"
 base_batch = 8
 [dist]
+backend = "gloo"
+reduce = "end"
 stages = 1
 local_steps = 1
-timeout = "5 min"
+timeout = "90 s"
 [adapt]
 batch = "fixed"
 [observe]
@@ -164,6 +166,9 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.optim.schedule.min_lr, 0.25);
   EXPECT_EQ(config.optim.scale_lr, "sqrt");
   EXPECT_EQ(config.optim.base_batch, 8);
+  EXPECT_EQ(config.dist.backend, "gloo");
+  EXPECT_EQ(config.dist.reduce, "end");
+  EXPECT_EQ(config.dist.timeout, (Duration{90, Duration::Unit::seconds}));
   EXPECT_FALSE(config.observe.jsonl);
   EXPECT_EQ(config.observe.progress, "lines");
 }

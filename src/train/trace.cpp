@@ -1,0 +1,115 @@
+#include "accrue/train/trace.h"
+
+#include <ATen/record_function.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+struct Span : at::ObserverContext {
+  Clock::time_point begin = Clock::now();
+};
+
+}  // namespace
+
+struct Trace::Impl {
+  explicit Impl(const std::filesystem::path& path) : file(path) {
+    if (!file)
+      throw runtime_error("trace into " + path.string(), "a file that can be created",
+                          std::strerror(errno), "another file");
+    const std::lock_guard lock(mutex);
+    if (listening != nullptr)
+      throw usage_error("trace into " + path.string(), "one trace at a time", "a second",
+                        "ending the first one");
+    listening = this;
+    file << "[\n";
+    handle = at::addGlobalCallback(
+        at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::USER_SCOPE}));
+  }
+
+  ~Impl() {
+    at::removeCallback(handle);
+    const std::lock_guard lock(mutex);
+    listening = nullptr;
+    file << json{{"name", "end of the trace"},       {"ph", "i"}, {"s", "g"},
+                 {"ts", microseconds(Clock::now())}, {"pid", 0},  {"tid", 0}}
+         << "\n]\n";
+  }
+
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) {
+    return std::make_unique<Span>();
+  }
+
+  static void end(const at::RecordFunction& function, at::ObserverContext* context) {
+    const Clock::time_point now = Clock::now();
+    const std::lock_guard lock(mutex);
+    if (listening != nullptr)
+      listening->write(function, static_cast<const Span*>(context)->begin, now);
+  }
+
+  void write(const at::RecordFunction& function, Clock::time_point begin, Clock::time_point end) {
+    const std::size_t row = row_of(function);
+    file << json{{"name", function.name()},
+                 {"ph", "X"},
+                 {"ts", microseconds(begin)},
+                 {"dur", microseconds(end) - microseconds(begin)},
+                 {"pid", 0},
+                 {"tid", row}}
+         << ",\n"
+         << std::flush;
+  }
+
+  double microseconds(Clock::time_point time) const {
+    return std::chrono::duration<double, std::micro>(time - start).count();
+  }
+
+  /// One for the training thread, and one for each purpose ("data: load") of the others, however
+  /// many threads serve it one after the other.
+  std::size_t row_of(const at::RecordFunction& function) {
+    const std::string name = function.name();
+    const std::string row = at::RecordFunction::currentThreadId() == training_thread
+                                ? "training"
+                                : name.substr(0, name.find(':'));
+    const auto [found, is_new] = rows.try_emplace(row, rows.size());
+    if (is_new)
+      file << json{{"name", "thread_name"},
+                   {"ph", "M"},
+                   {"pid", 0},
+                   {"tid", found->second},
+                   {"args", {{"name", row}}}}
+           << ",\n";
+    return found->second;
+  }
+
+  // Callbacks of at::RecordFunction get no argument of ours.
+  static std::mutex mutex;  // guards `listening`, its file and rows
+  static Impl* listening;
+
+  std::ofstream file;
+  const Clock::time_point start = Clock::now();
+  const std::uint64_t training_thread = at::RecordFunction::currentThreadId();
+  std::map<std::string, std::size_t> rows;
+  at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+};
+
+std::mutex Trace::Impl::mutex;
+Trace::Impl* Trace::Impl::listening = nullptr;
+
+Trace::Trace(const std::filesystem::path& file) : impl_(std::make_unique<Impl>(file)) {}
+
+Trace::~Trace() = default;
+
+}  // namespace accrue::train
