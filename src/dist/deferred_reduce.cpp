@@ -23,14 +23,13 @@ using accum::GradientBuffer;
 constexpr std::int64_t kMostFixedContributions = 1 << 16;
 
 void require_exact_sums(const GradientBuffer& buffer) {
-  const Accumulation kind = buffer.accumulation();
-  const bool adds_up =
-      kind == Accumulation::fp32 || kind == Accumulation::fp64 || kind == Accumulation::fixed;
-  if (buffer.folds() || !adds_up)
+  if (buffer.folds())
+    throw usage_error("reduce gradients over ranks", "sums of gradients in a buffer",
+                      "gradients that are folded into the optimizer",
+                      "memory.gradients = \"buffer\" and an optimizer that goes with it");
+  if (!adds_up(buffer.accumulation()))
     throw usage_error("reduce gradients over ranks", "sums in fp32, fp64 or fixed point",
-                      buffer.folds() ? "gradients that are folded into the optimizer"
-                                     : std::string(accum::to_string(kind)),
-                      "precision.accumulate = \"fp32\", memory.gradients = \"buffer\"");
+                      accum::to_string(buffer.accumulation()), "precision.accumulate = \"fp32\"");
   for (const at::Tensor& flat : buffer.flat())
     if (!flat.is_cpu())
       throw usage_error("reduce gradients over ranks", "parameters on the CPU",
@@ -54,6 +53,11 @@ std::int64_t elements_of(const ReduceOptions& options, const GradientBuffer& buf
 }
 
 }  // namespace
+
+bool adds_up(Accumulation accumulation) {
+  return accumulation == Accumulation::fp32 || accumulation == Accumulation::fp64 ||
+         accumulation == Accumulation::fixed;
+}
 
 struct DeferredReduce::Impl {
   Impl(std::shared_ptr<Group> ranks, std::shared_ptr<GradientBuffer> sums, ReduceOptions given)
@@ -95,13 +99,29 @@ struct DeferredReduce::Impl {
     begun.push_back(std::move(next));
   }
 
-  void begin_all() {
-    while (begun.size() < buckets.size()) begin_next();
+  bool is_reduced() const {
+    return begun.size() == buckets.size() &&
+           std::ranges::none_of(begun, [](const Begun& bucket) { return bucket.work != nullptr; });
   }
 
-  void finish_all() {
-    if (begun.empty() || !begun.back().work) return;
-    for (Begun& bucket : begun) std::exchange(bucket.work, nullptr)->wait();
+  /// Begins the buckets that are left and waits for all. Nothing is under way after it, not even
+  /// where it throws, which is the first error.
+  void reduce_all() {
+    if (is_reduced()) return;
+    std::exception_ptr first_error;
+    const auto attempt = [&first_error](const auto& act) {
+      try {
+        act();
+      } catch (...) {
+        if (!first_error) first_error = std::current_exception();
+      }
+    };
+    attempt([this] {
+      while (begun.size() < buckets.size()) begin_next();
+    });
+    for (Begun& bucket : begun)
+      if (const auto work = std::exchange(bucket.work, nullptr)) attempt([&] { work->wait(); });
+    if (first_error) std::rethrow_exception(first_error);
     spent.reduce_seconds += under_way.seconds();
   }
 
@@ -126,7 +146,8 @@ struct DeferredReduce::Impl {
   }
 
   RankStatus status_of(const Share& share) const {
-    RankStatus status{.weight = share.ledger.committed_weight(),
+    RankStatus status{.window = share.ledger.window,
+                      .weight = share.ledger.committed_weight(),
                       .loss_sum = share.ledger.committed_loss_sum(),
                       .micro_batches = share.ledger.count(MicroStatus::committed),
                       .quarantined = share.ledger.count(MicroStatus::quarantined),
@@ -149,9 +170,8 @@ struct DeferredReduce::Impl {
   }
 
   Agreed overlapped(const Share& share) {
-    begin_all();
+    reduce_all();
     is_void = is_void || came_late();
-    finish_all();
     return exchange_status(share);
   }
 
@@ -159,8 +179,7 @@ struct DeferredReduce::Impl {
     const Agreed agreed = exchange_status(share);
     if (agreed.verdict != Agreed::Verdict::whole) return agreed;
     agree_on_order();
-    begin_all();
-    finish_all();
+    reduce_all();
     return agreed;
   }
 
@@ -279,8 +298,7 @@ void DeferredReduce::withdraw() noexcept {
   self.is_last = false;
   if (self.begun.empty()) return;
   try {
-    self.begin_all();
-    self.finish_all();
+    self.reduce_all();
   } catch (...) {
     self.error = std::current_exception();
   }

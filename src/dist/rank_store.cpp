@@ -34,8 +34,7 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout)
       hosts_store_(launch.rank == 0 && !launch.agent_hosts_store),
       timeout_(timeout),
       store_(connect(launch)) {
-  store_->set(key("here", rank_), std::string("1"));
-  wait_for_all("here", "connect to the other ranks");
+  exchange("here", "1", "connect to the other ranks");
   heart_ = std::jthread([this](std::stop_token stop) { beat(std::move(stop)); });
 }
 
@@ -73,25 +72,31 @@ std::vector<int> RankStore::without(std::string_view topic) const {
   return ranks;
 }
 
-void RankStore::wait_for_all(std::string_view topic, std::string_view what) {
-  const auto fail = [&](const std::string& received) {
-    throw runtime_error(what, "all " + std::to_string(world_) + " ranks in time", received,
-                        "looking at the messages of the rank named, or a longer dist.timeout");
-  };
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  std::string received;
+std::vector<std::string> RankStore::exchange(std::string_view topic, const std::string& mine,
+                                             std::string_view what) {
+  std::vector<std::string> texts;
+  std::string failure;
   try {
-    for (std::vector<int> missing; !(missing = without(topic)).empty();) {
-      if (said_before() || std::chrono::steady_clock::now() > deadline) {
-        received = end_for("nothing from " + listed(missing));
-        break;
-      }
-      std::this_thread::sleep_for(kPoll);
-    }
+    store_->set(key(topic, rank_), mine);
+    failure = wait_for_all(topic);
+    for (int rank = 0; failure.empty() && rank < world_; ++rank)
+      texts.push_back(store_->get_to_str(key(topic, rank)));
   } catch (const std::exception&) {
-    received = host_is_gone();
+    failure = host_is_gone();
   }
-  if (!received.empty()) fail(received);
+  if (failure.empty()) return texts;
+  throw runtime_error(what, "all " + std::to_string(world_) + " ranks in time", failure,
+                      "looking at the messages of the rank named, or a longer dist.timeout");
+}
+
+std::string RankStore::wait_for_all(std::string_view topic) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  for (std::vector<int> missing; !(missing = without(topic)).empty();) {
+    if (said_before() || std::chrono::steady_clock::now() > deadline)
+      return end_for("nothing from " + listed(missing));
+    std::this_thread::sleep_for(kPoll);
+  }
+  return "";
 }
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {
@@ -99,11 +104,7 @@ void RankStore::enter(std::int64_t collective, std::string_view what) {
 }
 
 std::vector<std::string> RankStore::gather(std::string_view topic, const std::string& mine) {
-  store_->set(key(topic, rank_), mine);
-  wait_for_all(topic, topic);
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < world_; ++rank) texts.push_back(store_->get_to_str(key(topic, rank)));
-  return texts;
+  return exchange(topic, mine, topic);
 }
 
 std::optional<std::string> RankStore::said_before() const {

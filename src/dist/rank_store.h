@@ -30,7 +30,8 @@ class RankStore {
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
   void enter(std::int64_t collective, std::string_view what);
-  /// Throws a runtime Error naming the ranks whose text did not come in time.
+  /// All ranks' texts, by rank. Throws a runtime Error naming those whose text did not come in
+  /// time, or the store's host where that is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
   /// Why the group ended. The first rank to say so decides; returns what it said. Rank 0 waits a
@@ -43,7 +44,11 @@ class RankStore {
   c10::intrusive_ptr<c10d::Store> connect(const Launch& launch) const;
   std::string key(std::string_view topic, int rank) const;
   std::vector<int> without(std::string_view topic) const;
-  void wait_for_all(std::string_view topic, std::string_view what);
+  /// All ranks' texts under `topic`, by rank; `what` says in errors what they were for.
+  std::vector<std::string> exchange(std::string_view topic, const std::string& mine,
+                                    std::string_view what);
+  /// Until all ranks have set `topic`. Why they did not; empty where they did.
+  std::string wait_for_all(std::string_view topic);
   std::optional<std::string> said_before() const;
   std::string host_is_gone() const;
   std::vector<RankState> examine() const;

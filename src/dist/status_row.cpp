@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <functional>
 
+#include "accrue/core/error.h"
+
 namespace accrue::dist {
 namespace {
 
-constexpr std::size_t kHead = 6;
+constexpr std::size_t kHead = 7;
 
 std::string listed(const std::vector<RankStatus>& ranks,
                    const std::function<bool(const RankStatus&)>& belongs) {
@@ -16,6 +18,18 @@ std::string listed(const std::vector<RankStatus>& ranks,
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (belongs(ranks[rank])) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
   return text;
+}
+
+void require_one_window(const std::vector<RankStatus>& ranks) {
+  if (std::ranges::all_of(
+          ranks, [&](const RankStatus& rank) { return rank.window == ranks.front().window; }))
+    return;
+  std::string received;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    received += (rank == 0 ? "window " : ", window ") + std::to_string(ranks[rank].window) +
+                " on rank " + std::to_string(rank);
+  throw runtime_error("reduce gradients over ranks", "the same window on all of them", received,
+                      "resuming all ranks from one checkpoint");
 }
 
 void decide(const std::vector<RankStatus>& ranks, Agreed& agreed) {
@@ -37,7 +51,8 @@ void decide(const std::vector<RankStatus>& ranks, Agreed& agreed) {
 }  // namespace
 
 at::Tensor to_row(const RankStatus& status) {
-  std::vector<double> row{status.weight,
+  std::vector<double> row{static_cast<double>(status.window),
+                          status.weight,
                           status.loss_sum,
                           static_cast<double>(status.micro_batches),
                           static_cast<double>(status.quarantined),
@@ -51,12 +66,13 @@ at::Tensor to_row(const RankStatus& status) {
 
 RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
   const double* value = row.const_data_ptr<double>();
-  RankStatus status{.weight = value[0],
-                    .loss_sum = value[1],
-                    .micro_batches = static_cast<std::int64_t>(value[2]),
-                    .quarantined = static_cast<std::int64_t>(value[3]),
-                    .is_lost = value[4] != 0,
-                    .is_void = value[5] != 0};
+  RankStatus status{.window = static_cast<std::int64_t>(value[0]),
+                    .weight = value[1],
+                    .loss_sum = value[2],
+                    .micro_batches = static_cast<std::int64_t>(value[3]),
+                    .quarantined = static_cast<std::int64_t>(value[4]),
+                    .is_lost = value[5] != 0,
+                    .is_void = value[6] != 0};
   value += kHead;
   status.figures.assign(value, value + like.figures.size());
   value += like.figures.size();
@@ -67,6 +83,7 @@ RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
 }
 
 Agreed agree(const std::vector<RankStatus>& ranks) {
+  require_one_window(ranks);
   Agreed agreed{.contributions = std::vector<std::int64_t>(ranks.front().contributions.size(), 0),
                 .units = ranks.front().units};
   WindowTotals& totals = agreed.totals;

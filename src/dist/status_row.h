@@ -12,6 +12,7 @@ namespace accrue::dist {
 
 /// What each rank says of its part of a window.
 struct RankStatus {
+  std::int64_t window = 0;  ///< its index
   double weight = 0;
   double loss_sum = 0;
   std::int64_t micro_batches = 0;
@@ -35,6 +36,7 @@ struct Agreed {
   std::vector<std::int64_t> contributions = {};  ///< by slot, of all ranks
   std::vector<int> units = {};                   ///< the largest, by slot
 };
+/// Throws a runtime Error, the same for the same rows, where they are not all of one window.
 Agreed agree(const std::vector<RankStatus>& ranks);
 
 }  // namespace accrue::dist

@@ -1,9 +1,13 @@
 #include "attention_bf16.h"
 
+#include <ATen/Context.h>
 #include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <exception>
 
 #include "attention_bf16_rows.h"
 #include "onednn_gemm.h"
@@ -14,7 +18,8 @@ namespace {
 using rows::Head;
 
 constexpr std::size_t query_block = 32;  // rows whose scores stay in the first two levels of cache
-// One kernel is compiled per shape: products go by at most so many keys, so that there are few.
+// libtorch compiles a product for each shape and leading dimension, and keeps it as long as the
+// thread lives. So that these are few whatever the lengths, products go by at most so many keys.
 constexpr std::size_t key_chunk = 256;
 constexpr std::size_t depth_unit = 16;
 
@@ -22,9 +27,17 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Sizes of the padded operands; what was padded is zero.
+/// The leading dimension of a matrix whose columns are keys: few values, as above.
+constexpr std::size_t leading_dimension(std::size_t keys) {
+  return keys < key_chunk ? std::bit_ceil(std::max(keys, query_block)) : round_up(keys, key_chunk);
+}
+
+/// Sizes of the padded operands. Rows and columns up to `keys` and `depth` that were padded are
+/// zero; what lies between `keys` and a stride is never read.
 struct Layout {
-  std::size_t length, width, keys, depth, stride;
+  std::size_t length, width, keys, depth;
+  std::size_t key_stride;    ///< of matrices [depth, keys]
+  std::size_t score_stride;  ///< of blocks [queries, keys]
   bool causal;
 
   Layout(std::size_t of_length, std::size_t of_width, bool is_causal)
@@ -32,14 +45,16 @@ struct Layout {
         width(of_width),
         keys(round_up(of_length, query_block)),
         depth(round_up(of_width, depth_unit)),
+        key_stride(leading_dimension(keys)),
         // Not a power of two, so that a column does not fall into few cache sets.
-        stride(keys + query_block),
+        score_stride(key_stride + query_block),
         causal(is_causal) {}
   explicit Layout(const Head& head) : Layout(head.length, head.width, head.causal) {}
 
-  std::size_t matrix() const { return keys * depth; }
+  std::size_t key_rows() const { return keys * depth; }
+  std::size_t key_columns() const { return depth * key_stride; }
   std::size_t query_rows() const { return query_block * depth; }
-  std::size_t scores() const { return query_block * stride; }
+  std::size_t scores() const { return query_block * score_stride; }
   /// How many keys, in whole blocks, the block of queries from `first` on sees.
   std::size_t seen(std::size_t first) const { return causal ? first + query_block : keys; }
 };
@@ -63,14 +78,14 @@ class Scratch {
 };
 
 struct ForwardBuffers {
-  Bf16 *rows, *key_pairs, *value_pairs, *queries, *probabilities;
+  Bf16 *rows, *key_columns, *value_pairs, *queries, *probabilities;
   float *scores, *result, *sums;
   std::uint32_t* words;
 
   ForwardBuffers(const Layout& layout, Scratch& scratch)
-      : rows(scratch.take<Bf16>(layout.matrix())),
-        key_pairs(scratch.take<Bf16>(layout.matrix())),
-        value_pairs(scratch.take<Bf16>(layout.matrix())),
+      : rows(scratch.take<Bf16>(layout.key_rows())),
+        key_columns(scratch.take<Bf16>(layout.key_columns())),
+        value_pairs(scratch.take<Bf16>(layout.key_rows())),
         queries(scratch.take<Bf16>(layout.query_rows())),
         probabilities(scratch.take<Bf16>(layout.scores())),
         scores(scratch.take<float>(layout.scores())),
@@ -86,10 +101,10 @@ struct BackwardBuffers {
   std::uint32_t* words;
 
   BackwardBuffers(const Layout& layout, Scratch& scratch)
-      : rows(scratch.take<Bf16>(layout.matrix())),
-        key_columns(scratch.take<Bf16>(layout.matrix())),
-        value_columns(scratch.take<Bf16>(layout.matrix())),
-        key_pairs(scratch.take<Bf16>(layout.matrix())),
+      : rows(scratch.take<Bf16>(layout.key_rows())),
+        key_columns(scratch.take<Bf16>(layout.key_columns())),
+        value_columns(scratch.take<Bf16>(layout.key_columns())),
+        key_pairs(scratch.take<Bf16>(layout.key_rows())),
         queries(scratch.take<Bf16>(layout.query_rows())),
         grads(scratch.take<Bf16>(layout.query_rows())),
         transposed(scratch.take<Bf16>(layout.query_rows())),
@@ -100,8 +115,8 @@ struct BackwardBuffers {
         score_grads(scratch.take<float>(layout.scores())),
         result(scratch.take<float>(layout.query_rows())),
         scales(scratch.take<float>(query_block)),
-        grad_keys(scratch.take<float>(layout.matrix())),
-        grad_values(scratch.take<float>(layout.matrix())),
+        grad_keys(scratch.take<float>(layout.key_columns())),
+        grad_values(scratch.take<float>(layout.key_columns())),
         words(scratch.take<std::uint32_t>(round_up(layout.length, mask_block))) {}
 };
 
@@ -172,7 +187,7 @@ rows::QueryBlock block_of(const Layout& layout, const Head& head, std::size_t fi
           .block_rows = query_block,
           .length = layout.length,
           .keys = layout.seen(first),
-          .stride = layout.stride,
+          .stride = layout.score_stride,
           .causal = layout.causal,
           .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(layout.width))),
           .mask = head.mask,
@@ -188,9 +203,9 @@ void multiply_with_keys(const Layout& layout, std::size_t keys, const Bf16* rows
                        .a = rows,
                        .a_stride = layout.depth,
                        .b = columns,
-                       .b_stride = layout.keys,
+                       .b_stride = layout.key_stride,
                        .c = to,
-                       .c_stride = layout.stride},
+                       .c_stride = layout.score_stride},
                       false);
 }
 
@@ -201,7 +216,7 @@ void sum_over_keys(const Layout& layout, std::size_t keys, const Bf16* weights, 
                      .columns = layout.depth,
                      .depth = keys,
                      .a = weights,
-                     .a_stride = layout.stride,
+                     .a_stride = layout.score_stride,
                      .b = pairs,
                      .b_stride = layout.depth,
                      .c = to,
@@ -218,28 +233,71 @@ void add_over_queries(const Layout& layout, std::size_t keys, const Bf16* rows, 
                        .a = transposed,
                        .a_stride = query_block,
                        .b = pairs,
-                       .b_stride = layout.stride,
+                       .b_stride = layout.score_stride,
                        .c = to,
-                       .c_stride = layout.keys},
+                       .c_stride = layout.key_stride},
                       true);
 }
 
-/// Gives the processor's tile registers back, where it has any.
-void release_tiles() {
+/// Products between its construction and its end may use the processor's tile registers, where it
+/// has any; they are given back however the scope is left.
+class TileScope {
+ public:
+  TileScope() = default;
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+  ~TileScope() {
 #ifdef CPUBLAS_BRGEMM_BF16BF16F32
-  at::native::cpublas::brgemm_release(true);
+    at::native::cpublas::brgemm_release(true);
 #endif
+  }
+};
+
+/// Whether `multiply` gives the right numbers here, found out with a product of small integers. It
+/// throws where libtorch was built without oneDNN's micro-kernels.
+bool multiplies() {
+  constexpr std::size_t rows = query_block, columns = depth_unit, depth = depth_unit;
+  std::array<Bf16, rows * depth> a{};
+  std::array<Bf16, depth * columns> pairs{};
+  std::array<float, rows * columns> expected{}, actual{};
+  const auto left = [](std::size_t i, std::size_t k) { return static_cast<float>((i + k) % 5); };
+  const auto right = [](std::size_t k, std::size_t j) {
+    return static_cast<float>((3 * k + j) % 7);
+  };
+  const auto rounded = [](float value) { return Bf16{at::BFloat16(value).x}; };
+  for (std::size_t k = 0; k < depth; ++k) {
+    for (std::size_t i = 0; i < rows; ++i) a[i * depth + k] = rounded(left(i, k));
+    for (std::size_t j = 0; j < columns; ++j)
+      pairs[2 * (k / 2 * columns + j) + k % 2] = rounded(right(k, j));
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < columns; ++j)
+        expected[i * columns + j] += left(i, k) * right(k, j);
+  }
+  try {
+    const TileScope tiles;
+    multiply({.rows = rows,
+              .columns = columns,
+              .depth = depth,
+              .a = a.data(),
+              .a_stride = depth,
+              .b = pairs.data(),
+              .b_stride = columns,
+              .c = actual.data(),
+              .c_stride = columns},
+             false);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return actual == expected;
 }
 
 }  // namespace
 
 bool available() {
-#ifdef CPUBLAS_BRGEMM_BF16BF16F32
-  static const bool has_products = onednn::multiplies_bf16();
-  return has_products;
-#else
-  return false;
-#endif
+  // libtorch refuses the product while its oneDNN is switched off, which a program may do any time.
+  if (!at::globalContext().userEnabledMkldnn()) return false;
+  static const bool is_faster_and_works = onednn::multiplies_bf16() && multiplies();
+  return is_faster_and_works;
 }
 
 std::size_t head_forward_scratch(std::size_t length, std::size_t width) {
@@ -259,16 +317,18 @@ void head_forward(const rows::HeadForward& task) {
   const Layout layout(head);
   Scratch scratch(task.scratch);
   const ForwardBuffers buffers(layout, scratch);
+  const TileScope tiles;
   auto* log_sums = static_cast<float*>(task.log_sums);
   rows::copy_padded(all_rows(head, head.k), layout.keys, layout.depth, buffers.rows);
-  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.key_pairs);
+  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.key_columns,
+                     layout.key_stride);
   rows::copy_padded(all_rows(head, head.v), layout.keys, layout.depth, buffers.rows);
   rows::pair_rows(buffers.rows, layout.keys, layout.depth, buffers.value_pairs);
 
   for (std::size_t first = 0; first < layout.length; first += query_block) {
     const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
     copy_block(layout, head.q, head.stride, first, buffers.queries);
-    multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_pairs, buffers.scores);
+    multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_columns, buffers.scores);
     rows::softmax_block(block, buffers.scores, buffers.probabilities, buffers.sums,
                         log_sums + first);
     sum_over_keys(layout, block.keys, buffers.probabilities, buffers.value_pairs, buffers.result);
@@ -276,7 +336,6 @@ void head_forward(const rows::HeadForward& task) {
     rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.sums,
                         static_cast<Bf16*>(task.out) + first * task.out_stride, task.out_stride);
   }
-  release_tiles();
 }
 
 void head_backward(const rows::HeadBackward& task) {
@@ -284,14 +343,17 @@ void head_backward(const rows::HeadBackward& task) {
   const Layout layout(head);
   Scratch scratch(task.scratch);
   const BackwardBuffers buffers(layout, scratch);
+  const TileScope tiles;
   const auto* log_sums = static_cast<const float*>(task.log_sums);
   rows::copy_padded(all_rows(head, head.v), layout.keys, layout.depth, buffers.rows);
-  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.value_columns);
+  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.value_columns,
+                     layout.key_stride);
   rows::copy_padded(all_rows(head, head.k), layout.keys, layout.depth, buffers.rows);
-  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.key_columns);
+  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.key_columns,
+                     layout.key_stride);
   rows::pair_rows(buffers.rows, layout.keys, layout.depth, buffers.key_pairs);
-  std::fill_n(buffers.grad_keys, layout.matrix(), 0.0F);
-  std::fill_n(buffers.grad_values, layout.matrix(), 0.0F);
+  std::fill_n(buffers.grad_keys, layout.key_columns(), 0.0F);
+  std::fill_n(buffers.grad_values, layout.key_columns(), 0.0F);
 
   float scale = 1;
   for (std::size_t first = 0; first < layout.length; first += query_block) {
@@ -314,11 +376,10 @@ void head_backward(const rows::HeadBackward& task) {
     add_over_queries(layout, block.keys, buffers.queries, buffers.transposed,
                      buffers.score_grad_pairs, buffers.grad_keys);
   }
-  rows::unpack_transposed(buffers.grad_keys, layout.keys, layout.length, layout.width, scale,
+  rows::unpack_transposed(buffers.grad_keys, layout.key_stride, layout.length, layout.width, scale,
                           task.grad_k, head.stride);
-  rows::unpack_transposed(buffers.grad_values, layout.keys, layout.length, layout.width, 1,
+  rows::unpack_transposed(buffers.grad_values, layout.key_stride, layout.length, layout.width, 1,
                           task.grad_v, head.stride);
-  release_tiles();
 }
 
 }  // namespace accrue::kernels::bf16_attention

@@ -144,13 +144,14 @@ void pair_rows(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf1
   HWY_DYNAMIC_DISPATCH(pair_rows)(rows, padded_rows, depth, pairs);
 }
 
-void pair_columns(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs) {
+void pair_columns(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
+                  std::size_t stride) {
   // Neighbours in a row stay together: a transpose of words of two elements.
   constexpr std::size_t block = 16;
   for (std::size_t start = 0; start < padded_rows; start += block)
     for (std::size_t pair = 0; pair < depth / 2; ++pair)
       for (std::size_t row = start; row < start + block; ++row)
-        std::memcpy(pairs + 2 * (pair * padded_rows + row), rows + row * depth + 2 * pair,
+        std::memcpy(pairs + 2 * (pair * stride + row), rows + row * depth + 2 * pair,
                     2 * sizeof(Bf16));
 }
 

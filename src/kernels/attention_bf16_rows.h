@@ -22,8 +22,10 @@ struct HeadRows {
 void copy_padded(const HeadRows& from, std::size_t padded_rows, std::size_t depth, Bf16* to);
 /// The pairs [padded_rows / 2, depth, 2] of rows[padded_rows, depth].
 void pair_rows(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
-/// The pairs [depth / 2, padded_rows, 2] of the transpose of rows[padded_rows, depth].
-void pair_columns(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
+/// The pairs [depth / 2, stride, 2] of the transpose of rows[padded_rows, depth]; those from
+/// padded_rows to `stride` are left as they are.
+void pair_columns(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
+                  std::size_t stride);
 /// to[depth, rows] = from[rows, depth].
 void transpose(const Bf16* from, std::size_t rows, std::size_t depth, Bf16* to);
 

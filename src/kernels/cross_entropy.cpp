@@ -286,12 +286,20 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   static std::string text_of(double number) { return c10::str(number); }
 };
 
-void expect_options(const LinearCrossEntropyOptions& options) {
+/// gradient_scale as the sum's precision has it.
+double rounded_scale(const at::Tensor& hidden, const LinearCrossEntropyOptions& options) {
+  if (hidden.scalar_type() == at::kDouble) return options.gradient_scale;
+  return static_cast<float>(options.gradient_scale);
+}
+
+void expect_options(const at::Tensor& hidden, const LinearCrossEntropyOptions& options) {
   expect_terms("linear_cross_entropy", options.loss);
-  if (!std::isfinite(options.gradient_scale) || options.gradient_scale == 0)
-    throw usage_error("linear_cross_entropy", "a finite gradient_scale that is not 0",
+  const double scale = rounded_scale(hidden, options);
+  if (!std::isfinite(scale) || scale == 0)
+    throw usage_error("linear_cross_entropy",
+                      "a gradient_scale that is finite and not 0 in the precision of the sum",
                       c10::str(options.gradient_scale),
-                      "not running a loss whose gradient is not wanted");
+                      "a scale nearer to 1, or not running a loss whose gradient is not wanted");
   if (options.chunk_rows < 0)
     throw usage_error("linear_cross_entropy", "chunk_rows of 0 or more",
                       std::to_string(options.chunk_rows), "0, which chooses");
@@ -301,14 +309,12 @@ Input input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
                LowPrecisionCopy& copy, const LinearCrossEntropyOptions& options) {
   CrossEntropyOptions loss = options.loss;
   if (loss.row_weights.defined()) loss.row_weights = loss.row_weights.cpu().contiguous();
-  const bool in_double = hidden.scalar_type() == at::kDouble;
   return {.hidden = as_matrix(hidden.detach()),
           .weight = weight,
           .compute = copy.of(weight, hidden.scalar_type()),
           .targets = targets.cpu().contiguous(),
           .loss = loss,
-          .gradient_scale =
-              in_double ? options.gradient_scale : static_cast<float>(options.gradient_scale),
+          .gradient_scale = rounded_scale(hidden, options),
           .chunk_rows = options.chunk_rows,
           .overwrite_hidden = options.overwrite_hidden && hidden.is_contiguous()};
 }
@@ -319,7 +325,7 @@ Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const at::Tensor& targets, LowPrecisionCopy& copy,
                           const LinearCrossEntropyOptions& options) {
   expect_arguments(hidden, weight, targets);
-  expect_options(options);
+  expect_options(hidden, options);
   expect_labels("linear_cross_entropy", targets, weight.size(0), options.loss.ignored);
   const double total = label_weight(targets, options.loss.row_weights, options.loss.ignored);
   const Input input = input_of(hidden, weight, targets, copy, options);

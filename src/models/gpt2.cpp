@@ -131,6 +131,7 @@ struct Gpt2::Impl {
   Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
             double gradient_scale) {
     const kernels::CrossEntropyOptions terms = loss_terms(options.loss, micro, context);
+    // The final norm keeps its input and not this, its result: the gradient may take the memory.
     if (options.fused_loss)
       return kernels::linear_cross_entropy(hidden, wte, micro.targets, wte_copy,
                                            {.loss = terms,

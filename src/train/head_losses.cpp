@@ -2,11 +2,21 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "accrue/core/error.h"
 
 namespace accrue::train {
+namespace {
+
+bool shares_memory(const models::Activations& output, const at::Tensor& inputs) {
+  return std::any_of(output.begin(), output.end(), [&](const at::Tensor& tensor) {
+    return tensor.defined() && inputs.defined() && tensor.is_alias_of(inputs);
+  });
+}
+
+}  // namespace
 
 HeadLosses::HeadLosses(models::Trainable& model, PassOptions options)
     : heads_(model.losses()), options_(std::move(options)) {
@@ -22,8 +32,8 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   Total total;
   std::optional<double> first_weight;
   ForwardContext of_head = context;
-  // The backward pass of another loss may want what it read.
-  of_head.last_reader = losses_run() == 1;
+  // The backward pass of another loss may want what it read; a view of the inputs is the caller's.
+  of_head.last_reader = losses_run() == 1 && !shares_memory(output, micro.inputs);
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const double factor = factor_of(i);
     if (factor == 0) {

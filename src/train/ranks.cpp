@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/gradient_folding.h"
 #include "accrue/version.h"
 
 namespace accrue::train {
@@ -31,6 +32,28 @@ dist::Facts facts_of(const Config& config) {
     if (!is_of_the_machine(key)) facts.emplace_back(std::move(key), line.substr(equals + 3));
   }
   return facts;
+}
+
+/// What a config states that several ranks cannot do, or not alike.
+std::optional<Conflict> conflict_of(const Config& config) {
+  if (folds_gradients(config)) {
+    const std::string expected = "gradients in a buffer, whose sums the ranks add";
+    if (config.optim.kind == "adama")
+      return Conflict{"optim.kind", expected, "\"adama\", which folds them into its moments",
+                      "kind = \"adamw\""};
+    return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
+  }
+  if (!dist::adds_up(accum::parse_accumulation(config.precision.accumulate)))
+    return Conflict{"precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
+                    "\"" + config.precision.accumulate + "\", whose sums ranks would round again",
+                    "accumulate = \"fp32\""};
+  if (config.memory.budget == "auto")
+    return Conflict{"memory.budget", "a size, for each rank",
+                    "\"auto\", with which each would take the whole machine", "budget = \"4GiB\""};
+  if (config.run.eval_every && config.run.eval_every->unit == Duration::Unit::seconds)
+    return Conflict{"run.eval_every", "steps or tokens, which come at once on all ranks",
+                    "a time, by each rank's own clock", "eval_every = \"100 steps\""};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -66,11 +89,15 @@ void Ranks::check_divisible(const Workload& work) const {
   if (work.model->losses().size() > 1)
     refuse("train", "one loss", "several, whose total weights would be each rank's own",
            "one process");
+  if (const auto conflict = conflict_of(work.config))
+    refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
 }
 
-void Ranks::begin(const Workload& work, const std::string& data_fingerprint) const {
+void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
+                  const dist::Facts& start) const {
   if (!group_) return;
   dist::Facts facts{{"version", version}, {"ranks", std::to_string(world())}};
+  facts.insert(facts.end(), start.begin(), start.end());
   for (auto& fact : facts_of(work.config)) facts.push_back(std::move(fact));
   facts.emplace_back("data", data_fingerprint);
   facts.emplace_back("shapes of the parameters", dist::shape_digest(work.model->parameters()));
@@ -78,11 +105,13 @@ void Ranks::begin(const Workload& work, const std::string& data_fingerprint) con
   check_divisible(work);
 }
 
-void Ranks::check_state(const Workload& work, std::int64_t step) const {
+void Ranks::check_state(const Workload& work, const optim::Optimizer& optimizer,
+                        std::int64_t step) const {
   if (!group_) return;
   dist::shake_hands(*group_, "where the run begins",
                     {{"step", std::to_string(step)},
-                     {"values of the parameters", dist::value_digest(work.model->parameters())}});
+                     {"values of the parameters", dist::value_digest(work.model->parameters())},
+                     {"the optimizer's state", dist::value_digest(optimizer.state())}});
 }
 
 MicroDecision Ranks::agree(MicroDecision mine) const {

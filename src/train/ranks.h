@@ -9,6 +9,7 @@
 #include "accrue/dist/deferred_reduce.h"
 #include "accrue/dist/group.h"
 #include "accrue/dist/handshake.h"
+#include "accrue/optim/optimizer.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
 
@@ -24,10 +25,13 @@ class Ranks {
   bool is_first() const { return !group_ || group_->rank() == 0; }
   std::int64_t world() const { return group_ ? group_->world() : 1; }
 
-  /// Refuses what cannot be divided in this version, and what another rank states differently.
-  void begin(const Workload& work, const std::string& data_fingerprint) const;
-  /// Refuses ranks that do not go on from the same state.
-  void check_state(const Workload& work, std::int64_t step) const;
+  /// Refuses what cannot be divided in this version, and what another rank states differently:
+  /// its config, its data, its model, or `start`, which is what this rank begins the run with.
+  void begin(const Workload& work, const std::string& data_fingerprint,
+             const dist::Facts& start) const;
+  /// Refuses ranks that do not go on from the same step, parameters and state of the optimizer.
+  void check_state(const Workload& work, const optim::Optimizer& optimizer,
+                   std::int64_t step) const;
   /// One for all: the smallest micro-batch that any rank decided on, and the most recomputation of
   /// those who did.
   MicroDecision agree(MicroDecision mine) const;

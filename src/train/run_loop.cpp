@@ -191,6 +191,7 @@ RunLoop::Ran RunLoop::run_window() {
         "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
   }
   const double lr = learning_rate_.at(state_.step);
+  if (window.gradient) finish_writing();
   const Stopwatch optimizer_watch;
   std::optional<double> norm;
   if (window.gradient) norm = take_step(std::move(*window.gradient), lr);
@@ -216,7 +217,6 @@ std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr
     gradient.changed();
   }
   const std::optional<double> norm = clipped_norm(gradient);
-  finish_writing();
   RECORD_USER_SCOPE("optimizer step");
   in_optimizer_step_ = true;
   parts_.optimizer.step(std::move(gradient), lr);

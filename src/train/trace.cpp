@@ -26,14 +26,15 @@ struct Span : at::ObserverContext {
 }  // namespace
 
 struct Trace::Impl {
-  explicit Impl(const std::filesystem::path& path) : file(path) {
-    if (!file)
-      throw runtime_error("trace into " + path.string(), "a file that can be created",
-                          std::strerror(errno), "another file");
+  explicit Impl(const std::filesystem::path& path) {
     const std::lock_guard lock(mutex);
     if (listening != nullptr)
       throw usage_error("trace into " + path.string(), "one trace at a time", "a second",
                         "ending the first one");
+    file.open(path);
+    if (!file)
+      throw runtime_error("trace into " + path.string(), "a file that can be created",
+                          std::strerror(errno), "another file");
     listening = this;
     file << "[\n";
     handle = at::addGlobalCallback(

@@ -53,6 +53,14 @@ struct Trainer::Impl {
     return !options.resume || (options.checkpoint.empty() && directory.checkpoint_steps().empty());
   }
 
+  /// On which ranks have to agree before any of them decides a plan or loads anything.
+  static dist::Facts start_of(const RunOptions& options, bool plans) {
+    const std::string checkpoint =
+        options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;
+    return {{"resume", options.resume ? checkpoint : "no"},
+            {"plan", plans ? "a new one" : "the checkpoint's"}};
+  }
+
   const RunPlan& decide_plan() {
     if (!plan) plan = make_plan(work, ranks.agree(choose_micro_batch(work)));
     return *plan;
@@ -120,7 +128,7 @@ struct Trainer::Impl {
         make_optimizer(work.config, work.model->parameters());
     TrainState state =
         options.resume ? continue_run(*optimizer, options) : start_new(*optimizer, options);
-    ranks.check_state(work, state.step);
+    ranks.check_state(work, *optimizer, state.step);
     if (ranks.is_first()) {
       for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
         observers.push_back(std::move(sink));
@@ -164,11 +172,12 @@ struct Trainer::Impl {
       throw usage_error("gradient hook", "a gradient buffer for it to see",
                         "gradients that are folded into the optimizer",
                         "memory.gradients = \"buffer\" and an optimizer that goes with it");
-    ranks.begin(work, fingerprint_of(work.data));
+    const bool plans = needs_plan(options);
+    ranks.begin(work, fingerprint_of(work.data), start_of(options, plans));
     memory::BudgetWatch budget_watch(given.memory.budget_file);
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = follow_budget(budget_watch)) announce("budget", *reason, 0);
-    if (needs_plan(options)) decide_plan();
+    if (plans) decide_plan();
     return train_or_abandon(options, budget_watch);
   }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <sstream>
 
 #include "dist/ranks.h"
@@ -206,6 +207,19 @@ TEST(DeferredReduce, AWindowThatOneRankLosesIsDroppedByAll) {
   for (const Figures& rank : ranks) {
     EXPECT_EQ(rank.at("weight").at(kBadWindow), 0);
     EXPECT_EQ(rank.at("norm").size(), kWindows - 1);
+  }
+}
+
+TEST(DeferredReduce, ARankThatDiesAmongSeveralBucketsIsNamedAndNobodySteps) {
+  const Case c{.fault = "killed", .world = 3};
+  constexpr int dead = 1, killed = 128 + SIGKILL;
+  const auto results = run(c);
+  for (int rank = 0; rank < c.world; ++rank) {
+    const auto& result = results[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(result.status, rank == dead ? killed : 1) << result.errors;
+    if (rank == dead) continue;
+    EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank " + std::to_string(dead)));
+    EXPECT_EQ(figures_of(result.output).at("norm").size(), kBadWindow);
   }
 }
 

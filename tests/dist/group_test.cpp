@@ -108,12 +108,14 @@ TEST_F(GroupTest, ARankThatFailsSaysWhyToAll) {
 }
 
 TEST_F(GroupTest, TheDeathOfTheStoresHostIsNoticed) {
-  const Results results = run("host_killed", 3);
-  EXPECT_EQ(results[0].status, kKilled);
-  for (const int rank : {1, 2}) {
-    EXPECT_EQ(results[rank].status, 1);
-    EXPECT_THAT(results[rank].errors, HasSubstr("no sign of life from the host of the store"));
-    EXPECT_THAT(results[rank].output, IsEmpty());
+  for (const char* scenario : {"host_killed", "host_killed_before_texts"}) {
+    const Results results = run(scenario, 3);
+    EXPECT_EQ(results[0].status, kKilled);
+    for (const int rank : {1, 2}) {
+      EXPECT_EQ(results[rank].status, 1) << scenario;
+      EXPECT_THAT(results[rank].errors, HasSubstr("no sign of life from the host of the store"));
+      EXPECT_THAT(results[rank].output, IsEmpty());
+    }
   }
 }
 

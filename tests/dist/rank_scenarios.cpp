@@ -97,12 +97,21 @@ void failing(const Launch& launch, const Words&) {
   without_rank_1(launch, [](Group& group) { group.fail("no room on the disk"); });
 }
 
-void host_killed(const Launch& launch, const Words&) {
+/// `next` is what the others do.
+void without_the_host(const Launch& launch, const std::function<void(Group&)>& next) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
   group->barrier("the first barrier");
   if (group->rank() == 0) std::raise(SIGKILL);
-  group->barrier("the second barrier");
+  next(*group);
   std::cout << "stepped\n";
+}
+
+void host_killed(const Launch& launch, const Words&) {
+  without_the_host(launch, [](Group& group) { group.barrier("the second barrier"); });
+}
+
+void host_killed_before_texts(const Launch& launch, const Words&) {
+  without_the_host(launch, [](Group& group) { group.gather_texts("greeting", "hello"); });
 }
 
 void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 1s}); }
@@ -111,10 +120,15 @@ void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout 
 
 const std::map<std::string, Scenario>& scenarios() {
   static const std::map<std::string, Scenario> table{
-      {"collectives", collectives}, {"traffic", traffic},
-      {"killed", killed},           {"stuck", stuck},
-      {"failing", failing},         {"host_killed", host_killed},
-      {"connecting", connecting},   {"reduce", reduce_windows},
+      {"collectives", collectives},
+      {"traffic", traffic},
+      {"killed", killed},
+      {"stuck", stuck},
+      {"failing", failing},
+      {"host_killed", host_killed},
+      {"host_killed_before_texts", host_killed_before_texts},
+      {"connecting", connecting},
+      {"reduce", reduce_windows},
   };
   return table;
 }

@@ -1,5 +1,6 @@
 #include "reduce_scenario.h"
 
+#include <csignal>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -48,7 +49,10 @@ class Rank {
         ReduceOptions{.overlap = words.at(1) == "overlap", .bucket_bytes = kBucketBytes});
     window_.set_reduction(&*reduce_);
   }
-  ~Rank() { window_.set_reduction(nullptr); }
+  ~Rank() {
+    window_.discard();
+    window_.set_reduction(nullptr);
+  }
 
   void train() {
     for (index_ = 0; index_ < kWindows; ++index_) train_window();
@@ -100,7 +104,13 @@ class Rank {
     window_.commit(loss.sum.item<double>(), loss.weight);
   }
 
+  /// In its last micro-batch, in whose backward buckets begin.
+  bool is_to_die() const {
+    return fault_ == "killed" && index_ == kBadWindow && rank() == 1 && is_last_;
+  }
+
   void begin(const MicroRef& ref, bool is_last) {
+    is_last_ = is_last;
     window_.begin(ref);
     if (reduce_) reduce_->begin_micro_batch(is_last);
   }
@@ -108,6 +118,7 @@ class Rank {
   Loss run(std::size_t micro) {
     Loss loss = problem_.run(micro, [this] {
       if (reduce_) reduce_->poll();
+      if (is_to_die()) std::raise(SIGKILL);
     });
     if (!goes_wrong(micro)) return loss;
     if (fault_ == "nan") contribute(std::numeric_limits<double>::quiet_NaN());
@@ -143,6 +154,7 @@ class Rank {
   std::shared_ptr<Group> group_;
   std::optional<DeferredReduce> reduce_;
   int index_ = 0;
+  bool is_last_ = false;  ///< the micro-batch that runs
 };
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace accrue::dist {
 
 /// Trains StagedProblem for three windows and prints parameters, totals and what happened.
 /// `words`: accumulation (fp32, fp64, fixed); overlap or end; how micro-batches are shared (turns,
-/// first, uneven); then what goes wrong: nothing, nan, aborted, twice, large, lost.
+/// first, uneven); then what goes wrong: nothing, nan, aborted, twice, large, lost,
+/// killed (rank 1, when its first bucket is under way).
 void reduce_windows(const Launch& launch, const std::vector<std::string>& words);
 
 }  // namespace accrue::dist

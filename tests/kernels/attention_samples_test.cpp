@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -91,6 +92,57 @@ TEST_P(AttentionOfSamples, ComparatorSeesAnotherMaskAndAnUnpackedRow) {
   differs(options, other);
 }
 
+/// The probabilities after dropout [B, heads, T, T]: the outputs where values are unit vectors, for
+/// as many keys at a time as a head is wide.
+at::Tensor probabilities_of(const at::Tensor& qkv, const AttentionOptions& options,
+                            const ForwardContext& context) {
+  const std::int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / (3 * heads);
+  const at::Tensor input = qkv.clone();
+  const at::Tensor values = input.view({batch, length, 3, heads, width}).select(2, 2);
+  const at::Tensor probabilities = at::zeros({batch, heads, length, length}, qkv.options());
+  for (std::int64_t begin = 0; begin < length; begin += width) {
+    const std::int64_t count = std::min(width, length - begin);
+    values.zero_();
+    values.narrow(1, begin, count).copy_(at::eye(count, width).unsqueeze(1));
+    const at::Tensor out =
+        attention(input, heads, options, context).view({batch, length, heads, width});
+    probabilities.narrow(3, begin, count).copy_(out.narrow(3, 0, count).transpose(1, 2));
+  }
+  return probabilities;
+}
+
+/// Which of [B, heads, T, T] are seen and not dropped.
+at::Tensor kept_by(const AttentionOptions& options, const ForwardContext& context,
+                   std::int64_t batch, std::int64_t length) {
+  const ReferenceMask mask(options.dropout, context, options.site);
+  const at::Tensor kept = at::zeros({batch, heads, length, length}, at::kBool);
+  for (const SampleSpan& span : context.spans)
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t size = span.end - span.begin;
+      const at::Tensor factors = mask.of_head(span.sample_id, head, size, size);
+      kept[span.row][head]
+          .narrow(0, span.begin, size)
+          .narrow(1, span.begin, size)
+          .copy_((options.causal ? factors.tril() : factors).ne(0));
+    }
+  return kept;
+}
+
+/// To the element, in every precision: a tolerance would let a small probability pass.
+TEST_P(AttentionOfSamples, GivesDroppedKeysExactlyNothing) {
+  const ForwardContext context = packed_context();
+  for (const bool causal : {true, false})
+    for (const std::int64_t width : {5, 33}) {
+      SCOPED_TRACE(::testing::Message() << "D " << width << (causal ? ", causal" : ""));
+      AttentionOptions options{.causal = causal, .dropout = 0.4, .site = 4};
+      const at::Tensor qkv = packed_projections(2, 96, heads * width, GetParam());
+      const at::Tensor counts = probabilities_of(qkv, options, context).ne(0);
+      EXPECT_TRUE(at::equal(counts, kept_by(options, context, 2, 96)));
+      options.site = 5;
+      EXPECT_FALSE(at::equal(counts, kept_by(options, context, 2, 96)));
+    }
+}
+
 struct Sample {
   at::Tensor qkv, grad;  // grad: upstream
 };
@@ -151,9 +203,9 @@ TEST_P(AttentionOfSamples, HasTheSameBitsForAnySplitOrderAndPacking) {
   }
 }
 
-TEST(AttentionDropout, HasTheSameBitsForAnyNumberOfThreads) {
-  const at::Tensor qkv = packed_projections(2, 96, heads * 16, at::kFloat);
-  const at::Tensor grad = upstream(2, 96, heads * 16, at::kFloat);
+TEST_P(AttentionOfSamples, HasTheSameBitsForAnyNumberOfThreads) {
+  const at::Tensor qkv = packed_projections(2, 96, heads * 16, GetParam());
+  const at::Tensor grad = upstream(2, 96, heads * 16, GetParam());
   const int threads = at::get_num_threads();
   const AttentionResult together = ours(qkv, grad, heads, {.dropout = 0.3}, packed_context());
   at::set_num_threads(1);

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "accrue/core/error.h"
+#include "attention_bf16.h"
 #include "kernels/attention_reference.h"
+#include "onednn_gemm.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
@@ -81,8 +83,8 @@ double mean_error(const at::Tensor& actual, const at::Tensor& expected) {
   return ((actual.to(at::kDouble) - e).norm() / e.norm()).item<double>();
 }
 
-/// bf16 attention rounds probabilities, score gradients and results, each by at most u; more would
-/// mean that sums are rounded too.
+/// bf16 attention rounds probabilities, score gradients and results, each by at most 2 u and by
+/// less than u in the mean; more would mean that sums are rounded too.
 TEST(BFloat16Attention, RoundsOnlyOperandsAndResults) {
   const double bound = 3 * accrue::testing::tolerance(at::kBFloat16).unit_roundoff;
   for (const bool is_causal : {true, false})
@@ -107,31 +109,68 @@ TEST(BFloat16Attention, RoundsOnlyOperandsAndResults) {
     }
 }
 
-TEST(CausalAttention, ReadsUnalignedAndStridedInput) {
-  const at::Tensor wide = packed_projections(2, 40, 50, at::kFloat);
+class WithoutOneDnn {
+ public:
+  WithoutOneDnn() : before_(at::globalContext().userEnabledMkldnn()) {
+    at::globalContext().setUserEnabledMkldnn(false);
+  }
+  ~WithoutOneDnn() { at::globalContext().setUserEnabledMkldnn(before_); }
+  WithoutOneDnn(const WithoutOneDnn&) = delete;
+  WithoutOneDnn& operator=(const WithoutOneDnn&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// libtorch refuses its products of bf16 then.
+TEST(BFloat16Attention, WorksWhereOneDnnIsSwitchedOffBeforeOrAfterForward) {
+  const at::Tensor qkv = packed_projections(1, 70, 32, at::kBFloat16);
+  const at::Tensor grad = packed_projections(1, 70, 32, at::kBFloat16, 2).narrow(2, 0, 32);
+  const AttentionResult expected = reference(qkv, grad, 2, {}, evaluating);
+  const auto expect_same = [&](const AttentionResult& actual) {
+    EXPECT_TRUE(close(actual.out, expected.out, at::kBFloat16, 70 + 16));
+    EXPECT_TRUE(close(actual.grad, expected.grad, at::kBFloat16, 70 + 16));
+  };
+  const at::Tensor leaf = qkv.clone().requires_grad_(true);
+  const at::Tensor out = causal_attention(leaf, 2);
+  EXPECT_EQ(bf16_attention::available(), onednn::multiplies_bf16());
+  const WithoutOneDnn off;
+  EXPECT_FALSE(bf16_attention::available());
+  out.backward(grad);
+  expect_same({out.detach(), leaf.grad()});
+  expect_same(causal(qkv, grad, 2));
+}
+
+class CausalAttentionIn : public ::testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(All, CausalAttentionIn, ::testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& param) { return c10::toString(param.param); });
+
+TEST_P(CausalAttentionIn, ReadsUnalignedAndStridedInput) {
+  const at::Tensor wide = packed_projections(2, 40, 50, GetParam());
   const at::Tensor slice = wide.narrow(2, 1, 3 * 46);
   const at::Tensor grad = at::ones({2, 40, 46});
   const AttentionResult actual = causal(slice, grad, 2);
-  const at::Tensor flat = at::empty({slice.numel() + 1});
+  const at::Tensor flat = at::empty({slice.numel() + 1}, GetParam());
   const at::Tensor unaligned = flat.narrow(0, 1, slice.numel()).view_as(slice).copy_(slice);
   EXPECT_TRUE(at::equal(causal_attention(unaligned, 2), actual.out));
   EXPECT_TRUE(at::equal(causal_attention(slice, 2), actual.out));
 }
 
-TEST(CausalAttention, SurvivesLargeScores) {
-  const at::Tensor qkv = packed_projections(1, 70, 32, at::kFloat, 3, 30);
+TEST_P(CausalAttentionIn, SurvivesLargeScores) {
+  const at::Tensor qkv = packed_projections(1, 70, 32, GetParam(), 3, 30);
   const at::Tensor grad = at::ones({1, 70, 32});
   const AttentionResult actual = causal(qkv, grad, 2),
                         expected = reference(qkv, grad, 2, {}, evaluating);
-  // Scores of up to largest^2 * sqrt(width) are rounded before the exponential.
+  // Scores of up to largest^2 * sqrt(width) are rounded to fp32 before the exponential.
   const double largest = qkv.abs().max().item<double>();
-  const double bound = accrue::testing::tolerance(at::kFloat).bound(1) * largest * largest * 4;
+  double bound = accrue::testing::tolerance(at::kFloat).bound(1) * largest * largest * 4;
+  if (GetParam() == at::kBFloat16) bound += accrue::testing::tolerance(GetParam()).bound(70 + 16);
   EXPECT_LE(accrue::testing::relative_error(actual.out, expected.out), bound);
   EXPECT_LE(accrue::testing::relative_error(actual.grad, expected.grad), bound);
 }
 
-TEST(CausalAttention, DoesNotLookAhead) {
-  at::Tensor qkv = packed_projections(1, 100, 32, at::kFloat);
+TEST_P(CausalAttentionIn, DoesNotLookAhead) {
+  at::Tensor qkv = packed_projections(1, 100, 32, GetParam());
   const at::Tensor before = causal_attention(qkv, 2);
   qkv.narrow(1, 70, 30).fill_(1e3);
   const at::Tensor after = causal_attention(qkv, 2);
@@ -139,16 +178,16 @@ TEST(CausalAttention, DoesNotLookAhead) {
   EXPECT_FALSE(at::equal(before.narrow(1, 70, 30), after.narrow(1, 70, 30)));
 }
 
-TEST(CausalAttention, ShowsNaNInQueriesKeysAndValues) {
+TEST_P(CausalAttentionIn, ShowsNaNInQueriesKeysAndValues) {
   for (const std::int64_t part : {0, 1, 2}) {
-    at::Tensor qkv = packed_projections(1, 20, 16, at::kFloat);
+    at::Tensor qkv = packed_projections(1, 20, 16, GetParam());
     qkv[0][3][part * 16] = std::numeric_limits<double>::quiet_NaN();
     EXPECT_TRUE(causal_attention(qkv, 1)[0][3].isnan().any().item<bool>()) << part;
   }
 }
 
-TEST(CausalAttention, HasTheSameBitsForAnyNumberOfThreads) {
-  const at::Tensor qkv = packed_projections(3, 90, 32, at::kFloat), grad = at::ones({3, 90, 32});
+TEST_P(CausalAttentionIn, HasTheSameBitsForAnyNumberOfThreads) {
+  const at::Tensor qkv = packed_projections(3, 90, 32, GetParam()), grad = at::ones({3, 90, 32});
   const int threads = at::get_num_threads();
   const AttentionResult together = causal(qkv, grad, 2);
   at::set_num_threads(1);

@@ -141,6 +141,19 @@ TEST_P(CrossEntropyOptionsOf, AreRefusedOutOfRangeBeforeAnythingIsAdded) {
   EXPECT_EQ(slot->contributions, 0);
 }
 
+/// Beyond fp32, or 0 there, which fp64 has room for.
+TEST_P(CrossEntropyOptionsOf, RefuseAGradientScaleThatTheSumsPrecisionDoesNotHave) {
+  for (const double scale : {1e39, -1e39, 1e-46}) {
+    const auto run = [&] {
+      linear_cross_entropy(hidden_, weight_, targets_, copy_, {.gradient_scale = scale});
+    };
+    if (compute() == at::kDouble)
+      EXPECT_NO_THROW(run());
+    else
+      EXPECT_THAT(error_of(run), HasSubstr("gradient_scale"));
+  }
+}
+
 /// A power of two, so that scaling is exact.
 TEST_P(CrossEntropyOptionsOf, MakeGradientsForTheUpstreamTheyAreTold) {
   const auto run = [&](double scale) {

@@ -1,9 +1,13 @@
 // Checkpoints are written while the next window runs, from the live tensors.
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <stdexcept>
+#include <string_view>
+#include <thread>
 
 #include "accrue/models/resnet.h"
 #include "accrue/models/safetensors.h"
@@ -59,6 +63,26 @@ TEST(CheckpointContent, SharesParametersAndCopiesWhatAForwardPassChanges) {
   EXPECT_EQ(copied, model.buffers().size());
 }
 
+/// While it lives, a checkpoint begins to be written much later than the next window takes.
+class LateWriter {
+ public:
+  LateWriter()
+      : handle_(at::addGlobalCallback(
+            at::RecordFunctionCallback(&begin).scopes({at::RecordScope::USER_SCOPE}))) {}
+  ~LateWriter() { at::removeCallback(handle_); }
+  LateWriter(const LateWriter&) = delete;
+  LateWriter& operator=(const LateWriter&) = delete;
+
+ private:
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+    if (std::string_view(function.name()) == "checkpoint: write")
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return nullptr;
+  }
+
+  at::CallbackHandle handle_;
+};
+
 class CheckpointWriting : public testing::TinyRun {
  protected:
   static NamedParameters tensors_of(const std::filesystem::path& checkpoint) {
@@ -85,6 +109,7 @@ TEST_F(CheckpointWriting, HoldsItsOwnStepThoughTrainingWentOn) {
   Config every = config("every");
   every.run.checkpoint_every = {1, Duration::Unit::steps};
   every.run.keep = 100;
+  const LateWriter late;
   const RunDirectory beside = run_until(5, every);
   for (const std::int64_t step : {1, 4}) {
     Config once = config("until" + std::to_string(step));

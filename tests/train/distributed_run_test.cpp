@@ -35,6 +35,11 @@ class DistributedRun : public testing::TinyRun {
     return c;
   }
 
+  static ::testing::AssertionResult evaluates_alike(const Config& c, const Config& expected) {
+    return accrue::testing::close(eval_losses_of(c), eval_losses_of(expected), at::kFloat,
+                                  *c.batch.tokens * *c.run.steps);
+  }
+
   Words command(const Config& c, const Words& more = {}) const {
     const std::filesystem::path file = c.run.out + ".toml";
     std::ofstream(file) << to_toml(c);
@@ -53,16 +58,30 @@ class DistributedRun : public testing::TinyRun {
       EXPECT_EQ(result.status, 0) << result.errors;
   }
 
-  static std::vector<nlohmann::json> steps_of(const Config& c) {
-    std::vector<nlohmann::json> steps;
+  /// Those of metrics.jsonl that have `key`.
+  static std::vector<nlohmann::json> lines_with(const std::string& key, const Config& c) {
+    std::vector<nlohmann::json> found;
     std::ifstream lines(RunDirectory(c.run.out).metrics_file());
     for (std::string line; std::getline(lines, line);)
-      if (auto json = nlohmann::json::parse(line); json.contains("lr")) steps.push_back(json);
-    return steps;
+      if (auto json = nlohmann::json::parse(line); json.contains(key)) found.push_back(json);
+    return found;
+  }
+  static std::vector<nlohmann::json> steps_of(const Config& c) { return lines_with("lr", c); }
+
+  /// Of the evaluations, in their order.
+  static at::Tensor eval_losses_of(const Config& c) {
+    std::vector<double> losses;
+    for (const nlohmann::json& line : lines_with("eval_loss", c))
+      losses.push_back(line["eval_loss"]);
+    return at::tensor(losses, at::kDouble);
   }
 
   static void wait_for_metrics(const Config& c) {
-    while (steps_of(c).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (steps_of(c).empty()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the run has made no step";
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
 };
 
@@ -89,6 +108,7 @@ TEST_F(DistributedRun, HasTheBitsOfOneProcessInFixedPoint) {
     c.run.out = (folder_ / ("world" + std::to_string(world))).string();
     expect_runs(c, world);
     expect_same_bits(parameters_of(c), parameters_of(alone));
+    EXPECT_TRUE(evaluates_alike(c, alone));
     const auto steps = steps_of(c), expected = steps_of(alone);
     ASSERT_EQ(steps.size(), expected.size());
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -116,7 +136,19 @@ TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
       EXPECT_TRUE(
           accrue::testing::close(parameters[i].tensor, expected[i].tensor, at::kFloat, terms))
           << parameters[i].name;
+    EXPECT_TRUE(evaluates_alike(c, alone));
   }
+}
+
+/// What the comparison of evaluations is to notice: one rank's part of the validation data.
+TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
+  const Config alone = small("alone");
+  expect_runs(alone, 1);
+  Config part = alone;
+  part.run.out = (folder_ / "part").string();
+  part.run.eval_batches = 1;
+  expect_runs(part, 1);
+  EXPECT_FALSE(evaluates_alike(part, alone));
 }
 
 TEST_F(DistributedRun, ResumesWithAnotherWorld) {
@@ -141,6 +173,33 @@ TEST_F(DistributedRun, RefusesARankWithAnotherConfigByKey) {
   EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
 }
 
+TEST_F(DistributedRun, RefusesARankThatDoesNotResumeWithTheOthers) {
+  const Config c = small("run");
+  const Words starts = command(c), resumes = command(c, {"--resume"});
+  for (const Program::Result& result : accrue::testing::run_ranks(
+           folder_, 2, 2, [&](int rank) { return rank == 1 ? resumes : starts; })) {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors,
+                HasSubstr("resume: 'no' on rank 0, 'the newest checkpoint' on rank 1"));
+  }
+}
+
+TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
+  Config c = small("run");
+  c.optim.clip = 0;  // which does not go with folded gradients
+  for (const auto& [changed, key] : std::vector<std::pair<std::string, std::string>>{
+           {"--run.eval_every=\"90 s\"", "run.eval_every"},
+           {"--memory.budget=auto", "memory.budget"},
+           {"--memory.gradients=optimizer", "memory.gradients"},
+           {"--precision.accumulate=bf16", "precision.accumulate"}}) {
+    for (const Program::Result& result : run(c, 2, {changed})) {
+      EXPECT_EQ(result.status, 2);
+      EXPECT_THAT(result.errors, HasSubstr(key + " with 2 ranks"));
+    }
+    EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
+  }
+}
+
 TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   Config c = small("run");
   c.run.steps = 100000;
@@ -155,6 +214,7 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
     EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank 1"));
   }
   ranks[1].wait();
+  ASSERT_FALSE(steps_of(c).empty());
   const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
   EXPECT_EQ(last, steps_of(c).back()["step"]);
 }
@@ -168,6 +228,7 @@ TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
   wait_for_metrics(c);
   ::kill(ranks[1].process(), SIGTERM);
   for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  ASSERT_FALSE(steps_of(c).empty());
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
 }
 

@@ -82,6 +82,7 @@ TEST_F(TraceFile, IsOneAtATimeAndNeedsAFile) {
   EXPECT_THROW(Trace(folder_ / "no" / "folder.json"), Error);
   const Trace trace(file());
   EXPECT_THROW(Trace(folder_ / "second.json"), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "second.json"));
 }
 
 }  // namespace

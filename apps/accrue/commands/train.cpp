@@ -102,16 +102,16 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   const dist::Launch launch = dist::launch_of(dist::this_environment());
   if (config.run.threads == 0 && launch.local_world > 1)
     config.run.threads = train::threads_beside(launch.local_world);
-  train::Trainer trainer(config, arguments.dry_run ? nullptr : join(launch, config));
+  const bool speaks = launch.rank == 0;
   if (arguments.dry_run) {
-    print_plan(trainer.plan());
+    if (speaks) print_plan(train::Trainer(config).plan());
     return 0;
   }
   std::optional<train::Trace> trace;
-  if (!arguments.trace.empty()) trace.emplace(arguments.trace);
+  if (speaks && !arguments.trace.empty()) trace.emplace(arguments.trace);
+  train::Trainer trainer(config, join(launch, config));
   const train::RunResult result = trainer.run(
       {.resume = arguments.resume, .checkpoint = arguments.checkpoint, .command = typed});
-  const bool speaks = launch.rank == 0;
   if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);
   if (!result.interrupted) return 0;
   if (speaks)

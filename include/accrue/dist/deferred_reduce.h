@@ -18,6 +18,9 @@ struct ReduceOptions {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
 };
 
+/// Whether ranks' sums of this kind can be added without rounding them further: fp32, fp64, fixed.
+bool adds_up(accum::Accumulation accumulation);
+
 /// What the ranks' parts of a window came to together.
 struct WindowTotals {
   double weight = 0;
@@ -40,14 +43,15 @@ struct WindowTotals {
 /// parameters that are not used on some ranks, and ranks without micro-batches, which contribute
 /// zeros, need no further agreement. The first window is reduced at its close.
 ///
-/// Around the sums the ranks exchange one row of numbers each: weight, loss, what went wrong,
-/// contributions and fixed-point units by slot. From these rows, the same everywhere, all decide
-/// alike: a rank whose sums changed after their reduction began (memory, a gradient that is not
-/// finite), or fixed-point units that differ, send all ranks back to make their sums anew; they are
-/// then reduced after the rows agree. No rank steps on its own judgement.
+/// Around the sums the ranks exchange one row of numbers each: window, weight, loss, what went
+/// wrong, contributions and fixed-point units by slot. From these rows, the same everywhere, all
+/// decide alike: a rank whose sums changed after their reduction began (memory, a gradient that is
+/// not finite), or fixed-point units that differ, send all ranks back to make their sums anew; they
+/// are then reduced after the rows agree. No rank steps on its own judgement, and none gets the
+/// sums of another window: where windows differ, reduce() throws a runtime Error on all ranks.
 ///
-/// For CPU buffers of Accumulation::fp32, fp64 and fixed; with the last, sums have the same bits
-/// for any number of ranks.
+/// For CPU buffers whose sums add up; in Accumulation::fixed they have the same bits for any number
+/// of ranks.
 class DeferredReduce final : public accum::Reduction {
  public:
   /// All ranks construct it with parameters of the same shapes and the same options. Throws a usage

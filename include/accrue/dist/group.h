@@ -45,8 +45,9 @@ class Group : public Exchange {
   /// All ranks' texts by rank. Through the store, for what is said once. `topic` is not used twice.
   virtual std::vector<std::string> gather_texts(std::string_view topic,
                                                 const std::string& mine) = 0;
-  /// Tells the others why this rank ends, and makes their collectives fail. Nothing where an
-  /// earlier error is known, which then is the reason of this one too.
+  /// Tells the others why this rank ends; to be called before its process does. Their collectives
+  /// fail when it has ended, or after the timeout, and gather_texts() at once, with this reason.
+  /// Nothing where an earlier error is known, which then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
 
   /// Bytes that collectives sent from this rank: of a sum 2 (world - 1) / world times its own, as

@@ -18,7 +18,8 @@ namespace accrue::train {
 /// time (usage Error); the thread that makes it is the training thread.
 class Trace {
  public:
-  /// Throws a runtime Error where the file cannot be created.
+  /// Throws a runtime Error where the file cannot be created. What cannot be written later (a full
+  /// disk) is left out: the run goes on.
   explicit Trace(const std::filesystem::path& file);
   ~Trace();
   Trace(const Trace&) = delete;
