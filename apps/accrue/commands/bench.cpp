@@ -50,14 +50,9 @@ nlohmann::json to_json(const train::BenchmarkResult& r) {
   return out;
 }
 
-void print_spread(const char* name, const train::Spread& spread, const char* format) {
-  std::printf("%-24s", name);
-  std::printf(format, spread.median);
-  std::printf("   (");
-  std::printf(format, spread.min);
-  std::printf(" to ");
-  std::printf(format, spread.max);
-  std::printf(")\n");
+void print_spread(const char* name, const train::Spread& spread, int decimals) {
+  std::printf("%-24s%.*f   (%.*f to %.*f)\n", name, decimals, spread.median, decimals, spread.min,
+              decimals, spread.max);
 }
 
 void print(const train::BenchmarkResult& r) {
@@ -65,12 +60,12 @@ void print(const train::BenchmarkResult& r) {
               format_count(static_cast<double>(r.parameters)).c_str(),
               static_cast<long long>(r.micro_batches), static_cast<long long>(r.micro_batch_tokens),
               r.images ? "images" : "tokens");
-  print_spread(r.images ? "images/s" : "tokens/s", r.tokens_per_second, "%.0f");
-  print_spread("s per micro-batch", r.seconds_per_micro_batch, "%.5f");
-  print_spread("s per bare micro-batch", r.bare_seconds_per_micro_batch, "%.5f");
+  print_spread(r.images ? "images/s" : "tokens/s", r.tokens_per_second, 0);
+  print_spread("s per micro-batch", r.seconds_per_micro_batch, 5);
+  print_spread("s per bare micro-batch", r.bare_seconds_per_micro_batch, 5);
   std::printf("%-24s%+.2f%% (median of rounds)\n", "accumulation overhead",
               100 * r.accumulation_overhead);
-  print_spread("s per optimizer step", r.optimizer_seconds, "%.5f");
+  print_spread("s per optimizer step", r.optimizer_seconds, 5);
   std::printf("%-24s%s of tensors, %s resident\n", "peak memory",
               format_bytes(r.peak_bytes).c_str(), format_bytes(r.peak_resident_bytes).c_str());
   std::printf("%-24s%.1f page faults and %.2f allocations from the system per micro-batch\n", "",
