@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-kernels bench-peers install clean help
+.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-dist bench-kernels bench-links bench-peers install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -22,8 +22,10 @@ help:
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop'
+	@echo 'make bench-dist   two ranks of unequal speed: leases beside equal shares'
 	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine'
 	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
+	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -68,6 +70,10 @@ bench-memory: setup-test
 	@cmake --build build/release -j $(JOBS)
 	@for part in planner memory optimizer_memory; do .venv/bin/python bench/e2e/$$part.py || exit 1; done
 
+# Two ranks of unequal speed: leases beside equal shares; about 5 minutes.
+bench-dist: build
+	@.venv/bin/python bench/e2e/unequal.py $(ARGS)
+
 # Each CPU kernel beside ATen and the roofline; about 10 minutes. ARGS='--only gelu': some of them.
 bench-kernels: setup-test
 	@mkdir -p build
@@ -79,6 +85,11 @@ bench-kernels: setup-test
 bench-peers: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/peers.py $(ARGS)
+
+# Two ranks over links of 1 Gbit/s and 100 Mbit/s, beside PyTorch DDP; half an hour. ARGS=--quick: a minute or two.
+bench-links: build
+	@scripts/setup.sh peers
+	@.venv-peers/bin/python bench/e2e/links.py $(ARGS)
 
 fmt:
 	@$(CLANG_FORMAT) -i $(SOURCES)

@@ -10,19 +10,15 @@ adama: 10.8 M, full recomputation, 4,096 tokens per micro-batch: peak and time b
 """
 import argparse
 import json
-import os
 import pathlib
 import tempfile
 
-from runs import BUILD, GPT2, Refused, gib, gpt2, median, percent, run, save, table, train
+from runs import GPT2, Refused, gib, gpt2, median, percent, plain_libtorch, save, table, train
 
 
 def plain_peak(size: str, micro: int, count: int) -> int:
     model = {"vocab": 256, **GPT2[size]}
-    arguments = [f"--{key}={value}" for key, value in {**model, "micro": micro, "count": count}.items()]
-    out, _ = run([str(BUILD / "bench" / "peers" / "plain_libtorch"), "--steps=1", f"--threads={os.cpu_count()}",
-                  *arguments])
-    return json.loads(out)["peak_resident_bytes"]
+    return plain_libtorch(1, {**model, "micro": micro, "count": count})["peak_resident_bytes"]
 
 
 def under(budget: str, arguments: list[str], folder: pathlib.Path) -> dict:

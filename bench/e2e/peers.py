@@ -21,7 +21,7 @@ import tempfile
 
 import peers_report
 from agreement import agrees, relative_errors
-from runs import BUILD, RESULTS, ROOT, flags, median, random_tokens, run, spread, train
+from runs import BUILD, RESULTS, ROOT, flags, median, random_tokens, run, spread, steps_of, train
 
 PEERS = ROOT / "bench" / "peers"
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
@@ -31,7 +31,7 @@ LARGE = dict(layers=12, heads=12, width=768, context=64, vocab=50304, micro=4, c
 JOBS = {
     "10.8M fp32": dict(SMALL, precision="fp32"),
     "124M fp32": dict(LARGE, precision="fp32"),
-    "124M fp32 long": dict(LARGE, context=1024, micro=1, precision="fp32"),
+    "124M fp32 long": dict(LARGE, context=1024, micro=1, count=2, precision="fp32"),
     "10.8M bf16": dict(SMALL, precision="bf16"),
     "124M bf16": dict(LARGE, precision="bf16"),
 }
@@ -78,14 +78,19 @@ def accrue_arguments(folder: pathlib.Path, job: dict) -> list[str]:
 def run_accrue(folder: pathlib.Path, job: dict) -> dict:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         out = pathlib.Path(scratch)
-        steps, resident = train(out, "run", accrue_arguments(folder, job))
-        final = out / "run" / "checkpoints" / f"step-{len(steps):08}" / "model.safetensors"
-        norms, _ = run([str(PYTHON), str(PEERS / "norms.py"), str(folder / "model" / "model.safetensors"), str(final)])
-        about = json.loads((out / "run" / "run.json").read_text())
+        _, resident = train(out, "run", accrue_arguments(folder, job))
+        return accrue_outcome(folder, job, out / "run") | {"peak_resident_bytes": resident}
+
+
+def accrue_outcome(folder: pathlib.Path, job: dict, out: pathlib.Path) -> dict:
+    """Of a run directory."""
+    steps = steps_of(out)
+    final = out / "checkpoints" / f"step-{len(steps):08}" / "model.safetensors"
+    norms, _ = run([str(PYTHON), str(PEERS / "norms.py"), str(folder / "model" / "model.safetensors"), str(final)])
+    about = json.loads((out / "run.json").read_text())
     ends = [step["elapsed"] for step in steps[job["warm_up_steps"] - 1:]]
     return {"losses": [step["loss"] for step in steps], "grad_norms": [step["grad_norm"] for step in steps],
-            "seconds": [end - begin for begin, end in zip(ends, ends[1:])], "peak_resident_bytes": resident,
-            "versions": about["versions"],
+            "seconds": [end - begin for begin, end in zip(ends, ends[1:])], "versions": about["versions"],
             "machine": {key: about["machine"][key] for key in ("processor", "isa", "threads")}} | json.loads(norms)
 
 

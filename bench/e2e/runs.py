@@ -92,13 +92,21 @@ def accrue_json(verb: str, folder: pathlib.Path, arguments: list[str]) -> dict:
     return json.loads(run([str(BUILD / "accrue"), verb, str(config_file(folder)), "--json", *arguments])[0])
 
 
+def train_command(folder: pathlib.Path, name: str, arguments: list[str]) -> list[str]:
+    return [str(BUILD / "accrue"), "train", str(config_file(folder)), f"--run.out={folder / name}",
+            "--observe.tensorboard=false", "--observe.progress=off", *arguments]
+
+
+def steps_of(out: pathlib.Path) -> list[dict]:
+    """Of a run's metrics."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "loss" in line]
+
+
 def train(folder: pathlib.Path, name: str, arguments: list[str]) -> tuple[list[dict], int]:
     """The steps of the run's metrics, and its peak of resident memory."""
-    out = folder / name
-    _, resident = run([str(BUILD / "accrue"), "train", str(config_file(folder)), f"--run.out={out}",
-                       "--observe.tensorboard=false", "--observe.progress=off", *arguments])
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if "loss" in line], resident
+    _, resident = run(train_command(folder, name, arguments))
+    return steps_of(folder / name), resident
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -120,6 +128,13 @@ def median(values: list[float]) -> float:
 
 def spread(values: list[float]) -> dict[str, float]:
     return {"min": min(values), "median": median(values), "max": max(values)}
+
+
+def plain_libtorch(steps: int, sizes: dict) -> dict:
+    """What bench/peers/plain_libtorch says of a model and batch of these sizes, on all cores."""
+    out, _ = run([str(BUILD / "bench" / "peers" / "plain_libtorch"), f"--steps={steps}", f"--threads={os.cpu_count()}",
+                  *(f"--{key}={value}" for key, value in sizes.items())])
+    return json.loads(out)
 
 
 def save(name: str, results: dict, out: pathlib.Path | None) -> None:

@@ -8,13 +8,11 @@ number of threads, one after the other, each in a process of its own; the ratio 
 Also: accumulation overhead at K = 64, and the peak memory of K = 64 beside K = 1. Only the standard library.
 """
 import argparse
-import json
-import os
 import pathlib
 import statistics
 import tempfile
 
-from runs import BUILD, RESULTS, accrue_json, random_tokens, run, spread
+from runs import accrue_json, plain_libtorch, random_tokens, save, spread
 
 MODELS = {
     "10.8M fp32": dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16, compute="fp32"),
@@ -40,9 +38,7 @@ def accrue(model: dict, folder: pathlib.Path, rounds: int) -> dict:
 
 def plain(model: dict, steps: int) -> dict:
     keys = ("layers", "heads", "width", "context", "vocab", "micro", "count")
-    out, _ = run([str(BUILD / "bench" / "peers" / "plain_libtorch"), f"--steps={steps}",
-                  f"--threads={os.cpu_count()}", *(f"--{k}={model[k]}" for k in keys)])
-    return json.loads(out)
+    return plain_libtorch(steps, {key: model[key] for key in keys})
 
 
 def compare(name: str, model: dict, folder: pathlib.Path, rounds: int) -> dict:
@@ -85,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="one of: " + ", ".join([*MODELS, "overhead"]))
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS / "speed.json")
+    parser.add_argument("--out", type=pathlib.Path, help="file of the results (bench/results/speed.json)")
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as name:
@@ -95,9 +91,7 @@ def main() -> None:
                 results[key] = compare(key, model, folder, options.rounds)
         if options.only in (None, "overhead"):
             results["overhead"] = overhead(folder, options.rounds)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(results, indent=2) + "\n")
-    print(f"written to {options.out}")
+    save("speed.json", results, options.out)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 import contextlib
 import resource
 import time
+from collections.abc import Sequence
 
 import numpy
 import torch
@@ -33,8 +34,9 @@ class TokenSamples(Dataset):
         return sample[:-1], sample[1:]
 
 
-def micro_batches(job: Job) -> DataLoader:
-    return DataLoader(TokenSamples(job), batch_size=job.micro, shuffle=False)
+def micro_batches(job: Job, samples: Sequence[int] | None = None) -> DataLoader:
+    """Of all samples in order, or of these."""
+    return DataLoader(TokenSamples(job), batch_size=job.micro, shuffle=False, sampler=samples)
 
 
 def make_optimizer(model: torch.nn.Module) -> torch.optim.AdamW:
@@ -50,8 +52,8 @@ def autocast(job: Job) -> contextlib.AbstractContextManager:
 
 
 class Record:
-    """Losses and times of the steps. A step's time runs from the end of the one before to its own end, so that it
-    covers everything, reading data included."""
+    """Losses and times of the steps. A step's seconds run from the end of the one before to its own end, so that they
+    cover everything, reading data included."""
 
     def __init__(self, warm_up_steps: int):
         self._warm_up_steps = warm_up_steps
@@ -59,6 +61,7 @@ class Record:
         self._losses: list[float] = []
         self._grad_norms: list[float] = []
         self._ends: list[float] = []
+        self._times: list[float] = []  # Unix, of the ends
 
     def micro_batch(self, loss: torch.Tensor) -> None:
         self._micro_losses.append(loss.item())
@@ -66,12 +69,13 @@ class Record:
     def step(self, grad_norm: float | torch.Tensor) -> None:
         """`grad_norm`: of the mean gradient, before clipping."""
         self._ends.append(time.perf_counter())
+        self._times.append(time.time())
         self._losses.append(sum(self._micro_losses) / len(self._micro_losses))
         self._grad_norms.append(float(grad_norm))
         self._micro_losses.clear()
 
     def result(self) -> dict:
         ends = self._ends[self._warm_up_steps - 1:]
-        return {"losses": self._losses, "grad_norms": self._grad_norms,
+        return {"losses": self._losses, "grad_norms": self._grad_norms, "times": self._times,
                 "seconds": [end - begin for begin, end in zip(ends, ends[1:])],
                 "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

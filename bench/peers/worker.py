@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains one job with one system and writes what came out: worker.py SYSTEM JOB_FOLDER RESULT.json
 
-RESULT.json: losses and grad_norms of each step, seconds of each timed one, parameter_norm, update_norm (norms.py),
+RESULT.json: losses, grad_norms and times (Unix, of its end) of each step, seconds of each timed one, parameter_norm, update_norm (norms.py),
 peak_resident_bytes and versions; or, where the system does not run here, `unavailable` with the reason.
 """
 import importlib
@@ -26,6 +26,8 @@ SYSTEMS = {  # to the module and its function
     "accelerate": ("accelerate_loop", "train"),
     "lightning": ("lightning_loop", "train"),
     "deepspeed": ("deepspeed_loop", "train"),
+    "ddp": ("ddp_loop", "train"),
+    "ddp-each": ("ddp_loop", "train_reducing_each"),
 }
 
 

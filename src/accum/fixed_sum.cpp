@@ -70,17 +70,19 @@ void FixedSum::judge(kernels::GradSlot& slot, double largest) {
   slot.found_too_large = true;
 }
 
-void FixedSum::plan() {
-  const std::int64_t* sum = data<std::int64_t>();
-  const std::int64_t total = main().numel();
+int FixedSum::largest_bits(const Stretch& stretch) const {
+  const std::int64_t* sum = data<std::int64_t>() + stretch.begin;
   const std::int64_t largest = at::parallel_reduce(
-      0, total, kChunkElements, std::int64_t{0},
+      0, stretch.elements, kChunkElements, std::int64_t{0},
       [&](std::int64_t begin, std::int64_t end, std::int64_t before) {
         return std::max(before, largest_fixed(sum + begin, static_cast<std::size_t>(end - begin)));
       },
       [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
-  if (largest == 0) return;
-  const int bits = std::bit_width(static_cast<std::uint64_t>(largest));
+  return std::bit_width(static_cast<std::uint64_t>(largest));
+}
+
+void FixedSum::plan(int bits) {
+  if (bits == 0) return;
   next_unit_ = std::clamp(unit_ + bits + kHeadroomBits - kContributionBits, kLeastUnit, kMostUnit);
 }
 

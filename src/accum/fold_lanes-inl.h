@@ -20,6 +20,7 @@ namespace accrue::accum::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using accrue::HWY_NAMESPACE::load_bf16;
+using accrue::HWY_NAMESPACE::nearest_bf16_bits;
 using accrue::HWY_NAMESPACE::store_upper_halves;
 
 /// Widened to D's element where that is double.
@@ -29,15 +30,6 @@ HWY_INLINE hn::Vec<D> load(D d, const T* from) {
     return hn::LoadU(d, from);
   else
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, D>(), from));
-}
-
-/// The bits of `v` plus what makes their upper half the nearest bf16, ties to even.
-template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> nearest_bf16_bits(D, hn::Vec<D> v) {
-  const hn::Rebind<std::uint32_t, D> word;
-  const auto bits = hn::BitCast(word, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
-  return hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu)));
 }
 
 template <class D>

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "fold_lanes-inl.h"
+#include "support/sweep-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::accum::HWY_NAMESPACE {
@@ -109,16 +110,6 @@ struct Look {
 
 // Reading.
 
-template <class T, class Op>
-HWY_INLINE void sweep_out(const Op op, std::size_t count) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 1> one;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) op(d, i);
-  for (; i < count; ++i) op(one, i);
-}
-
 struct Bf16Read {
   const std::uint16_t* sum;
   float* to;
@@ -186,17 +177,17 @@ double largest_fp64(const double* from, std::size_t count) {
   return sweep<double>(Look<double>{from}, count);
 }
 void bf16_values(const std::uint16_t* sum, std::size_t count, float* to) {
-  sweep_out<float>(Bf16Read{sum, to}, count);
+  accrue::HWY_NAMESPACE::sweep<float>(count, Bf16Read{sum, to});
 }
 void kahan_values(const std::uint16_t* sum, const std::uint16_t* compensation, std::size_t count,
                   float* to) {
-  sweep_out<float>(KahanRead{sum, compensation, to}, count);
+  accrue::HWY_NAMESPACE::sweep<float>(count, KahanRead{sum, compensation, to});
 }
 void fixed_values_fp32(const std::int64_t* sum, std::size_t count, double unit, float* to) {
-  sweep_out<double>(FixedRead<float>{sum, unit, to}, count);
+  accrue::HWY_NAMESPACE::sweep<double>(count, FixedRead<float>{sum, unit, to});
 }
 void fixed_values_fp64(const std::int64_t* sum, std::size_t count, double unit, double* to) {
-  sweep_out<double>(FixedRead<double>{sum, unit, to}, count);
+  accrue::HWY_NAMESPACE::sweep<double>(count, FixedRead<double>{sum, unit, to});
 }
 std::int64_t largest_units(const std::int64_t* sum, std::size_t count) {
   const hn::ScalableTag<std::int64_t> d;

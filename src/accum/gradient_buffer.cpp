@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "accrue/accum/sum_shard.h"
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
 #include "folded_gradient.h"
@@ -255,7 +256,7 @@ bool GradientBuffer::drop_micro_batch() {
   return folding_->folded == 0;
 }
 
-void GradientBuffer::end_window() {
+void GradientBuffer::end_window(const SumShard* shard) {
   if (folds()) return;
   const at::NoGradGuard no_grad;
   for (const Entry& entry : entries_) {
@@ -265,7 +266,17 @@ void GradientBuffer::end_window() {
     else
       entry.slot->main.zero_();
   }
-  for (FixedSum* sum : fixed_) sum->plan();
+  if (!fixed_.empty()) plan_units(shard);
+}
+
+/// From how many bits the largest sum of each slot has.
+void GradientBuffer::plan_units(const SumShard* shard) {
+  const Part part = shard != nullptr ? shard->part() : Part{};
+  std::vector<std::int64_t> bits;
+  for (std::size_t i = 0; i < fixed_.size(); ++i)
+    bits.push_back(fixed_[i]->largest_bits(stretch_of(entries_[i].slot->main.numel(), i, part)));
+  if (shard != nullptr) shard->take_largest(bits);
+  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i]->plan(static_cast<int>(bits[i]));
 }
 
 std::vector<int> GradientBuffer::units() const {

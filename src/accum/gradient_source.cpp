@@ -33,12 +33,17 @@ at::Tensor copy_as(const GradientSource& source, double scale, const at::Tensor&
 
 }  // namespace
 
+GradientSource GradientSource::part(const Stretch& stretch) const {
+  if (staged) return {.staged = staged, .first = first + stretch.begin};
+  return {.tensor = tensor.view({-1}).narrow(0, stretch.begin, stretch.elements)};
+}
+
 void GradientSource::read(std::int64_t begin, std::int64_t count, float* to) const {
-  staged ? staged->read(begin, count, to) : read_tensor(tensor, begin, count, to);
+  staged ? staged->read(first + begin, count, to) : read_tensor(tensor, begin, count, to);
 }
 
 void GradientSource::read(std::int64_t begin, std::int64_t count, double* to) const {
-  staged ? staged->read(begin, count, to) : read_tensor(tensor, begin, count, to);
+  staged ? staged->read(first + begin, count, to) : read_tensor(tensor, begin, count, to);
 }
 
 at::Tensor GradientSource::scaled_copy(double scale, const at::Tensor& parameter) const {

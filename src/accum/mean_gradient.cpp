@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "accrue/core/error.h"
 #include "accrue/core/kernel_span.h"
@@ -14,8 +16,10 @@ namespace {
 /// Chunks are summed whole and added in order, so the norm has the same bits for any number of
 /// threads.
 constexpr std::int64_t kChunkElements = 1 << 16;
-/// Of a staged sum, read on the stack.
-constexpr std::int64_t kBlockElements = 2048;
+/// Of an entry, read on the stack. No block has two owners.
+constexpr std::int64_t kBlockElements = kStretchGrain;
+constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
+constexpr std::int64_t kBlocksOfATask = 8;
 
 template <typename Element>
 double chunk_sum_of_squares(const Element* values, std::int64_t count) {
@@ -68,23 +72,44 @@ double sum_of_squares(const at::Tensor& flat) {
                                            : cpu_sum_of_squares<float>(flat);
 }
 
-double sum_of_squares(const GradientSource& source, std::int64_t elements) {
-  return sum_over_chunks(elements, [&](std::int64_t first, std::int64_t count) {
-    std::array<double, kBlockElements> block;
-    double sum = 0;
-    for (std::int64_t done = 0; done < count; done += kBlockElements) {
-      const std::int64_t size = std::min(kBlockElements, count - done);
-      source.read(first + done, size, block.data());
-      sum += chunk_sum_of_squares(block.data(), size);
-    }
-    return sum;
-  });
+std::int64_t blocks_of(std::int64_t elements) {
+  return (elements + kBlockElements - 1) / kBlockElements;
+}
+
+/// Of each block in a stretch of an entry; `sums` are those of all its blocks.
+void sum_blocks(const GradientSource& source, const Stretch& stretch, std::span<double> sums) {
+  at::parallel_for(0, blocks_of(stretch.elements), kBlocksOfATask,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     std::array<double, kBlockElements> block;
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       const std::int64_t done = i * kBlockElements;
+                       const std::int64_t size = std::min(kBlockElements, stretch.elements - done);
+                       source.read(stretch.begin + done, size, block.data());
+                       sums[static_cast<std::size_t>(stretch.begin / kBlockElements + i)] =
+                           chunk_sum_of_squares(block.data(), size);
+                     }
+                   });
+}
+
+/// Blocks by chunks, in order.
+double sum_in_order(std::span<const double> blocks) {
+  double sum = 0;
+  while (!blocks.empty()) {
+    const auto chunk = blocks.first(std::min<std::size_t>(kChunkBlocks, blocks.size()));
+    sum += std::accumulate(chunk.begin(), chunk.end(), 0.0);
+    blocks = blocks.subspan(chunk.size());
+  }
+  return sum;
 }
 
 }  // namespace
 
-MeanGradient::MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight)
-    : buffer_(std::move(buffer)), weight_(weight), scale_(buffer_->folds() ? 1 : 1 / weight) {}
+MeanGradient::MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight,
+                           const SumShard* shard)
+    : buffer_(std::move(buffer)),
+      shard_(shard),
+      weight_(weight),
+      scale_(buffer_->folds() ? 1 : 1 / weight) {}
 
 void MeanGradient::require_values(const char* call) const {
   if (!buffer_->folds()) return;
@@ -106,14 +131,30 @@ double MeanGradient::norm() {
 }
 
 double MeanGradient::raw_norm() const {
+  if (buffer_->is_staged() || shard_ != nullptr) return std::sqrt(sum_of_entries());
   double sum = 0;
-  if (buffer_->is_staged()) {
-    for (std::size_t i = 0; i < buffer_->entries().size(); ++i)
-      sum += sum_of_squares(source(i), buffer_->entries()[i].slot->main.numel());
-  } else {
-    for (const at::Tensor& flat : buffer_->flat()) sum += sum_of_squares(flat);
-  }
+  for (const at::Tensor& flat : buffer_->flat()) sum += sum_of_squares(flat);
   return std::sqrt(sum);
+}
+
+/// A block that another rank holds is 0 here, so adding up over ranks rounds nothing.
+double MeanGradient::sum_of_entries() const {
+  const Part part = shard_ != nullptr ? shard_->part() : Part{};
+  const auto elements = [&](std::size_t i) { return buffer_->entries()[i].slot->main.numel(); };
+  const std::size_t entries = buffer_->entries().size();
+  std::vector<std::size_t> first{0};
+  for (std::size_t i = 0; i < entries; ++i)
+    first.push_back(first.back() + static_cast<std::size_t>(blocks_of(elements(i))));
+  std::vector<double> blocks(first.back(), 0);
+  const auto of = [&](std::size_t i) {
+    return std::span(blocks).subspan(first[i], first[i + 1] - first[i]);
+  };
+  for (std::size_t i = 0; i < entries; ++i)
+    sum_blocks(source(i), stretch_of(elements(i), i, part), of(i));
+  if (shard_ != nullptr) shard_->add_up(blocks);
+  double sum = 0;
+  for (std::size_t i = 0; i < entries; ++i) sum += sum_in_order(of(i));
+  return sum;
 }
 
 double MeanGradient::clip(double max_norm) {
@@ -128,6 +169,9 @@ double MeanGradient::clip(double max_norm) {
 
 void MeanGradient::materialize() {
   require_values("materialize the mean gradient");
+  if (shard_ != nullptr)
+    throw usage_error("materialize the mean gradient", "all of it",
+                      "a shard, with the rest on other ranks", "dist.shard = \"none\"");
   const at::NoGradGuard no_grad;
   if (scale_ != 1) {
     for (const GradientBuffer::Entry& entry : buffer_->entries())

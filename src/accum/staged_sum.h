@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "accrue/accum/accumulation.h"
+#include "accrue/core/part.h"
 #include "accrue/kernels/grad_slot.h"
 #include "fold_passes.h"
 
@@ -97,8 +98,10 @@ class FixedSum final : public StagedSum {
   /// To what the contributions that were found too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
   void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
-  /// From the closed window's sum.
-  void plan();
+  /// Of the largest magnitude in a stretch of the sum, in units; 0 where all are zero.
+  int largest_bits(const Stretch& stretch) const;
+  /// From what largest_bits() was of the closed window's sum.
+  void plan(int bits);
 
  protected:
   using StagedSum::fold;

@@ -209,8 +209,9 @@ std::optional<MeanGradient> Window::mean() {
 }
 
 MeanGradient Window::mean_over(double weight) {
-  buffer_->end_window();
-  MeanGradient gradient(buffer_, weight);
+  const SumShard* shard = reduction_ != nullptr ? reduction_->shard() : nullptr;
+  buffer_->end_window(shard);
+  MeanGradient gradient(buffer_, weight, shard);
   if (!buffer_->folds()) gradient.scale_ /= loss_scale_;
   return gradient;
 }

@@ -8,7 +8,8 @@ namespace accrue::accum {
 void Window::set_reduction(Reduction* reduction) {
   if (reduction != nullptr && buffer_->folds())
     throw usage_error("reduce gradients over ranks", "a buffer that holds their sums",
-                      "one that folds them into an optimizer", "memory.gradients = \"buffer\"");
+                      "one that folds them into an optimizer",
+                      "memory.gradients = \"buffer\" and an optimizer that goes with it");
   reduction_ = reduction;
 }
 

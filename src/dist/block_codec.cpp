@@ -20,6 +20,7 @@ namespace accrue::dist::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using accrue::HWY_NAMESPACE::load_bf16;
+using accrue::HWY_NAMESPACE::nearest_bf16_bits;
 using accrue::HWY_NAMESPACE::store_upper_halves;
 using accrue::HWY_NAMESPACE::sweep;
 
@@ -34,11 +35,9 @@ struct EncodeBf16 {
   HWY_INLINE void operator()(D d, std::size_t i) const {
     const hn::Rebind<std::uint32_t, D> word;
     const auto value = hn::LoadU(d, from + i);
-    const auto bits = hn::BitCast(word, value);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
-    const auto nearest = hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu)));
     const auto nan = hn::RebindMask(word, hn::IsNaN(value));
-    store_upper_halves(d, hn::IfThenElse(nan, hn::Set(word, 0x7fc00000u), nearest), to + i);
+    store_upper_halves(
+        d, hn::IfThenElse(nan, hn::Set(word, 0x7fc00000u), nearest_bf16_bits(d, value)), to + i);
   }
 };
 

@@ -39,9 +39,7 @@ class BlockCompressor final : public FeedbackCompressor {
       : FeedbackCompressor(std::string(to_string(compression)), elements, world),
         codec_(compression == Compression::bf16 ? bf16_codec() : int8_codec()),
         layout_(elements, world, kBlock),
-        part_residual_(at::zeros({layout_.shard_elements()}, at::kFloat)) {
-    keep("part_residual", part_residual_);
-  }
+        part_residual_(at::zeros({layout_.shard_elements()}, at::kFloat)) {}
 
  private:
   CompressedSum sum_corrected(const at::Tensor& values, double conversion,
@@ -61,6 +59,19 @@ class BlockCompressor final : public FeedbackCompressor {
     values.zero_();
     add_decoded(gathered, values);
     return {finite, 2 * (world() - 1) * part_code.numel()};
+  }
+
+  void add_kept(const at::Tensor& kept, std::int64_t rank) const override {
+    const FlatRange part = layout_.range(rank);
+    kept.narrow(0, part.offset, part.elements).add_(part_residual_.narrow(0, 0, part.elements));
+  }
+
+  /// Each its part, which is coded once: in the sum.
+  void take_kept(const at::Tensor& kept, std::int64_t rank) override {
+    const FlatRange part = layout_.range(rank);
+    residual().zero_();
+    part_residual_.zero_();
+    part_residual_.narrow(0, 0, part.elements).copy_(kept.narrow(0, part.offset, part.elements));
   }
 
   /// What the codes leave out.

@@ -10,6 +10,8 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "buckets.h"
+#include "compressed_sums.h"
+#include "scatter_reduce.h"
 #include "slot_watch.h"
 #include "status_row.h"
 
@@ -65,7 +67,13 @@ struct DeferredReduce::Impl {
         buffer(std::move(sums)),
         options(given),
         buckets(make_buckets(places_of(*buffer), elements_of(options, *buffer))),
-        watch(*buffer) {}
+        watch(*buffer) {
+    if (options.sharding)
+      scatter = std::make_unique<ScatterReduce>(*group, *buffer, options.sharding->bytes_at_once());
+    if (options.compress == Compression::none) return;
+    options.overlap = false;
+    compressed.emplace(buffer, places_of(*buffer), options.compress, group->world());
+  }
 
   /// A bucket's sum over the ranks, under way.
   struct Begun {
@@ -95,12 +103,15 @@ struct DeferredReduce::Impl {
       next.contributions.push_back(entry.slot->contributions);
     }
     if (begun.empty()) under_way.restart();
-    next.work = group->start_sum(values_of(bucket), "the sum of gradients");
+    if (scatter)
+      scatter->push(bucket.slots);
+    else
+      next.work = group->start_sum(values_of(bucket), "the sum of gradients");
     begun.push_back(std::move(next));
   }
 
   bool is_reduced() const {
-    return begun.size() == buckets.size() &&
+    return begun.size() == buckets.size() && (!scatter || scatter->is_idle()) &&
            std::ranges::none_of(begun, [](const Begun& bucket) { return bucket.work != nullptr; });
   }
 
@@ -121,7 +132,16 @@ struct DeferredReduce::Impl {
     });
     for (Begun& bucket : begun)
       if (const auto work = std::exchange(bucket.work, nullptr)) attempt([&] { work->wait(); });
+    if (scatter) attempt([this] { scatter->finish(); });
     if (first_error) std::rethrow_exception(first_error);
+    spent.reduce_seconds += under_way.seconds();
+  }
+
+  /// Nothing of a window without weight: no step follows it, and what is kept stays.
+  void sum_compressed(double weight) {
+    if (weight == 0) return;
+    under_way.restart();
+    compressed->sum(weight, *group);
     spent.reduce_seconds += under_way.seconds();
   }
 
@@ -178,6 +198,10 @@ struct DeferredReduce::Impl {
   Agreed at_the_end(const Share& share) {
     const Agreed agreed = exchange_status(share);
     if (agreed.verdict != Agreed::Verdict::whole) return agreed;
+    if (compressed) {
+      sum_compressed(agreed.totals.weight);
+      return agreed;
+    }
     agree_on_order();
     reduce_all();
     return agreed;
@@ -199,8 +223,13 @@ struct DeferredReduce::Impl {
     for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot) {
       const auto& entry = buffer->entries()[slot];
       entry.slot->contributions = agreed.contributions[slot];
-      entry.slot->fresh = agreed.contributions[slot] == 0;
+      entry.slot->fresh = agreed.contributions[slot] == 0 && !has_leftovers(entry);
     }
+  }
+
+  /// Whether a parameter that no rank used gets what earlier sums left out of its gradient.
+  bool has_leftovers(const GradientBuffer::Entry& entry) const {
+    return compressed && entry.slot->main.any().item<bool>();
   }
 
   void enter_window(std::int64_t index) {
@@ -231,6 +260,8 @@ struct DeferredReduce::Impl {
   ReduceOptions options;
   std::vector<Bucket> buckets;
   SlotWatch watch;
+  std::optional<CompressedSums> compressed;
+  std::unique_ptr<ScatterReduce> scatter;  ///< null: sums go to all ranks
   std::optional<std::vector<std::int64_t>> order;
   std::vector<Begun> begun;  ///< in the order agreed
   std::vector<double> figures;
@@ -267,13 +298,27 @@ void DeferredReduce::poll() {
   while (self.begun.size() < self.buckets.size() &&
          self.is_final(self.bucket_at(self.begun.size())))
     self.begin_next();
+  if (self.scatter) self.scatter->advance();
 }
+
+const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
 
 void DeferredReduce::set_figures(std::vector<double> figures) {
   impl_->figures = std::move(figures);
 }
 
 const WindowTotals& DeferredReduce::totals() const { return impl_->totals; }
+
+NamedParameters DeferredReduce::state() {
+  if (!impl_->compressed) return {};
+  NamedParameters state = impl_->compressed->state(*impl_->group);
+  impl_->wire_bytes_before = impl_->group->wire_bytes();
+  return state;
+}
+
+void DeferredReduce::load_state(const StoredTensors& state) {
+  if (impl_->compressed) impl_->compressed->load_state(state, impl_->group->rank());
+}
 
 accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const Share& share) {
   Impl& self = *impl_;

@@ -4,13 +4,17 @@
 
 namespace accrue::dist {
 
+at::Tensor add_in_order(const at::Tensor& rows) {
+  at::Tensor sum = rows[0];
+  for (std::int64_t row = 1; row < rows.size(0); ++row) sum.add_(rows[row]);
+  return sum;
+}
+
 std::int64_t ordered_sum(const at::Tensor& values, Exchange& exchange) {
   const ShardLayout layout(values.numel(), exchange.world(), 1);
   const at::Tensor rows = values.new_zeros({layout.world(), layout.shard_elements()});
   rows.flatten().narrow(0, 0, values.numel()).copy_(values);
-  const at::Tensor received = exchange.all_to_all(rows);
-  const at::Tensor part = received[0].clone();
-  for (std::int64_t rank = 1; rank < layout.world(); ++rank) part.add_(received[rank]);
+  const at::Tensor part = add_in_order(exchange.all_to_all(rows));
   values.copy_(exchange.all_gather(part).flatten().narrow(0, 0, values.numel()));
   return 2 * (layout.world() - 1) * static_cast<std::int64_t>(part.nbytes());
 }

@@ -9,6 +9,13 @@
 #include "named_state.h"
 
 namespace accrue::dist {
+namespace {
+
+constexpr const char* kKept = "kept";
+/// Summed at once, to bound the temporaries.
+constexpr std::int64_t kPieceElements = 1 << 20;
+
+}  // namespace
 
 FeedbackCompressor::FeedbackCompressor(std::string name, std::int64_t elements, std::int64_t world)
     : name_(std::move(name)), world_(world) {
@@ -16,8 +23,7 @@ FeedbackCompressor::FeedbackCompressor(std::string name, std::int64_t elements, 
   if (world < 1) refuse("a world size of at least 1", std::to_string(world));
   residual_ = at::zeros({elements}, at::kFloat);
   unit_ = at::zeros({}, at::kDouble);
-  keep("residual", residual_);
-  keep("unit", unit_);
+  share("unit", unit_);
 }
 
 CompressedSum FeedbackCompressor::sum(const at::Tensor& values, double unit, Exchange& exchange) {
@@ -30,8 +36,29 @@ CompressedSum FeedbackCompressor::sum(const at::Tensor& values, double unit, Exc
   return result;
 }
 
-void FeedbackCompressor::load_state(const StoredTensors& state) {
-  load_by_name(state_, state, operation());
+NamedParameters FeedbackCompressor::state(Exchange& exchange) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor kept = residual_.clone();
+  add_kept(kept, exchange.rank());
+  for (const at::Tensor& piece : kept.split(kPieceElements)) ordered_sum(piece, exchange);
+  NamedParameters state{{kKept, kept}};
+  for (const auto& [name, tensor] : shared_) state.push_back({name, tensor.clone()});
+  return state;
+}
+
+void FeedbackCompressor::load_state(const StoredTensors& state, std::int64_t rank) {
+  const at::NoGradGuard no_grad;
+  NamedParameters own = shared_;
+  own.push_back({kKept, at::empty_like(residual_)});
+  load_by_name(own, state, operation());
+  take_kept(own.back().tensor, rank);
+}
+
+void FeedbackCompressor::add_kept(const at::Tensor&, std::int64_t) const {}
+
+void FeedbackCompressor::take_kept(const at::Tensor& kept, std::int64_t rank) {
+  residual_.zero_();
+  if (rank == 0) residual_.copy_(kept);
 }
 
 void FeedbackCompressor::refuse(const std::string& expected, const std::string& received) const {

@@ -10,12 +10,14 @@
 namespace accrue::dist {
 
 /// What compressors with error feedback share: this rank's error of the last sum, in that window's
-/// unit, and the state that a checkpoint takes.
+/// unit, and the state that a checkpoint takes: "kept" [elements], "unit", and what is shared.
 class FeedbackCompressor : public Compressor {
  public:
   CompressedSum sum(const at::Tensor& values, double unit, Exchange& exchange) final;
-  NamedParameters state() const final { return state_; }
-  void load_state(const StoredTensors& state) final;
+  NamedParameters state(Exchange& exchange) const final;
+  void load_state(const StoredTensors& state, std::int64_t rank) final;
+
+  const at::Tensor& residual() const { return residual_; }
 
  protected:
   FeedbackCompressor(std::string name, std::int64_t elements, std::int64_t world);
@@ -26,9 +28,15 @@ class FeedbackCompressor : public Compressor {
   virtual CompressedSum sum_corrected(const at::Tensor& values, double conversion,
                                       Exchange& exchange) = 0;
 
-  /// A further tensor of the state.
-  void keep(const std::string& name, const at::Tensor& tensor) { state_.push_back({name, tensor}); }
-  const at::Tensor& residual() const { return residual_; }
+  /// Adds to `kept` [elements] what this rank keeps beside residual().
+  virtual void add_kept(const at::Tensor& kept, std::int64_t rank) const;
+  /// Takes this rank's part of `kept` [elements], what all ranks are to keep together.
+  virtual void take_kept(const at::Tensor& kept, std::int64_t rank);
+
+  /// A further tensor of the state, the same on every rank.
+  void share(const std::string& name, const at::Tensor& tensor) {
+    shared_.push_back({name, tensor});
+  }
   std::int64_t elements() const { return residual_.numel(); }
   std::int64_t world() const { return world_; }
   [[noreturn]] void refuse(const std::string& expected, const std::string& received) const;
@@ -41,7 +49,7 @@ class FeedbackCompressor : public Compressor {
   std::int64_t world_;
   at::Tensor residual_;  ///< [elements]
   at::Tensor unit_;      ///< of the window that the state comes from, fp64; 0 before the first
-  NamedParameters state_;
+  NamedParameters shared_;
 };
 
 }  // namespace accrue::dist

@@ -50,6 +50,9 @@ class GlooGroup final : public Group {
   std::int64_t wire_bytes() const override { return wire_bytes_; }
 
   std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) override;
+  std::unique_ptr<Work> start_all_to_all(at::Tensor rows, at::Tensor received,
+                                         std::string_view what) override;
+  at::Tensor gather(const at::Tensor& own, std::int64_t root, std::string_view what) override;
   void broadcast(at::Tensor values, std::int64_t root, std::string_view what) override;
   at::Tensor all_to_all(const at::Tensor& rows) override;
   at::Tensor all_gather(const at::Tensor& own) override;
@@ -83,6 +86,8 @@ class GlooGroup final : public Group {
       }
     }
 
+    bool is_done() const override { return work_->isCompleted(); }
+
    private:
     GlooGroup& group_;
     c10::intrusive_ptr<c10d::Work> work_;
@@ -109,6 +114,8 @@ class GlooGroup final : public Group {
                          ranks_.end_in(number, error),
                          "looking at the messages of the rank named, or a longer dist.timeout");
   }
+
+  at::Tensor rows_like(const at::Tensor& own) const;
 
   std::int64_t rank_, world_;
   std::chrono::milliseconds timeout_;
@@ -137,19 +144,40 @@ void GlooGroup::broadcast(at::Tensor values, std::int64_t root, std::string_view
   })->wait();
 }
 
-at::Tensor GlooGroup::all_to_all(const at::Tensor& rows) {
+std::unique_ptr<Work> GlooGroup::start_all_to_all(at::Tensor rows, at::Tensor received,
+                                                  std::string_view what) {
   wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(rows.nbytes()) / world_;
-  at::Tensor received = at::empty_like(rows), sent = rows;
   std::vector<std::int64_t> equal;
-  start("all-to-all", [&] { return engine_->alltoall_base(received, sent, equal, equal); })->wait();
+  return start(what, [&] { return engine_->alltoall_base(received, rows, equal, equal); });
+}
+
+at::Tensor GlooGroup::all_to_all(const at::Tensor& rows) {
+  at::Tensor received = at::empty_like(rows);
+  start_all_to_all(rows, received, "all-to-all")->wait();
   return received;
+}
+
+at::Tensor GlooGroup::rows_like(const at::Tensor& own) const {
+  std::vector<std::int64_t> shape = own.sizes().vec();
+  shape.insert(shape.begin(), world_);
+  return at::empty(shape, own.options());
+}
+
+at::Tensor GlooGroup::gather(const at::Tensor& own, std::int64_t root, std::string_view what) {
+  if (rank_ != root) wire_bytes_ += static_cast<std::int64_t>(own.nbytes());
+  const at::Tensor rows = rank_ == root ? rows_like(own) : at::Tensor();
+  std::vector<std::vector<at::Tensor>> outputs;
+  if (rank_ == root) outputs.push_back(rows.unbind());
+  std::vector<at::Tensor> inputs{own};
+  c10d::GatherOptions options;
+  options.rootRank = root;
+  start(what, [&] { return engine_->gather(outputs, inputs, options); })->wait();
+  return rows;
 }
 
 at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
   wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(own.nbytes());
-  std::vector<std::int64_t> shape = own.sizes().vec();
-  shape.insert(shape.begin(), world_);
-  at::Tensor rows = at::empty(shape, own.options()), sent = own;
+  const at::Tensor rows = rows_like(own);
   std::vector<std::vector<at::Tensor>> outputs{rows.unbind()};
   std::vector<at::Tensor> inputs{own};
   start("all-gather", [&] { return engine_->allgather(outputs, inputs); })->wait();

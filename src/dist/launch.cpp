@@ -158,20 +158,6 @@ Launch from_launcher(const Variables& variables) {
 
 }  // namespace
 
-std::string_view to_string(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::none:
-      return "none";
-    case Launcher::torchrun:
-      return "torchrun";
-    case Launcher::mpirun:
-      return "mpirun";
-    case Launcher::srun:
-      return "srun";
-  }
-  return "";
-}
-
 Launch launch_of(const Environment& environment) {
   const Variables variables(environment);
   Launch launch = from_launcher(variables);

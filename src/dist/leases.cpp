@@ -69,7 +69,8 @@ Paces paces_of(const std::vector<Worker>& workers) {
   Paces result{{}, "equal speeds as far as measured"};
   for (const Worker& worker : workers) {
     const auto [seconds, error] = worker.pace;
-    const bool differs = seconds > 0 && std::abs(std::log(seconds / middle)) > kErrors * error;
+    const bool differs =
+        seconds > 0 && std::max(seconds / middle, middle / seconds) > 1 + kErrors * error;
     if (differs) result.origin = "by measured speed";
     result.seconds.push_back(differs ? seconds : middle);
   }

@@ -33,8 +33,8 @@ class PowerSgd final : public FeedbackCompressor {
       if (rank_ * (matrix.rows + matrix.columns) < matrix.rows * matrix.columns) add(matrix);
     find_rest();
     rights_ = at::zeros({rights_elements_}, at::kFloat);
-    renew_rights(rights_);
-    keep("right_factors", rights_);
+    renew_rights();
+    share("right_factors", rights_);
   }
 
  private:
@@ -61,7 +61,7 @@ class PowerSgd final : public FeedbackCompressor {
     keep_errors(values, lefts, own);
     reconstruct(values, lefts, rights);
     rights_.copy_(rights);
-    renew_rights(rights_);
+    renew_rights();
     return result;
   }
 
@@ -124,11 +124,11 @@ class PowerSgd final : public FeedbackCompressor {
 
   /// Rows of length 1: a direction is all that the next step takes from this one. What is zero (as
   /// of a parameter that was not used) would stay zero, and is drawn anew.
-  void renew_rights(const at::Tensor& rights) const {
+  void renew_rights() {
     std::uint64_t stream = 0;
     for (const Factored& factored : factored_) {
       const auto columns = static_cast<std::size_t>(factored.matrix.columns);
-      float* row = right_of(rights, factored).mutable_data_ptr<float>();
+      float* row = right_of(rights_, factored).mutable_data_ptr<float>();
       for (std::int64_t k = 0; k < rank_; ++k, row += columns, ++stream) {
         if (normalise(row, columns)) continue;
         fill_normal({row, columns}, seed_, stream);

@@ -91,12 +91,14 @@ std::vector<std::string> RankStore::exchange(std::string_view topic, const std::
 
 std::string RankStore::wait_for_all(std::string_view topic) {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  for (std::vector<int> missing; !(missing = without(topic)).empty();) {
-    if (said_before() || std::chrono::steady_clock::now() > deadline)
-      return end_for("nothing from " + listed(missing));
+  while (true) {
+    // Asked before looking: what a rank said before it ended the group still counts.
+    const bool is_over = said_before() || std::chrono::steady_clock::now() > deadline;
+    const std::vector<int> missing = without(topic);
+    if (missing.empty()) return "";
+    if (is_over) return end_for("nothing from " + listed(missing));
     std::this_thread::sleep_for(kPoll);
   }
-  return "";
 }
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {
@@ -104,7 +106,7 @@ void RankStore::enter(std::int64_t collective, std::string_view what) {
 }
 
 std::vector<std::string> RankStore::gather(std::string_view topic, const std::string& mine) {
-  return exchange(topic, mine, topic);
+  return exchange(std::string(topic) + " " + std::to_string(++gathers_), mine, topic);
 }
 
 std::optional<std::string> RankStore::said_before() const {

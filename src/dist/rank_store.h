@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -58,6 +57,7 @@ class RankStore {
   int rank_, world_;
   bool hosts_store_;
   bool said_goodbye_ = false;
+  std::int64_t gathers_ = 0;  ///< so many; each has keys of its own
   std::chrono::milliseconds timeout_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::jthread heart_;

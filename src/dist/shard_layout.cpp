@@ -32,19 +32,4 @@ FlatRange ShardLayout::range(std::int64_t rank) const {
   return {begin, std::min(shard_elements_, elements_ - begin)};
 }
 
-std::vector<ShardPiece> ShardLayout::pieces(std::int64_t rank,
-                                            std::span<const FlatRange> parameters) const {
-  const FlatRange shard = range(rank);
-  std::vector<ShardPiece> result;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const FlatRange& parameter = parameters[i];
-    const std::int64_t begin = std::max(shard.offset, parameter.offset);
-    const std::int64_t end =
-        std::min(shard.offset + shard.elements, parameter.offset + parameter.elements);
-    if (begin < end)
-      result.push_back({i, begin - parameter.offset, begin - shard.offset, end - begin});
-  }
-  return result;
-}
-
 }  // namespace accrue::dist

@@ -180,6 +180,10 @@ void copy_block(const Layout& layout, const void* of, std::size_t stride, std::s
                     query_block, layout.depth, to);
 }
 
+float score_scale(const Layout& layout) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(layout.width)));
+}
+
 rows::QueryBlock block_of(const Layout& layout, const Head& head, std::size_t first,
                           std::uint32_t* words) {
   return {.first = first,
@@ -189,7 +193,7 @@ rows::QueryBlock block_of(const Layout& layout, const Head& head, std::size_t fi
           .keys = layout.seen(first),
           .stride = layout.score_stride,
           .causal = layout.causal,
-          .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(layout.width))),
+          .scale = score_scale(layout),
           .mask = head.mask,
           .words = words};
 }
@@ -355,10 +359,10 @@ void head_backward(const rows::HeadBackward& task) {
   std::fill_n(buffers.grad_keys, layout.key_columns(), 0.0F);
   std::fill_n(buffers.grad_values, layout.key_columns(), 0.0F);
 
-  float scale = 1;
+  const float scale = score_scale(layout);
+  std::fill_n(buffers.scales, query_block, scale);
   for (std::size_t first = 0; first < layout.length; first += query_block) {
     const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
-    scale = block.scale;
     copy_block(layout, head.q, head.stride, first, buffers.queries);
     copy_block(layout, task.grad_out, task.grad_out_stride, first, buffers.grads);
     multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_columns, buffers.scores);
@@ -368,7 +372,6 @@ void head_backward(const rows::HeadBackward& task) {
                                  buffers.probability_pairs, buffers.score_grad_rows,
                                  buffers.score_grad_pairs);
     sum_over_keys(layout, block.keys, buffers.score_grad_rows, buffers.key_pairs, buffers.result);
-    std::fill_n(buffers.scales, query_block, scale);
     rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.scales,
                         static_cast<Bf16*>(task.grad_q) + first * head.stride, head.stride);
     add_over_queries(layout, block.keys, buffers.grads, buffers.transposed,

@@ -171,7 +171,9 @@ class Chunks {
     if (wanted_.any() && !in_place()) row_bytes += classes_ * narrow;
     if (has_sums()) row_bytes += input_.hidden.size(1) * wide;
     const bool own = wanted_.hidden && !input_.overwrite_hidden;
-    const std::int64_t left = working_bytes - (own ? input_.hidden.numel() * narrow : 0);
+    const bool widens = input_.hidden.scalar_type() == at::kBFloat16;
+    const std::int64_t left = working_bytes - (own ? input_.hidden.numel() * narrow : 0) -
+                              (widens ? bf16_scratch_bytes() : 0);
     return std::max<std::int64_t>(
         1, std::max(least_chunk_bytes, left) / std::max<std::int64_t>(1, row_bytes));
   }

@@ -2,10 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
-#include "row_kernels.h"
-
 namespace accrue::kernels::elementwise {
 
 /// Vectorised passes over whole tensors, without autograd: what the GEMM-based kernels need between

@@ -7,6 +7,7 @@
 #include "aten_gemm.h"
 #include "onednn_gemm.h"
 #include "tensor_text.h"
+#include "widened_gemm.h"
 
 namespace accrue::kernels {
 namespace {
@@ -128,18 +129,26 @@ void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
     out.zero_();
 }
 
-void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
-              bool accumulate) {
-  if (out.numel() == 0) return;
-  RECORD_FUNCTION(span_name(out, a), span_of({a, b, bias, out}, 2 * out.numel() * a.size(-1)));
-  const at::NoGradGuard no_grad;
-  if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
+void multiply_natively(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                       const at::Tensor& bias, bool accumulate) {
   const auto product = onednn_product(out, a, b, bias, accumulate);
   const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
   if (product && onednn::multiply(*product, a.const_data_ptr(), b.const_data_ptr(), bias_data,
                                   out.mutable_data_ptr()))
     return;
   aten::multiply(out, a, b, bias, accumulate);
+}
+
+void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+              bool accumulate) {
+  if (out.numel() == 0) return;
+  RECORD_FUNCTION(span_name(out, a), span_of({a, b, bias, out}, 2 * out.numel() * a.size(-1)));
+  const at::NoGradGuard no_grad;
+  if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
+  if (a.scalar_type() == at::kBFloat16 && a.is_cpu() && !multiplies_bf16())
+    widened::multiply(out, a, b, bias, accumulate, multiply_natively);
+  else
+    multiply_natively(out, a, b, bias, accumulate);
 }
 
 }  // namespace
@@ -155,6 +164,10 @@ void gemm_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
   expect_bias(bias, out, a);
   multiply(out, a, b, bias, false);
 }
+
+bool multiplies_bf16() { return onednn::multiplies_bf16(); }
+
+std::int64_t bf16_scratch_bytes() { return multiplies_bf16() ? 0 : widened::scratch_bytes; }
 
 std::string gemm_backend() {
   const std::string onednn = onednn::description();

@@ -1,7 +1,5 @@
 #include "row_kernels.h"
 
-#include <cmath>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "row_kernels.cpp"
 #include <hwy/foreach_target.h>

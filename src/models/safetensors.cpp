@@ -134,45 +134,59 @@ StoredTensor stored_in(std::shared_ptr<const InputFile> file, std::int64_t data_
           [bytes = std::move(bytes)](const at::Tensor& target) { bytes.copy_to(target); }};
 }
 
+/// What a tensor's entry in the header says.
+struct Described {
+  std::string name;
+  at::ScalarType dtype;
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes;
+};
+
+Described described(const std::string& operation, const std::string& name, at::ScalarType dtype,
+                    at::IntArrayRef shape) {
+  if (dtype == at::ScalarType::Undefined)
+    throw usage_error(operation, "defined tensors", "an undefined one called " + name,
+                      "leaving it out");
+  return {name, dtype, shape.vec(),
+          c10::multiply_integers(shape) * static_cast<std::int64_t>(c10::elementSize(dtype))};
+}
+
 /// Wider dtypes come first, so that a reader that maps the file finds every tensor aligned.
-std::vector<std::size_t> file_order(const NamedParameters& tensors) {
+std::vector<std::size_t> file_order(const std::vector<Described>& tensors) {
   std::vector<std::size_t> order(tensors.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return tensors[a].tensor.element_size() > tensors[b].tensor.element_size();
+    return c10::elementSize(tensors[a].dtype) > c10::elementSize(tensors[b].dtype);
   });
   return order;
 }
 
-void check_names(const NamedParameters& tensors, const std::string& operation) {
+void check_names(const std::vector<Described>& tensors, const std::string& operation) {
   std::set<std::string_view> names{"__metadata__"};
-  for (const auto& [name, tensor] : tensors) {
-    if (!names.insert(name).second)
-      throw usage_error(operation, "each name once, and none called __metadata__", name,
+  for (const Described& tensor : tensors)
+    if (!names.insert(tensor.name).second)
+      throw usage_error(operation, "each name once, and none called __metadata__", tensor.name,
                         "other names");
-    if (!tensor.defined())
-      throw usage_error(operation, "defined tensors", "an undefined one called " + name,
-                        "leaving it out");
-  }
 }
 
-std::string make_header(const NamedParameters& tensors, const std::vector<std::size_t>& order,
+std::string make_header(const std::vector<Described>& tensors,
+                        const std::vector<std::size_t>& order,
                         const std::map<std::string, std::string>& metadata,
                         const std::string& operation) {
   std::vector<std::int64_t> begin(tensors.size());
   std::int64_t offset = 0;
   for (const std::size_t i : order) {
     begin[i] = offset;
-    offset += static_cast<std::int64_t>(tensors[i].tensor.nbytes());
+    offset += tensors[i].bytes;
   }
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [name, tensor] = tensors[i];
-    header[name] = {
-        {"dtype", dtype_name(tensor.scalar_type(), operation + ", tensor " + name)},
-        {"shape", tensor.sizes().vec()},
-        {"data_offsets", {begin[i], begin[i] + static_cast<std::int64_t>(tensor.nbytes())}}};
+    const Described& tensor = tensors[i];
+    header[tensor.name] = {
+        {"dtype", dtype_name(tensor.dtype, operation + ", tensor " + tensor.name)},
+        {"shape", tensor.shape},
+        {"data_offsets", {begin[i], begin[i] + tensor.bytes}}};
   }
   try {
     std::string text = header.dump();
@@ -202,6 +216,23 @@ void write_tensor(AtomicFile& file, const at::Tensor& tensor) {
         tensor.narrow(0, row, std::min(rows, tensor.size(0) - row)).contiguous();
     file.write(bytes_of(piece.const_data_ptr(), piece.nbytes()));
   }
+}
+
+/// `values(i)` gives tensor i, on the CPU, when it is its turn.
+template <class Values>
+void write_file(const std::filesystem::path& path, const std::string& operation,
+                const std::vector<Described>& tensors,
+                const std::map<std::string, std::string>& metadata, const Values& values) {
+  check_names(tensors, operation);
+  const std::vector<std::size_t> order = file_order(tensors);
+  const std::string header = make_header(tensors, order, metadata, operation);
+
+  AtomicFile file(path);
+  const std::uint64_t header_bytes = header.size();
+  file.write(bytes_of(&header_bytes, sizeof header_bytes));
+  file.write(header);
+  for (const std::size_t i : order) write_tensor(file, values(i));
+  file.commit();
 }
 
 }  // namespace
@@ -236,18 +267,22 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
 void write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
                        const std::map<std::string, std::string>& metadata) {
   const std::string operation = "write " + path.string();
-  check_names(tensors, operation);
-  const std::vector<std::size_t> order = file_order(tensors);
-  const std::string header = make_header(tensors, order, metadata, operation);
+  std::vector<Described> described_tensors;
+  for (const auto& [name, tensor] : tensors)
+    described_tensors.push_back(described(operation, name, tensor.scalar_type(),
+                                          tensor.defined() ? tensor.sizes() : at::IntArrayRef()));
+  write_file(path, operation, described_tensors, metadata,
+             [&](std::size_t i) { return tensors[i].tensor.detach().cpu(); });
+}
 
-  AtomicFile file(path);
-  const std::uint64_t header_bytes = header.size();
-  file.write(bytes_of(&header_bytes, sizeof header_bytes));
-  file.write(header);
-  for (const std::size_t i : order) {
-    write_tensor(file, tensors[i].tensor.detach().cpu());
-  }
-  file.commit();
+void write_stored_safetensors(const std::filesystem::path& path, const StoredTensors& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  const std::string operation = "write " + path.string();
+  std::vector<Described> described_tensors;
+  for (const StoredTensor& tensor : tensors)
+    described_tensors.push_back(described(operation, tensor.name, tensor.dtype, tensor.shape));
+  write_file(path, operation, described_tensors, metadata,
+             [&](std::size_t i) { return tensors[i].read(); });
 }
 
 }  // namespace accrue::models

@@ -21,16 +21,33 @@ bool is_flat_on_cpu(const UpdatedTensors& tensors) {
 
 ElementwiseOptimizer::ElementwiseOptimizer(std::vector<Trained> trained,
                                            std::vector<StateKind> kinds, const StateOptions& state)
-    : trained_(std::move(trained)), state_(trained_, std::move(kinds), state) {}
+    : part_(state.part),
+      trained_(part_of(std::move(trained), state.part)),
+      state_(trained_, std::move(kinds), state) {}
+
+std::vector<StateStretch> ElementwiseOptimizer::stretches() const {
+  return part_ == Part{} ? std::vector<StateStretch>{} : state_.stretches();
+}
 
 void ElementwiseOptimizer::step(accum::MeanGradient&& gradient, double lr) {
   if (!(std::isfinite(lr) && lr >= 0))
     throw usage_error("optimizer step", "a learning rate that is finite and not negative",
                       std::to_string(lr), "checking the schedule");
+  require_part(gradient);
   const accum::MeanGradient consumed = std::move(gradient);
   std::vector<Task> tasks = tasks_for(consumed, lr);
   run(tasks);
   state_.count_step();
+}
+
+void ElementwiseOptimizer::require_part(const accum::MeanGradient& gradient) const {
+  if (gradient.shard() == nullptr || gradient.shard()->part() == part_) return;
+  const auto text = [](const Part& part) {
+    return "part " + std::to_string(part.rank) + " of " + std::to_string(part.world);
+  };
+  throw usage_error("optimizer step", "the gradient of " + text(part_),
+                    "that of " + text(gradient.shard()->part()),
+                    "one division for the window and its optimizer");
 }
 
 std::vector<WrittenState> ElementwiseOptimizer::written_states(std::size_t parameter) const {
@@ -55,11 +72,13 @@ std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
                         "one list of parameters for the window and its optimizer");
     // Frozen since: left alone, as torch.optim does, without decay and momentum.
     if (!trained.parameter.tensor.requires_grad()) continue;
+    const accum::GradientSource& whole = found->second;
     tasks.push_back({{.gradient_scale = gradient.scale(),
                       .lr = lr * trained.lr_factor,
                       .weight_decay = trained.weight_decay,
                       .step = state_.steps() + 1},
-                     {trained.parameter.tensor, found->second, written_states(i)}});
+                     {trained.stepped(), trained.stretch ? whole.part(*trained.stretch) : whole,
+                      written_states(i)}});
   }
   if (gradients.size() != trained_.size())
     throw usage_error("optimizer step",

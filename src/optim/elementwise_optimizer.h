@@ -34,6 +34,7 @@ class ElementwiseOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
   NamedParameters state() const final { return state_.tensors(); }
+  std::vector<StateStretch> stretches() const final;
   void load_state(const StoredTensors& state) final { state_.load(state); }
   std::int64_t state_bytes() const final { return state_.bytes(); }
 
@@ -55,9 +56,11 @@ class ElementwiseOptimizer : public Optimizer {
   std::vector<Task> tasks_for(const accum::MeanGradient& gradient, double lr) const;
   std::vector<WrittenState> written_states(std::size_t parameter) const;
   static std::vector<at::Tensor> touched_by(const std::vector<Task>& tasks);
+  void require_part(const accum::MeanGradient& gradient) const;
   void run(std::vector<Task>& tasks) const;
   void run_whole(Task& task) const;
 
+  Part part_;
   std::vector<Trained> trained_;
   OptimizerState state_;
 };

@@ -52,6 +52,9 @@ FoldingOptimizer::FoldingOptimizer(const char* name, std::vector<Trained> traine
       folded_(trained_.size(), 0),
       state_(trained_, std::move(kinds), state),
       target_(std::make_shared<Target>(*this, takes_parts)) {
+  if (state.part != Part{})
+    throw usage_error(std::string("make ") + name, "an optimizer of all", "one of a part",
+                      "an optimizer that takes sums of gradients, which ranks can divide");
   if (state.precision == StatePrecision::int8)
     throw usage_error(std::string("make ") + name, "a state in fp32 or bf16", "int8",
                       "bf16: 8-bit codes are rounded to nearest, which loses the small change "

@@ -99,6 +99,24 @@ std::vector<Trained> resolve_groups(const NamedParameters& parameters,
   return result;
 }
 
+at::Tensor Trained::stepped() const {
+  const at::Tensor& whole = parameter.tensor;
+  if (!stretch) return whole;
+  return whole.detach().view({-1}).narrow(0, stretch->begin, stretch->elements);
+}
+
+std::vector<Trained> part_of(std::vector<Trained> trained, const Part& part) {
+  if (part == Part{}) return trained;
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const auto& [name, tensor] = trained[i].parameter;
+    if (!tensor.is_cpu() || !tensor.is_contiguous())
+      throw usage_error("make optimizer", "contiguous parameters on the CPU, to divide them",
+                        name + ", which is not", "an optimizer of all");
+    trained[i].stretch = stretch_of(tensor.numel(), i, part);
+  }
+  return trained;
+}
+
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all) {
   ParameterGroup decayed{.weight_decay = weight_decay}, plain{};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "accrue/optim/optimizer.h"
@@ -11,13 +12,18 @@ struct Trained {
   NamedParameter parameter;
   double weight_decay = 0;
   double lr_factor = 1;
-};
+  std::optional<Stretch> stretch = {};  ///< what is kept and stepped of it; none: all
 
-/// Without frozen parameters; tied ones once, under their first name.
-NamedParameters trained_of(const NamedParameters& parameters);
+  /// What is kept and stepped, as a tensor: one-dimensional where it is a stretch.
+  at::Tensor stepped() const;
+};
 
 /// In order of `parameters`. Throws a usage Error as make_adam() says.
 std::vector<Trained> resolve_groups(const NamedParameters& parameters,
                                     const std::vector<ParameterGroup>& groups);
+
+/// Leaves `part`'s stretch of each. Throws a usage Error where a parameter is not contiguous and on
+/// the CPU.
+std::vector<Trained> part_of(std::vector<Trained> trained, const Part& part);
 
 }  // namespace accrue::optim

@@ -36,17 +36,20 @@ KeptState::Format KeptState::format_of(const at::Tensor& parameter, StateSign si
   return sign == StateSign::any ? Format::signed_codes : Format::unsigned_codes;
 }
 
-KeptState::KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision)
-    : format_(format_of(parameter, sign, precision)) {
+KeptState::KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
+                     const std::optional<Stretch>& stretch)
+    : format_(format_of(parameter, sign, precision)),
+      origin_(stretch ? static_cast<std::size_t>(stretch->begin) : 0) {
   const MemoryTagScope tag(MemoryTag::optimizer);
   const at::TensorOptions options = parameter.options().requires_grad(false);
+  const std::vector<std::int64_t> shape =
+      stretch ? std::vector{stretch->elements} : parameter.sizes().vec();
   if (is_coded()) {
     const int zero = format_ == Format::signed_codes ? static_cast<int>(kSignedZero) : 0;
-    values_ = at::full(parameter.sizes(), zero, options.dtype(at::kByte));
-    scales_ = at::zeros({blocks_of(parameter.numel())}, options);
+    values_ = at::full(shape, zero, options.dtype(at::kByte));
+    scales_ = at::zeros({blocks_of(values_.numel())}, options);
   } else {
-    values_ = at::zeros(parameter.sizes(),
-                        format_ == Format::bf16 ? options.dtype(at::kBFloat16) : options);
+    values_ = at::zeros(shape, format_ == Format::bf16 ? options.dtype(at::kBFloat16) : options);
   }
 }
 
@@ -62,7 +65,7 @@ void KeptState::decode(std::size_t begin, std::size_t count, float* to) const {
 void KeptState::encode(std::size_t begin, std::size_t count, const float* from,
                        const RoundingStream& stream) const {
   if (format_ == Format::bf16)
-    return encode_bf16(from, count, stream, begin,
+    return encode_bf16(from, count, stream, origin_ + begin,
                        static_cast<std::uint16_t*>(values_.mutable_data_ptr()) + begin);
   std::uint8_t* codes = values_.mutable_data_ptr<std::uint8_t>() + begin;
   float* scales = scales_.mutable_data_ptr<float>() + begin / kStateBlock;

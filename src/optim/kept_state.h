@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "accrue/core/part.h"
 #include "accrue/core/rounding_stream.h"
 #include "accrue/optim/state_precision.h"
 
@@ -15,12 +17,14 @@ enum class StateSign { any, not_negative };
 
 /// One state of one parameter, zero at first, in the precision it is kept in: as it stands
 /// ("plain"), or to be decoded and encoded in ranges that begin at a multiple of 256 elements.
-/// Elements are counted in the order of a contiguous tensor of the parameter's shape.
+/// Elements are counted in the order of a contiguous tensor of the parameter's shape, from the
+/// stretch's first where only a stretch is kept, which has the bits of the whole state there.
 class KeptState {
  public:
   /// Throws a usage Error where the precision is not the parameter's own, and the parameter is not
   /// in fp32 on the CPU.
-  KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision);
+  KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
+            const std::optional<Stretch>& stretch = {});
 
   bool is_plain() const { return format_ == Format::plain; }
   /// Of a plain state what it is; else bf16 values or codes.
@@ -48,6 +52,7 @@ class KeptState {
   }
 
   Format format_;
+  std::size_t origin_;  ///< of the stretch, in the parameter
   at::Tensor values_, scales_;
 };
 

@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <sstream>
+#include <unordered_map>
 
 #include "accrue/core/error.h"
+#include "dynamic_code.h"
 
 namespace accrue::optim {
 namespace {
@@ -24,23 +27,46 @@ std::string description(at::ScalarType dtype, at::IntArrayRef shape) {
   return text.str();
 }
 
-void require_fit(const StoredTensor& given, const at::Tensor& own) {
-  if (given.shape == own.sizes() && given.dtype == own.scalar_type()) return;
+void require_fit(const StoredTensor& given, const StateStretch& own) {
+  const at::ScalarType dtype = own.values.scalar_type();
+  if (given.shape == own.shape && given.dtype == dtype) return;
   refuse_state(
-      given.name + " as " + description(own.scalar_type(), own.sizes()),
+      given.name + " as " + description(dtype, own.shape),
       given.dtype == at::ScalarType::Undefined ? "nothing" : description(given.dtype, given.shape));
+}
+
+StateStretch values_of(std::string name, const Trained& trained, const KeptState& state) {
+  const at::Tensor& whole = trained.parameter.tensor;
+  return {std::move(name), whole.sizes().vec(), trained.stretch.value_or(Stretch{0, whole.numel()}),
+          state.values()};
+}
+
+/// One for each block of elements.
+StateStretch scales_of(std::string name, const Trained& trained, const KeptState& state) {
+  constexpr auto block = static_cast<std::int64_t>(kStateBlock);
+  const std::int64_t blocks = (trained.parameter.tensor.numel() + block - 1) / block;
+  const std::int64_t begin = trained.stretch ? trained.stretch->begin / block : 0;
+  return {std::move(name), {blocks}, {begin, state.scales().numel()}, state.scales()};
+}
+
+void take(const StateStretch& own, const StoredTensor& whole) {
+  const auto& [begin, elements] = own.stretch;
+  if (at::IntArrayRef(own.shape) == own.values.sizes()) {
+    whole.copy_to(own.values);
+  } else if (elements > 0) {
+    at::Tensor(own.values).copy_(whole.read().view({-1}).narrow(0, begin, elements));
+  }
 }
 
 }  // namespace
 
 OptimizerState::OptimizerState(const std::vector<Trained>& trained, std::vector<StateKind> kinds,
                                const StateOptions& options)
-    : kinds_(std::move(kinds)), seed_(options.seed) {
-  for (const Trained& entry : trained) {
-    names_.push_back(entry.parameter.name);
+    : trained_(trained), kinds_(std::move(kinds)), seed_(options.seed) {
+  for (const Trained& entry : trained_) {
     std::vector<KeptState>& states = states_.emplace_back();
     for (const StateKind& kind : kinds_)
-      states.emplace_back(entry.parameter.tensor, kind.sign, options.precision);
+      states.emplace_back(entry.parameter.tensor, kind.sign, options.precision, entry.stretch);
   }
 }
 
@@ -53,41 +79,49 @@ RoundingStream OptimizerState::rounding(std::size_t parameter, std::size_t kind,
        static_cast<std::uint32_t>(parameter * kinds_.size() + kind), ordinal});
 }
 
-NamedParameters OptimizerState::tensors() const {
-  NamedParameters result{{kStepName, at::scalar_tensor(steps_, at::kLong)}};
+std::vector<StateStretch> OptimizerState::stretches() const {
+  std::vector<StateStretch> result;
   for (std::size_t kind = 0; kind < kinds_.size(); ++kind)
     for (std::size_t i = 0; i < states_.size(); ++i) {
       const KeptState& state = states_[i][kind];
-      result.push_back({kinds_[kind].name + "." + names_[i], state.values()});
+      const std::string& name = trained_[i].parameter.name;
+      result.push_back(values_of(kinds_[kind].name + "." + name, trained_[i], state));
       if (state.scales().defined())
-        result.push_back({kinds_[kind].name + "_scale." + names_[i], state.scales()});
+        result.push_back(scales_of(kinds_[kind].name + "_scale." + name, trained_[i], state));
     }
   return result;
 }
 
+NamedParameters OptimizerState::tensors() const {
+  NamedParameters result{{kStepName, at::scalar_tensor(steps_, at::kLong)}};
+  for (const StateStretch& own : stretches()) result.push_back({own.name, own.values});
+  return result;
+}
+
 void OptimizerState::load(const StoredTensors& given) {
-  const NamedParameters own = tensors();
+  std::vector<StateStretch> own = stretches();
+  own.insert(own.begin(),
+             StateStretch{kStepName, {}, {0, 1}, at::scalar_tensor(steps_, at::kLong)});
   std::unordered_map<std::string, const StoredTensor*> given_by_name;
   for (const StoredTensor& tensor : given)
     if (!given_by_name.emplace(tensor.name, &tensor).second)
       refuse_state("each tensor once", tensor.name + " twice");
-  for (const auto& [name, tensor] : own) {
-    const auto found = given_by_name.find(name);
-    if (found == given_by_name.end()) refuse_state("the tensor " + name, "none of that name");
-    require_fit(*found->second, tensor);
+  for (const StateStretch& mine : own) {
+    const auto found = given_by_name.find(mine.name);
+    if (found == given_by_name.end()) refuse_state("the tensor " + mine.name, "none of that name");
+    require_fit(*found->second, mine);
   }
   if (given_by_name.size() != own.size())
     for (const StoredTensor& tensor : given)
-      if (std::none_of(own.begin(), own.end(),
-                       [&](const auto& mine) { return mine.name == tensor.name; }))
+      if (std::ranges::find(own, tensor.name, &StateStretch::name) == own.end())
         refuse_state("no tensor but this optimizer's", tensor.name);
   const auto steps = given_by_name.at(kStepName)->read().item<std::int64_t>();
   if (steps < 0) refuse_state("a step count of 0 or more", std::to_string(steps));
 
   const at::NoGradGuard no_grad;
   steps_ = steps;
-  for (const auto& [name, tensor] : own)
-    if (name != kStepName) given_by_name.at(name)->copy_to(tensor);
+  for (const StateStretch& mine : own)
+    if (mine.name != kStepName) take(mine, *given_by_name.at(mine.name));
 }
 
 std::int64_t OptimizerState::bytes() const {

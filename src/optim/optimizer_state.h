@@ -31,11 +31,13 @@ class OptimizerState {
 
   /// As Optimizer::state(), load_state() and state_bytes().
   NamedParameters tensors() const;
+  /// As Optimizer::stretches(), also where all is kept.
+  std::vector<StateStretch> stretches() const;
   void load(const StoredTensors& given);
   std::int64_t bytes() const;
 
  private:
-  std::vector<std::string> names_;  ///< of the parameters
+  std::vector<Trained> trained_;
   std::vector<StateKind> kinds_;
   std::vector<std::vector<KeptState>> states_;  ///< by parameter, then by kind
   std::uint64_t seed_;

@@ -21,6 +21,17 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load_bf16(D d, const std::uint16_t* from) 
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(word, hn::LoadU(half, from))));
 }
 
+/// The bits of `v` plus what makes their upper half the nearest bf16, ties to even.
+template <class D>
+HWY_INLINE hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::Rebind<std::uint32_t, D>> nearest_bf16_bits(
+    D, hwy::HWY_NAMESPACE::Vec<D> v) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::Rebind<std::uint32_t, D> word;
+  const auto bits = hn::BitCast(word, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu)));
+}
+
 template <class D, class Words>
 HWY_INLINE void store_upper_halves(D, Words bits, std::uint16_t* to) {
   namespace hn = hwy::HWY_NAMESPACE;

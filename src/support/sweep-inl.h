@@ -13,15 +13,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::HWY_NAMESPACE {
 
-/// op(d, i) for all i in [0, count), by vectors of float, the rest one by one.
-template <class Op>
+/// op(d, i) for all i in [0, count), by vectors of T, the rest one by one.
+template <class T = float, class Op>
 HWY_INLINE void sweep(std::size_t count, const Op op) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) op(d, i);
-  for (; i < count; ++i) op(hn::CappedTag<float, 1>(), i);
+  for (; i < count; ++i) op(hn::CappedTag<T, 1>(), i);
 }
 
 }  // namespace accrue::HWY_NAMESPACE

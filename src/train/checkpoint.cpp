@@ -19,7 +19,20 @@ using nlohmann::json;
 
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* optimizer_file = "optimizer.safetensors";
+constexpr const char* ranks_file = "ranks.safetensors";
 constexpr const char* state_file = "state.json";
+
+json rank_to_json(const RankRecord& rank) {
+  return {{"micro_batch", rank.micro_batch},
+          {"recompute", to_string(rank.recompute)},
+          {"seconds_per_sample", rank.seconds_per_sample}};
+}
+
+RankRecord rank_from_json(const json& in) {
+  return {.micro_batch = in.at("micro_batch").get<std::int64_t>(),
+          .recompute = parse_recompute(in.at("recompute").get<std::string>(), "ranks.recompute"),
+          .seconds_per_sample = in.at("seconds_per_sample").get<std::vector<double>>()};
+}
 
 json state_to_json(const TrainState& state) {
   json out{{"step", state.step},
@@ -33,7 +46,10 @@ json state_to_json(const TrainState& state) {
              {"micro_batch_now", state.micro_batches.micro_batch},
              {"quiet_windows", state.micro_batches.quiet_windows}}},
            {"data", {{"next_window", state.window}, {"fingerprint", state.data_fingerprint}}}};
+  if (state.ranks.size() > 1)
+    for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
   if (!state.units.empty()) out["units"] = state.units;
+  if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
   if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
   return out;
 }
@@ -55,8 +71,12 @@ TrainState state_from_json(const json& in) {
   in.at("elapsed").get_to(state.elapsed);
   state.micro_batches = micro_batches_from_json(in.at("plan"));
   state.recompute = parse_recompute(in["plan"].value("recompute", "none"), "plan.recompute");
+  for (const json& rank : in.value("ranks", json::array()))
+    state.ranks.push_back(rank_from_json(rank));
   in.at("data").at("fingerprint").get_to(state.data_fingerprint);
   if (in.contains("units")) in["units"].get_to(state.units);
+  if (in.contains("inner_optimizers"))
+    state.inner_optimizers = in["inner_optimizers"].get<std::int64_t>();
   if (in.contains("best")) {
     state.best_eval = in["best"].at("eval_loss").get<double>();
     state.best_step = in["best"].at("step").get<std::int64_t>();
@@ -138,6 +158,8 @@ NamedParameters with_copies_of(const NamedParameters& changing, NamedParameters 
 
 }  // namespace
 
+std::string optimizer_prefix(std::int64_t rank) { return "rank" + std::to_string(rank) + "."; }
+
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
                                      const models::Model& model,
                                      const optim::Optimizer& optimizer) {
@@ -154,11 +176,15 @@ fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& cont
     fs::remove_all(partial);
     fs::create_directories(partial);
     models::write_safetensors(partial / model_file, content.model, {{"format", "pt"}});
-    models::write_safetensors(partial / optimizer_file, content.optimizer);
+    if (content.gathered.empty())
+      models::write_safetensors(partial / optimizer_file, content.optimizer);
+    else
+      models::write_stored_safetensors(partial / optimizer_file, content.gathered);
+    if (!content.ranks.empty()) models::write_safetensors(partial / ranks_file, content.ranks);
     json out = state_to_json(content.state);
     out["model"] = shape_to_json(content.shape);
-    for (const char* name : {model_file, optimizer_file})
-      out["files"][name] = fs::file_size(partial / name);
+    for (const fs::directory_entry& file : fs::directory_iterator(partial))
+      out["files"][file.path().filename().string()] = file.file_size();
     write_file_atomically(partial / state_file, out.dump(2) + "\n");
     replace_folder(partial, final_path);
   } catch (const fs::filesystem_error& error) {
@@ -207,6 +233,11 @@ void read_checkpoint_tensors(const fs::path& checkpoint, models::Model& model,
                              optim::Optimizer& optimizer) {
   read_checkpoint_model(checkpoint, model);
   optimizer.load_state(models::open_safetensors(checkpoint / optimizer_file).tensors);
+}
+
+StoredTensors read_checkpoint_ranks(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / ranks_file;
+  return fs::exists(path) ? models::open_safetensors(path).tensors : StoredTensors{};
 }
 
 bool checkpoint_is_whole(const fs::path& checkpoint) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accrue/core/recompute.h"
 #include "accrue/memory/recovery.h"
@@ -11,8 +12,14 @@
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
+#include "rank_record.h"
 
 namespace accrue::train {
+
+/// Of what is kept in compression among what a checkpoint holds of several ranks.
+inline constexpr const char* compression_prefix = "compression.";
+/// Of the inner optimizer of a rank after the first, whose own is the checkpoint's optimizer.
+std::string optimizer_prefix(std::int64_t rank);
 
 /// Where a run stands between two optimizer steps. With the parameters and the optimizer's state it
 /// is all that the next step depends on: randomness and data order are functions of seed and
@@ -26,9 +33,12 @@ struct TrainState {
   /// The plan: a resume does not measure anew.
   memory::RecoveryState micro_batches;
   Recompute recompute = Recompute::none;
+  std::vector<RankRecord> ranks = {};  ///< by rank; of a checkpoint none where one was alone
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
   std::string data_fingerprint;
+  /// Whose inner optimizers the checkpoint holds, where each rank has its own; none: one for all.
+  std::optional<std::int64_t> inner_optimizers;
   std::vector<int> units;  ///< of fixed-point sums (accum::GradientBuffer::units); else empty
 };
 
@@ -39,6 +49,10 @@ struct CheckpointContent {
   TrainState state;
   ModelConfig shape;  ///< what the model was made with
   NamedParameters model, optimizer;
+  /// What several ranks need besides, under prefixes; in memory of its own.
+  NamedParameters ranks = {};
+  /// Instead of `optimizer`, where no process has all of it: read as it is written, each once.
+  StoredTensors gathered = {};
 };
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
                                      const models::Model& model, const optim::Optimizer& optimizer);
@@ -61,6 +75,9 @@ void read_checkpoint_model(const std::filesystem::path& checkpoint, models::Mode
 /// in the one that does not.
 void read_checkpoint_tensors(const std::filesystem::path& checkpoint, models::Model& model,
                              optim::Optimizer& optimizer);
+
+/// What several ranks need besides; nothing where there was none.
+StoredTensors read_checkpoint_ranks(const std::filesystem::path& checkpoint);
 
 /// Whether every file is there with the length it was written with.
 bool checkpoint_is_whole(const std::filesystem::path& checkpoint);

@@ -74,7 +74,7 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   const std::vector<models::LossHead> heads = model.losses();
   Totals totals(heads.size());
   const batch::Range whole{0, samples};
-  const batch::Range mine = options.ranks != nullptr ? options.ranks->share(whole, 1) : whole;
+  const batch::Range mine = options.ranks != nullptr ? options.ranks->equal_share(whole) : whole;
   for (const batch::Range range : batch::split(mine, options.micro_batch)) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
     const batch::MicroBatch micro = micro_batch_of(source, range);

@@ -45,10 +45,10 @@ std::int64_t bytes_of(const NamedParameters& tensors) {
   return bytes;
 }
 
-std::unique_ptr<optim::Optimizer> make_trial_optimizer(Config config,
-                                                       const NamedParameters& parameters) {
+std::unique_ptr<optim::Optimizer> make_trial_optimizer(const Workload& work) {
+  Config config = work.config;
   config.optim.eps = std::max(config.optim.eps, least_eps);
-  return make_optimizer(config, parameters);
+  return make_optimizer(config, work.model->parameters(), work.part);
 }
 
 /// As much memory as exact batch normalisation will keep of a window, where it keeps it in memory.
@@ -85,7 +85,7 @@ PlanTrials::PlanTrials(const Workload& work)
     : work_(work),
       buffers_(*work.model),
       cuts_(hold_cuts(work)),
-      optimizer_(make_trial_optimizer(work.config, work.model->parameters())),
+      optimizer_(make_trial_optimizer(work)),
       window_(make_gradient_buffer(work.config, *work.model)),
       resident_{.parameters = bytes_of(work.model->parameters()) + bytes_of(work.model->buffers()),
                 .gradients = window_.buffer()->bytes(),

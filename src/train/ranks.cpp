@@ -43,7 +43,8 @@ std::optional<Conflict> conflict_of(const Config& config) {
                       "kind = \"adamw\""};
     return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
   }
-  if (!dist::adds_up(accum::parse_accumulation(config.precision.accumulate)))
+  const bool adds_sums = !config.dist.takes_outer_steps();
+  if (adds_sums && !dist::adds_up(accum::parse_accumulation(config.precision.accumulate)))
     return Conflict{"precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
                     "\"" + config.precision.accumulate + "\", whose sums ranks would round again",
                     "accumulate = \"fp32\""};
@@ -64,16 +65,10 @@ const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions) {
   });
 }
 
-batch::Range share_of(batch::Range window, std::int64_t micro, std::int64_t rank,
-                      std::int64_t world) {
-  const std::vector<std::int64_t> counts =
-      batch::micro_batches_per_rank(window.size(), micro, world);
-  const std::int64_t before =
-      std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
-  const auto at = [&](std::int64_t micro_batches) {
-    return std::min(window.begin + micro_batches * micro, window.end);
-  };
-  return {at(before), at(before + counts[static_cast<std::size_t>(rank)])};
+batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_t world) {
+  const std::vector<std::int64_t> counts = batch::micro_batches_per_rank(samples.size(), 1, world);
+  const std::int64_t begin = std::accumulate(counts.begin(), counts.begin() + rank, samples.begin);
+  return {begin, begin + counts[static_cast<std::size_t>(rank)]};
 }
 
 void Ranks::check_divisible(const Workload& work) const {
@@ -108,36 +103,98 @@ void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
 void Ranks::check_state(const Workload& work, const optim::Optimizer& optimizer,
                         std::int64_t step) const {
   if (!group_) return;
-  dist::shake_hands(*group_, "where the run begins",
-                    {{"step", std::to_string(step)},
-                     {"values of the parameters", dist::value_digest(work.model->parameters())},
-                     {"the optimizer's state", dist::value_digest(optimizer.state())}});
+  dist::Facts facts{{"step", std::to_string(step)},
+                    {"values of the parameters", dist::value_digest(work.model->parameters())}};
+  if (work.part == Part{})
+    facts.emplace_back("the optimizer's state", dist::value_digest(optimizer.state()));
+  dist::shake_hands(*group_, "where the run begins", facts);
 }
 
-MicroDecision Ranks::agree(MicroDecision mine) const {
-  if (!group_) return mine;
+std::vector<MicroDecision> Ranks::agree(MicroDecision mine, bool alike) const {
+  if (!group_) return {std::move(mine)};
   const at::Tensor own =
       at::tensor({mine.samples, static_cast<std::int64_t>(mine.recompute)}, at::kLong);
   const at::Tensor rows = group_->all_gather(own);
   std::vector<MicroDecision> decisions;
   for (std::int64_t rank = 0; rank < world(); ++rank)
     decisions.push_back({.samples = rows[rank][0].item<std::int64_t>(),
-                         .recompute = static_cast<Recompute>(rows[rank][1].item<std::int64_t>())});
+                         .recompute = static_cast<Recompute>(rows[rank][1].item<std::int64_t>()),
+                         .reason = rank == group_->rank() ? mine.reason : ""});
+  if (!alike) return decisions;
   MicroDecision agreed = most_frugal(decisions);
   const bool is_mine = agreed.samples == mine.samples && agreed.recompute == mine.recompute;
   agreed.reason = is_mine ? mine.reason : "the least that fits on all ranks";
-  return agreed;
+  return {decisions.size(), agreed};
 }
 
-batch::Range Ranks::share(batch::Range window, std::int64_t micro) const {
-  return group_ ? share_of(window, micro, group_->rank(), world()) : window;
+batch::Range Ranks::equal_share(batch::Range samples) const {
+  return group_ ? equal_share_of(samples, group_->rank(), world()) : samples;
+}
+
+void Ranks::check_resumable(const std::optional<std::int64_t>& inner_optimizers) const {
+  if (!inner_optimizers || *inner_optimizers == world()) return;
+  throw usage_error(
+      "resume",
+      std::to_string(*inner_optimizers) + " ranks, whose inner optimizers the checkpoint holds",
+      std::to_string(world()), "as many ranks as before, or a new run.out");
+}
+
+std::unique_ptr<dist::OuterRounds> Ranks::make_rounds(const Config& config,
+                                                      const NamedParameters& parameters) const {
+  if (!config.dist.takes_outer_steps()) return nullptr;
+  return std::make_unique<dist::OuterRounds>(
+      group_, parameters,
+      dist::OuterOptions{.local_steps = config.dist.local_steps,
+                         .lr = config.dist.outer_lr.value_or(1),
+                         .momentum = config.dist.outer_momentum.value_or(0)},
+      dist::parse_compression(config.dist.compress));
 }
 
 std::unique_ptr<dist::DeferredReduce> Ranks::make_reduce(
     const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
-  if (!group_) return nullptr;
-  return std::make_unique<dist::DeferredReduce>(
-      group_, std::move(buffer), dist::ReduceOptions{.overlap = config.dist.reduce == "overlap"});
+  if (!group_ || config.dist.takes_outer_steps()) return nullptr;
+  dist::ReduceOptions options{.overlap = config.dist.reduce == "overlap",
+                              .compress = dist::parse_compression(config.dist.compress)};
+  if (part(config) != Part{}) {
+    NamedParameters trained;
+    for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
+    options.sharding = std::make_shared<dist::Sharding>(group_, std::move(trained));
+  }
+  return std::make_unique<dist::DeferredReduce>(group_, std::move(buffer), std::move(options));
+}
+
+Part Ranks::part(const Config& config) const {
+  if (!group_ || config.dist.shard != "optimizer") return {};
+  return {group_->rank(), group_->world()};
+}
+
+std::unique_ptr<ShardedOptimizer> Ranks::make_sharded(const Workload& work,
+                                                      optim::Optimizer& own) const {
+  if (work.part == Part{}) return nullptr;
+  return std::make_unique<ShardedOptimizer>(
+      own, std::make_unique<dist::Sharding>(group_, optim::trained_of(work.model->parameters())));
+}
+
+bool Ranks::as_first_says(bool mine) const {
+  if (!group_) return mine;
+  const at::Tensor said = at::full({1}, mine ? 1 : 0, at::kByte);
+  group_->broadcast(said, 0, "what the first rank decided");
+  return said.item<std::uint8_t>() != 0;
+}
+
+std::vector<NamedParameters> Ranks::states_of_others(const NamedParameters& mine) const {
+  if (!group_) return {};
+  const std::int64_t others = is_first() ? world() - 1 : 0;
+  std::vector<NamedParameters> states(static_cast<std::size_t>(others));
+  for (const auto& [name, tensor] : mine) {
+    const at::Tensor bytes = tensor.contiguous().view({-1}).view(at::kByte);
+    const at::Tensor gathered = group_->gather(bytes, 0, "the optimizers' states");
+    for (std::size_t other = 0; other < states.size(); ++other)
+      states[other].push_back({name, gathered[static_cast<std::int64_t>(other) + 1]
+                                         .view(tensor.scalar_type())
+                                         .view(tensor.sizes())});
+  }
+  return states;
 }
 
 std::vector<double> Ranks::add_up(const std::vector<double>& mine) const {

@@ -2,28 +2,34 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "accrue/batch/schedule.h"
 #include "accrue/dist/deferred_reduce.h"
 #include "accrue/dist/group.h"
 #include "accrue/dist/handshake.h"
+#include "accrue/dist/outer_rounds.h"
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
+#include "sharded_optimizer.h"
 
 namespace accrue::train {
 
 /// The processes that a run is divided among. Alone, where there is no group, all of this is empty.
-/// The first rank writes the run directory and tells observers; all compute the same steps.
+/// The first rank writes the run directory and tells observers; all compute the same steps, unless
+/// they step alone between outer steps.
 class Ranks {
  public:
   explicit Ranks(std::shared_ptr<dist::Group> group) : group_(std::move(group)) {}
 
   bool are_many() const { return group_ != nullptr; }
-  bool is_first() const { return !group_ || group_->rank() == 0; }
+  bool is_first() const { return rank() == 0; }
+  std::int64_t rank() const { return group_ ? group_->rank() : 0; }
   std::int64_t world() const { return group_ ? group_->world() : 1; }
+  /// Of the optimizer's state that this rank keeps.
+  Part part(const Config& config) const;
+  std::int64_t wire_bytes() const { return group_ ? group_->wire_bytes() : 0; }
 
   /// Refuses what cannot be divided in this version, and what another rank states differently:
   /// its config, its data, its model, or `start`, which is what this rank begins the run with.
@@ -32,19 +38,36 @@ class Ranks {
   /// Refuses ranks that do not go on from the same step, parameters and state of the optimizer.
   void check_state(const Workload& work, const optim::Optimizer& optimizer,
                    std::int64_t step) const;
-  /// One for all: the smallest micro-batch that any rank decided on, and the most recomputation of
-  /// those who did.
-  MicroDecision agree(MicroDecision mine) const;
+  /// What each rank runs, by rank: what it decided; where that has to be `alike` the most frugal
+  /// decision for all.
+  std::vector<MicroDecision> agree(MicroDecision mine, bool alike) const;
 
-  /// This rank's part of a window: whole micro-batches of `micro` samples, in one piece, as many as
-  /// batch::micro_batches_per_rank says. May be empty.
-  batch::Range share(batch::Range window, std::int64_t micro) const;
+  /// This rank's part of what is shared equally: samples in one piece. May be empty.
+  batch::Range equal_share(batch::Range samples) const;
 
-  /// Null where alone.
+  /// Refuses to go on from a checkpoint with the inner optimizers of another number of ranks.
+  void check_resumable(const std::optional<std::int64_t>& inner_optimizers) const;
+
+  /// Null where ranks do not step alone; else also of one process.
+  std::unique_ptr<dist::OuterRounds> make_rounds(const Config& config,
+                                                 const NamedParameters& parameters) const;
+  /// Null where alone, and where ranks step alone.
   std::unique_ptr<dist::DeferredReduce> make_reduce(
       const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
+  /// What makes ranks' optimizers of a part each one of all; null where each is. `own` is kept by
+  /// reference.
+  std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
+  /// What the first rank says, on all of them.
+  bool as_first_says(bool mine) const;
+  /// On the first rank the states of the others, by rank from the second on; nothing on those. All
+  /// have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
+  std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;
   /// Element by element, over all ranks.
   std::vector<double> add_up(const std::vector<double>& mine) const;
+  /// As dist::Group says; not alone.
+  std::vector<std::string> gather_texts(std::string_view topic, const std::string& mine) const {
+    return group_->gather_texts(topic, mine);
+  }
 
   void finish() const;  ///< returns when all ranks did
   void fail(const std::string& reason) const noexcept;
@@ -59,8 +82,7 @@ class Ranks {
 /// ones the most recomputation.
 const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions);
 
-/// The part of `window` that `rank` of `world` takes (Ranks::share).
-batch::Range share_of(batch::Range window, std::int64_t micro, std::int64_t rank,
-                      std::int64_t world);
+/// The part of `samples` that `rank` of `world` takes (Ranks::equal_share).
+batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_t world);
 
 }  // namespace accrue::train

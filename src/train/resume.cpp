@@ -103,6 +103,7 @@ Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
   if (!requested.empty()) {
     resumed.checkpoint = requested_folder(run, requested);
     resumed.state = load_one(resumed.checkpoint, data_fingerprint, model, optimizer);
+    resumed.ranks = read_checkpoint_ranks(resumed.checkpoint);
     return resumed;
   }
   for (const fs::path& folder : checkpoint_folders(run)) {
@@ -111,6 +112,7 @@ Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
       continue;
     }
     resumed.state = load_one(folder, data_fingerprint, model, optimizer);
+    resumed.ranks = read_checkpoint_ranks(folder);
     resumed.checkpoint = folder;
     break;
   }

@@ -14,6 +14,7 @@ namespace accrue::train {
 struct Resumed {
   TrainState state;                  ///< of a fresh run where no whole checkpoint was there
   std::filesystem::path checkpoint;  ///< empty then
+  StoredTensors ranks;               ///< read_checkpoint_ranks() of it
   std::vector<std::string> skipped;  ///< checkpoints that were not whole, with the reason
 };
 

@@ -16,7 +16,7 @@
 
 namespace accrue::train {
 
-RunLoop::RunLoop(const RunParts& parts, TrainState state)
+RunLoop::RunLoop(const RunParts& parts, TrainState state, const StoredTensors& of_ranks)
     : parts_(parts),
       config_(parts.work.config),
       model_(*parts.work.model),
@@ -27,12 +27,15 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
       torn_windows_({&recovery_,
                      [this](const std::string& reason) { tell_event("out_of_memory", reason); },
                      [this] { return what_would_fit(parts_.work, parts_.plan); }}),
+      leases_(parts.ranks.rank(), state_.ranks, config_.dist.shares == "speed"),
       window_(make_gradient_buffer(config_, model_, &parts.optimizer)),
       loader_(parts.work.data.train, make_sampler(config_, *parts.work.data.train)),
       checkpoint_cadence_(config_.run.checkpoint_every, make_horizon(parts.plan),
                           "run.checkpoint_every") {
   if (config_.run.eval_every)
     eval_cadence_.emplace(*config_.run.eval_every, make_horizon(parts.plan), "run.eval_every");
+  if (auto rounds = parts.ranks.make_rounds(config_, model_.parameters()))
+    rounds_.emplace(std::move(rounds), parts.plan.total_steps);
   if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
   takes_micro_statistics_ =
       config_.model.batchnorm == "micro" && !models::find_batch_norms(model_).none();
@@ -43,6 +46,7 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state)
                          .recompute = parts.plan.recompute,
                          .recovery = &recovery_,
                          .reduce = reduce_.get()});
+  load_state_of_ranks(of_ranks);
 }
 
 WindowHooks RunLoop::hooks() {
@@ -50,9 +54,10 @@ WindowHooks RunLoop::hooks() {
       .interrupted =
           [this] {
             follow_budget();
-            return !parts_.ranks.are_many() && signals_.interrupted();
+            return !parts_.ranks.are_many() && !rounds_ && signals_.interrupted();
           },
       .stop_requested = [this] { return signals_.interrupted(); },
+      .figures = [this](double seconds) { return figures(seconds); },
       .on_micro_batch =
           [this](std::int64_t done, std::int64_t total) {
             tell([&](Observer& o) { o.on_micro_batch(done, total); });
@@ -60,33 +65,45 @@ WindowHooks RunLoop::hooks() {
       .on_quarantine =
           [this](const MicroRef& micro, const std::string& reason) {
             torn_windows_.left_out(state_.window, micro);
-            tell_event("quarantine", describe(micro) + " was left out: " + reason +
-                                         "; in the data: samples " + in_the_data(micro));
+            tell_of_this_rank("quarantine", describe(micro) + " was left out: " + reason +
+                                                "; in the data: samples " +
+                                                in_the_data(parts_.work, micro));
           },
       .known_bad =
           [this](const MicroRef& micro) { return torn_windows_.known_bad(state_.window, micro); },
       .on_out_of_memory =
-          [this](const std::string& reason) { tell_event("out_of_memory", reason); },
+          [this](const std::string& reason) { tell_of_this_rank("out_of_memory", reason); },
       .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); }};
 }
 
 /// Between micro-batches: memory may be taken away, or given back, during the run.
 void RunLoop::follow_budget() {
-  if (const auto reason = train::follow_budget(parts_.budget_watch)) tell_event("budget", *reason);
-}
-
-/// Which samples of the data a micro-batch's draws took.
-std::string RunLoop::in_the_data(const MicroRef& micro) const {
-  constexpr std::size_t most = 16;
-  const batch::Sampler sampler = make_sampler(config_, *parts_.work.data.train);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
-  return micro.sample_ids.size() > most ? text + ", ..." : text;
+  if (const auto reason = train::follow_budget(parts_.budget_watch))
+    tell_of_this_rank("budget", *reason);
 }
 
 void RunLoop::tell_event(const std::string& name, const std::string& reason) {
   tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step + 1}); });
+}
+
+/// What the others do not know of: the first rank tells of it after the window.
+void RunLoop::tell_of_this_rank(const std::string& name, const std::string& reason) {
+  if (parts_.ranks.is_first()) return tell_event(name, reason);
+  rank_events_.note({.name = name, .reason = reason, .step = state_.step + 1});
+}
+
+/// What ranks add up of a window, besides its totals.
+std::vector<double> RunLoop::figures(double seconds) const {
+  std::vector<double> figures = leases_.figures(seconds);
+  figures.push_back(rank_events_.figure());
+  return figures;
+}
+
+void RunLoop::take_figures(const WindowRun& window) {
+  leases_.observe(window.figures);
+  if (window.figures.back() == 0) return;
+  for (const Event& event : rank_events_.gather(parts_.ranks, state_.window))
+    tell([&](Observer& o) { o.on_event(event); });
 }
 
 template <class Notify>
@@ -110,18 +127,18 @@ RunResult RunLoop::run() {
     while (!interrupted && state_.window < parts_.plan.total_steps) {
       const bool last = state_.window + 1 == parts_.plan.total_steps;
       const Ran ran = run_window();
-      if (ran == Ran::went_back) continue;
+      if (ran == Ran::went_back || is_within_round()) continue;
       interrupted = ran == Ran::interrupted || !evaluate_if_due(last);
       if (!interrupted) checkpoint_if_due(last);
     }
     // A run that was stopped in its last evaluation is still owed it.
     interrupted = interrupted || !evaluate_if_due(true);
+    if (written_step_ != state_.step) write();
+    finish_writing();
   } catch (...) {
     save_what_was_done();
     throw;
   }
-  if (written_step_ != state_.step) write();
-  finish_writing();
   tell([&](Observer& o) { o.on_end({.step = state_.step, .interrupted = interrupted}); });
   return {.step = state_.step,
           .interrupted = interrupted,
@@ -136,8 +153,11 @@ void RunLoop::save_what_was_done() {
   tell([&](Observer& o) { o.on_end({.step = state_.step}); });
   try {
     finish_writing();
+    // The state of the others cannot be asked for any more; where ranks step alone, what this one
+    // did since the last round is not the run's.
+    if (rounds_ || parts_.sharded != nullptr) return;
     if (in_optimizer_step_ || state_.step == 0 || written_step_ == state_.step) return;
-    write();
+    begin_writing({});
     finish_writing();
   } catch (const std::exception&) {
     // The first error is the one to report; earlier checkpoints are untouched.
@@ -174,17 +194,17 @@ void RunLoop::go_back(const std::string& reason) {
 RunLoop::Ran RunLoop::run_window() {
   const Stopwatch watch;
   const memory::PeakScope peak;
+  const std::int64_t sent_before = parts_.ranks.wire_bytes();
   const std::int64_t micro_batch = recovery_.state().micro_batch;
   const batch::Range range = parts_.work.schedule.window(state_.window);
-  // Parts are of the planned size, so that all ranks know them; each runs its own as memory allows.
-  const batch::Range mine = parts_.ranks.share(range, parts_.plan.micro_batch);
-  std::optional<WindowRun> ran = run_unless_torn(mine, micro_batch);
+  std::optional<WindowRun> ran = run_unless_torn(lease(range), micro_batch);
   if (!ran) return Ran::went_back;
   WindowRun& window = *ran;
   if (window.interrupted) return Ran::interrupted;
   torn_windows_.closed(state_.window);
+  if (window.together) take_figures(window);
   if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
-  if (window.micro_batches > 0 && window.quarantined == window.micro_batches) {
+  if (!rounds_ && window.micro_batches > 0 && window.quarantined == window.micro_batches) {
     throw runtime_error(
         "step " + std::to_string(state_.step + 1), "a finite loss",
         "none in any of its micro-batches",
@@ -195,19 +215,31 @@ RunLoop::Ran RunLoop::run_window() {
   const Stopwatch optimizer_watch;
   std::optional<double> norm;
   if (window.gradient) norm = take_step(std::move(*window.gradient), lr);
+  const double optimizer_seconds = optimizer_watch.seconds();
   state_.window += 1;
   state_.samples += range.size();
   state_.tokens += window.tokens;
+  const auto round = rounds_ ? local_step_done(window) : std::nullopt;
   StepReport report = report_of(window, watch.seconds());
+  if (round) round->tell(report);
   report.lr = lr;
   report.grad_norm = norm;
   report.stepped = window.gradient.has_value();
+  if (window.together) report.wire_bytes = parts_.ranks.wire_bytes() - sent_before;
   report.micro_batch = std::min(micro_batch, range.size());
-  report.optimizer_seconds = window.closing_seconds + optimizer_watch.seconds();
+  report.optimizer_seconds = window.closing_seconds + optimizer_seconds;
   if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
   tell_step(report, window);
   grow_if_quiet(window);
   return window.stop_requested ? Ran::interrupted : Ran::whole;
+}
+
+/// Its part of the window. Parts are of planned sizes, so that all ranks know them; each runs its
+/// own in pieces as memory allows.
+batch::Range RunLoop::lease(batch::Range window) {
+  const batch::Range mine = leases_.share(window);
+  if (leases_.change()) tell_event("leases", *leases_.change());
+  return mine;
 }
 
 std::optional<double> RunLoop::take_step(accum::MeanGradient gradient, double lr) {
@@ -264,7 +296,6 @@ StepReport RunLoop::report_of(const WindowRun& window, double seconds) {
   if (window.together) {
     report.reduce_seconds = window.together->reduce_seconds;
     report.reduce_exposed_seconds = window.together->exposed_seconds;
-    report.wire_bytes = window.together->wire_bytes;
   }
   return report;
 }
@@ -282,7 +313,7 @@ void RunLoop::tell_step(const StepReport& report, const WindowRun& window) {
 
 void RunLoop::grow_if_quiet(const WindowRun& window) {
   if (const auto decision = recovery_.window_done(window.out_of_memory == 0))
-    tell_event("plan", decision->reason);
+    tell_of_this_rank("plan", decision->reason);
 }
 
 /// In micro-batches as small as it takes.
@@ -303,16 +334,16 @@ std::optional<Evaluation> RunLoop::evaluate() {
     } catch (const std::exception& error) {
       if (options.micro_batch == 1 || !is_out_of_memory(error)) throw;
       options.micro_batch = (options.micro_batch + 1) / 2;
-      tell_event("out_of_memory", "the evaluation ran out of memory and begins again by " +
-                                      std::to_string(options.micro_batch) + " (" + cause_of(error) +
-                                      ")");
+      tell_of_this_rank("out_of_memory", "the evaluation ran out of memory and begins again by " +
+                                             std::to_string(options.micro_batch) + " (" +
+                                             cause_of(error) + ")");
     }
   }
 }
 
 bool RunLoop::evaluate_if_due(bool last) {
   if (!parts_.work.data.val) return true;
-  const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step));
+  const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step, asked_before()));
   if (!due || evaluated_step_ == state_.step) return true;
   std::optional<Evaluation> evaluation = evaluate();
   if (!evaluation) return false;
@@ -330,45 +361,6 @@ void RunLoop::note_best(double eval_loss) {
   state_.best_eval = eval_loss;
   state_.best_step = state_.step;
   write();
-}
-
-void RunLoop::checkpoint_if_due(bool last) {
-  if (written_step_ != state_.step && (last || checkpoint_cadence_.due(state_.step))) write();
-}
-
-void RunLoop::write() {
-  if (!parts_.ranks.is_first()) {
-    written_step_ = state_.step;
-    return;
-  }
-  state_.elapsed = elapsed_before_ + watch_.seconds();
-  state_.units = window_.buffer()->units();
-  state_.micro_batches = recovery_.state();
-  finish_writing();
-  writer_.start(
-      [directory = parts_.directory,
-       content = checkpoint_content(state_, config_.model, model_, parts_.optimizer),
-       prune = PruneOptions{.newest = state_.step,
-                            .keep = config_.run.keep,
-                            .best = config_.run.keep_best ? state_.best_step : std::nullopt}] {
-        RECORD_USER_SCOPE("checkpoint: write");
-        write_checkpoint(directory, content);
-        prune_checkpoints(directory, prune);
-      });
-  written_step_ = state_.step;
-  // What is folded into the optimizer's state changes it within the window.
-  if (window_.buffer()->folds()) finish_writing();
-  checkpoint_cadence_.done();
-}
-
-void RunLoop::finish_writing() {
-  RECORD_USER_SCOPE("checkpoint: wait");
-  try {
-    writer_.finish();
-  } catch (...) {
-    written_step_ = -1;
-    throw;
-  }
 }
 
 }  // namespace accrue::train

@@ -16,9 +16,12 @@
 #include "checkpoint.h"
 #include "checkpoint_writer.h"
 #include "exact_runner.h"
+#include "local_rounds.h"
+#include "rank_events.h"
 #include "ranks.h"
 #include "signals.h"
 #include "torn_windows.h"
+#include "window_leases.h"
 
 namespace accrue::train {
 
@@ -27,6 +30,7 @@ struct RunParts {
   const Workload& work;
   const RunPlan& plan;
   optim::Optimizer& optimizer;
+  ShardedOptimizer* sharded;  ///< the same; null where its state is not divided among ranks
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;
@@ -37,14 +41,18 @@ struct RunParts {
 /// The training loop: windows, steps, evaluations, checkpoints, until the end or a signal.
 class RunLoop {
  public:
-  RunLoop(const RunParts& parts, TrainState state);
+  /// `of_ranks` is what a checkpoint holds of several ranks; empty of a new run.
+  RunLoop(const RunParts& parts, TrainState state, const StoredTensors& of_ranks);
 
   RunResult run();
 
  private:
   WindowHooks hooks();
-  std::string in_the_data(const MicroRef& micro) const;
+  batch::Range lease(batch::Range window);
   void tell_event(const std::string& name, const std::string& reason);
+  void tell_of_this_rank(const std::string& name, const std::string& reason);
+  std::vector<double> figures(double seconds) const;
+  void take_figures(const WindowRun& window);
   enum class Ran { whole, interrupted, went_back };
   Ran run_window();
   std::optional<WindowRun> run_unless_torn(batch::Range range, std::int64_t micro_batch);
@@ -59,7 +67,14 @@ class RunLoop {
   bool evaluate_if_due(bool last);  ///< false: interrupted
   std::optional<Evaluation> evaluate();
   void checkpoint_if_due(bool last);
-  void write();  ///< begins to; the next step waits for it
+  void write();                                  ///< of all ranks, together
+  void begin_writing(NamedParameters of_ranks);  ///< the next step waits for it
+  bool writes_together() const;
+  bool is_within_round() const;  ///< ranks' parameters differ
+  std::int64_t asked_before() const;
+  std::optional<LocalRounds::End> local_step_done(WindowRun& window);
+  NamedParameters state_of_ranks();
+  void load_state_of_ranks(const StoredTensors& of_ranks);
   void finish_writing();
   void note_best(double eval_loss);
   template <class Notify>
@@ -72,8 +87,11 @@ class RunLoop {
   double elapsed_before_;
   optim::LearningRate learning_rate_;
   SignalWatch signals_;
+  std::optional<LocalRounds> rounds_;  ///< where ranks step alone
   memory::Recovery recovery_;
   TornWindows torn_windows_;
+  WindowLeases leases_;
+  RankEvents rank_events_;
   std::unique_ptr<dist::DeferredReduce> reduce_;  ///< outlives the window; null where alone
   accum::Window window_;
   data::Loader loader_;

@@ -1,5 +1,7 @@
 #include "run_plan.h"
 
+#include <algorithm>
+
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/units.h"
 #include "cut_place.h"
@@ -60,6 +62,15 @@ std::string summarise(const Config& config, const RunPlan& plan) {
          std::to_string(plan.micro_batch) + recomputation_in_words(plan) + "; " +
          std::to_string(plan.total_steps) + " steps (" + std::to_string(plan.steps_per_epoch) +
          " an epoch)";
+}
+
+std::string in_the_data(const Workload& work, const MicroRef& micro) {
+  constexpr std::size_t most = 16;
+  const batch::Sampler sampler = make_sampler(work.config, *work.data.train);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
+  return micro.sample_ids.size() > most ? text + ", ..." : text;
 }
 
 Horizon make_horizon(const RunPlan& plan) {

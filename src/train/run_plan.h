@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "accrue/core/ledger.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/trainer.h"
 #include "accrue/train/workload.h"
@@ -17,6 +18,9 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision);
 /// One line for people: "gpt2, 10.8 M parameters, fp32; batch of 16384 tokens = 8 micro-batches of
 /// 8; ...".
 std::string summarise(const Config& config, const RunPlan& plan);
+
+/// Which samples of the data a micro-batch's draws took, for people.
+std::string in_the_data(const Workload& work, const MicroRef& micro);
 
 Horizon make_horizon(const RunPlan& plan);
 

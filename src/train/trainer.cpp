@@ -1,13 +1,17 @@
 #include "accrue/train/trainer.h"
 
+#include <algorithm>
+
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/kernels/gemm.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
 #include "memory_advice.h"
 #include "memory_retries.h"
+#include "rank_remarks.h"
 #include "ranks.h"
 #include "resume.h"
 #include "run_info.h"
@@ -32,6 +36,7 @@ struct Trainer::Impl {
         work(open(given)),
         directory(given.run.out) {
     models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    work.part = ranks.part(given);
   }
 
   static Workload open(const Config& config) {
@@ -62,7 +67,13 @@ struct Trainer::Impl {
   }
 
   const RunPlan& decide_plan() {
-    if (!plan) plan = make_plan(work, ranks.agree(choose_micro_batch(work)));
+    if (plan) return *plan;
+    const bool alike = !why_no_split(work.config).empty();
+    const auto decisions = ranks.agree(choose_micro_batch(work), alike);
+    plan = make_plan(work, decisions[static_cast<std::size_t>(ranks.rank())]);
+    for (const MicroDecision& decision : decisions)
+      records.push_back({.micro_batch = std::min(decision.samples, plan->batch_samples),
+                         .recompute = decision.recompute});
     return *plan;
   }
 
@@ -84,8 +95,9 @@ struct Trainer::Impl {
     std::int64_t model_bytes = 0;
     for (const NamedParameter& p : work.model->file_tensors())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
-    check_room(checkpoint_room(given.run, plan->total_steps, model_bytes, optimizer.state_bytes()),
-               free_bytes_at(directory.root()), directory.root().string());
+    check_room(
+        checkpoint_room(given.run, plan->total_steps, model_bytes, whole_state_bytes(optimizer)),
+        free_bytes_at(directory.root()), directory.root().string());
     directory.create(given, describe_run(work.config, options.command));
   }
 
@@ -93,6 +105,7 @@ struct Trainer::Impl {
     const std::int64_t micro = decide_plan().micro_batch;
     return {.micro_batches = {.planned = micro, .micro_batch = micro},
             .recompute = plan->recompute,
+            .ranks = records,
             .data_fingerprint = std::move(fingerprint)};
   }
 
@@ -104,15 +117,31 @@ struct Trainer::Impl {
     if (found.checkpoint.empty()) {
       found.state = first_state(fingerprint);
     } else {
-      if (given.memory.recompute != "auto")
-        found.state.recompute = parse_recompute(given.memory.recompute, "memory.recompute");
-      plan = make_plan(work, {.samples = found.state.micro_batches.planned,
-                              .recompute = found.state.recompute,
-                              .reason = "as the checkpoint says"});
+      take_up_plan(found.state);
     }
+    ranks.check_resumable(found.state.inner_optimizers);
     resumed = std::move(found);
     if (ranks.is_first()) note_resumption(options);
     return resumed->state;
+  }
+
+  /// A checkpoint's plan is rank 0's; the others find theirs in its records.
+  void take_up_plan(TrainState& state) {
+    memory::RecoveryState& sizes = state.micro_batches;
+    if (state.ranks.empty())
+      state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};
+    records = records_for(ranks.world(), state.ranks);
+    if (given.memory.recompute != "auto")
+      for (RankRecord& record : records)
+        record.recompute = parse_recompute(given.memory.recompute, "memory.recompute");
+    const RankRecord& mine = records[static_cast<std::size_t>(ranks.rank())];
+    if (sizes.planned != mine.micro_batch)
+      sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
+    state.recompute = mine.recompute;
+    state.ranks = records;
+    plan = make_plan(work, {.samples = mine.micro_batch,
+                            .recompute = mine.recompute,
+                            .reason = "as the checkpoint says"});
   }
 
   void note_resumption(const RunOptions& options) const {
@@ -124,20 +153,22 @@ struct Trainer::Impl {
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch) {
-    const std::unique_ptr<optim::Optimizer> optimizer =
-        make_optimizer(work.config, work.model->parameters());
+    const std::unique_ptr<optim::Optimizer> own =
+        make_optimizer(work.config, work.model->parameters(), work.part);
+    const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
+    optim::Optimizer& optimizer = sharded ? *sharded : *own;
     TrainState state =
-        options.resume ? continue_run(*optimizer, options) : start_new(*optimizer, options);
-    ranks.check_state(work, *optimizer, state.step);
+        options.resume ? continue_run(optimizer, options) : start_new(optimizer, options);
+    ranks.check_state(work, optimizer, state.step);
     if (ranks.is_first()) {
       for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
         observers.push_back(std::move(sink));
     } else {
       observers.clear();
     }
-    RunLoop loop(
-        {work, *plan, *optimizer, directory, observers, gradient_hook, budget_watch, ranks},
-        std::move(state));
+    RunLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
+                  budget_watch, ranks},
+                 std::move(state), resumed ? resumed->ranks : StoredTensors{});
     announce_start();
     const RunResult result = loop.run();
     ranks.finish();
@@ -146,9 +177,18 @@ struct Trainer::Impl {
 
   void announce_start() const {
     const std::int64_t step = resumed ? resumed->state.step : 0;
+    if (work.config.precision.compute == "bf16" && !kernels::multiplies_bf16())
+      announce("precision",
+               "this processor multiplies no bf16 (" + kernels::gemm_backend() +
+                   "): bf16 saves memory here and costs time, its products are made in fp32",
+               step);
     for (const auto& source : {work.data.train, work.data.val})
       if (source)
         for (const std::string& remark : source->remarks()) announce("data", remark, step);
+    for (const std::string& remark :
+         rank_remarks(work.config, ranks.world(), resumed ? &*resumed : nullptr))
+      announce("dist", remark, step);
+    if (!have_one_size(records)) announce("plan", sizes_in_words(records), step);
     if (!resumed) {
       announce("plan",
                "micro-batch of " + std::to_string(plan->micro_batch) + ": " + plan->micro_reason,
@@ -172,6 +212,9 @@ struct Trainer::Impl {
       throw usage_error("gradient hook", "a gradient buffer for it to see",
                         "gradients that are folded into the optimizer",
                         "memory.gradients = \"buffer\" and an optimizer that goes with it");
+    if (gradient_hook && work.part != Part{})
+      throw usage_error("gradient hook", "a gradient that each rank has all of",
+                        "one that is divided among the ranks", "dist.shard = \"none\"");
     const bool plans = needs_plan(options);
     ranks.begin(work, fingerprint_of(work.data), start_of(options, plans));
     memory::BudgetWatch budget_watch(given.memory.budget_file);
@@ -203,6 +246,7 @@ struct Trainer::Impl {
   Workload work;
   RunDirectory directory;
   std::optional<RunPlan> plan;
+  std::vector<RankRecord> records;  ///< by rank, as the plan or a checkpoint has them
   std::optional<Resumed> resumed;
   std::vector<std::shared_ptr<Observer>> observers;
   GradientHook gradient_hook;

@@ -124,6 +124,7 @@ WindowRun WindowRunner::attempt(std::int64_t index, std::vector<batch::Range>& p
                losses_.total_weight());
   at_open_.keep();
   settled_.keep();
+  reducing_seconds_ = 0;
   try {
     const Stopwatch watch;
     loader_.prefetch(parts);
@@ -225,6 +226,9 @@ void WindowRunner::tell_figures(const WindowRun& result) {
   figures[kTokens] = static_cast<double>(result.tokens);
   figures[kMicroBatches] = static_cast<double>(result.micro_batches);
   figures[kStops] = hooks_.stop_requested && hooks_.stop_requested() ? 1 : 0;
+  if (hooks_.figures)
+    for (const double figure : hooks_.figures(result.seconds - reducing_seconds_))
+      figures.push_back(figure);
   options_.reduce->set_figures(std::move(figures));
 }
 
@@ -234,6 +238,7 @@ void WindowRunner::take_totals(WindowRun& result) const {
     return static_cast<std::int64_t>(totals.figures.at(figure));
   };
   result.together = totals;
+  result.figures.assign(totals.figures.begin() + kFigures, totals.figures.end());
   result.loss_sum = totals.loss_sum;
   result.weight = totals.weight;
   result.quarantined = totals.quarantined;
@@ -290,9 +295,16 @@ PassResult WindowRunner::pass(const batch::MicroBatch& micro) {
   PassOptions options = losses_.pass_options();
   options.loss_scale = window_.loss_scale();
   options.recompute = options_.recompute;
-  if (options_.reduce != nullptr) options.after_segment = [this] { options_.reduce->poll(); };
+  if (options_.reduce != nullptr) options.after_segment = [this] { poll_reduction(); };
   return forward_backward(model_, micro,
                           batch::training_context(micro, seed_, window_.ledger().window), options);
+}
+
+/// May wait for others.
+void WindowRunner::poll_reduction() {
+  const Stopwatch watch;
+  options_.reduce->poll();
+  reducing_seconds_ += watch.seconds();
 }
 
 std::optional<double> WindowRunner::next_loss_scale() {

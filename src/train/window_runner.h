@@ -38,6 +38,7 @@ struct WindowRun {
   std::string lost_reason;     ///< empty unless the window was lost
   /// Of a window that is divided among ranks; the numbers above are then those of all ranks.
   std::optional<dist::WindowTotals> together = {};
+  std::vector<double> figures = {};             ///< those of WindowHooks, of all ranks added up
   bool stop_requested = false;                  ///< on any rank
   std::optional<accum::MeanGradient> gradient;  ///< none where the total weight is 0 or it was lost
 };
@@ -60,6 +61,9 @@ struct WindowHooks {
   std::function<bool()> interrupted;  ///< asked between micro-batches
   /// Asked at the close of a window that is divided among ranks: they stop together, after it.
   std::function<bool()> stop_requested = {};
+  /// What else ranks add up at the close of a window that is divided among them, as many on each.
+  /// `seconds` are those of this one's forward and backward, without its waiting for the others.
+  std::function<std::vector<double>(double seconds)> figures = {};
   std::function<void(std::int64_t done, std::int64_t total)> on_micro_batch;
   std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
   /// Whether a micro-batch is to be left out untried, as an earlier attempt found it bad.
@@ -130,6 +134,7 @@ class WindowRunner final : public Runner {
   void take_totals(WindowRun& result) const;
   Loss replay(const MicroRef& ref);
   PassResult pass(const batch::MicroBatch& micro);
+  void poll_reduction();
   bool leave_out(const LedgerEntry& entry);
   std::optional<double> next_loss_scale();
   bool is_first_committed(const MicroRef& ref) const;
@@ -146,6 +151,7 @@ class WindowRunner final : public Runner {
   KeptBuffers at_open_;             ///< the window's
   KeptBuffers settled_;             ///< after the last micro-batch that counts
   bool replayed_ = false;           ///< since the last micro-batch began
+  double reducing_seconds_ = 0;     ///< of the window's micro-batches
 };
 
 }  // namespace accrue::train

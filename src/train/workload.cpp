@@ -163,12 +163,13 @@ std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
-                                                 const NamedParameters& parameters) {
+                                                 const NamedParameters& parameters,
+                                                 const Part& part) {
   const OptimConfig& o = config.optim;
   std::vector<optim::ParameterGroup> groups =
       optim::default_groups(parameters, o.weight_decay, o.decay == "all");
-  const optim::StateOptions state{.precision = optim::parse_state_precision(o.state),
-                                  .seed = config.run.seed};
+  const optim::StateOptions state{
+      .precision = optim::parse_state_precision(o.state), .seed = config.run.seed, .part = part};
   if (o.kind == "adama")
     return optim::make_adama(parameters, std::move(groups),
                              {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps}, state);

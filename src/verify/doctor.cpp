@@ -8,6 +8,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/data/loader.h"
+#include "accrue/kernels/gemm.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
 #include "accrue/models/normalisation.h"
@@ -110,14 +111,6 @@ std::optional<double> speed_in(const std::string& compute, const train::Workload
   }
 }
 
-bool has_bf16_instructions() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
-#else
-  return false;
-#endif
-}
-
 class Measurements {
  public:
   Measurements(const train::Workload& work, const DoctorOptions& options, RunFacts& facts)
@@ -157,7 +150,7 @@ class Measurements {
   }
 
   void take_precisions(const batch::MicroBatch& micro) {
-    facts_.bf16_instructions = has_bf16_instructions();
+    facts_.bf16_instructions = kernels::multiplies_bf16();
     const std::string compute = work_.config.precision.compute;
     if (compute == "fp64" || (compute == "fp32" && !facts_.bf16_instructions)) return;
     const std::string other = compute == "fp32" ? "bf16" : "fp32";

@@ -30,18 +30,22 @@ struct CompressingRanks {
     return result;
   }
 
-  /// All that is kept, in the last window's unit.
-  at::Tensor kept() const {
-    at::Tensor total;
-    std::vector<at::Tensor> parts;
-    for (const auto& compressor : compressors)
-      for (const auto& [name, tensor] : compressor->state()) {
-        const at::Tensor values = tensor.to(at::kDouble);
-        if (name == "residual") total = total.defined() ? total + values : values;
-        if (name == "part_residual") parts.push_back(values);
-      }
-    return parts.empty() ? total : total + at::cat(parts).narrow(0, 0, total.numel());
+  /// What all keep together: "kept" first.
+  NamedParameters state() {
+    std::vector<NamedParameters> states(compressors.size());
+    all.run([&](Exchange& exchange) {
+      const std::int64_t rank = exchange.rank();
+      states[static_cast<std::size_t>(rank)] = of(rank).state(exchange);
+    });
+    return states.front();
   }
+  void load(const NamedParameters& state) {
+    for (std::int64_t rank = 0; rank < all.world(); ++rank)
+      of(rank).load_state(stored(state), rank);
+  }
+
+  /// All that is kept, in the last window's unit.
+  at::Tensor kept() { return state().front().tensor.to(at::kDouble); }
 
   LocalRanks all;
   std::vector<std::unique_ptr<Compressor>> compressors;

@@ -172,12 +172,25 @@ TEST_P(BlockCompressorTest, ABadWindowLeavesNoTrace) {
   EXPECT_TRUE(ranks.last.finite);
 }
 
-TEST_P(BlockCompressorTest, StateGoesOnWhereItWas) {
-  Ranks ranks(compression(), kElements, world()), resumed(compression(), kElements, world());
-  ranks.sum(gradients(1), 0.5);
-  for (std::int64_t rank = 0; rank < world(); ++rank)
-    resumed.of(rank).load_state(ranks.of(rank).state());
-  EXPECT_TRUE(at::equal(resumed.sum(gradients(2)), ranks.sum(gradients(2))));
+TEST_P(BlockCompressorTest, AnyNumberOfRanksGoesOnFromTheState) {
+  constexpr double before = 0.5, after = 0.25;
+  Ranks ranks(compression(), kElements, world());
+  const at::Tensor first = gradients(1);
+  const at::Tensor received = ranks.sum(first, before)[0].to(at::kDouble) * before;
+  for (const std::int64_t other : {world(), world() + 1, std::int64_t{1}}) {
+    Ranks resumed(compression(), kElements, other), anew(compression(), kElements, other);
+    resumed.load(ranks.state());
+    EXPECT_TRUE(close(resumed.kept(), ranks.kept(), at::kFloat, world()));
+    const at::Tensor second = random_tensor({other, kElements}, 2);
+    const at::Tensor given =
+        first.to(at::kDouble).sum(0) * before + second.to(at::kDouble).sum(0) * after;
+    const auto accounted = [&](Ranks& further) {
+      const at::Tensor sum = further.sum(second, after)[0].to(at::kDouble);
+      return received + (sum + further.kept()) * after;
+    };
+    EXPECT_TRUE(close(accounted(resumed), given, at::kFloat, 2 * (world() + other)));
+    EXPECT_FALSE(close(accounted(anew), given, at::kFloat, 2 * (world() + other)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BlockCompressorTest,
@@ -234,15 +247,15 @@ TEST(Compressor, RefusesWhatItWasNotMadeFor) {
     EXPECT_THAT(usage_message([&] { other->sum(at::zeros({10}), 1, exchange); }),
                 HasSubstr("2 ranks, received 1"));
   });
-  EXPECT_THAT(usage_message([&] {
-                other->load_state(make_block_compressor(Compression::int8, 11, 2)->state());
-              }),
-              HasSubstr("residual as Float [10], received Float [11]"));
-  EXPECT_THAT(usage_message([&] { other->load_state(NamedParameters{}); }),
-              HasSubstr("the tensor residual"));
-  NamedParameters extra = other->state();
+  const auto loading = [&](const NamedParameters& state) {
+    return usage_message([&] { other->load_state(stored(state), 0); });
+  };
+  EXPECT_THAT(loading(Ranks(Compression::int8, 11, 2).state()),
+              HasSubstr("kept as Float [10], received Float [11]"));
+  EXPECT_THAT(loading({}), HasSubstr("the tensor unit"));
+  NamedParameters extra = Ranks(Compression::int8, 10, 2).state();
   extra.push_back({"more", at::zeros({1})});
-  EXPECT_THAT(usage_message([&] { other->load_state(extra); }), HasSubstr("received more"));
+  EXPECT_THAT(loading(extra), HasSubstr("received more"));
 }
 
 TEST(Compression, NamesAreThoseOfTheConfig) {

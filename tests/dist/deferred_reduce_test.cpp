@@ -15,46 +15,40 @@ namespace accrue::dist {
 namespace {
 
 using accrue::testing::make_staged_problem;
+using accrue::testing::numbers_of;
 using accrue::testing::StagedProblem;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int kWindows = 3;
-constexpr double kRate = 0.05;
 constexpr std::size_t kBadWindow = 1, kBadMicroBatch = accrue::testing::kStagedMicroBatches - 1;
 
 /// What one rank printed, by name.
-using Figures = std::map<std::string, std::vector<double>>;
+using Figures = accrue::testing::Numbers;
 
 struct Case {
   std::string accumulation = "fp32", mode = "overlap", sharing = "turns", fault = "nothing";
   int world = 2;
+  std::string sums = "whole";
+  std::int64_t hidden = 7;
 };
+
+/// Two of its parameters are of several grains, so that ranks own stretches of them.
+constexpr std::int64_t kManyHidden = 900;
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.accumulation << ' ' << c.mode << ' ' << c.sharing << ' ' << c.fault << ' '
-             << c.world;
-}
-
-Figures figures_of(const std::string& output) {
-  Figures figures;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name;
-    words >> name;
-    for (double value = 0; words >> value;) figures[name].push_back(value);
-  }
-  return figures;
+             << c.world << ' ' << c.sums;
 }
 
 std::vector<accrue::testing::Program::Result> run(const Case& c) {
   std::ostringstream name;
-  name << "accrue_reduce " << c;
+  name << "accrue_reduce " << c << ' ' << ::getpid();
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name.str();
   auto results = accrue::testing::run_ranks(folder, c.world, c.world, [&](int) {
-    return std::vector<std::string>{ACCRUE_DIST_RANK, "reduce",  c.accumulation,
-                                    c.mode,           c.sharing, c.fault};
+    return std::vector<std::string>{
+        ACCRUE_DIST_RANK, "reduce", c.accumulation, c.mode,
+        c.sharing,        c.fault,  c.sums,         std::to_string(c.hidden)};
   });
   std::filesystem::remove_all(folder);
   return results;
@@ -64,20 +58,21 @@ std::vector<Figures> train(const Case& c) {
   std::vector<Figures> figures;
   for (const auto& result : run(c)) {
     EXPECT_EQ(result.status, 0) << c << ": " << result.errors;
-    figures.push_back(figures_of(result.output));
+    figures.push_back(numbers_of(result.output));
   }
   return figures;
 }
 
 /// All micro-batches at once, in double, without a gradient buffer.
-StagedProblem reference(const std::vector<std::size_t>& left_out_of_bad_window = {}) {
-  StagedProblem problem = make_staged_problem(at::kDouble);
+StagedProblem reference(const std::vector<std::size_t>& left_out_of_bad_window = {},
+                        std::int64_t hidden = 7) {
+  StagedProblem problem = make_staged_problem(at::kDouble, hidden);
   for (std::size_t window = 0; window < kWindows; ++window) {
     std::vector<std::size_t> taken;
     for (std::size_t micro = 0; micro < problem.size(); ++micro)
       if (window != kBadWindow || std::ranges::count(left_out_of_bad_window, micro) == 0)
         taken.push_back(micro);
-    problem.descend(taken, kRate);
+    problem.descend(taken, problem.rate());
   }
   return problem;
 }
@@ -90,7 +85,8 @@ at::Tensor printed(const Figures& figures, const NamedParameter& parameter) {
                                     at::ScalarType dtype) {
   double rows = 0;
   for (std::size_t micro = 0; micro < expected.size(); ++micro) rows += expected.weight(micro);
-  const auto terms = static_cast<std::int64_t>(rows) * kWindows;
+  const std::int64_t hidden = expected.parameter(1).numel();
+  const std::int64_t terms = static_cast<std::int64_t>(rows) * kWindows * hidden;
   for (const NamedParameter& parameter : expected.parameters) {
     auto close =
         accrue::testing::close(printed(figures, parameter), parameter.tensor, dtype, terms);
@@ -134,8 +130,8 @@ TEST(DeferredReduce, AMeanOfRanksMeansWouldBeNoticed) {
   StagedProblem problem = make_staged_problem(at::kDouble);
   StagedProblem even = make_staged_problem(at::kDouble), odd = make_staged_problem(at::kDouble);
   for (int window = 0; window < kWindows; ++window) {
-    even.descend({0, 2, 4, 6}, kRate);
-    odd.descend({1, 3, 5}, kRate);
+    even.descend({0, 2, 4, 6}, even.rate());
+    odd.descend({1, 3, 5}, odd.rate());
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < problem.parameters.size(); ++i) {
       const at::Tensor mean = (even.parameter(i) + odd.parameter(i)) / 2;
@@ -201,6 +197,28 @@ TEST(DeferredReduce, AGradientThatIsNotFiniteIsLeftOutByAll) {
   }
 }
 
+/// Of the codes' unit roundoff, so that bf16's bound holds for int8, whose blocks are no larger
+/// than a parameter here.
+TEST(DeferredReduce, CompressedSumsAreTheSameOnAllRanksAndWithinTheirCodesError) {
+  for (const Case& c : {Case{.mode = "bf16", .world = 3}, Case{.mode = "int8", .sharing = "first"},
+                        Case{.mode = "powersgd", .sharing = "uneven", .world = 3}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const std::vector<Figures> ranks = train(c);
+    expect_ranks_agree(ranks);
+    // Factors would not make these matrices smaller: powersgd sums them in fp32.
+    const bool rounds = c.mode != "powersgd";
+    EXPECT_TRUE(is_close(ranks.front(), reference(), rounds ? at::kBFloat16 : at::kFloat));
+    EXPECT_EQ(static_cast<bool>(is_close(ranks.front(), reference(), at::kFloat)), !rounds);
+  }
+}
+
+TEST(DeferredReduce, AGradientThatIsNotFiniteIsLeftOutOfCompressedSums) {
+  const std::vector<Figures> ranks = train({.mode = "bf16", .fault = "nan", .world = 3});
+  expect_ranks_agree(ranks);
+  EXPECT_TRUE(is_close(ranks.front(), reference({kBadMicroBatch}), at::kBFloat16));
+  for (const Figures& rank : ranks) EXPECT_EQ(rank.at("norm").size(), kWindows);
+}
+
 TEST(DeferredReduce, AWindowThatOneRankLosesIsDroppedByAll) {
   const std::vector<Figures> ranks = train({.fault = "lost", .world = 3});
   expect_ranks_agree(ranks);
@@ -219,7 +237,7 @@ TEST(DeferredReduce, ARankThatDiesAmongSeveralBucketsIsNamedAndNobodySteps) {
     EXPECT_EQ(result.status, rank == dead ? killed : 1) << result.errors;
     if (rank == dead) continue;
     EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank " + std::to_string(dead)));
-    EXPECT_EQ(figures_of(result.output).at("norm").size(), kBadWindow);
+    EXPECT_EQ(numbers_of(result.output).at("norm").size(), kBadWindow);
   }
 }
 
@@ -233,6 +251,75 @@ TEST(DeferredReduce, EachWindowSendsItsGradientsOnce) {
   EXPECT_LE(wire.at(1), sums + 128);
 }
 
+TEST(ShardedReduce, GivesTheFullBatchForAnyWorldSharingAndMode) {
+  for (Case c : {Case{.world = 4}, Case{.mode = "end", .sharing = "uneven", .world = 3},
+                 Case{.accumulation = "fp64", .world = 2}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    c.sums = "sharded";
+    c.hidden = kManyHidden;
+    const std::vector<Figures> ranks = train(c);
+    expect_ranks_agree(ranks);
+    EXPECT_TRUE(is_close(ranks.front(), reference({}, kManyHidden),
+                         c.accumulation == "fp64" ? at::kDouble : at::kFloat));
+    EXPECT_THAT(ranks.front().at("retries"), Each(0));
+  }
+}
+
+/// What the comparisons are to notice: ranks that keep what they stepped to themselves.
+TEST(ShardedReduce, ParametersThatAreNotGatheredWouldBeNoticed) {
+  const std::vector<Figures> ranks =
+      train({.fault = "apart", .world = 2, .sums = "sharded", .hidden = kManyHidden});
+  EXPECT_NE(ranks[0].at("first.weight"), ranks[1].at("first.weight"));
+  EXPECT_FALSE(is_close(ranks[0], reference({}, kManyHidden), at::kFloat));
+}
+
+TEST(ShardedReduce, FixedPointHasTheBitsAndTheNormOfOneProcess) {
+  std::map<std::string, Figures> alone;
+  for (const char* fault : {"nothing", "large"})
+    alone[fault] =
+        train({.accumulation = "fixed", .fault = fault, .world = 1, .hidden = kManyHidden}).front();
+  for (Case c : {Case{.world = 2}, Case{.world = 4}, Case{.mode = "end", .world = 3},
+                 Case{.fault = "large", .world = 3}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    c.accumulation = "fixed";
+    c.sums = "sharded";
+    c.hidden = kManyHidden;
+    for (const Figures& rank : train(c)) {
+      expect_same_bits(rank, alone.at(c.fault));
+      EXPECT_EQ(rank.at("norm"), alone.at(c.fault).at("norm"));
+    }
+  }
+}
+
+TEST(ShardedReduce, WhatGoesWrongInAMicroBatchIsDealtWithByAll) {
+  for (const char* fault : {"aborted", "nan", "lost"}) {
+    SCOPED_TRACE(fault);
+    const std::vector<Figures> ranks =
+        train({.fault = fault, .world = 3, .sums = "sharded", .hidden = kManyHidden});
+    expect_ranks_agree(ranks);
+    const std::string what = fault;
+    if (what == "lost") {
+      for (const Figures& rank : ranks) EXPECT_EQ(rank.at("weight").at(kBadWindow), 0);
+      continue;
+    }
+    const std::vector<std::size_t> left_out =
+        what == "nan" ? std::vector{kBadMicroBatch} : std::vector<std::size_t>{};
+    EXPECT_TRUE(is_close(ranks.front(), reference(left_out, kManyHidden), at::kFloat));
+  }
+}
+
+TEST(ShardedReduce, SendsTheGradientsOnceAndTheParametersOnce) {
+  constexpr int world = 4;
+  constexpr std::int64_t hidden = world * kStretchGrain;  // divided evenly
+  constexpr double bytes = (5 + 1 + 3 + 1) * hidden * sizeof(float);
+  constexpr double expected = 2.0 * (world - 1) / world * bytes;
+  for (const Figures& rank : train({.world = world, .sums = "sharded", .hidden = hidden}))
+    for (const double sent : rank.at("sent")) {
+      EXPECT_GE(sent, expected);
+      EXPECT_LE(sent, 1.03 * expected);
+    }
+}
+
 TEST(DeferredReduce, RefusesSumsThatRanksWouldRoundAgain) {
   StagedProblem problem = make_staged_problem(at::kFloat);
   const auto buffer =
@@ -240,6 +327,14 @@ TEST(DeferredReduce, RefusesSumsThatRanksWouldRoundAgain) {
   EXPECT_THAT(
       accrue::testing::usage_message([&] { DeferredReduce(std::shared_ptr<Group>(), buffer); }),
       HasSubstr("bf16-kahan"));
+}
+
+TEST(DeferredReduce, CompressesSumsInSinglePrecisionAlone) {
+  for (const auto& [mode, accumulation] : {std::pair{"bf16", "fixed"}, {"int8", "fp64"}})
+    for (const auto& result : run({.accumulation = accumulation, .mode = mode})) {
+      EXPECT_EQ(result.status, 2);
+      EXPECT_THAT(result.errors, HasSubstr("compress gradients: expected sums in fp32"));
+    }
 }
 
 }  // namespace

@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "dist/ranks.h"
 #include "post_mortem.h"
 
 namespace accrue::dist {
 namespace {
 
+using accrue::testing::numbers_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -23,9 +22,9 @@ class GroupTest : public ::testing::Test {
  protected:
   Results run(const std::string& scenario, int world, int started) {
     const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-    const std::filesystem::path folder =
-        std::filesystem::path(::testing::TempDir()) /
-        (std::string("accrue_") + test.name() + scenario + std::to_string(world));
+    const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
+                                         (std::string("accrue_") + test.name() + scenario +
+                                          std::to_string(world) + "_" + std::to_string(::getpid()));
     Results results = accrue::testing::run_ranks(folder, world, started, [&](int) {
       return std::vector<std::string>{ACCRUE_DIST_RANK, scenario};
     });
@@ -34,18 +33,6 @@ class GroupTest : public ::testing::Test {
   }
   Results run(const std::string& scenario, int world) { return run(scenario, world, world); }
 };
-
-std::map<std::string, std::vector<double>> numbers_of(const std::string& output) {
-  std::map<std::string, std::vector<double>> numbers;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name;
-    words >> name;
-    for (double value = 0; words >> value;) numbers[name].push_back(value);
-  }
-  return numbers;
-}
 
 TEST_F(GroupTest, CollectivesGiveWhatTheirNamesSay) {
   constexpr int world = 3;
@@ -58,6 +45,8 @@ TEST_F(GroupTest, CollectivesGiveWhatTheirNamesSay) {
       EXPECT_EQ(numbers[dtype], (std::vector<double>{30, 33, 36, 39, 42})) << dtype;
     EXPECT_EQ(numbers["broadcast"], (std::vector<double>{2, 2}));
     EXPECT_EQ(numbers["all_gather"], (std::vector<double>{0, 1, 2}));
+    EXPECT_EQ(numbers["gather"],
+              rank == 1 ? std::vector<double>({0, 1, 2}) : std::vector<double>());
     const double first = 2 * rank;
     EXPECT_EQ(numbers["all_to_all"], (std::vector<double>{first, first + 1, first + 100,
                                                           first + 101, first + 200, first + 201}));

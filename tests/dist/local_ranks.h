@@ -35,6 +35,7 @@ class LocalRanks {
     for (std::thread& thread : threads) thread.join();
   }
 
+  std::int64_t world() const { return world_; }
   /// Bytes that a rank sent to others.
   std::int64_t sent_bytes() const { return sent_bytes_; }
 

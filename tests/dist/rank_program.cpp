@@ -3,7 +3,11 @@
 
 #include <ATen/Parallel.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <thread>
 
 #include "accrue/core/error.h"
 #include "rank_scenarios.h"
@@ -11,10 +15,21 @@
 namespace accrue::dist {
 namespace {
 
+/// Returns when all ranks that were started run: how long that takes is none of the timeouts that
+/// are tested.
+void line_up() {
+  std::ofstream("here").put('1');
+  const int started = std::stoi(this_environment().at("RANKS_STARTED"));
+  for (int rank = 0; rank < started; ++rank)
+    while (!std::filesystem::exists("../rank" + std::to_string(rank) + "/here"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
 int run(const std::string& name, const Words& words) {
   at::set_num_threads(1);
   const auto scenario = scenarios().find(name);
   if (scenario == scenarios().end()) return 127;
+  line_up();
   try {
     scenario->second(launch_of(this_environment()), words);
     return 0;

@@ -27,13 +27,6 @@ std::int64_t written_bytes() {
   return 0;
 }
 
-void print(const char* name, const at::Tensor& values) {
-  std::cout << name;
-  const at::Tensor all = values.to(at::kDouble).reshape({-1});
-  for (std::int64_t i = 0; i < all.numel(); ++i) std::cout << ' ' << all[i].item<double>();
-  std::cout << '\n';
-}
-
 void collectives(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
   const auto rank = static_cast<double>(group->rank());
@@ -50,6 +43,11 @@ void collectives(const Launch& launch, const Words&) {
   print("all_gather", group->all_gather(at::full({1}, group->rank(), at::kLong)));
   print("all_to_all", group->all_to_all(rows.view({group->world(), 2})));
   print("reduce_scatter", group->reduce_scatter(rows.view({group->world(), 2})));
+  std::cout << "gather";
+  const at::Tensor gathered = group->gather(at::full({2}, rank), 1, "gather");
+  for (std::int64_t row = 0; gathered.defined() && row < group->world(); ++row)
+    std::cout << ' ' << gathered[row][1].item<double>();
+  std::cout << '\n';
   std::cout << "texts";
   for (const std::string& text : group->gather_texts("greeting", "from " + std::to_string(rank)))
     std::cout << " [" << text << "]";
@@ -117,6 +115,14 @@ void host_killed_before_texts(const Launch& launch, const Words&) {
 void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 1s}); }
 
 }  // namespace
+
+void print(std::string_view name, const at::Tensor& values) {
+  std::cout << name;
+  const at::Tensor all = values.detach().to(at::kDouble).contiguous();
+  for (std::int64_t i = 0; i < all.numel(); ++i)
+    std::cout << ' ' << all.const_data_ptr<double>()[i];
+  std::cout << '\n';
+}
 
 const std::map<std::string, Scenario>& scenarios() {
   static const std::map<std::string, Scenario> table{

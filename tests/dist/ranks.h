@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,11 +30,26 @@ inline std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+/// What a rank printed, by the first word of each line.
+using Numbers = std::map<std::string, std::vector<double>>;
+
+inline Numbers numbers_of(const std::string& output) {
+  Numbers numbers;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    for (double value = 0; words >> value;) numbers[name].push_back(value);
+  }
+  return numbers;
+}
+
 /// The command of one rank.
 using CommandOf = std::function<std::vector<std::string>(int rank)>;
 
 /// Starts `started` of `world` ranks as processes that meet on the loopback interface, each in a
-/// folder of its own below `folder`, with one thread.
+/// folder of its own below `folder`, with one thread. RANKS_STARTED tells them `started`.
 inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int world, int started,
                                         const CommandOf& command_of) {
   const std::string port = std::to_string(free_port());
@@ -40,12 +57,14 @@ inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int
   for (int rank = 0; rank < started; ++rank) {
     const std::filesystem::path own = folder / ("rank" + std::to_string(rank));
     std::filesystem::create_directories(own);
+    std::filesystem::remove(own / "here");
     std::vector<std::string> command{"/usr/bin/env",
                                      "RANK=" + std::to_string(rank),
                                      "WORLD_SIZE=" + std::to_string(world),
                                      "LOCAL_RANK=" + std::to_string(rank),
                                      "MASTER_ADDR=127.0.0.1",
                                      "MASTER_PORT=" + port,
+                                     "RANKS_STARTED=" + std::to_string(started),
                                      "OMP_NUM_THREADS=1"};
     for (std::string& word : command_of(rank)) command.push_back(std::move(word));
     programs.emplace_back(own, std::move(command));

@@ -8,6 +8,7 @@
 #include "accrue/accum/window.h"
 #include "accrue/dist/deferred_reduce.h"
 #include "dist/staged_problem.h"
+#include "rank_scenarios.h"
 
 namespace accrue::dist {
 namespace {
@@ -16,11 +17,12 @@ using namespace std::chrono_literals;
 using accrue::testing::StagedProblem;
 
 constexpr int kWindows = 3;
-constexpr double kRate = 0.05;
 /// The window in which something goes wrong: one whose reduction overlaps.
 constexpr int kBadWindow = 1;
 /// Of a few elements, so that there are several buckets.
 constexpr std::int64_t kBucketBytes = 64;
+/// Of a sharded run: so that large parameters travel in several parcels.
+constexpr std::int64_t kBytesAtOnce = 4096;
 
 /// Which rank runs a micro-batch.
 std::int64_t owner(std::size_t micro, const std::string& sharing, std::int64_t world) {
@@ -29,13 +31,18 @@ std::int64_t owner(std::size_t micro, const std::string& sharing, std::int64_t w
   return 0;
 }
 
+/// A mode is a way to sum exactly, or a compression.
+Compression compression_of(const std::string& mode) {
+  return mode == "overlap" || mode == "end" ? Compression::none : parse_compression(mode);
+}
+
 class Rank {
  public:
   Rank(const Launch& launch, const std::vector<std::string>& words)
       : sharing_(words.at(2)),
         fault_(words.at(3)),
-        problem_(
-            accrue::testing::make_staged_problem(words.at(0) == "fp64" ? at::kDouble : at::kFloat)),
+        problem_(accrue::testing::make_staged_problem(
+            words.at(0) == "fp64" ? at::kDouble : at::kFloat, std::stoll(words.at(5)))),
         buffer_(std::make_shared<accum::GradientBuffer>(problem_.parameters,
                                                         accum::parse_accumulation(words.at(0)))),
         window_(buffer_) {
@@ -44,9 +51,13 @@ class Rank {
     });
     if (launch.world == 1) return;
     group_ = connect(launch, {.timeout = 20s});
-    reduce_.emplace(
-        group_, buffer_,
-        ReduceOptions{.overlap = words.at(1) == "overlap", .bucket_bytes = kBucketBytes});
+    if (words.at(4) == "sharded")
+      sharding_ = std::make_shared<Sharding>(group_, problem_.parameters, kBytesAtOnce);
+    reduce_.emplace(group_, buffer_,
+                    ReduceOptions{.overlap = words.at(1) == "overlap",
+                                  .bucket_bytes = kBucketBytes,
+                                  .compress = compression_of(words.at(1)),
+                                  .sharding = sharding_});
     window_.set_reduction(&*reduce_);
   }
   ~Rank() {
@@ -56,7 +67,8 @@ class Rank {
 
   void train() {
     for (index_ = 0; index_ < kWindows; ++index_) train_window();
-    for (const NamedParameter& parameter : problem_.parameters) print(parameter);
+    for (const NamedParameter& parameter : problem_.parameters)
+      print(parameter.name, parameter.tensor);
     if (group_) group_->barrier("the end");
   }
 
@@ -65,6 +77,7 @@ class Rank {
   std::int64_t world() const { return group_ ? group_->world() : 1; }
 
   void train_window() {
+    const std::int64_t sent_before = group_ ? group_->wire_bytes() : 0;
     window_.open(index_);
     const std::vector<std::size_t> mine = share();
     for (std::size_t i = 0; i < mine.size(); ++i) run_micro_batch(mine[i], i + 1 == mine.size());
@@ -76,7 +89,8 @@ class Rank {
               << window_.ledger().count(MicroStatus::quarantined) << '\n';
     if (reduce_)
       std::cout << "figures " << reduce_->totals().figures.at(0) << "\nwire "
-                << reduce_->totals().wire_bytes << "\nlost " << window_.lost_reason() << '\n';
+                << reduce_->totals().wire_bytes << "\nsent " << group_->wire_bytes() - sent_before
+                << "\nlost " << window_.lost_reason() << '\n';
   }
 
   std::vector<std::size_t> share() const {
@@ -135,16 +149,14 @@ class Rank {
   void step(accum::MeanGradient& gradient) {
     const at::NoGradGuard no_grad;
     std::cout << "norm " << gradient.norm() << '\n';
-    for (std::size_t i = 0; i < problem_.parameters.size(); ++i)
-      problem_.parameter(i).sub_(
-          gradient.source(i).scaled_copy(gradient.scale() * kRate, problem_.parameter(i)));
-  }
-
-  static void print(const NamedParameter& parameter) {
-    std::cout << parameter.name;
-    const at::Tensor values = parameter.tensor.detach().to(at::kDouble).reshape({-1});
-    for (std::int64_t i = 0; i < values.numel(); ++i) std::cout << ' ' << values[i].item<double>();
-    std::cout << '\n';
+    for (std::size_t i = 0; i < problem_.parameters.size(); ++i) {
+      const at::Tensor all = problem_.parameter(i).detach().view({-1});
+      const Stretch mine = stretch_of(all.numel(), i, sharding_ ? sharding_->part() : Part{});
+      const at::Tensor values = all.narrow(0, mine.begin, mine.elements);
+      values.sub_(
+          gradient.source(i).part(mine).scaled_copy(gradient.scale() * problem_.rate(), values));
+    }
+    if (sharding_ && !(fault_ == "apart" && index_ + 1 == kWindows)) sharding_->gather_parameters();
   }
 
   std::string sharing_, fault_;
@@ -152,6 +164,7 @@ class Rank {
   std::shared_ptr<accum::GradientBuffer> buffer_;
   accum::Window window_;
   std::shared_ptr<Group> group_;
+  std::shared_ptr<Sharding> sharding_;
   std::optional<DeferredReduce> reduce_;
   int index_ = 0;
   bool is_last_ = false;  ///< the micro-batch that runs

@@ -21,6 +21,8 @@ struct StagedProblem {
   std::size_t size() const { return inputs.size(); }
   double weight(std::size_t micro) const { return static_cast<double>(inputs[micro].size(0)); }
   const at::Tensor& parameter(std::size_t i) const { return parameters[i].tensor; }
+  /// At which it descends, whatever the number of hidden units.
+  double rate() const { return 0.35 / static_cast<double>(parameter(1).numel()); }
 
   at::Tensor hidden(std::size_t micro) const {
     const at::Tensor sum = at::linear(inputs[micro], parameter(0), parameter(1));
@@ -62,17 +64,17 @@ struct StagedProblem {
 constexpr std::size_t kStagedMicroBatches = 7;
 
 /// The same values in any dtype.
-inline StagedProblem make_staged_problem(at::ScalarType dtype) {
+inline StagedProblem make_staged_problem(at::ScalarType dtype, std::int64_t hidden = 7) {
   at::manual_seed(11);
   StagedProblem problem;
   const auto random = [&](at::IntArrayRef shape) {
     return at::randn(shape, at::dtype(at::kFloat)).to(dtype);
   };
-  for (const auto& [name, shape] :
-       std::vector<std::pair<std::string, std::vector<std::int64_t>>>{{"first.weight", {7, 5}},
-                                                                      {"first.bias", {7}},
-                                                                      {"second.weight", {3, 7}},
-                                                                      {"offset", {7}}})
+  for (const auto& [name, shape] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
+           {"first.weight", {hidden, 5}},
+           {"first.bias", {hidden}},
+           {"second.weight", {3, hidden}},
+           {"offset", {hidden}}})
     problem.parameters.push_back({name, random(shape).requires_grad_(true)});
   for (std::size_t micro = 0; micro < kStagedMicroBatches; ++micro) {
     const auto rows = static_cast<std::int64_t>(1 + micro * micro % 8);

@@ -70,6 +70,7 @@ TEST_F(Bench, TheSweepSaysWhatDoesNotFit) {
 
 TEST_F(Bench, OneReportAtATime) {
   EXPECT_EQ(accrue({"bench", "run.toml", "--profile", "--sweep-micro"}).status, 2);
+  EXPECT_EQ(accrue({"bench", "run.toml", "--profile", "--rounds=2"}).status, 2);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <vector>
 
 #include "accrue/core/error.h"
 #include "support/tolerance.h"

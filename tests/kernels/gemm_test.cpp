@@ -9,6 +9,7 @@
 #include "aten_gemm.h"
 #include "kernels/gradients.h"
 #include "support/tolerance.h"
+#include "widened_gemm.h"
 
 namespace accrue::kernels {
 namespace {
@@ -45,6 +46,10 @@ class Gemm : public ::testing::TestWithParam<Dtypes> {
       result.copy_(before);
       aten::multiply(result, a, b, {}, accumulate);
       EXPECT_TRUE(close(result, expected, out(), terms)) << "ATen, accumulate " << accumulate;
+      if (operands() != at::kBFloat16) continue;
+      result.copy_(before);
+      widened::multiply(result, a, b, {}, accumulate, aten::multiply);
+      EXPECT_TRUE(close(result, expected, out(), terms)) << "widened, accumulate " << accumulate;
     }
   }
   at::Tensor place(at::IntArrayRef sizes) const { return at::empty(sizes, out()); }
@@ -97,6 +102,12 @@ TEST_P(Gemm, ReadsOperandsWithoutAUnitStride) {
   check(a, b, place({6, 5}));
 }
 
+TEST_P(Gemm, SumsOverSeveralBlocksOfEachDimension) {
+  constexpr std::int64_t m = widened::block + 1, k = widened::block + 2, n = widened::block + 3;
+  const at::Tensor a = values({m, k}, operands(), 1), b = values({n, k}, operands(), 2).t();
+  check(a, b, place({m, n}));
+}
+
 TEST_P(Gemm, AddsTheBias) {
   for (const std::int64_t m : {1, 6})
     for (const at::ScalarType bias_dtype : {operands(), at::kFloat}) {
@@ -108,6 +119,9 @@ TEST_P(Gemm, AddsTheBias) {
       EXPECT_TRUE(close(result, product + in_double(bias), out(), 11));
       EXPECT_FALSE(close(result, product, out(), 11));
       aten::multiply(result, a, b, bias, false);
+      EXPECT_TRUE(close(result, product + in_double(bias), out(), 11));
+      if (operands() != at::kBFloat16) continue;
+      widened::multiply(result, a, b, bias, false, aten::multiply);
       EXPECT_TRUE(close(result, product + in_double(bias), out(), 11));
     }
 }

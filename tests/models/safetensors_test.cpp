@@ -5,6 +5,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "accrue/core/atomic_file.h"
 #include "support.h"
 
 namespace accrue::models {
@@ -53,6 +54,24 @@ TEST(Safetensors, RoundTripKeepsOrderNamesDtypesShapesAndMetadata) {
   const TensorFile file = read_safetensors(folder / "a");
   expect_same(file.tensors, tensors);
   EXPECT_EQ(file.metadata, (std::map<std::string, std::string>{{"format", "pt"}, {"note", "\n"}}));
+}
+
+TEST(Safetensors, OfTensorsThatAreNotInMemoryIsTheSameFile) {
+  const TemporaryFolder folder;
+  const NamedParameters tensors{{"narrow", at::arange(6, at::dtype(at::kByte))},
+                                {"wide", at::ones({2, 3})},
+                                {"s", at::ones({})}};
+  std::vector<std::string> read;
+  StoredTensors elsewhere = stored(tensors);
+  for (StoredTensor& tensor : elsewhere)
+    tensor.copy_to = [&read, name = tensor.name, copy = tensor.copy_to](const at::Tensor& target) {
+      read.push_back(name);
+      copy(target);
+    };
+  write_safetensors(folder / "a", tensors, {{"format", "pt"}});
+  write_stored_safetensors(folder / "b", elsewhere, {{"format", "pt"}});
+  EXPECT_EQ(read_file(folder / "b"), read_file(folder / "a"));
+  EXPECT_EQ(read, (std::vector<std::string>{"wide", "s", "narrow"}));
 }
 
 TEST(Safetensors, AnEmptyFileOfTensorsIsAFile) {

@@ -1,96 +1,31 @@
+#include "distributed_run.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <thread>
+#include <cstdio>
 
-#include "accrue/core/atomic_file.h"
-#include "dist/ranks.h"
+#include "accrue/dist/leases.h"
 #include "ranks.h"
-#include "support/tolerance.h"
-#include "tiny_run.h"
 
 namespace accrue::train {
 namespace {
 
 using accrue::testing::Program;
-using ::testing::AllOf;
+using testing::DistributedRun;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
+using ::testing::StartsWith;
+using testing::Words;
 
 constexpr int kInterrupted = 130;
 
-/// Runs of the command line by several processes.
-class DistributedRun : public testing::TinyRun {
- protected:
-  Config small(const std::string& out) const {
-    Config c = config(out);
-    c.run.threads = 1;
-    c.run.eval_every = Duration{3, Duration::Unit::steps};
-    c.run.checkpoint_every = {3, Duration::Unit::steps};
-    c.optim.kind = "sgd";
-    c.dist.timeout = {20, Duration::Unit::seconds};
-    return c;
-  }
-
-  static ::testing::AssertionResult evaluates_alike(const Config& c, const Config& expected) {
-    return accrue::testing::close(eval_losses_of(c), eval_losses_of(expected), at::kFloat,
-                                  *c.batch.tokens * *c.run.steps);
-  }
-
-  Words command(const Config& c, const Words& more = {}) const {
-    const std::filesystem::path file = c.run.out + ".toml";
-    std::ofstream(file) << to_toml(c);
-    Words words{ACCRUE_PROGRAM, "train", file.string()};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-
-  std::vector<Program::Result> run(const Config& c, int world, const Words& more = {}) const {
-    const Words words = command(c, more);
-    return accrue::testing::run_ranks(folder_, world, world, [&](int) { return words; });
-  }
-
-  void expect_runs(const Config& c, int world, const Words& more = {}) const {
-    for (const Program::Result& result : run(c, world, more))
-      EXPECT_EQ(result.status, 0) << result.errors;
-  }
-
-  /// Those of metrics.jsonl that have `key`.
-  static std::vector<nlohmann::json> lines_with(const std::string& key, const Config& c) {
-    std::vector<nlohmann::json> found;
-    std::ifstream lines(RunDirectory(c.run.out).metrics_file());
-    for (std::string line; std::getline(lines, line);)
-      if (auto json = nlohmann::json::parse(line); json.contains(key)) found.push_back(json);
-    return found;
-  }
-  static std::vector<nlohmann::json> steps_of(const Config& c) { return lines_with("lr", c); }
-
-  /// Of the evaluations, in their order.
-  static at::Tensor eval_losses_of(const Config& c) {
-    std::vector<double> losses;
-    for (const nlohmann::json& line : lines_with("eval_loss", c))
-      losses.push_back(line["eval_loss"]);
-    return at::tensor(losses, at::kDouble);
-  }
-
-  static void wait_for_metrics(const Config& c) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    while (steps_of(c).empty()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the run has made no step";
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
-};
-
-TEST(ShareOfAWindow, IsWholeMicroBatchesInOnePiece) {
-  const batch::Range window{100, 115};
-  EXPECT_EQ(share_of(window, 4, 0, 3), (batch::Range{100, 108}));
-  EXPECT_EQ(share_of(window, 4, 1, 3), (batch::Range{108, 112}));
-  EXPECT_EQ(share_of(window, 4, 2, 3), (batch::Range{112, 115}));
-  EXPECT_EQ(share_of(window, 8, 2, 3).size(), 0);
+TEST(EqualShares, AreInOnePiece) {
+  const batch::Range samples{100, 108};
+  EXPECT_EQ(equal_share_of(samples, 0, 3), (batch::Range{100, 103}));
+  EXPECT_EQ(equal_share_of(samples, 1, 3), (batch::Range{103, 106}));
+  EXPECT_EQ(equal_share_of(samples, 2, 3), (batch::Range{106, 108}));
+  EXPECT_EQ(equal_share_of({0, 2}, 2, 3).size(), 0);
 }
 
 TEST(MostFrugalPlan, IsTheSmallestMicroBatchWithTheMostRecomputation) {
@@ -130,12 +65,7 @@ TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
     c.run.out = (folder_ / reduce).string();
     c.dist.reduce = reduce;
     expect_runs(c, 2);
-    const NamedParameters parameters = parameters_of(c), expected = parameters_of(alone);
-    const std::int64_t terms = *c.batch.tokens * *c.run.steps;
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      EXPECT_TRUE(
-          accrue::testing::close(parameters[i].tensor, expected[i].tensor, at::kFloat, terms))
-          << parameters[i].name;
+    EXPECT_TRUE(are_close(c, alone));
     EXPECT_TRUE(evaluates_alike(c, alone));
   }
 }
@@ -203,17 +133,9 @@ TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
 TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   Config c = small("run");
   c.run.steps = 100000;
-  const Words words = command(c);
-  std::vector<Program> ranks =
-      accrue::testing::start_ranks(folder_, 3, 3, [&](int) { return words; });
+  std::vector<Program> ranks = start(c, 3);
   wait_for_metrics(c);
-  ::kill(ranks[1].process(), SIGKILL);
-  for (const int rank : {0, 2}) {
-    const Program::Result result = ranks[static_cast<std::size_t>(rank)].wait();
-    EXPECT_EQ(result.status, 1);
-    EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank 1"));
-  }
-  ranks[1].wait();
+  kill_rank_1(ranks);
   ASSERT_FALSE(steps_of(c).empty());
   const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
   EXPECT_EQ(last, steps_of(c).back()["step"]);
@@ -222,14 +144,122 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
 TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
   Config c = small("run");
   c.run.steps = 100000;
-  const Words words = command(c);
-  std::vector<Program> ranks =
-      accrue::testing::start_ranks(folder_, 2, 2, [&](int) { return words; });
+  std::vector<Program> ranks = start(c, 2);
   wait_for_metrics(c);
   ::kill(ranks[1].process(), SIGTERM);
   for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
   ASSERT_FALSE(steps_of(c).empty());
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
+}
+
+TEST_F(DistributedRun, EachRankHasMicroBatchesOfItsOwnPlan) {
+  Config alone = small("alone");
+  alone.batch.tokens = 32 * alone.model.context;
+  expect_runs(alone, 1);
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.batch.micro.reset();
+  const Words words = command(c), little = command(c, {"--memory.budget=" + budget_for(c, 2)});
+  for (const Program::Result& result : accrue::testing::run_ranks(
+           folder_, 2, 2, [&](int rank) { return rank == 1 ? little : words; }))
+    EXPECT_EQ(result.status, 0) << result.errors;
+  const auto size = [&](std::size_t rank) {
+    return ranks_in_checkpoint(c, 6)[rank]["micro_batch"].get<std::int64_t>();
+  };
+  const std::int64_t first = size(0), second = size(1);
+  EXPECT_LT(second, first);
+  EXPECT_TRUE(are_close(c, alone));
+
+  expect_runs(c, 2, {"--resume", "3"});
+  EXPECT_EQ(size(0), first);
+  EXPECT_EQ(size(1), second) << "which does not measure anew";
+  EXPECT_TRUE(are_close(c, alone));
+}
+
+TEST_F(DistributedRun, TellsOfEventsOfOtherRanks) {
+  Config c = small("run");
+  c.run.steps = 100000;
+  const std::string file = (folder_ / "budget").string();
+  const Words words = command(c), watching = command(c, {"--memory.budget_file=" + file});
+  std::vector<Program> ranks = accrue::testing::start_ranks(
+      folder_, 2, 2, [&](int rank) { return rank == 1 ? watching : words; });
+  wait_for_metrics(c);
+  write_file_atomically(file, "1GiB");
+  wait_until([&] { return !events_of("budget", c).empty(); });
+  ::kill(ranks[0].process(), SIGTERM);
+  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  EXPECT_THAT(events_of("budget", c)[0]["reason"].get<std::string>(), StartsWith("rank 1: "));
+}
+
+/// Two ranks whose micro-batches wait, so that the second one's take about four times as long.
+class UnequalRun : public DistributedRun {
+ protected:
+  static constexpr std::int64_t kMicroBatches = 64;
+
+  Config unequal(const std::string& out) const {
+    Config c = small(out);
+    c.precision.accumulate = "fixed";
+    c.run.steps = 10;
+    c.batch.tokens = kMicroBatches * c.model.context;
+    c.batch.micro = 1;
+    return c;
+  }
+
+  void expect_runs_unequally(const Config& c, const Words& checkpoint = {}) const {
+    const std::string file = command(c)[2];
+    const auto waiting = [&](int rank) {
+      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "6" : "24"};
+      words.insert(words.end(), checkpoint.begin(), checkpoint.end());
+      return words;
+    };
+    for (const Program::Result& result : accrue::testing::run_ranks(folder_, 2, 2, waiting))
+      EXPECT_EQ(result.status, 0) << result.errors;
+  }
+
+  /// Micro-batches of both ranks, of a window with all.
+  struct Shares {
+    std::int64_t step = 0, fast = 0, slow = 0;
+  };
+  /// As told last.
+  static Shares last_shares(const Config& c) {
+    Shares shares;
+    for (const nlohmann::json& line : events_of("leases", c)) {
+      long all = 0, fast = 0, slow = 0;
+      const std::string reason = line["reason"];
+      EXPECT_EQ(
+          std::sscanf(reason.c_str(), "%ld micro-batches by rank %ld + %ld", &all, &fast, &slow),
+          3);
+      EXPECT_EQ(fast + slow, all);
+      if (all == kMicroBatches) shares = {line["step"], fast, slow};
+    }
+    return shares;
+  }
+
+  static double pace(const nlohmann::json& rank) {
+    return dist::PaceEstimate(rank["seconds_per_sample"].get<std::vector<double>>()).pace().seconds;
+  }
+  /// Between the share that the measured speeds imply, and a quarter more or less.
+  static void expect_share_of_its_speed(const Config& c, std::int64_t step) {
+    const nlohmann::json ranks = ranks_in_checkpoint(c, step);
+    ASSERT_EQ(ranks.size(), 2U);
+    const double fast = pace(ranks[0]), slow = pace(ranks[1]);
+    const double implied = static_cast<double>(kMicroBatches) * fast / (fast + slow);
+    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 4);
+    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2 - 6);
+  }
+};
+
+TEST_F(UnequalRun, ASlowRankHasTheShareOfItsSpeedAndTheBitsAreThoseOfOneProcess) {
+  const Config alone = unequal("alone"), c = unequal("run");
+  expect_runs(alone, 1);
+  expect_runs_unequally(c);
+  expect_same_bits(parameters_of(c), parameters_of(alone));
+  expect_share_of_its_speed(c, 10);
+
+  expect_runs_unequally(c, {"9"});
+  expect_same_bits(parameters_of(c), parameters_of(alone));
+  expect_share_of_its_speed(c, 10);
+  EXPECT_EQ(last_shares(c).step, 10) << "a resumed run begins with the speeds of the checkpoint";
 }
 
 }  // namespace

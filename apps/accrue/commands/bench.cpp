@@ -188,10 +188,12 @@ void add_bench(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BenchArguments>();
   verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
   verb->add_flag("--json", arguments->json, "Print one JSON object");
-  verb->add_option("--rounds", arguments->rounds, "How often each is run")->capture_default_str();
+  CLI::Option* rounds = verb->add_option("--rounds", arguments->rounds, "How often each is run")
+                            ->capture_default_str();
   CLI::Option* profile = verb->add_flag("--profile", arguments->profile,
                                         "Where a micro-batch's time goes instead: by kernel, with "
                                         "its share of the machine's ceiling");
+  profile->excludes(rounds);
   verb->add_flag(
           "--sweep-micro", arguments->sweep_micro,
           "What the split costs instead: the batch in one pass, as two, ..., as single samples")

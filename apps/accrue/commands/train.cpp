@@ -96,6 +96,17 @@ std::shared_ptr<dist::Group> join(const dist::Launch& launch, const train::Confi
                        {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
 }
 
+/// The other ranks are told where it cannot be written.
+void begin_trace(std::optional<train::Trace>& trace, const std::string& file, dist::Group* group) {
+  if (file.empty()) return;
+  try {
+    trace.emplace(file);
+  } catch (const std::exception& error) {
+    if (group != nullptr) group->fail(error.what());
+    throw;
+  }
+}
+
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
   train::Config config = train::load_config(arguments.config, arguments.overrides);
   const memory::BudgetWatch from_the_start("");  // opening data may take long
@@ -107,9 +118,10 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
     if (speaks) print_plan(train::Trainer(config).plan());
     return 0;
   }
+  const std::shared_ptr<dist::Group> group = join(launch, config);
   std::optional<train::Trace> trace;
-  if (speaks && !arguments.trace.empty()) trace.emplace(arguments.trace);
-  train::Trainer trainer(config, join(launch, config));
+  if (speaks) begin_trace(trace, arguments.trace, group.get());
+  train::Trainer trainer(config, group);
   const train::RunResult result = trainer.run(
       {.resume = arguments.resume, .checkpoint = arguments.checkpoint, .command = typed});
   if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);

@@ -8,6 +8,7 @@
 #include "accrue/accum/accumulation.h"
 #include "accrue/accum/fold_target.h"
 #include "accrue/core/parameter.h"
+#include "accrue/core/part.h"
 #include "accrue/kernels/grad_slot.h"
 
 namespace accrue::accum {
@@ -17,6 +18,7 @@ class FoldedGradient;
 struct Folding;
 class StagedSum;
 class Staging;
+class SumShard;
 
 /// Where gradients go instead of a buffer's sums.
 struct FoldInto {
@@ -100,8 +102,9 @@ class GradientBuffer {
   void end_micro_batch();
   bool drop_micro_batch();
   /// To be called when a window closes: what was not used becomes zero, and the next window's
-  /// units are chosen from the sums.
-  void end_window();
+  /// units are chosen from the sums. With a shard of them this is a collective, and all ranks
+  /// choose what one that held all would.
+  void end_window(const SumShard* shard = nullptr);
 
   /// Fixed point: the exponent s of each slot's unit 2^s in the next window (in the open one, while
   /// one is), in order of entries(). A checkpoint's state. Empty in any other precision.
@@ -130,6 +133,7 @@ class GradientBuffer {
   void make_folding_slots(const FoldInto& into);
   void attach_all();
   void release();
+  void plan_units(const SumShard* shard);
 
   Accumulation accumulation_ = Accumulation::fp32;
   std::uint64_t rounding_seed_ = 0;
@@ -144,7 +148,10 @@ class GradientBuffer {
 struct GradientSource {
   at::Tensor tensor;  ///< contiguous; undefined where they are in `staged`
   std::shared_ptr<const StagedSum> staged;
+  std::int64_t first = 0;  ///< of the staged elements, which is element 0 here
 
+  /// A stretch of it, as a source of its own.
+  GradientSource part(const Stretch& stretch) const;
   /// Elements [begin, begin + count), rounded to `to`'s type. For any thread.
   void read(std::int64_t begin, std::int64_t count, float* to) const;
   void read(std::int64_t begin, std::int64_t count, double* to) const;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
+#include "accrue/accum/sum_shard.h"
 
 namespace accrue::accum {
 
@@ -16,6 +17,10 @@ namespace accrue::accum {
 ///
 /// Where the buffer folds into an optimizer's state, there are no values: this is only what that
 /// optimizer's step consumes, and all that reads or writes the gradient is a usage Error.
+///
+/// Where each of several ranks holds a shard of it, norms are still those of the whole gradient,
+/// with the same bits on all ranks, and those of one process where the sums have them and are
+/// staged; but the first norm() or clip() is a collective. The optimizer is one of the same part.
 class MeanGradient {
  public:
   MeanGradient(MeanGradient&&) noexcept = default;
@@ -28,6 +33,8 @@ class MeanGradient {
   double weight() const { return weight_; }
   /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
   GradientSource source(std::size_t index) const;
+  /// Null where this is all of it.
+  const SumShard* shard() const { return shard_; }
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
   double norm();
@@ -39,17 +46,19 @@ class MeanGradient {
   /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
   /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
   /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
-  /// parameter's dtype, where it is read from then on.
+  /// parameter's dtype, where it is read from then on. A usage Error where this is a shard.
   void materialize();
 
  private:
   friend class Window;
-  MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight);
+  MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight, const SumShard* shard);
   void require_values(const char* call) const;
   double raw_norm() const;
+  double sum_of_entries() const;
   void copy_staged();
 
   std::shared_ptr<GradientBuffer> buffer_;
+  const SumShard* shard_;
   std::vector<at::Tensor> copies_;  ///< by entry, of staged slots once materialized
   double weight_ = 0;
   double scale_ = 1;

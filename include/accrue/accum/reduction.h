@@ -7,6 +7,7 @@
 namespace accrue::accum {
 
 class GradientBuffer;
+class SumShard;
 
 /// What several ranks do with the sums of one window; dist::DeferredReduce implements it. Each rank
 /// has a window of its own with a part of the micro-batches, and they close together.
@@ -20,7 +21,7 @@ class Reduction {
   /// What all ranks come to, the same on each.
   struct Outcome {
     enum class Verdict {
-      whole,    ///< the buffer holds the sums of all ranks
+      whole,    ///< the buffer holds the sums of all ranks, or this rank's shard() of them
       again,    ///< each rank is to make its sums anew, and to come back
       dropped,  ///< no rank is to step
     };
@@ -31,6 +32,9 @@ class Reduction {
 
   virtual ~Reduction() = default;
   virtual Outcome reduce(GradientBuffer& buffer, const Share& share) = 0;
+  /// Of which part the buffer holds the sums of all ranks after `whole`; null: of all. It lives as
+  /// long as the reduction.
+  virtual const SumShard* shard() const { return nullptr; }
   /// This rank's sums are about to be made anew: ends what is under way on them. An error is kept
   /// for the next reduce().
   virtual void withdraw() noexcept = 0;

@@ -35,8 +35,9 @@ struct ForwardContext {
   /// Nobody reads the values of the result, only its graph is wanted: whoever makes it may leave
   /// out its last operation (unread_result in kernels/recompute.h).
   bool result_unread = false;
-  /// For a loss: nobody else reads the activations it is given, in a backward pass neither, so it
-  /// may leave their gradient in their memory.
+  /// For a loss: no other loss reads the activations it is given, and they are not the
+  /// micro-batch's inputs. Where the model does not read them again either, in a backward pass
+  /// neither, which only the model knows, the loss may leave their gradient in their memory.
   bool last_reader = false;
 };
 

@@ -44,13 +44,14 @@ class Compressor {
   /// is not above 0; what `exchange` throws goes through, and nothing but `values` is changed then.
   virtual CompressedSum sum(const at::Tensor& values, double unit, Exchange& exchange) = 0;
 
-  /// What is kept of this rank, in this object's own memory: a checkpoint's state. Without it a
-  /// resumed run loses what one window left out. It belongs to the rank and the world size.
-  virtual NamedParameters state() const = 0;
-  /// Copies such tensors in. Throws a usage Error that names the first missing, extra or misshapen
-  /// one; nothing is changed then.
-  virtual void load_state(const StoredTensors& state) = 0;
-  void load_state(const NamedParameters& state) { load_state(stored(state)); }
+  /// What all ranks keep together, in new tensors: a checkpoint's state, one set whatever the
+  /// number of ranks. Without it a resumed run loses what one window left out. All ranks call it,
+  /// and it costs a sum of `values`' elements in fp32.
+  virtual NamedParameters state(Exchange& exchange) const = 0;
+  /// Goes on from such tensors of any number of ranks, which all ranks load, each as `rank`: what
+  /// was kept is divided anew, so the total goes on, if not to the same bits. Throws a usage Error
+  /// that names the first missing, extra or misshapen one; nothing is changed then.
+  virtual void load_state(const StoredTensors& state, std::int64_t rank) = 0;
 };
 
 /// bf16 (2 bytes an element) or int8 (blocks of 256 with one scale, 1.016 bytes), rounded to

@@ -6,7 +6,9 @@
 
 #include "accrue/accum/gradient_buffer.h"
 #include "accrue/accum/reduction.h"
+#include "accrue/dist/compression.h"
 #include "accrue/dist/group.h"
+#include "accrue/dist/sharding.h"
 
 namespace accrue::dist {
 
@@ -16,6 +18,13 @@ struct ReduceOptions {
   /// Of the sums that are reduced as one. Smaller ones begin earlier, larger ones cost fewer
   /// messages.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  /// Other than none: each flat allocation is summed as one by a Compressor, whose sums are not
+  /// exact, after the rows agree: what is kept is converted by the window's total weight. So there
+  /// are no buckets and no overlap.
+  Compression compress = Compression::none;
+  /// Where each rank steps a part of the parameters: sums go to their owners alone, added in order
+  /// of rank, and half as much is sent. Null: all ranks have all sums.
+  std::shared_ptr<const Sharding> sharding = nullptr;
 };
 
 /// Whether ranks' sums of this kind can be added without rounding them further: fp32, fp64, fixed.
@@ -55,7 +64,8 @@ struct WindowTotals {
 class DeferredReduce final : public accum::Reduction {
  public:
   /// All ranks construct it with parameters of the same shapes and the same options. Throws a usage
-  /// Error where the buffer's sums cannot be added over ranks without rounding them further.
+  /// Error where the buffer's sums cannot be added over ranks without rounding them further, or are
+  /// not fp32 and to be compressed.
   DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<accum::GradientBuffer> buffer,
                  ReduceOptions options = {});
   ~DeferredReduce() override;
@@ -69,7 +79,14 @@ class DeferredReduce final : public accum::Reduction {
   /// Of the last window that was reduced.
   const WindowTotals& totals() const;
 
+  /// What compression keeps of all ranks together (Compressor::state); nothing without it. Between
+  /// windows, and all ranks call it. What it sends is in no window's wire_bytes.
+  NamedParameters state();
+  /// On all ranks. Throws a usage Error as Compressor::load_state does.
+  void load_state(const StoredTensors& state);
+
   Outcome reduce(accum::GradientBuffer& buffer, const Share& share) override;
+  const accum::SumShard* shard() const override;
   void withdraw() noexcept override;
 
  private:

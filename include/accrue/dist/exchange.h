@@ -19,6 +19,9 @@ class Exchange {
   virtual at::Tensor all_gather(const at::Tensor& own) = 0;
 };
 
+/// The sum of rows[0], rows[1], ..., added in that order, in the memory of rows[0].
+at::Tensor add_in_order(const at::Tensor& rows);
+
 /// Replaces `values` (one-dimensional, contiguous) by their sum over the ranks, added in order of
 /// rank, so that it does not depend on who arrives first and every rank has the same bits. A
 /// reduce-scatter and an all-gather: 2 (world - 1) / world times their bytes are sent by each rank,

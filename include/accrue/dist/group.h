@@ -23,6 +23,8 @@ class Work {
   virtual ~Work() = default;
   /// Throws a runtime Error that names the ranks that are missing, or what made one fail.
   virtual void wait() = 0;
+  /// Whether wait() would return, or throw, at once.
+  virtual bool is_done() const = 0;
 };
 
 /// The processes that train together. All of them call the same collectives in the same order, with
@@ -36,13 +38,19 @@ class Group : public Exchange {
   /// Replaces `values` by their sum over the ranks, with the same bits on all of them. `what` says
   /// in errors what it was for.
   virtual std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) = 0;
+  /// Exchange::all_to_all(rows) into `received`, which is like them.
+  virtual std::unique_ptr<Work> start_all_to_all(at::Tensor rows, at::Tensor received,
+                                                 std::string_view what) = 0;
+  /// On rank `root` [world, ...], row q being rank q's `own`; elsewhere undefined.
+  virtual at::Tensor gather(const at::Tensor& own, std::int64_t root, std::string_view what) = 0;
   /// Replaces `values` by those of rank `root`.
   virtual void broadcast(at::Tensor values, std::int64_t root, std::string_view what) = 0;
   /// `rows` is [world, ...]: the sum of all ranks' row rank(), added in order of rank.
   at::Tensor reduce_scatter(const at::Tensor& rows);
   /// Returns when all ranks called it.
   virtual void barrier(std::string_view what) = 0;
-  /// All ranks' texts by rank. Through the store, for what is said once. `topic` is not used twice.
+  /// All ranks' texts by rank. Through the store, for what is said seldom. `topic` says in errors
+  /// what they are.
   virtual std::vector<std::string> gather_texts(std::string_view topic,
                                                 const std::string& mine) = 0;
   /// Tells the others why this rank ends; to be called before its process does. Their collectives

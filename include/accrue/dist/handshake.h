@@ -18,7 +18,6 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 std::string differing_facts(const std::vector<Facts>& by_rank);
 
 /// Compares the ranks' facts. Throws on all of them the same usage Error that names what differs.
-/// `topic` is not used twice in a group.
 void shake_hands(Group& group, std::string_view topic, const Facts& mine);
 
 /// Names, shapes and dtypes of parameters, and their values, as short texts that differ where those

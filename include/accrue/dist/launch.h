@@ -17,9 +17,6 @@ enum class Launcher {
   srun,      ///< SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST
 };
 
-/// "none", "torchrun", "mpirun", "srun".
-std::string_view to_string(Launcher launcher);
-
 /// This process's place among those that a launcher started, and where they meet.
 struct Launch {
   int rank = 0;

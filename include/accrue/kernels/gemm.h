@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 
 namespace accrue::kernels {
@@ -19,6 +20,14 @@ void gemm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool ac
 /// As above, plus bias[N] added to every row (fp32 or the operands' dtype).
 void gemm_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const at::Tensor& bias);
+
+/// Whether products of bf16 operands run by instructions for them. Else each is made of fp32
+/// products of its operands' widened blocks: the same terms, summed in fp32 and rounded once, no
+/// faster than products of fp32.
+bool multiplies_bf16();
+
+/// What a product of bf16 operands holds at most besides them and its destination, in bytes.
+std::int64_t bf16_scratch_bytes();
 
 /// "oneDNN 3.2.0 (avx512_core_bf16)" or "ATen (MKL)": what `accrue --version` and run.json show.
 std::string gemm_backend();

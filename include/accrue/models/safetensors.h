@@ -34,5 +34,8 @@ TensorFile read_safetensors(const std::filesystem::path& path);
 /// not writable.
 void write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+/// The same of tensors that are not in memory: each is read once, when it is its turn.
+void write_stored_safetensors(const std::filesystem::path& path, const StoredTensors& tensors,
+                              const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace accrue::models

@@ -19,13 +19,27 @@ struct ParameterGroup {
   double lr_factor = 1;  ///< times the schedule's learning rate
 };
 
+/// Without frozen parameters; tied ones once, under their first name.
+NamedParameters trained_of(const NamedParameters& parameters);
+
 /// Decay on matrices only (dimension >= 2), the usual split: two groups, or one with `decay_all`.
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all);
 
+/// What the optimizer of a Part keeps of one tensor of the whole optimizer's state.
+struct StateStretch {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  Stretch stretch;                  ///< which elements of it; may be none
+  at::Tensor values;                ///< these, one-dimensional, in the optimizer's own memory
+};
+
 /// Takes one step per window. It consumes a MeanGradient, which only a closed window makes, of
 /// exactly the parameters it was made with (usage Error). What a window did not use has a zero
 /// gradient: it decays, and its momentum goes on.
+///
+/// One that was made for a Part (StateOptions::part) steps its stretch of each parameter alone,
+/// with a gradient of which the window holds the same part, or all.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -35,9 +49,13 @@ class Optimizer {
 
   /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"; of 8-bit codes
   /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
-  /// changes it.
+  /// changes it. Of a Part, what that keeps of them, one-dimensional.
   virtual NamedParameters state() const = 0;
-  /// Copies such tensors in, one after the other. Throws a usage Error that names the first
+  /// Of a Part: where what it keeps belongs, in an order that all parts have. "step", which each of
+  /// them keeps, is not among them. Empty of an optimizer of all.
+  virtual std::vector<StateStretch> stretches() const { return {}; }
+  /// Copies whole tensors in, one after the other; a Part takes its stretches of them, and reads
+  /// each tensor through a temporary. Throws a usage Error that names the first
   /// missing, extra or misshapen tensor; nothing is changed then.
   virtual void load_state(const StoredTensors& state) = 0;
   void load_state(const NamedParameters& state) { load_state(stored(state)); }
@@ -69,7 +87,8 @@ struct RmsPropOptions {
 /// "momentum" (where it is not 0). Parameters are fp32 or fp64; training in lower precision keeps
 /// fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU. Throw a usage Error for
 /// another dtype, where a group names a parameter that is not in `parameters` or is frozen, one is
-/// in no group or in two, or an option is out of range.
+/// in no group or in two, or an option is out of range; of a Part also where a parameter is not
+/// contiguous and on the CPU.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
                                      std::vector<ParameterGroup> groups, const AdamOptions& options,
                                      const StateOptions& state = {});
@@ -86,7 +105,7 @@ std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
 /// is made with FoldInto{fold_target()}; a step takes that window's MeanGradient. State is decayed
 /// when a window's first contribution comes, so a window of which nothing was folded changes
 /// nothing; in the middle of one state() is a runtime Error. Parameters are contiguous and on the
-/// CPU; the state is kept in fp32 or bf16.
+/// CPU; the state is kept in fp32 or bf16, and all of it: a Part is refused.
 ///
 /// AdamA (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of both Activations and
 /// Gradients for Large-scale DNN Training", arXiv:2305.19982) with AdamW's decay. Not Adam: the

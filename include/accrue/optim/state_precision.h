@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "accrue/core/part.h"
+
 namespace accrue::optim {
 
 /// What an optimizer's moments are kept in between steps; a step computes in the parameter's own
@@ -18,6 +20,10 @@ enum class StatePrecision { fp32, bf16, int8 };
 struct StateOptions {
   StatePrecision precision = StatePrecision::fp32;
   std::uint64_t seed = 0;  ///< of bf16's rounding
+  /// Only stretch_of() each parameter is kept and stepped by this optimizer, number i being the
+  /// i-th that is trained. The parts together have the bits of one optimizer of all, in any
+  /// precision.
+  Part part = {};
 };
 
 std::string_view to_string(StatePrecision precision);

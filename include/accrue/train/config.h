@@ -111,7 +111,16 @@ struct OptimConfig {
 struct DistConfig {
   std::string backend = "auto";    ///< auto, gloo
   std::string reduce = "overlap";  ///< overlap, end
+  std::string shares = "speed";    ///< speed, equal
+  std::string shard = "none";      ///< none, optimizer
+  std::string compress = "none";   ///< none, bf16, int8, powersgd: how gradients travel
+  std::int64_t local_steps = 1;    ///< that a rank takes alone between two outer steps
+  /// Of the outer step; none: 1 and 0.
+  std::optional<double> outer_lr, outer_momentum;
   Duration timeout{300, Duration::Unit::seconds};
+
+  /// Whether ranks step alone and meet in outer steps; else gradients are summed for each step.
+  bool takes_outer_steps() const { return local_steps > 1 || outer_lr || outer_momentum; }
 };
 
 struct ObserveConfig {
@@ -158,8 +167,9 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 
 /// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
 /// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
-/// run.eval_batches, memory.budget, memory.budget_file, memory.recompute, dist.* and observe.*. The
-/// run's length is not among them: it is the horizon of the schedule.
+/// run.eval_batches, memory.budget, memory.budget_file, memory.recompute, dist.backend,
+/// dist.reduce, dist.shares, dist.shard, dist.timeout and observe.*. The run's length is not among
+/// them: it is the horizon of the schedule.
 bool may_change_on_resume(const std::string& key);
 /// All of them, for people: "run.out, run.threads, ...".
 std::string resumable_keys();

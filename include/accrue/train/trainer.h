@@ -74,7 +74,8 @@ class Trainer {
   /// Receives everything the run does. To be called before `run`.
   void add_observer(std::shared_ptr<Observer> observer);
 
-  /// Decides the micro-batch (measured where it is "auto") and states what the run will be.
+  /// Decides the micro-batch (measured where it is "auto") and states what the run will be. Of a
+  /// group all ranks call it.
   const RunPlan& plan();
 
   /// Trains to the end of the run, or to a SIGINT or SIGTERM, after which a checkpoint is written.

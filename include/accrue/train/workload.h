@@ -28,6 +28,7 @@ struct Workload {
   /// Which samples each step takes. Copies share what is known of samples of unequal length.
   batch::WindowSchedule schedule;
   std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh
+  Part part = {};                        ///< of the optimizer's state that this process keeps
 };
 
 /// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
@@ -52,7 +53,8 @@ std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config
                                                             const models::Trainable& model,
                                                             optim::Optimizer* optimizer = nullptr);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
-                                                 const NamedParameters& parameters);
+                                                 const NamedParameters& parameters,
+                                                 const Part& part = {});
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon);
 
 }  // namespace accrue::train

@@ -133,7 +133,62 @@ void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
                       conflict->suggestion);
 }
 
+void check_compression(const Config& config, const StatedKeys& stated) {
+  if (config.dist.compress == "none") return;
+  const PrecisionConfig& precision = config.precision;
+  const auto refuse = [&](const std::string& expected, const std::string& suggestion) {
+    throw usage_error(where(stated, "dist.compress"), "\"none\" with " + expected,
+                      "\"" + config.dist.compress + "\"", suggestion);
+  };
+  if (precision.accumulate == "fixed")
+    refuse(
+        "precision.accumulate = \"fixed\", whose promise of the same bits for any number of ranks "
+        "no code keeps",
+        "accumulate = \"fp32\"");
+  if (precision.accumulate != "fp32")
+    refuse(
+        "precision.accumulate = \"" + precision.accumulate + "\", as sums in fp32 are compressed",
+        "accumulate = \"fp32\"");
+  if (precision.compute == "fp64")
+    refuse("precision.compute = \"fp64\", as sums in fp32 are compressed", "compute = \"fp32\"");
+}
+
+void check_local_steps(const Config& config, const StatedKeys& stated) {
+  if (!config.dist.takes_outer_steps()) return;
+  const std::string operation =
+      where(stated, stated.contains("dist.local_steps") ? "dist.local_steps"
+                    : config.dist.outer_lr              ? "dist.outer.lr"
+                                                        : "dist.outer.momentum");
+  if (config.precision.accumulate == "fixed")
+    throw usage_error(operation,
+                      "another precision.accumulate than \"fixed\", whose promise of the same bits "
+                      "for any number of ranks does not hold where each steps alone",
+                      "\"fixed\"", "accumulate = \"fp32\"");
+  if (folds_gradients(config))
+    throw usage_error(
+        operation,
+        "gradients in a buffer: a window that was folded and fails takes the run back "
+        "to a checkpoint, which one rank cannot do alone",
+        "gradients that are folded into the optimizer",
+        "memory.gradients = \"buffer\" and an optimizer that goes with it");
+}
+
+void check_sharding(const Config& config, const StatedKeys& stated) {
+  if (config.dist.shard == "none") return;
+  const auto refuse = [&](const std::string& expected, const std::string& suggestion) {
+    throw usage_error(where(stated, "dist.shard"), "\"none\" with " + expected,
+                      "\"" + config.dist.shard + "\"", suggestion);
+  };
+  if (config.dist.takes_outer_steps())
+    refuse("local steps, in which each rank needs all of its optimizer", "shard = \"none\"");
+  if (config.dist.compress != "none")
+    refuse("dist.compress, whose sums all ranks have", "compress = \"none\"");
+}
+
 void check_dist(const Config& config, const StatedKeys& stated) {
+  check_sharding(config, stated);
+  check_compression(config, stated);
+  check_local_steps(config, stated);
   if (config.dist.timeout.unit == Duration::Unit::seconds) return;
   throw usage_error(where(stated, "dist.timeout"), "a time",
                     to_toml(Value{config.dist.timeout.value}), "for example \"5 min\"");

@@ -205,6 +205,21 @@ std::vector<Key> dist_keys() {
           [](auto& c) -> auto& { return c.dist.backend; })),
       resumable(choice_key(
           "dist.reduce", {"overlap", "end"}, {}, [](auto& c) -> auto& { return c.dist.reduce; })),
+      resumable(choice_key(
+          "dist.shares", {"speed", "equal"}, {}, [](auto& c) -> auto& { return c.dist.shares; })),
+      resumable(choice_key(
+          "dist.shard", {"none", "optimizer"}, {}, [](auto& c) -> auto& { return c.dist.shard; })),
+      choice_key(
+          "dist.compress", {"none", "bf16", "int8", "powersgd"}, {},
+          [](auto& c) -> auto& { return c.dist.compress; }),
+      integer_key(
+          "dist.local_steps", {1}, [](auto& c) -> auto& { return c.dist.local_steps; }),
+      number_key(
+          "dist.outer.lr", {.least = 0, .least_excluded = true},
+          [](auto& c) -> auto& { return c.dist.outer_lr; }),
+      number_key(
+          "dist.outer.momentum", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.dist.outer_momentum; }),
       resumable(duration_key(
           "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
   };
@@ -228,11 +243,6 @@ std::vector<Key> observe_keys() {
 std::vector<Key> later_sections() {
   const Value one{std::int64_t{1}};
   return {
-      later_key("dist.shard", {{"none"}}),
-      later_key("dist.compress", {{"none"}}),
-      later_key("dist.local_steps", {one}),
-      later_key("dist.outer.lr", {}),
-      later_key("dist.outer.momentum", {}),
       later_key("dist.stages", {one}),
       later_key("adapt.batch", {{"fixed"}}),
       later_key("adapt.min", {}),

@@ -85,6 +85,9 @@ base_batch = 8
 [dist]
 backend = "gloo"
 reduce = "end"
+compress = "none"
+shares = "equal"
+shard = "optimizer"
 stages = 1
 local_steps = 1
 timeout = "90 s"
@@ -168,6 +171,9 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.optim.base_batch, 8);
   EXPECT_EQ(config.dist.backend, "gloo");
   EXPECT_EQ(config.dist.reduce, "end");
+  EXPECT_EQ(config.dist.compress, "none");
+  EXPECT_EQ(config.dist.shares, "equal");
+  EXPECT_EQ(config.dist.shard, "optimizer");
   EXPECT_EQ(config.dist.timeout, (Duration{90, Duration::Unit::seconds}));
   EXPECT_FALSE(config.observe.jsonl);
   EXPECT_EQ(config.observe.progress, "lines");
@@ -237,11 +243,11 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
   std::size_t seen = 0;
   for (const ConfigDifference& difference : differences(before, after))
     seen += difference.key.empty() ? 0 : 1;
-  // All but model.kind, model.from, data.tokenizer, data.val_fraction and memory.gradients, which
-  // are the same in both.
+  // All but model.kind, model.from, data.tokenizer, data.val_fraction, memory.gradients,
+  // dist.compress and dist.local_steps, which are the same in both.
   std::size_t known = 0;
   for (const Key& key : keys()) known += key.get(after) || key.get(before) ? 1 : 0;
-  EXPECT_EQ(seen, known - 5);
+  EXPECT_EQ(seen, known - 7);
 }
 
 TEST(MayChangeOnResume, OnlyWhatLeavesTheStepsAlone) {

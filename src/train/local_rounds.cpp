@@ -1,0 +1,57 @@
+#include "local_rounds.h"
+
+#include <string>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+namespace {
+
+/// What ranks add up beside weights, in this order.
+enum Figure { kTokens, kQuarantined, kStops };
+
+}  // namespace
+
+LocalRounds::LocalRounds(std::unique_ptr<dist::OuterRounds> rounds, std::int64_t total_steps)
+    : rounds_(std::move(rounds)), total_steps_(total_steps) {}
+
+void LocalRounds::add(const WindowRun& window, bool stepped) {
+  if (stepped) weight_ += window.weight;
+  tokens_ += window.tokens;
+  quarantined_ += window.quarantined;
+}
+
+LocalRounds::End LocalRounds::end(std::int64_t steps, bool stop_requested) {
+  End end{.totals = rounds_->end(
+              {.steps = steps,
+               .weight = weight_,
+               .figures = {static_cast<double>(tokens_), static_cast<double>(quarantined_),
+                           stop_requested ? 1.0 : 0.0}})};
+  const auto whole = [&](Figure figure) {
+    return static_cast<std::int64_t>(end.totals.figures.at(figure));
+  };
+  if (end.totals.weight == 0 && whole(kQuarantined) > 0)
+    throw runtime_error(
+        "the round that ends with step " + std::to_string(steps), "a finite loss",
+        "none in any of its micro-batches",
+        "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
+  end.tokens_of_others = whole(kTokens) - tokens_;
+  end.stop_requested = whole(kStops) > 0;
+  last_began_ = std::exchange(began_, steps);
+  weight_ = 0;
+  tokens_ = quarantined_ = 0;
+  return end;
+}
+
+void LocalRounds::End::tell(StepReport& report) const {
+  report.reduce_seconds = report.reduce_exposed_seconds = totals.reduce_seconds;
+  report.wire_bytes = totals.wire_bytes;
+}
+
+void LocalRounds::load_state(const StoredTensors& state, std::int64_t steps) {
+  rounds_->load_state(state);
+  last_began_ = began_ = steps;
+}
+
+}  // namespace accrue::train

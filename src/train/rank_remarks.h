@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "resume.h"
+
+namespace accrue::train {
+
+/// What the start of a run by `world` ranks is to say of its [dist]: where a key has another effect
+/// than its name promises, and what a resumption cannot go on with. `resumed` is null of a new run.
+std::vector<std::string> rank_remarks(const Config& config, std::int64_t world,
+                                      const Resumed* resumed);
+
+}  // namespace accrue::train

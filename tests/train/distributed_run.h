@@ -1,0 +1,148 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "accrue/core/atomic_file.h"
+#include "dist/ranks.h"
+#include "support/tolerance.h"
+#include "tiny_run.h"
+
+namespace accrue::train::testing {
+
+using Words = std::vector<std::string>;
+
+/// Runs of the command line by several processes.
+class DistributedRun : public TinyRun {
+ protected:
+  Config small(const std::string& out) const {
+    Config c = config(out);
+    c.run.threads = 1;
+    c.run.eval_every = Duration{3, Duration::Unit::steps};
+    c.run.checkpoint_every = {3, Duration::Unit::steps};
+    c.optim.kind = "sgd";
+    c.dist.timeout = {20, Duration::Unit::seconds};
+    return c;
+  }
+
+  static ::testing::AssertionResult evaluates_alike(const Config& c, const Config& expected) {
+    return accrue::testing::close(eval_losses_of(c), eval_losses_of(expected), at::kFloat,
+                                  *c.batch.tokens * *c.run.steps);
+  }
+
+  /// Parameters, up to the rounding of their gradients' sums.
+  static ::testing::AssertionResult are_close(const Config& c, const NamedParameters& expected) {
+    const NamedParameters parameters = parameters_of(c);
+    const std::int64_t terms = *c.batch.tokens * *c.run.steps;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (auto close =
+              accrue::testing::close(parameters[i].tensor, expected[i].tensor, at::kFloat, terms);
+          !close)
+        return close << ": " << parameters[i].name;
+    return ::testing::AssertionSuccess();
+  }
+  static ::testing::AssertionResult are_close(const Config& c, const Config& expected) {
+    return are_close(c, parameters_of(expected));
+  }
+
+  Words command(const Config& c, const Words& more = {}) const {
+    const std::filesystem::path file = c.run.out + ".toml";
+    std::ofstream(file) << to_toml(c);
+    Words words{ACCRUE_PROGRAM, "train", file.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  std::vector<accrue::testing::Program::Result> run(const Config& c, int world,
+                                                    const Words& more = {}) const {
+    const Words words = command(c, more);
+    return accrue::testing::run_ranks(folder_, world, world, [&](int) { return words; });
+  }
+
+  std::vector<accrue::testing::Program> start(const Config& c, int world) const {
+    const Words words = command(c);
+    return accrue::testing::start_ranks(folder_, world, world, [&](int) { return words; });
+  }
+
+  /// Rank 1 is killed: the others end, and name it.
+  static void kill_rank_1(std::vector<accrue::testing::Program>& ranks) {
+    ::kill(ranks[1].process(), SIGKILL);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const accrue::testing::Program::Result result = ranks[rank].wait();
+      if (rank == 1) continue;
+      EXPECT_EQ(result.status, 1);
+      EXPECT_THAT(result.errors, ::testing::HasSubstr("no sign of life from rank 1"));
+    }
+  }
+
+  void expect_runs(const Config& c, int world, const Words& more = {}) const {
+    for (const accrue::testing::Program::Result& result : run(c, world, more))
+      EXPECT_EQ(result.status, 0) << result.errors;
+  }
+
+  /// What a run with micro-batches of `samples` needs, by its plan.
+  std::string budget_for(const Config& c, std::int64_t samples) const {
+    const Words words{ACCRUE_PROGRAM,
+                      "plan",
+                      command(c)[2],
+                      "--json",
+                      "--batch.micro=" + std::to_string(samples),
+                      "--memory.budget=1GiB"};
+    const accrue::testing::Program::Result result = accrue::testing::Program(folder_, words).wait();
+    EXPECT_EQ(result.status, 0) << result.errors;
+    const nlohmann::json plan = nlohmann::json::parse(result.output);
+    return std::to_string(plan["predicted_peak_bytes"].get<std::int64_t>() / 1024 + 1) + "KiB";
+  }
+
+  /// Those of metrics.jsonl that have `key`.
+  static std::vector<nlohmann::json> lines_with(const std::string& key, const Config& c) {
+    std::vector<nlohmann::json> found;
+    std::ifstream lines(RunDirectory(c.run.out).metrics_file());
+    for (std::string line; std::getline(lines, line);)
+      if (auto json = nlohmann::json::parse(line); json.contains(key)) found.push_back(json);
+    return found;
+  }
+  static std::vector<nlohmann::json> steps_of(const Config& c) { return lines_with("lr", c); }
+
+  /// Of the evaluations, in their order.
+  static at::Tensor eval_losses_of(const Config& c) {
+    std::vector<double> losses;
+    for (const nlohmann::json& line : lines_with("eval_loss", c))
+      losses.push_back(line["eval_loss"]);
+    return at::tensor(losses, at::kDouble);
+  }
+
+  static std::vector<nlohmann::json> events_of(const std::string& name, const Config& c) {
+    std::vector<nlohmann::json> events = lines_with("event", c);
+    std::erase_if(events, [&](const nlohmann::json& line) { return line["event"] != name; });
+    return events;
+  }
+
+  static nlohmann::json ranks_in_checkpoint(const Config& c, std::int64_t step) {
+    return nlohmann::json::parse(
+        read_file(RunDirectory(c.run.out).checkpoint(step) / "state.json"))["ranks"];
+  }
+
+  static void wait_until(const std::function<bool()>& is_so) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (!is_so()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the run does not come to it";
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+  static void wait_for_metrics(const Config& c) {
+    wait_until([&] { return !steps_of(c).empty(); });
+  }
+};
+
+}  // namespace accrue::train::testing

@@ -1,0 +1,99 @@
+"""Two processes of the command line in two network namespaces, over a link of 100 Mbit/s.
+
+links_test.py ACCRUE. Exit status 77 where the kernel does not allow such namespaces.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "e2e"))
+
+import netns  # noqa: E402
+
+ACCRUE = ""
+LINK = netns.Shape(rate_mbit=100)
+STEPS = 3
+SECONDS = 60  # after which a run is ended
+
+
+class Links(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "text.txt").write_text("".join(f"line {i * 7919 % 1000} of a small text\n" for i in range(300)))
+        self.config = self.folder / "run.toml"
+        self.config.write_text(f"""
+            [run]
+            out = "unused"
+            steps = {STEPS}
+            threads = 1
+            [model]
+            layers = 2
+            heads = 2
+            width = 64
+            context = 32
+            [data]
+            train = ["{self.folder / 'text.txt'}"]
+            [batch]
+            tokens = {8 * 32}
+            micro = 1
+            [optim]
+            lr = 1e-2
+            [precision]
+            accumulate = "fixed"
+            [observe]
+            progress = "off"
+            """)
+
+    def command(self, name, *overrides):
+        return [ACCRUE, "train", str(self.config), f"--run.out={self.folder / name}", *overrides]
+
+    def train_alone(self, name, *overrides):
+        subprocess.run(self.command(name, *overrides), check=True, capture_output=True,
+                       env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+    def parameters(self, name):
+        """The file that holds them, byte by byte."""
+        return (self.folder / name / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors").read_bytes()
+
+    def steps(self, name):
+        lines = map(json.loads, (self.folder / name / "metrics.jsonl").read_text().splitlines())
+        return [line for line in lines if "lr" in line]
+
+    def test_two_ranks_have_the_bits_of_one_process(self):
+        with netns.cable(LINK) as cable:
+            netns.run_ranks(cable, lambda rank: self.command("together"), SECONDS)
+            sent = cable.sent_bytes()
+        self.train_alone("alone")
+        self.assertEqual(self.parameters("together"), self.parameters("alone"))
+        steps = self.steps("together")
+        self.assertEqual([step["world"] for step in steps], [2] * STEPS)
+        # The interface counts headers and the start of the run as well.
+        self.assertGreater(sent[0], sum(step["wire_bytes"] for step in steps))
+
+    def test_the_comparison_sees_other_parameters(self):
+        self.train_alone("alone")
+        self.train_alone("other", "--batch.micro=2", "--precision.accumulate=fp32")
+        self.assertNotEqual(self.parameters("other"), self.parameters("alone"))
+
+
+def skip_without_links():
+    try:
+        with netns.cable(LINK):
+            pass
+    except netns.Unavailable as reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+
+
+if __name__ == "__main__":
+    ACCRUE = sys.argv.pop(1)
+    skip_without_links()
+    unittest.main(verbosity=2)

@@ -1,0 +1,48 @@
+// One rank of a run, on a machine on which micro-batches take longer: `slow_rank CONFIG.toml
+// MILLISECONDS [CHECKPOINT to resume]`, with a launcher's variables.
+
+#include <ATen/record_function.h>
+
+#include <chrono>
+#include <iostream>
+#include <string_view>
+#include <thread>
+
+#include "accrue/core/error.h"
+#include "accrue/dist/group.h"
+#include "accrue/train/trainer.h"
+
+namespace accrue::train {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::chrono::milliseconds delay{0};  ///< of each micro-batch
+
+std::unique_ptr<at::ObserverContext> wait_in_micro_batch(const at::RecordFunction& scope) {
+  if (std::string_view(scope.name()) == "micro-batch") std::this_thread::sleep_for(delay);
+  return nullptr;
+}
+
+int run(const std::vector<std::string>& words) {
+  delay = std::chrono::milliseconds(std::stoi(words.at(1)));
+  at::addGlobalCallback(
+      at::RecordFunctionCallback(&wait_in_micro_batch).scopes({at::RecordScope::USER_SCOPE}));
+  const bool resume = words.size() > 2;
+  try {
+    Trainer trainer(load_config(words[0], {}),
+                    dist::connect(dist::launch_of(dist::this_environment()), {.timeout = 20s}));
+    trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
+    return 0;
+  } catch (const Error& error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return error.exit_code();
+  }
+}
+
+}  // namespace
+}  // namespace accrue::train
+
+int main(int count, char** words) {
+  return count < 3 ? 127 : accrue::train::run({words + 1, words + count});
+}
