@@ -1,3 +1,4 @@
+#include <csignal>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -27,6 +28,24 @@ std::shared_ptr<::gloo::transport::Device> device_for(const Launch& launch) {
   if (is_loopback(launch.master_addr)) return ProcessGroupGloo::createDeviceForHostname(kLoopback);
   return ProcessGroupGloo::createDefaultDevice();
 }
+
+/// Threads made while it lives get EPIPE from a socket that a rank closed, not a signal that ends
+/// the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+  }
+  ~WithoutSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 class GlooGroup final : public Group {
  public:
@@ -187,6 +206,7 @@ at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
 }  // namespace
 
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options) {
+  const WithoutSigpipe for_all_its_threads;
   return std::make_shared<GlooGroup>(launch, options);
 }
 

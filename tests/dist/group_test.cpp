@@ -96,6 +96,13 @@ TEST_F(GroupTest, ARankThatFailsSaysWhyToAll) {
   }
 }
 
+TEST_F(GroupTest, ASocketThatARankClosedEndsNobody) {
+  for (const auto& result : run("broken_pipes", 2)) {
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_GE(numbers_of(result.output)["threads"].at(0), 2);
+  }
+}
+
 TEST_F(GroupTest, TheDeathOfTheStoresHostIsNoticed) {
   for (const char* scenario : {"host_killed", "host_killed_before_texts"}) {
     const Results results = run(scenario, 3);

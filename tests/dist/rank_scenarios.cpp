@@ -1,9 +1,11 @@
 #include "rank_scenarios.h"
 
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <thread>
@@ -112,6 +114,18 @@ void host_killed_before_texts(const Launch& launch, const Words&) {
   without_the_host(launch, [](Group& group) { group.gather_texts("greeting", "hello"); });
 }
 
+/// What the kernel does to a thread of the group that writes to a rank that is gone.
+void broken_pipes(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    const pid_t thread = std::stoi(task.path().filename());
+    if (thread != ::getpid() && ::tgkill(::getpid(), thread, SIGPIPE) == 0) ++threads;
+  }
+  group->barrier("the end");
+  std::cout << "threads " << threads << '\n';
+}
+
 void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 1s}); }
 
 }  // namespace
@@ -134,6 +148,7 @@ const std::map<std::string, Scenario>& scenarios() {
       {"host_killed", host_killed},
       {"host_killed_before_texts", host_killed_before_texts},
       {"connecting", connecting},
+      {"broken_pipes", broken_pipes},
       {"reduce", reduce_windows},
   };
   return table;
