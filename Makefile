@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-dist bench-kernels bench-links bench-peers install clean help
+.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -25,6 +25,7 @@ help:
 	@echo 'make bench-dist   two ranks of unequal speed: leases beside equal shares'
 	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine'
 	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
+	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
@@ -73,6 +74,10 @@ bench-memory: setup-test
 # Two ranks of unequal speed: leases beside equal shares; about 5 minutes.
 bench-dist: build
 	@.venv/bin/python bench/e2e/unequal.py $(ARGS)
+
+# Two stages of a pipeline beside two ranks that share the batch; about 15 minutes. ARGS=--quick: a tiny model.
+bench-pipeline: build
+	@.venv/bin/python bench/e2e/pipeline.py $(ARGS)
 
 # Each CPU kernel beside ATen and the roofline; about 10 minutes. ARGS='--only gelu': some of them.
 bench-kernels: setup-test

@@ -11,28 +11,22 @@ Only the standard library.
 import argparse
 import contextlib
 import json
-import os
 import pathlib
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 
-from runs import BUILD, RESULTS, config_file, flags, gpt2, save, spread
+import ranks
+from runs import RESULTS, config_file, flags, gpt2, save, spread
 
 MICRO_BATCHES = 64
 SAMPLES_PER_MICRO_BATCH = 2
 FAST_CORE, SLOW_CORE = 0, 1
 
 
-def on_core(core: int, command: list[str], **options) -> subprocess.Popen:
-    return subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), **options)
-
-
 @contextlib.contextmanager
 def busy(core: int, loops: int):
-    processes = [on_core(core, [sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    processes = [ranks.on_core(core, [sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield
     finally:
@@ -41,33 +35,15 @@ def busy(core: int, loops: int):
             process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def start_rank(rank: int, port: int, command: list[str]) -> subprocess.Popen:
-    environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return on_core((FAST_CORE, SLOW_CORE)[rank], command, env=environment, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.PIPE, text=True)
-
-
 def train(folder: pathlib.Path, name: str, shares: str, steps: int) -> pathlib.Path:
     """The run's folder."""
     out = folder / name
     model = gpt2(folder, "1.8M", MICRO_BATCHES * SAMPLES_PER_MICRO_BATCH)
-    command = [str(BUILD / "accrue"), "train", str(config_file(folder)), *model,
-               *flags("run", out=out, steps=steps, threads=1, checkpoint_every=f"{steps} steps"),
-               f"--batch.micro={SAMPLES_PER_MICRO_BATCH}", f"--dist.shares={shares}",
-               "--observe.tensorboard=false", "--observe.progress=off"]
-    port = free_port()
+    arguments = [str(config_file(folder)), *model,
+                 *flags("run", out=out, steps=steps, threads=1, checkpoint_every=f"{steps} steps"),
+                 f"--batch.micro={SAMPLES_PER_MICRO_BATCH}", f"--dist.shares={shares}", "--observe.progress=off"]
     with busy(SLOW_CORE, 2):
-        ranks = [start_rank(rank, port, command) for rank in (0, 1)]
-        errors = [rank.communicate()[1] for rank in ranks]
-    if any(rank.returncode for rank in ranks):
-        sys.exit("error: " + "\n".join(errors))
+        ranks.train(arguments, [FAST_CORE, SLOW_CORE])
     return out
 
 
@@ -76,11 +52,10 @@ def read(out: pathlib.Path) -> dict:
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     leases = [line for line in lines if line.get("event") == "leases"]
     first = leases[-1]["step"] if leases else 2
-    checkpoint = max((out / "checkpoints").glob("step-*"))
-    ranks = json.loads((checkpoint / "state.json").read_text())["ranks"]
+    of_ranks = json.loads((ranks.checkpoint_of(out) / "state.json").read_text())["ranks"]
     return {"seconds": [line["seconds"] for line in lines if "lr" in line and line["step"] >= first],
             "division": leases[-1]["reason"] if leases else "equal",
-            "seconds_per_sample": [statistics.median(rank["seconds_per_sample"]) for rank in ranks]}
+            "seconds_per_sample": [statistics.median(rank["seconds_per_sample"]) for rank in of_ranks]}
 
 
 def ideal_seconds(run: dict) -> float:

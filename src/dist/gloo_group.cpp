@@ -10,6 +10,8 @@ namespace accrue::dist {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
+/// The engine's tag of what one rank sends another: it keeps their order within a tag.
+constexpr int kPassed = 1;
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";
@@ -71,6 +73,10 @@ class GlooGroup final : public Group {
   std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) override;
   std::unique_ptr<Work> start_all_to_all(at::Tensor rows, at::Tensor received,
                                          std::string_view what) override;
+  std::unique_ptr<Work> start_send(at::Tensor values, std::int64_t to,
+                                   std::string_view what) override;
+  std::unique_ptr<Work> start_receive(at::Tensor values, std::int64_t from,
+                                      std::string_view what) override;
   at::Tensor gather(const at::Tensor& own, std::int64_t root, std::string_view what) override;
   void broadcast(at::Tensor values, std::int64_t root, std::string_view what) override;
   at::Tensor all_to_all(const at::Tensor& rows) override;
@@ -117,12 +123,20 @@ class GlooGroup final : public Group {
   /// `begin()` hands the collective to the engine.
   template <class Begin>
   std::unique_ptr<Work> start(std::string_view what, const Begin& begin) {
-    const std::int64_t number = ++collectives_;
+    ++collectives_;
+    return start_uncounted(what, [&] {
+      ranks_.enter(collectives_, what);
+      return begin();
+    });
+  }
+
+  /// What only some ranks take part in does not count among the collectives.
+  template <class Begin>
+  std::unique_ptr<Work> start_uncounted(std::string_view what, const Begin& begin) {
     try {
-      ranks_.enter(number, what);
-      return std::make_unique<GlooWork>(*this, begin(), number, std::string(what));
+      return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what));
     } catch (const std::exception& error) {
-      throw failed(number, std::string(what), first_line(error.what()));
+      throw failed(collectives_, std::string(what), first_line(error.what()));
     }
   }
 
@@ -168,6 +182,23 @@ std::unique_ptr<Work> GlooGroup::start_all_to_all(at::Tensor rows, at::Tensor re
   wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(rows.nbytes()) / world_;
   std::vector<std::int64_t> equal;
   return start(what, [&] { return engine_->alltoall_base(received, rows, equal, equal); });
+}
+
+std::unique_ptr<Work> GlooGroup::start_send(at::Tensor values, std::int64_t to,
+                                            std::string_view what) {
+  wire_bytes_ += static_cast<std::int64_t>(values.nbytes());
+  return start_uncounted(what, [&] {
+    std::vector<at::Tensor> tensors{std::move(values)};
+    return engine_->send(tensors, static_cast<int>(to), kPassed);
+  });
+}
+
+std::unique_ptr<Work> GlooGroup::start_receive(at::Tensor values, std::int64_t from,
+                                               std::string_view what) {
+  return start_uncounted(what, [&] {
+    std::vector<at::Tensor> tensors{std::move(values)};
+    return engine_->recv(tensors, static_cast<int>(from), kPassed);
+  });
 }
 
 at::Tensor GlooGroup::all_to_all(const at::Tensor& rows) {

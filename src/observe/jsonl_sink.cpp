@@ -85,6 +85,8 @@ std::string to_json_line(const StepReport& report) {
   put(line, "reduce_seconds", report.reduce_seconds);
   put(line, "reduce_exposed_seconds", report.reduce_exposed_seconds);
   put(line, "wire_bytes", report.wire_bytes);
+  put(line, "pipeline_bubble", report.pipeline_bubble);
+  put(line, "pipeline_bubble_formula", report.pipeline_bubble_formula);
   put(line, "peak_bytes", report.peak_bytes);
   put(line, "budget_bytes", report.budget_bytes);
   put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);

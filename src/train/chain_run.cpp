@@ -19,10 +19,6 @@ bool begins_stretch(const std::vector<Segment>& segments, std::size_t i, Recompu
   return false;
 }
 
-bool any_defined(const Activations& gradients) {
-  return std::ranges::any_of(gradients, [](const at::Tensor& t) { return t.defined(); });
-}
-
 /// Backward through one segment; gradients may be undefined where an output was not used.
 void backward_of(const Activations& output, const Activations& gradients) {
   std::vector<at::Tensor> roots, upstream;
@@ -43,6 +39,10 @@ Activations as_leaves(const Activations& activations) {
   return leaves;
 }
 
+bool any_defined(const Activations& gradients) {
+  return std::ranges::any_of(gradients, [](const at::Tensor& t) { return t.defined(); });
+}
+
 Activations gradients_of(const Activations& leaves) {
   Activations gradients;
   for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
@@ -50,16 +50,16 @@ Activations gradients_of(const Activations& leaves) {
 }
 
 ChainRun::ChainRun(std::vector<Segment> segments, const batch::MicroBatch& micro,
-                   const ForwardContext& context, Recompute recompute)
+                   const ForwardContext& context, Recompute recompute, Backward backward)
     : segments_(std::move(segments)),
       micro_(micro),
       context_(context),
-      stretches_(split(segments_, recompute)) {
+      stretches_(split(segments_, recompute, backward)) {
   context_.recompute = recompute;
 }
 
 std::vector<ChainRun::Stretch> ChainRun::split(const std::vector<Segment>& segments,
-                                               Recompute recompute) {
+                                               Recompute recompute, Backward backward) {
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     if (i == 0 || begins_stretch(segments, i, recompute))
@@ -70,15 +70,14 @@ std::vector<ChainRun::Stretch> ChainRun::split(const std::vector<Segment>& segme
                            .cuts = {}});
     ++stretches.back().end;
   }
-  // The last one's backward follows at once: there is nothing to gain by dropping its graph.
-  if (!stretches.empty()) stretches.back().rerun = false;
+  if (!stretches.empty() && backward == Backward::at_once) stretches.back().rerun = false;
   if (recompute == Recompute::none)
     for (Stretch& stretch : stretches) stretch.rerun = false;
   return stretches;
 }
 
-Activations ChainRun::forward() {
-  Activations activations;
+Activations ChainRun::forward(Activations input) {
+  Activations activations = std::move(input);
   for (Stretch& stretch : stretches_)
     activations = stretch.rerun ? run_without_graph(stretch, activations)
                                 : run_with_graph(stretch, activations);
@@ -112,7 +111,7 @@ ForwardContext ChainRun::context_of(const Stretch& stretch, std::size_t segment)
   return context;
 }
 
-void ChainRun::backward(Activations gradients, const std::function<void()>& after_segment) {
+Activations ChainRun::backward(Activations gradients, const std::function<void()>& after_segment) {
   while (!stretches_.empty() && any_defined(gradients)) {
     Stretch stretch = std::move(stretches_.back());
     stretches_.pop_back();
@@ -125,6 +124,7 @@ void ChainRun::backward(Activations gradients, const std::function<void()>& afte
       if (after_segment) after_segment();
     }
   }
+  return gradients;
 }
 
 }  // namespace accrue::train

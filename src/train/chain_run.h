@@ -9,18 +9,27 @@
 
 namespace accrue::train {
 
-/// One run of a model's chain over a micro-batch, forward and then backward, cut at leaves between
-/// its segments. What recomputation runs again is decided by stretches: their inputs alone stay.
+/// One run of a model's chain, or of consecutive segments of it, over a micro-batch, forward and
+/// then backward, cut at leaves between its segments. What recomputation runs again is decided by
+/// stretches: their inputs alone stay.
 class ChainRun {
  public:
+  enum class Backward {
+    at_once,  ///< follows forward(): the last stretch is kept, as nothing is gained by dropping it
+    later,    ///< other micro-batches run in between
+  };
+
   /// `micro` must outlive the run.
   ChainRun(std::vector<models::Segment> segments, const batch::MicroBatch& micro,
-           const ForwardContext& context, Recompute recompute);
+           const ForwardContext& context, Recompute recompute,
+           Backward backward = Backward::at_once);
 
-  models::Activations forward();
-  /// `gradients` of what forward() gave, undefined where they are not wanted. To be called once.
-  /// Calls `after_segment`, if any, after each segment.
-  void backward(models::Activations gradients, const std::function<void()>& after_segment = {});
+  /// `input` of the first segment; empty where that reads the micro-batch.
+  models::Activations forward(models::Activations input = {});
+  /// `gradients` of what forward() gave, undefined where they are not wanted; returns those of its
+  /// input, likewise. To be called once. Calls `after_segment`, if any, after each segment.
+  models::Activations backward(models::Activations gradients,
+                               const std::function<void()>& after_segment = {});
 
  private:
   /// A segment's run: its input as a leaf of its own graph, and what it made of it.
@@ -36,7 +45,7 @@ class ChainRun {
   };
 
   static std::vector<Stretch> split(const std::vector<models::Segment>& segments,
-                                    Recompute recompute);
+                                    Recompute recompute, Backward backward);
   models::Activations run_without_graph(Stretch& stretch, const models::Activations& input) const;
   models::Activations run_with_graph(Stretch& stretch, const models::Activations& input) const;
   ForwardContext context_of(const Stretch& stretch, std::size_t segment) const;
@@ -49,6 +58,7 @@ class ChainRun {
 
 /// `activations` as leaves of a new graph.
 models::Activations as_leaves(const models::Activations& activations);
+bool any_defined(const models::Activations& gradients);
 /// What backward left in leaves; undefined where nothing came.
 models::Activations gradients_of(const models::Activations& leaves);
 

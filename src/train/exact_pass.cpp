@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "window_runner.h"
+
 namespace accrue::train {
 namespace {
 
@@ -109,7 +111,7 @@ ExactPass::Outcome ExactPass::backward() {
     const Outcome outcome = run_backward(segment);
     if (outcome != Outcome::done) return outcome;
   }
-  return agreed(!audit_ && !sums_are_finite());
+  return agreed(!audit_ && !sums_are_finite(buffer_));
 }
 
 ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
@@ -124,7 +126,7 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
     const Seeds seeds = last ? seeds_of_loss(part, output) : seeds_from_next(segment, part, output);
     if (!seeds.roots.empty()) torch::autograd::backward(seeds.roots, seeds.gradients);
     keep_gradients(segment, part, entrance.leaves);
-    if (audit_ && bad_.empty() && !sums_are_finite())
+    if (audit_ && bad_.empty() && !sums_are_finite(buffer_))
       bad_.push_back({part, "its gradient in '" + segments_[segment].name + "' is not finite"});
     step_done();
   }
@@ -188,12 +190,6 @@ void ExactPass::keep_gradients(std::size_t segment, std::size_t part,
   }
   if (!finite)
     bad_.push_back({part, "the gradient behind '" + segments_[segment].name + "' is not finite"});
-}
-
-bool ExactPass::sums_are_finite() const {
-  return std::ranges::all_of(buffer_.entries(), [](const accum::GradientBuffer::Entry& entry) {
-    return !entry.slot->found_non_finite && (entry.slot->fresh || is_finite(entry.slot->main));
-  });
 }
 
 void ExactPass::step_done() {

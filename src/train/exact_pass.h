@@ -74,7 +74,6 @@ class ExactPass {
   Seeds seeds_from_next(std::size_t segment, std::size_t part, const models::Activations& output);
   void keep_gradients(std::size_t segment, std::size_t part, const models::Activations& leaves);
 
-  bool sums_are_finite() const;
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
   void step_done();
   /// Whether a stage found something bad, on any rank.

@@ -1,6 +1,9 @@
 #include "exact_runner.h"
 
+#include <utility>
+
 #include "accrue/core/clock.h"
+#include "pipeline_runner.h"
 
 namespace accrue::train {
 
@@ -82,6 +85,11 @@ std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& mod
                                     accum::Window& window, data::Loader& loader, WindowHooks hooks,
                                     WindowRunnerOptions options) {
   options.max_quarantined = config.batch.max_quarantined;
+  if (options.stage) {
+    PipelineStage stage = std::move(*options.stage);
+    return std::make_unique<PipelineRunner>(model, window, loader, config.run.seed,
+                                            std::move(stage), std::move(hooks), options);
+  }
   if (is_exact(config, model))
     return std::make_unique<ExactRunner>(model, window, loader, config.run.seed, std::move(hooks),
                                          options);

@@ -13,6 +13,8 @@ namespace accrue::train {
 std::string why_no_split(const Config& config) {
   if (config.precision.accumulate == "fixed")
     return "precision.accumulate = \"fixed\" promises the same bits for the same micro-batches";
+  if (config.dist.stages > 1)
+    return "the stages of a pipeline pass each other the same micro-batches";
   if (config.optim.kind == "adama")
     return "optim.kind = \"adama\" squares the gradient of each micro-batch, so their size is part "
            "of its mathematics";

@@ -71,6 +71,15 @@ batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_
   return {begin, begin + counts[static_cast<std::size_t>(rank)]};
 }
 
+void Ranks::check_stages(const Config& config) const {
+  if (config.dist.stages == 1 || config.dist.stages == world()) return;
+  throw usage_error(
+      "dist.stages with " + std::to_string(world()) + (are_many() ? " ranks" : " process"),
+      "as many stages as there are ranks", std::to_string(config.dist.stages),
+      "dist.stages = " + std::to_string(world()) + ", or " + std::to_string(config.dist.stages) +
+          " ranks");
+}
+
 void Ranks::check_divisible(const Workload& work) const {
   const auto refuse = [&](const std::string& key, const std::string& expected,
                           const std::string& received, const std::string& suggestion) {
@@ -90,6 +99,7 @@ void Ranks::check_divisible(const Workload& work) const {
 
 void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
                   const dist::Facts& start) const {
+  check_stages(work.config);
   if (!group_) return;
   dist::Facts facts{{"version", version}, {"ranks", std::to_string(world())}};
   facts.insert(facts.end(), start.begin(), start.end());
@@ -150,10 +160,18 @@ std::unique_ptr<dist::OuterRounds> Ranks::make_rounds(const Config& config,
       dist::parse_compression(config.dist.compress));
 }
 
+std::optional<PipelineStage> Ranks::make_stage(const Config& config, models::Trainable& model,
+                                               const data::Loader& data) const {
+  if (config.dist.stages == 1) return std::nullopt;
+  return make_pipeline_stage(group_, model, data.fetch({0, 1}));
+}
+
 std::unique_ptr<dist::DeferredReduce> Ranks::make_reduce(
     const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
   if (!group_ || config.dist.takes_outer_steps()) return nullptr;
-  dist::ReduceOptions options{.overlap = config.dist.reduce == "overlap",
+  // A window that the stages of a pipeline run again has sums that must not be on their way.
+  const bool overlap = config.dist.reduce == "overlap" && config.dist.stages == 1;
+  dist::ReduceOptions options{.overlap = overlap,
                               .compress = dist::parse_compression(config.dist.compress)};
   if (part(config) != Part{}) {
     NamedParameters trained;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "accrue/batch/schedule.h"
+#include "accrue/data/loader.h"
 #include "accrue/dist/deferred_reduce.h"
 #include "accrue/dist/group.h"
 #include "accrue/dist/handshake.h"
@@ -12,6 +14,7 @@
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
+#include "pipeline_stage.h"
 #include "sharded_optimizer.h"
 
 namespace accrue::train {
@@ -54,6 +57,10 @@ class Ranks {
   /// Null where alone, and where ranks step alone.
   std::unique_ptr<dist::DeferredReduce> make_reduce(
       const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
+  /// This rank's part of the model, where ranks are the stages of a pipeline. `data` is where the
+  /// micro-batch comes from by which the stages are balanced.
+  std::optional<PipelineStage> make_stage(const Config& config, models::Trainable& model,
+                                          const data::Loader& data) const;
   /// What makes ranks' optimizers of a part each one of all; null where each is. `own` is kept by
   /// reference.
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
@@ -74,6 +81,7 @@ class Ranks {
 
  private:
   void check_divisible(const Workload& work) const;
+  void check_stages(const Config& config) const;
 
   std::shared_ptr<dist::Group> group_;
 };

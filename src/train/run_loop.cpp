@@ -41,11 +41,14 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state, const StoredTensors& o
       config_.model.batchnorm == "micro" && !models::find_batch_norms(model_).none();
   reduce_ = parts.ranks.make_reduce(config_, window_.buffer());
   window_.set_reduction(reduce_.get());
+  std::optional<PipelineStage> stage = parts.ranks.make_stage(config_, model_, loader_);
+  if (stage) pipeline_.emplace(stage->count(), stage->division);
   runner_ = make_runner(config_, model_, window_, loader_, hooks(),
                         {.cut_folder = parts.plan.cuts_in_file ? parts.directory.root() : "",
                          .recompute = parts.plan.recompute,
                          .recovery = &recovery_,
-                         .reduce = reduce_.get()});
+                         .reduce = reduce_.get(),
+                         .stage = std::move(stage)});
   load_state_of_ranks(of_ranks);
 }
 
@@ -94,13 +97,13 @@ void RunLoop::tell_of_this_rank(const std::string& name, const std::string& reas
 
 /// What ranks add up of a window, besides its totals.
 std::vector<double> RunLoop::figures(double seconds) const {
-  std::vector<double> figures = leases_.figures(seconds);
+  std::vector<double> figures = pipeline_ ? std::vector<double>{seconds} : leases_.figures(seconds);
   figures.push_back(rank_events_.figure());
   return figures;
 }
 
 void RunLoop::take_figures(const WindowRun& window) {
-  leases_.observe(window.figures);
+  if (!pipeline_) leases_.observe(window.figures);
   if (window.figures.back() == 0) return;
   for (const Event& event : rank_events_.gather(parts_.ranks, state_.window))
     tell([&](Observer& o) { o.on_event(event); });
@@ -119,6 +122,7 @@ RunResult RunLoop::run() {
                 .parameters = parts_.plan.parameters,
                 .summary = summarise(config_, parts_.plan)});
   });
+  if (pipeline_) tell_event("dist", pipeline_->in_words(parts_.plan.micro_batches));
   const memory::PeakScope peak;
   bool interrupted = false;
   try {
@@ -237,6 +241,7 @@ RunLoop::Ran RunLoop::run_window() {
 /// Its part of the window. Parts are of planned sizes, so that all ranks know them; each runs its
 /// own in pieces as memory allows.
 batch::Range RunLoop::lease(batch::Range window) {
+  if (pipeline_) return window;
   const batch::Range mine = leases_.share(window);
   if (leases_.change()) tell_event("leases", *leases_.change());
   return mine;
@@ -297,6 +302,7 @@ StepReport RunLoop::report_of(const WindowRun& window, double seconds) {
     report.reduce_seconds = window.together->reduce_seconds;
     report.reduce_exposed_seconds = window.together->exposed_seconds;
   }
+  if (pipeline_) pipeline_->tell(window, report);
   return report;
 }
 

@@ -17,6 +17,7 @@
 #include "checkpoint_writer.h"
 #include "exact_runner.h"
 #include "local_rounds.h"
+#include "pipeline_report.h"
 #include "rank_events.h"
 #include "ranks.h"
 #include "signals.h"
@@ -92,6 +93,7 @@ class RunLoop {
   TornWindows torn_windows_;
   WindowLeases leases_;
   RankEvents rank_events_;
+  std::optional<PipelineReport> pipeline_;        ///< where ranks are the stages of one
   std::unique_ptr<dist::DeferredReduce> reduce_;  ///< outlives the window; null where alone
   accum::Window window_;
   data::Loader loader_;

@@ -1,5 +1,6 @@
 #include "window_runner.h"
 
+#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -8,14 +9,12 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "window_totals.h"
 
 namespace accrue::train {
 namespace {
 
 constexpr const char* loss_not_finite = "its loss is not finite";
-
-/// What ranks add up beside weights and losses, in this order.
-enum Figure { kTokens, kMicroBatches, kStops, kFigures };
 
 std::string describe_quarantined(const LedgerView& ledger) {
   std::string text;
@@ -53,6 +52,13 @@ void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_
       std::to_string(quarantined) + ": " + describe_quarantined(ledger),
       "looking at these samples, a lower optim.lr, a longer warm-up, --resume from an earlier "
       "checkpoint, or a larger batch.max_quarantined");
+}
+
+bool sums_are_finite(const accum::GradientBuffer& buffer) {
+  return std::ranges::all_of(buffer.entries(), [](const accum::GradientBuffer::Entry& entry) {
+    const bool is_finite = entry.slot->fresh || at::isfinite(entry.slot->main).all().item<bool>();
+    return is_finite && !entry.slot->found_non_finite;
+  });
 }
 
 void take_ledger(const accum::Window& window, WindowRun& result) {
@@ -211,40 +217,15 @@ void WindowRunner::split_from(std::size_t position, std::vector<batch::Range>& p
 void WindowRunner::close(WindowRun& result) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
-  if (options_.reduce != nullptr) tell_figures(result);
+  if (options_.reduce != nullptr)
+    tell_figures(*options_.reduce, hooks_, result.seconds - reducing_seconds_, result);
   result.gradient = window_.close();
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
   take_ledger(window_, result);
-  if (options_.reduce != nullptr) take_totals(result);
+  if (options_.reduce != nullptr) take_totals(*options_.reduce, result);
   if (window_.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   if (options_.loss_scaler && result.gradient) options_.loss_scaler->window_done();
-}
-
-void WindowRunner::tell_figures(const WindowRun& result) {
-  std::vector<double> figures(kFigures);
-  figures[kTokens] = static_cast<double>(result.tokens);
-  figures[kMicroBatches] = static_cast<double>(result.micro_batches);
-  figures[kStops] = hooks_.stop_requested && hooks_.stop_requested() ? 1 : 0;
-  if (hooks_.figures)
-    for (const double figure : hooks_.figures(result.seconds - reducing_seconds_))
-      figures.push_back(figure);
-  options_.reduce->set_figures(std::move(figures));
-}
-
-void WindowRunner::take_totals(WindowRun& result) const {
-  const dist::WindowTotals& totals = options_.reduce->totals();
-  const auto whole = [&](Figure figure) {
-    return static_cast<std::int64_t>(totals.figures.at(figure));
-  };
-  result.together = totals;
-  result.figures.assign(totals.figures.begin() + kFigures, totals.figures.end());
-  result.loss_sum = totals.loss_sum;
-  result.weight = totals.weight;
-  result.quarantined = totals.quarantined;
-  result.tokens = whole(kTokens);
-  result.micro_batches = whole(kMicroBatches);
-  result.stop_requested = whole(kStops) > 0;
 }
 
 void WindowRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,

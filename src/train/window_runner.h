@@ -16,6 +16,7 @@
 #include "accrue/train/forward_backward.h"
 #include "kept_buffers.h"
 #include "memory_retries.h"
+#include "pipeline_stage.h"
 #include "window_losses.h"
 
 namespace accrue::train {
@@ -54,6 +55,9 @@ std::string describe(const MicroRef& micro);
 /// `micro_batches` are quarantined than allowed.
 void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_t micro_batches);
 
+/// Whether no sum of an open window holds, and no contribution to one was, what is not finite.
+bool sums_are_finite(const accum::GradientBuffer& buffer);
+
 /// Puts what a window that just closed tells into `result`.
 void take_ledger(const accum::Window& window, WindowRun& result);
 
@@ -86,6 +90,8 @@ struct WindowRunnerOptions {
   memory::Recovery* recovery = nullptr;
   /// Where the window is one rank's part: sums over the ranks at its close. Null: alone.
   dist::DeferredReduce* reduce = nullptr;
+  /// Where ranks are the stages of a pipeline.
+  std::optional<PipelineStage> stage = {};
 };
 
 /// Attempts window `index` until it goes through: where memory runs out with the same `parts` once
@@ -130,8 +136,6 @@ class WindowRunner final : public Runner {
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro, bool is_last);
   void split_from(std::size_t position, std::vector<batch::Range>& parts, std::int64_t micro);
   void close(WindowRun& result);
-  void tell_figures(const WindowRun& result);
-  void take_totals(WindowRun& result) const;
   Loss replay(const MicroRef& ref);
   PassResult pass(const batch::MicroBatch& micro);
   void poll_reduction();

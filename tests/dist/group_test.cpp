@@ -96,6 +96,34 @@ TEST_F(GroupTest, ARankThatFailsSaysWhyToAll) {
   }
 }
 
+TEST_F(GroupTest, ListsOfTensorsArriveInOrderAsTheyWere) {
+  using ::testing::ElementsAre;
+  const Results results = run("passing", 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    ASSERT_EQ(results[rank].status, 0) << results[rank].errors;
+    auto numbers = numbers_of(results[rank].output);
+    for (int list = 0; list < 3; ++list) {
+      const std::string number = std::to_string(list);
+      if (rank > 0) {
+        EXPECT_THAT(numbers["list" + number], ElementsAre(4, 0, 0, list, 4, 1));
+      }
+      if (rank < 2) {
+        EXPECT_THAT(numbers["back" + number], ElementsAre(0));
+      }
+    }
+  }
+}
+
+TEST_F(GroupTest, AStageThatIsGoneIsNamedByThoseThatWaitForIt) {
+  const Results results = run("unanswered", 3);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(results[rank].status, 1);
+    EXPECT_THAT(results[rank].errors, AllOf(HasSubstr("activations of the stage before"),
+                                            HasSubstr("no sign of life from rank 1")));
+    EXPECT_THAT(results[rank].output, IsEmpty());
+  }
+}
+
 TEST_F(GroupTest, ASocketThatARankClosedEndsNobody) {
   for (const auto& result : run("broken_pipes", 2)) {
     EXPECT_EQ(result.status, 0) << result.errors;

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <optional>
+#include <random>
+#include <span>
 #include <string>
 
 #include "support/errors.h"
@@ -171,6 +175,49 @@ TEST(PipelineSchedule, BackwardPassesComeInOrder) {
       if (pass.direction == backward) order.push_back(pass.micro_batch);
     EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6));
   }
+}
+
+/// The slowest part of the best division, by trying all.
+double best_slowest(std::span<const double> costs, std::int64_t stages) {
+  if (stages == 1) return std::accumulate(costs.begin(), costs.end(), 0.0);
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t last = costs.size() - 1; last >= static_cast<std::size_t>(stages) - 1; --last)
+    best = std::min(best, std::max(best_slowest(costs.first(last), stages - 1),
+                                   best_slowest(costs.subspan(last), 1)));
+  return best;
+}
+
+TEST(BalancedCuts, MakeTheSlowestStageAsFastAsAnyDivisionDoes) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<double> costs(1 + random() % 9);
+    for (double& cost : costs) cost = static_cast<double>(random() % 8);
+    const auto stages = static_cast<std::int64_t>(1 + random() % costs.size());
+    const std::vector<std::size_t> cuts = balanced_cuts(costs, stages);
+    ASSERT_EQ(cuts.size(), static_cast<std::size_t>(stages) + 1);
+    EXPECT_EQ(cuts.front(), 0U);
+    EXPECT_EQ(cuts.back(), costs.size());
+    double slowest = 0;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      ASSERT_LT(cuts[i], cuts[i + 1]);
+      slowest =
+          std::max(slowest, std::accumulate(costs.begin() + static_cast<int>(cuts[i]),
+                                            costs.begin() + static_cast<int>(cuts[i + 1]), 0.0));
+    }
+    EXPECT_EQ(slowest, best_slowest(costs, stages));
+  }
+}
+
+TEST(BalancedCuts, ANeedlesslySlowDivisionWouldBeNoticed) {
+  const std::vector<double> costs{1, 1, 1, 3};
+  EXPECT_EQ(best_slowest(costs, 2), 3);
+  EXPECT_THAT(balanced_cuts(costs, 2), ::testing::ElementsAre(0, 3, 4));
+}
+
+TEST(BalancedCuts, RefuseMoreStagesThanBlocks) {
+  const std::vector<double> costs{1, 1};
+  EXPECT_THAT(usage_message([&] { balanced_cuts(costs, 3); }), HasSubstr("blocks (2)"));
+  EXPECT_THAT(usage_message([&] { balanced_cuts(costs, 0); }), HasSubstr("received 0"));
 }
 
 TEST(PipelineSchedule, RefusesWhatIsNoStage) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "accrue/core/error.h"
+#include "accrue/dist/stage_link.h"
 #include "reduce_scenario.h"
 
 namespace accrue::dist {
@@ -75,13 +76,17 @@ void traffic(const Launch& launch, const Words&) {
             << written_bytes() - written_before << '\n';
 }
 
-/// `instead` is what rank 1 does where the others go on.
-void without_rank_1(const Launch& launch, const std::function<void(Group&)>& instead) {
+void sum_and_step(const std::shared_ptr<Group>& group) {
+  group->start_sum(at::ones({4}), "the gradients of window 3")->wait();
+}
+
+/// `instead` is what rank 1 does where the others do `next`.
+void without_rank_1(const Launch& launch, const std::function<void(Group&)>& instead,
+                    const std::function<void(const std::shared_ptr<Group>&)>& next = sum_and_step) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
   group->barrier("the first barrier");
   if (group->rank() == 1) return instead(*group);
-  at::Tensor values = at::ones({4});
-  group->start_sum(values, "the gradients of window 3")->wait();
+  next(group);
   std::cout << "stepped\n";
 }
 
@@ -112,6 +117,36 @@ void host_killed(const Launch& launch, const Words&) {
 
 void host_killed_before_texts(const Launch& launch, const Words&) {
   without_the_host(launch, [](Group& group) { group.gather_texts("greeting", "hello"); });
+}
+
+/// Each rank passes lists on to the next and back, several before the first is taken.
+void passing(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const auto rank = group->rank(), last = group->world() - 1;
+  StageLink link(group);
+  const at::Tensor matrix = at::arange(6, at::kFloat).view({3, 2}).t();
+  for (int list = 0; rank == 0 && list < 3; ++list)
+    link.send(1, {matrix + list, {}, at::full({}, list, at::kBFloat16), at::empty({0, 4})}, "on");
+  for (int list = 0; rank > 0 && list < 3; ++list) {
+    const std::vector<at::Tensor> got = link.receive(rank - 1, "what comes on");
+    if (rank < last) link.send(rank + 1, got, "on");
+    std::cout << "list" << list << ' ' << got.size() << ' ' << got[1].defined() << ' '
+              << got[2].dim() << ' ' << got[2].item<double>() << ' ' << got[3].size(1) << ' '
+              << got[0].equal(matrix + list) << '\n';
+    link.send(rank - 1, {}, "back");
+  }
+  for (int list = 0; rank < last && list < 3; ++list)
+    std::cout << "back" << list << ' ' << link.receive(rank + 1, "what comes back").size() << '\n';
+  link.finish();
+  group->barrier("the end");
+}
+
+void unanswered(const Launch& launch, const Words&) {
+  without_rank_1(
+      launch, [](Group&) { std::raise(SIGKILL); },
+      [](const std::shared_ptr<Group>& group) {
+        StageLink(group).receive(1, "activations of the stage before");
+      });
 }
 
 /// What the kernel does to a thread of the group that writes to a rank that is gone.
@@ -149,6 +184,8 @@ const std::map<std::string, Scenario>& scenarios() {
       {"host_killed_before_texts", host_killed_before_texts},
       {"connecting", connecting},
       {"broken_pipes", broken_pipes},
+      {"passing", passing},
+      {"unanswered", unanswered},
       {"reduce", reduce_windows},
   };
   return table;

@@ -41,6 +41,14 @@ class Group : public Exchange {
   /// Exchange::all_to_all(rows) into `received`, which is like them.
   virtual std::unique_ptr<Work> start_all_to_all(at::Tensor rows, at::Tensor received,
                                                  std::string_view what) = 0;
+  /// From this rank to rank `to` alone, which receives it with the same dtype and number of
+  /// elements. What one rank sends another arrives in the order in which it was sent. These two are
+  /// no collectives: they may be under way beside them.
+  virtual std::unique_ptr<Work> start_send(at::Tensor values, std::int64_t to,
+                                           std::string_view what) = 0;
+  /// Replaces `values` by the next that rank `from` sends.
+  virtual std::unique_ptr<Work> start_receive(at::Tensor values, std::int64_t from,
+                                              std::string_view what) = 0;
   /// On rank `root` [world, ...], row q being rank q's `own`; elsewhere undefined.
   virtual at::Tensor gather(const at::Tensor& own, std::int64_t root, std::string_view what) = 0;
   /// Replaces `values` by those of rank `root`.
@@ -58,7 +66,7 @@ class Group : public Exchange {
   /// Nothing where an earlier error is known, which then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
 
-  /// Bytes that collectives sent from this rank: of a sum 2 (world - 1) / world times its own, as
+  /// Bytes that were sent from this rank: of a sum 2 (world - 1) / world times its own, as
   /// rings do.
   virtual std::int64_t wire_bytes() const = 0;
 };

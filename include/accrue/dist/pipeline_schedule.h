@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace accrue::dist {
@@ -33,5 +34,12 @@ std::int64_t most_in_flight(std::int64_t stage, std::int64_t stages, std::int64_
 /// The part of the time in which a stage of a balanced pipeline waits:
 /// (stages - 1) / (micro_batches + stages - 1).
 double bubble_fraction(std::int64_t stages, std::int64_t micro_batches);
+
+/// Where a chain of blocks that take `costs` seconds each is cut into `stages` parts, so that the
+/// slowest is as fast as can be: stages + 1 ascending positions, the first 0 and the last
+/// costs.size(). No part is empty; of several such divisions the one whose last part, and then
+/// whose part before it, begins earliest. Throws a usage Error where there are fewer blocks than
+/// stages.
+std::vector<std::size_t> balanced_cuts(std::span<const double> costs, std::int64_t stages);
 
 }  // namespace accrue::dist

@@ -117,6 +117,7 @@ struct DistConfig {
   std::int64_t local_steps = 1;    ///< that a rank takes alone between two outer steps
   /// Of the outer step; none: 1 and 0.
   std::optional<double> outer_lr, outer_momentum;
+  std::int64_t stages = 1;  ///< > 1: ranks are the stages of a pipeline
   Duration timeout{300, Duration::Unit::seconds};
 
   /// Whether ranks step alone and meet in outer steps; else gradients are summed for each step.

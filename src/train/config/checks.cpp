@@ -185,7 +185,21 @@ void check_sharding(const Config& config, const StatedKeys& stated) {
     refuse("dist.compress, whose sums all ranks have", "compress = \"none\"");
 }
 
+void check_stages(const Config& config, const StatedKeys& stated) {
+  if (config.dist.stages == 1) return;
+  const auto refuse = [&](const std::string& with, const std::string& suggestion) {
+    throw usage_error(where(stated, "dist.stages"), "1 with " + with,
+                      std::to_string(config.dist.stages), suggestion);
+  };
+  if (config.dist.takes_outer_steps())
+    refuse("local steps, which each rank takes with a whole model", "local_steps = 1");
+  if (folds_gradients(config))
+    refuse("gradients that are folded into the optimizer, whose sums no stage could add",
+           "memory.gradients = \"buffer\" and an optimizer that goes with it");
+}
+
 void check_dist(const Config& config, const StatedKeys& stated) {
+  check_stages(config, stated);
   check_sharding(config, stated);
   check_compression(config, stated);
   check_local_steps(config, stated);

@@ -220,6 +220,8 @@ std::vector<Key> dist_keys() {
       number_key(
           "dist.outer.momentum", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.dist.outer_momentum; }),
+      resumable(integer_key(
+          "dist.stages", {1}, [](auto& c) -> auto& { return c.dist.stages; })),
       resumable(duration_key(
           "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
   };
@@ -241,9 +243,7 @@ std::vector<Key> observe_keys() {
 
 /// Sections of which this version has nothing but the defaults.
 std::vector<Key> later_sections() {
-  const Value one{std::int64_t{1}};
   return {
-      later_key("dist.stages", {one}),
       later_key("adapt.batch", {{"fixed"}}),
       later_key("adapt.min", {}),
       later_key("adapt.max", {}),

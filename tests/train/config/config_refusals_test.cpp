@@ -125,6 +125,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dist",
              "shard = \"optimizer\"\nlocal_steps = 9",
              {"dist.shard", "all of its optimizer"}},
+        Case{"dist", "stages = 2\nlocal_steps = 4", {"dist.stages", "local_steps = 1"}},
+        Case{"dist", "stages = 0", {"dist.stages", "1"}},
         Case{"dist", "shard = \"optimizer\"\ncompress = \"bf16\"", {"dist.shard", "dist.compress"}},
         Case{"dist", "stages = 2", {"not in this version"}},
         Case{"dist", "local_steps = 0", {"of at least 1"}},

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <vector>
+
+#include "accrue/dist/stage_link.h"
+#include "chain_run.h"
+#include "pipeline_stage.h"
+#include "window_runner.h"
+
+namespace accrue::train {
+
+/// A window's micro-batches through one stage of a pipeline, by its one-forward-one-backward
+/// schedule (dist::pipeline_schedule). All ranks run the same window; what passes between stages
+/// are activations forward and their gradients backward. Each stage adds its own parameters'
+/// gradients, and the window's reduction brings them to all ranks. The last stage alone counts the
+/// loss, its weight and the micro-batches.
+///
+/// No stage can make its sums anew without the others. So where a micro-batch is not finite on any
+/// stage, or units of fixed-point sums were too coarse, all run the window once more, without what
+/// is known to be bad. Memory that runs out ends the run.
+class PipelineRunner final : public Runner {
+ public:
+  /// All are kept by reference and must outlive the runner. `options.reduce` is of the stage's
+  /// group, and does not overlap.
+  PipelineRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
+                 std::uint64_t seed, PipelineStage stage, WindowHooks hooks,
+                 WindowRunnerOptions options);
+
+  /// WindowRun::seconds are those of this rank with its waiting for other stages; the hook
+  /// `figures` gets those without.
+  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
+
+ private:
+  /// Between its forward and its backward pass.
+  struct InFlight {
+    InFlight(const PipelineStage& stage, MicroRef micro_ref, batch::MicroBatch made,
+             const ForwardContext& of_micro, Recompute recompute);
+
+    MicroRef ref;
+    batch::MicroBatch micro;
+    ForwardContext context;
+    ChainRun chain;
+    models::Activations output;  ///< of the last stage; the others pass it on
+    std::size_t outputs = 0;     ///< tensors of it
+  };
+
+  WindowRun attempt(std::int64_t index, const std::vector<batch::Range>& parts);
+  void run_passes(WindowRun& result);
+  void run_forward(std::int64_t position);
+  void run_backward(bool is_last);
+  bool backward_from_loss(InFlight& flight);
+  bool backward_from_next(InFlight& flight);
+  void backward(InFlight& flight, models::Activations gradients);
+  void tell_stage_before(bool is_bad, const models::Activations& gradients);
+  std::vector<at::Tensor> receive(std::int64_t from, const char* what);
+  void settle(const MicroRef& ref, double loss_sum, double weight);
+  void leave_out(const MicroRef& ref, const std::string& reason);
+  void leave_out_known_bad(std::int64_t before);
+  bool all_settled();
+  void close(WindowRun& result);
+
+  models::Trainable& model_;
+  accum::Window& window_;
+  data::Loader& loader_;
+  std::uint64_t seed_;
+  PipelineStage stage_;
+  dist::StageLink link_;
+  WindowHooks hooks_;
+  WindowRunnerOptions options_;
+
+  std::vector<batch::Range> parts_;      ///< of the window that runs
+  std::vector<std::int64_t> tokens_;     ///< of each, also of those that are left out
+  std::set<std::int64_t> known_bad_;     ///< of them, on any stage
+  std::vector<std::int64_t> kept_;       ///< the others
+  std::vector<std::int64_t> found_bad_;  ///< by this stage, in this attempt
+  std::deque<InFlight> in_flight_;
+  std::int64_t told_ = 0;       ///< micro-batches of the window that the ledger has
+  bool audits_ = false;         ///< looks at the sums after every micro-batch
+  double waiting_seconds_ = 0;  ///< of the attempt
+};
+
+}  // namespace accrue::train

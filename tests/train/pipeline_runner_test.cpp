@@ -1,0 +1,244 @@
+// Stages that are threads of this process, each with a model of its own.
+#include "pipeline_runner.h"
+
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <set>
+#include <thread>
+
+#include "accrue/accum/accumulation.h"
+#include "accum/poison.h"
+#include "dist/ranks.h"
+#include "support/tolerance.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::Poison;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::int64_t kSamples = 12, kMicro = 2, kLength = 3, kVocab = 8, kWidth = 4;
+constexpr std::int64_t kLayers = 4;
+
+class Samples : public data::Source {
+ public:
+  std::int64_t size() const override { return kSamples; }
+  std::int64_t vocab() const override { return kVocab; }
+  std::int64_t tokens(std::int64_t) const override { return kLength; }
+  std::optional<std::int64_t> uniform_tokens() const override { return kLength; }
+  std::string fingerprint() const override { return "samples"; }
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    batch::MicroBatch micro{.inputs = at::empty({count, kLength}, at::kLong),
+                            .targets = at::empty({count, kLength}, at::kLong),
+                            .tokens = count * kLength};
+    for (std::int64_t row = 0; row < count; ++row)
+      for (std::int64_t t = 0; t < kLength; ++t) {
+        const std::int64_t sample = indices[static_cast<std::size_t>(row)];
+        micro.inputs[row][t] = (sample * 7 + t * 3) % kVocab;
+        micro.targets[row][t] = (sample + t * t) % kVocab;
+      }
+    return micro;
+  }
+};
+
+/// What goes wrong, by sample.
+struct Faults {
+  std::set<std::int64_t> losses;                        ///< are not finite
+  std::map<std::int64_t, std::int64_t> gradients = {};  ///< of this layer are not finite
+};
+
+/// An embedding, and blocks that each pass on two tensors.
+class Layers : public models::Trainable {
+ public:
+  explicit Layers(Faults faults) : faults_(std::move(faults)) {
+    at::manual_seed(9);
+    for (std::int64_t i = 0; i < kLayers; ++i)
+      parameters_.push_back(
+          {"layer" + std::to_string(i),
+           at::randn({i == 0 ? kVocab : kWidth, kWidth}, at::kDouble).requires_grad_(true)});
+  }
+  NamedParameters parameters() const override { return parameters_; }
+  std::vector<models::Segment> segments() override {
+    std::vector<models::Segment> segments;
+    for (std::int64_t i = 0; i < kLayers; ++i)
+      segments.push_back(
+          {.name = "layer" + std::to_string(i),
+           .forward = [this, i](const models::Activations& x, const batch::MicroBatch& micro,
+                                const ForwardContext&) { return forward(i, x, micro); },
+           .begins_block = true});
+    return segments;
+  }
+  std::vector<models::LossHead> losses() override {
+    return {{.name = "tokens",
+             .forward = [this](const models::Activations& x, const batch::MicroBatch& micro,
+                               const ForwardContext&, double) {
+               at::Tensor sum = at::cross_entropy_loss(
+                   at::linear((x.at(0) + x.at(1)).flatten(0, 1),
+                              at::ones({kVocab, kWidth}, at::kDouble).tril()),
+                   micro.targets.flatten(), {}, at::Reduction::Sum);
+               for (const std::int64_t id : micro.sample_ids)
+                 if (faults_.losses.contains(id)) sum = sum / 0.0;
+               return Loss{sum, static_cast<double>(micro.targets.numel())};
+             }}};
+  }
+
+ private:
+  models::Activations forward(std::int64_t layer, const models::Activations& x,
+                              const batch::MicroBatch& micro) {
+    const at::Tensor& weight = parameters_[static_cast<std::size_t>(layer)].tensor;
+    at::Tensor y =
+        layer == 0 ? at::embedding(weight, micro.inputs) : at::tanh(at::linear(x.at(0), weight));
+    for (const std::int64_t id : micro.sample_ids) {
+      const auto fault = faults_.gradients.find(id);
+      if (fault != faults_.gradients.end() && fault->second == layer) y = y + Poison::apply(weight);
+    }
+    return {y, layer == 0 ? y.detach() : x.at(1) + y};
+  }
+
+  Faults faults_;
+  NamedParameters parameters_;
+};
+
+/// What a window came to on one rank.
+struct Outcome {
+  std::vector<at::Tensor> gradients;  ///< means; empty where there is none
+  WindowRun run;
+  std::vector<std::string> told;
+};
+
+void run_window(Runner& runner, accum::Window& window, Outcome& outcome) {
+  outcome.run = runner.run(3, {0, kSamples}, kMicro);
+  if (outcome.run.gradient) {
+    outcome.run.gradient->materialize();
+    for (const auto& entry : window.buffer()->entries())
+      outcome.gradients.push_back(entry.slot->main.clone());
+  }
+}
+
+WindowHooks hooks_into(Outcome& outcome) {
+  return {.interrupted = {},
+          .on_micro_batch = {},
+          .on_quarantine = [&outcome](const MicroRef& micro, const std::string& reason) {
+            outcome.told.push_back(describe(micro) + ": " + reason);
+          }};
+}
+
+data::Loader make_loader() {
+  return {std::make_shared<Samples>(), batch::Sampler(kSamples, batch::Order::sequential, 0)};
+}
+
+constexpr double kGenerous = 0.5;  ///< of a window that may be left out
+
+Outcome run_alone(const Faults& faults, accum::Accumulation accumulation) {
+  Layers model(faults);
+  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
+  data::Loader loader = make_loader();
+  Outcome outcome;
+  WindowRunner runner(model, window, loader, 1, hooks_into(outcome),
+                      {.max_quarantined = kGenerous});
+  run_window(runner, window, outcome);
+  return outcome;
+}
+
+std::vector<Outcome> run_stages(const Faults& faults, accum::Accumulation accumulation,
+                                std::int64_t stages, double max_quarantined = kGenerous) {
+  std::vector<std::unique_ptr<Layers>> models;
+  for (std::int64_t rank = 0; rank < stages; ++rank)
+    models.push_back(std::make_unique<Layers>(faults));
+  std::vector<Outcome> outcomes(models.size());
+  const std::uint16_t port = accrue::testing::free_port();
+  const auto run_stage = [&](std::size_t rank) {
+    const auto group = dist::connect({.rank = static_cast<int>(rank),
+                                      .world = static_cast<int>(stages),
+                                      .master_addr = "127.0.0.1",
+                                      .master_port = port},
+                                     {.timeout = std::chrono::seconds(20)});
+    Layers& model = *models[rank];
+    const auto buffer = std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation);
+    dist::DeferredReduce reduce(group, buffer, {.overlap = false});
+    accum::Window window(buffer);
+    window.set_reduction(&reduce);
+    data::Loader loader = make_loader();
+    Outcome& outcome = outcomes[rank];
+    try {
+      PipelineRunner runner(
+          model, window, loader, 1, make_pipeline_stage(group, model, loader.fetch({0, 1})),
+          hooks_into(outcome), {.max_quarantined = max_quarantined, .reduce = &reduce});
+      run_window(runner, window, outcome);
+      group->barrier("the end");
+    } catch (const std::exception& error) {
+      outcome.run.lost_reason = error.what();
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t rank = 0; rank < models.size(); ++rank) threads.emplace_back(run_stage, rank);
+  threads.clear();
+  return outcomes;
+}
+
+void expect_equal(const std::vector<Outcome>& stages, const Outcome& alone) {
+  for (std::size_t rank = 0; rank < stages.size(); ++rank) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    const Outcome& stage = stages[rank];
+    EXPECT_THAT(stage.run.lost_reason, IsEmpty());
+    ASSERT_EQ(stage.gradients.size(), alone.gradients.size());
+    for (std::size_t i = 0; i < alone.gradients.size(); ++i)
+      EXPECT_TRUE(at::equal(stage.gradients[i], alone.gradients[i])) << "layer " << i;
+    EXPECT_EQ(stage.run.loss_sum, alone.run.loss_sum);
+    EXPECT_EQ(stage.run.weight, alone.run.weight);
+    EXPECT_EQ(stage.run.tokens, alone.run.tokens);
+    EXPECT_EQ(stage.run.quarantined, alone.run.quarantined);
+  }
+}
+
+std::vector<std::string> told_by_all(const std::vector<Outcome>& stages) {
+  std::vector<std::string> told;
+  for (const Outcome& stage : stages) told.insert(told.end(), stage.told.begin(), stage.told.end());
+  return told;
+}
+
+TEST(PipelineRunner, GivesTheBitsOfOneProcess) {
+  for (const auto accumulation :
+       {accum::Accumulation::fp32, accum::Accumulation::fp64, accum::Accumulation::fixed}) {
+    const Outcome alone = run_alone({}, accumulation);
+    for (const std::int64_t stages : {2, 3, 4}) {
+      SCOPED_TRACE(std::string(to_string(accumulation)) + ", " + std::to_string(stages));
+      expect_equal(run_stages({}, accumulation, stages), alone);
+    }
+  }
+}
+
+TEST(PipelineRunner, LeavesOutALossThatIsNotFiniteOnAllStages) {
+  const Faults faults{.losses = {2, 9}};
+  const std::vector<Outcome> stages = run_stages(faults, accum::Accumulation::fp64, 3);
+  expect_equal(stages, run_alone(faults, accum::Accumulation::fp64));
+  EXPECT_EQ(stages[0].run.quarantined, 2);
+  EXPECT_THAT(told_by_all(stages), ::testing::SizeIs(2));
+  EXPECT_THAT(stages.back().told, Contains(HasSubstr("samples 8 to 9")));
+}
+
+TEST(PipelineRunner, LeavesOutAGradientThatIsNotFiniteOnOneStageAlone) {
+  for (const auto accumulation :
+       {accum::Accumulation::fp32, accum::Accumulation::fp64, accum::Accumulation::fixed})
+    for (const std::int64_t layer : {0, 3}) {
+      SCOPED_TRACE(std::string(to_string(accumulation)) + ", layer " + std::to_string(layer));
+      const Faults faults{.losses = {}, .gradients = {{4, layer}, {11, layer}}};
+      const std::vector<Outcome> stages = run_stages(faults, accumulation, 2);
+      expect_equal(stages, run_alone(faults, accumulation));
+      EXPECT_EQ(stages[0].run.quarantined, 2);
+      EXPECT_THAT(told_by_all(stages), Contains(HasSubstr("samples 4 to 5")));
+    }
+}
+
+TEST(PipelineRunner, EndsOnAllStagesWhereTooManyAreNotFinite) {
+  const Faults faults{.losses = {2, 9}};
+  for (const Outcome& stage : run_stages(faults, accum::Accumulation::fp64, 2, 0))
+    EXPECT_THAT(stage.run.lost_reason, HasSubstr("samples 2 to 3"));
+}
+
+}  // namespace
+}  // namespace accrue::train
