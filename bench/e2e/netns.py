@@ -1,4 +1,4 @@
-"""Two network namespaces of this machine, joined by a cable that is as slow as asked for.
+"""Network namespaces of this machine, joined by a cable, or a switch, that is as slow as asked for.
 
 A namespace lives as long as the processes in it, and here these end with the process that made them: the holder reads
 its end of a pipe, the ranks get a signal. So nothing is left behind, not even by a process that is killed. As root, or
@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-INTERFACE = "wire"  # at both ends
+INTERFACE = "wire"  # at each end
 PORT = 29500
 TICK_SECONDS = 0.005
 GRACE_SECONDS = 20  # for the other ranks to notice that one has failed
@@ -41,7 +41,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """One of the two namespaces."""
+    """One of the namespaces."""
     holder: int  # a process in it
     address: str
     counters: int  # descriptor of its interfaces' counters, which reads them in 10 microseconds
@@ -63,34 +63,38 @@ class End:
 class Cable:
     shape: Shape
     delays: bool  # whether packets are delayed as the shape says
-    ends: tuple[End, End]
+    ends: tuple[End, ...]
 
     def environment(self, rank: int) -> dict[str, str]:
-        return WITH_TOOLS | {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2",
+        return WITH_TOOLS | {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(self.ends)),
                              "MASTER_ADDR": self.ends[0].address, "MASTER_PORT": str(PORT),
                              "GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"}
 
-    def sent_bytes(self) -> tuple[int, int]:
-        return self.ends[0].sent_bytes(), self.ends[1].sent_bytes()
+    def sent_bytes(self) -> tuple[int, ...]:
+        return tuple(end.sent_bytes() for end in self.ends)
 
 
 @contextlib.contextmanager
-def cable(shape: Shape) -> Iterator[Cable]:
-    """Raises Unavailable, with the reason."""
+def cable(shape: Shape, ends: int = 2) -> Iterator[Cable]:
+    """More than two ends meet in a switch, with a cable of that shape to each. Raises Unavailable, with the reason."""
     with contextlib.ExitStack() as stack:
         map_user = [*AS_USER, "--map-root-user"] if AS_USER else []
         first = stack.enter_context(_namespace(["unshare", *map_user], "10.77.0.1"))
         inside = ["nsenter", "--target", str(first.holder), *AS_USER, "--preserve-credentials"] if AS_USER else []
-        second = stack.enter_context(_namespace([*inside, "unshare"], "10.77.0.2"))
-        _do(first, "ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns",
-            str(second.holder))
+
+        def another(address: str) -> End:
+            return stack.enter_context(_namespace([*inside, "unshare"], address))
+
+        ranks = [first] + [another(f"10.77.0.{number}") for number in range(2, ends + 1)]
+        sockets = _join_two(*ranks) if ends == 2 else _join_by_switch(ranks, another(""))
+        for rank in ranks:
+            _do(rank, "ip", "address", "add", f"{rank.address}/24", "dev", INTERFACE)
+            _do(rank, "ip", "link", "set", "lo", "up")
         delays = shape.delay_ms > 0
-        for end in (first, second):
-            _do(end, "ip", "address", "add", f"{end.address}/24", "dev", INTERFACE)
-            _do(end, "ip", "link", "set", "lo", "up")
-            _do(end, "ip", "link", "set", INTERFACE, "up")
-            delays = _shape(end, shape) and delays
-        yield Cable(shape, delays, (first, second))
+        for end, interface in sockets:
+            _do(end, "ip", "link", "set", interface, "up")
+            delays = _shape(end, interface, shape) and delays
+        yield Cable(shape, delays, tuple(ranks))
 
 
 def run_ranks(cable: Cable, command_of: Callable[[int], list[str]], timeout: float,
@@ -135,6 +139,25 @@ def _namespace(unshare: list[str], address: str) -> Iterator[End]:
         holder.communicate()
 
 
+def _join_two(first: End, second: End) -> list[tuple[End, str]]:
+    """What there is to be shaped: interfaces, with where they are."""
+    _do(first, "ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(second.holder))
+    return [(first, INTERFACE), (second, INTERFACE)]
+
+
+def _join_by_switch(ranks: list[End], switch: End) -> list[tuple[End, str]]:
+    """The same, with the switch's sockets: what a rank is sent is as slow as what it sends."""
+    _do(switch, "ip", "link", "add", "name", "switch", "type", "bridge")
+    _do(switch, "ip", "link", "set", "switch", "up")
+    sockets = []
+    for number, rank in enumerate(ranks):
+        socket = f"socket{number}"
+        _do(rank, "ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", socket, "netns", str(switch.holder))
+        _do(switch, "ip", "link", "set", socket, "master", "switch")
+        sockets += [(rank, INTERFACE), (switch, socket)]
+    return sockets
+
+
 def _do(end: End, *words: str) -> None:
     try:
         subprocess.run(end.enter(*words), env=WITH_TOOLS, check=True, capture_output=True, text=True)
@@ -144,14 +167,14 @@ def _do(end: End, *words: str) -> None:
         raise Unavailable(f"{' '.join(words)}: {failed.stderr.strip()}") from failed
 
 
-def _shape(end: End, shape: Shape) -> bool:
+def _shape(end: End, interface: str, shape: Shape) -> bool:
     """Whether the kernel also delays packets."""
-    _do(end, "tc", "qdisc", "add", "dev", INTERFACE, "root", "handle", "1:", "tbf", "rate", f"{shape.rate_mbit}mbit",
+    _do(end, "tc", "qdisc", "add", "dev", interface, "root", "handle", "1:", "tbf", "rate", f"{shape.rate_mbit}mbit",
         "burst", str(shape.burst_bytes), "latency", "50ms")
     if shape.delay_ms == 0:
         return True
     try:
-        _do(end, "tc", "qdisc", "add", "dev", INTERFACE, "parent", "1:1", "handle", "10:", "netem", "delay",
+        _do(end, "tc", "qdisc", "add", "dev", interface, "parent", "1:1", "handle", "10:", "netem", "delay",
             f"{shape.delay_ms}ms", "limit", "10000")
     except Unavailable:
         return False

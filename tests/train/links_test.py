@@ -1,4 +1,4 @@
-"""Two processes of the command line in two network namespaces, over a link of 100 Mbit/s.
+"""Processes of the command line in network namespaces of their own, over links of 100 Mbit/s.
 
 links_test.py ACCRUE. Exit status 77 where the kernel does not allow such namespaces.
 """
@@ -67,16 +67,30 @@ class Links(unittest.TestCase):
         lines = map(json.loads, (self.folder / name / "metrics.jsonl").read_text().splitlines())
         return [line for line in lines if "lr" in line]
 
-    def test_two_ranks_have_the_bits_of_one_process(self):
-        with netns.cable(LINK) as cable:
-            netns.run_ranks(cable, lambda rank: self.command("together"), SECONDS)
-            sent = cable.sent_bytes()
+    def train_together(self, ranks, *overrides):
+        """The run's name, and what each rank's interface sent."""
+        name = f"{ranks} ranks {len(os.listdir(self.folder))}"
+        with netns.cable(LINK, ranks) as cable:
+            netns.run_ranks(cable, lambda rank: self.command(name, *overrides), SECONDS)
+            return name, cable.sent_bytes()
+
+    def test_any_number_of_ranks_has_the_bits_of_one_process(self):
         self.train_alone("alone")
-        self.assertEqual(self.parameters("together"), self.parameters("alone"))
-        steps = self.steps("together")
-        self.assertEqual([step["world"] for step in steps], [2] * STEPS)
-        # The interface counts headers and the start of the run as well.
-        self.assertGreater(sent[0], sum(step["wire_bytes"] for step in steps))
+        for ranks in (2, 3, 4, 8):
+            with self.subTest(ranks=ranks):
+                name, sent = self.train_together(ranks)
+                self.assertEqual(self.parameters(name), self.parameters("alone"))
+                steps = self.steps(name)
+                self.assertEqual([step["world"] for step in steps], [ranks] * STEPS)
+                # The interface counts headers and the start of the run as well.
+                self.assertGreater(sent[0], sum(step["wire_bytes"] for step in steps))
+
+    def test_stages_of_a_pipeline_and_a_divided_optimizer_have_them_too(self):
+        self.train_alone("alone")
+        for ranks, overrides in ((2, ["--dist.stages=2"]), (3, ["--dist.shard=optimizer"])):
+            with self.subTest(overrides=overrides):
+                name, _ = self.train_together(ranks, *overrides)
+                self.assertEqual(self.parameters(name), self.parameters("alone"))
 
     def test_the_comparison_sees_other_parameters(self):
         self.train_alone("alone")
@@ -86,7 +100,7 @@ class Links(unittest.TestCase):
 
 def skip_without_links():
     try:
-        with netns.cable(LINK):
+        with netns.cable(LINK, 3):
             pass
     except netns.Unavailable as reason:
         print(f"skipped: {reason}")
