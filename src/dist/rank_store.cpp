@@ -34,8 +34,10 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout)
       hosts_store_(launch.rank == 0 && !launch.agent_hosts_store),
       timeout_(timeout),
       store_(connect(launch)) {
+  // While the host is known to be there: later it may be gone, and a new connection would wait.
+  const c10::intrusive_ptr<c10d::Store> for_heart = store_->clone();
   exchange("here", "1", "connect to the other ranks");
-  heart_ = std::jthread([this](std::stop_token stop) { beat(std::move(stop)); });
+  heart_ = std::jthread([this, for_heart](const std::stop_token& stop) { beat(*for_heart, stop); });
 }
 
 RankStore::~RankStore() = default;
@@ -177,14 +179,13 @@ void RankStore::say_goodbye() {
     std::this_thread::sleep_for(kPoll);
 }
 
-void RankStore::beat(std::stop_token stop) {
+void RankStore::beat(c10d::Store& store, const std::stop_token& stop) const {
   std::mutex mutex;
   std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
   try {
-    const c10::intrusive_ptr<c10d::Store> store = store_->clone();
     for (std::int64_t count = 0; !stop.stop_requested(); ++count) {
-      store->set(key("beat", rank_), std::to_string(count));
+      store.set(key("beat", rank_), std::to_string(count));
       stopped.wait_for(lock, stop, kBeat, [] { return false; });
     }
   } catch (const std::exception&) {

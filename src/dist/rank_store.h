@@ -52,7 +52,7 @@ class RankStore {
   std::string host_is_gone() const;
   std::vector<RankState> examine() const;
   void say_goodbye();
-  void beat(std::stop_token stop);
+  void beat(c10d::Store& store, const std::stop_token& stop) const;
 
   int rank_, world_;
   bool hosts_store_;
