@@ -1,8 +1,7 @@
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <ranges>
 
+#include "accrue/accum/finite_sums.h"
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
 #include "slot_binding.h"
@@ -12,23 +11,13 @@ namespace {
 
 using Entry = GradientBuffer::Entry;
 
-/// Piece by piece: the temporaries of a whole parameter may be what memory lacks.
-bool sum_is_finite(const Entry& entry) {
-  constexpr std::int64_t piece_elements = 4096;
-  if (entry.slot->fresh) return true;
-  const auto pieces = entry.slot->main.view({-1}).split(piece_elements);
-  return std::ranges::all_of(
-      pieces, [](const at::Tensor& piece) { return at::isfinite(piece).all().item<bool>(); });
-}
-
 }  // namespace
 
 /// Backward comes to the last parameters first, and what is not finite there spreads to those
 /// before: the last one is nearest to the cause.
 std::string Window::non_finite(Look look) const {
   for (const Entry& entry : std::views::reverse(buffer_->entries())) {
-    const bool found =
-        entry.slot->found_non_finite || (look == Look::sums && !sum_is_finite(entry));
+    const bool found = look == Look::sums ? !sum_is_finite(entry) : entry.slot->found_non_finite;
     if (found) return "the gradient of '" + entry.name + "' is not finite";
   }
   return {};

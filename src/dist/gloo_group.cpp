@@ -187,7 +187,7 @@ std::unique_ptr<Work> GlooGroup::start_all_to_all(at::Tensor rows, at::Tensor re
 std::unique_ptr<Work> GlooGroup::start_send(at::Tensor values, std::int64_t to,
                                             std::string_view what) {
   wire_bytes_ += static_cast<std::int64_t>(values.nbytes());
-  return start_uncounted(what, [&] {
+  return start_uncounted(std::string(what) + ", to rank " + std::to_string(to), [&] {
     std::vector<at::Tensor> tensors{std::move(values)};
     return engine_->send(tensors, static_cast<int>(to), kPassed);
   });
@@ -195,7 +195,7 @@ std::unique_ptr<Work> GlooGroup::start_send(at::Tensor values, std::int64_t to,
 
 std::unique_ptr<Work> GlooGroup::start_receive(at::Tensor values, std::int64_t from,
                                                std::string_view what) {
-  return start_uncounted(what, [&] {
+  return start_uncounted(std::string(what) + ", from rank " + std::to_string(from), [&] {
     std::vector<at::Tensor> tensors{std::move(values)};
     return engine_->recv(tensors, static_cast<int>(from), kPassed);
   });

@@ -28,6 +28,7 @@ Recovery::Decision Recovery::failed(std::int64_t samples, std::int64_t failures)
 
 std::optional<Recovery::Decision> Recovery::window_done(bool quiet) {
   state_.quiet_windows = quiet ? state_.quiet_windows + 1 : 0;
+  if (!no_split_because_.empty()) return {};
   if (state_.micro_batch >= state_.planned || state_.quiet_windows < kPatience) return {};
   state_.quiet_windows = 0;
   state_.micro_batch = std::min(state_.planned, 2 * state_.micro_batch);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "window_runner.h"
+#include "accrue/accum/finite_sums.h"
 
 namespace accrue::train {
 namespace {

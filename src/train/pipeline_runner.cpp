@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "accrue/accum/finite_sums.h"
 #include "accrue/core/clock.h"
 #include "accrue/dist/pipeline_schedule.h"
 #include "accrue/memory/caching_allocator.h"
@@ -20,8 +21,17 @@ using dist::PipelinePass;
 
 constexpr const char* kNotFinite = "its loss is not finite";
 constexpr const char* kElsewhere = "another stage found it not finite";
-constexpr const char* kSumsNotFinite = "its gradient is not finite";
+constexpr const char* kGradientNotFinite = "its gradient is not finite";
 constexpr const char* kKnown = "it was not finite before";
+
+/// What stages tell each other of an attempt, before their micro-batches and units.
+enum Finding { kLost, kRetries, kFindings };
+
+std::vector<int> most_of_each(const at::Tensor& rows) {
+  const at::Tensor most = rows.amax(0);
+  const std::int64_t* first = most.const_data_ptr<std::int64_t>();
+  return {first, first + most.numel()};
+}
 
 }  // namespace
 
@@ -47,31 +57,31 @@ PipelineRunner::PipelineRunner(models::Trainable& model, accum::Window& window,
       options_(std::move(options)) {}
 
 WindowRun PipelineRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
-  const std::vector<batch::Range> parts = batch::split(range, micro);
+  parts_ = batch::split(range, micro);
+  tokens_.assign(parts_.size(), 0);
   known_bad_.clear();
   audits_ = false;
-  tokens_.assign(parts.size(), 0);
-  for (std::int64_t retries = 0;; ++retries) {
-    try {
-      WindowRun result = attempt(index, parts);
-      const bool may_mend = !audits_ || window_.retries() > 0;
-      if (result.gradient || !window_.is_lost() || !may_mend) {
-        result.retries += retries;
-        return result;
-      }
-      audits_ = true;
-    } catch (...) {
-      window_.discard();
-      in_flight_.clear();
-      loader_.cancel();
-      throw;
+  reruns_ = 0;
+  units_ = window_.buffer()->units();
+  try {
+    while (true) {
+      WindowRun result = attempt(index);
+      result.retries += reruns_;
+      if (result.gradient || !window_.is_lost()) return result;
+      // Units that ranks agreed on at the close are larger now. Else the norm was not finite.
+      if (window_.retries() == 0 && std::exchange(audits_, true)) return result;
+      ++reruns_;
     }
+  } catch (...) {
+    window_.discard();
+    in_flight_.clear();
+    loader_.cancel();
+    throw;
   }
 }
 
 /// Until all stages have the same micro-batches in their sums; then the window is closed.
-WindowRun PipelineRunner::attempt(std::int64_t index, const std::vector<batch::Range>& parts) {
-  parts_ = parts;
+WindowRun PipelineRunner::attempt(std::int64_t index) {
   while (true) {
     WindowRun result;
     window_.open(index);
@@ -80,14 +90,14 @@ WindowRun PipelineRunner::attempt(std::int64_t index, const std::vector<batch::R
       close(result);
       return result;
     }
-    window_.discard();
+    ++reruns_;
   }
 }
 
 void PipelineRunner::run_passes(WindowRun& result) {
   kept_.clear();
   found_bad_.clear();
-  told_ = 0;
+  in_ledger_ = 0;
   waiting_seconds_ = 0;
   std::vector<batch::Range> ranges;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -149,12 +159,13 @@ void PipelineRunner::run_backward(bool is_last) {
   InFlight& flight = in_flight_.front();
   leave_out_known_bad(flight.ref.index);
   window_.begin(flight.ref);
-  if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last);
+  options_.reduce->begin_micro_batch(is_last);
   const bool is_good = stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight);
   if (!is_good) tell_stage_before(true, {});
-  ++told_;
+  ++in_ledger_;
   in_flight_.pop_front();
-  if (hooks_.on_micro_batch) hooks_.on_micro_batch(told_, static_cast<std::int64_t>(parts_.size()));
+  if (hooks_.on_micro_batch)
+    hooks_.on_micro_batch(in_ledger_, static_cast<std::int64_t>(parts_.size()));
 }
 
 bool PipelineRunner::backward_from_loss(InFlight& flight) {
@@ -176,8 +187,7 @@ bool PipelineRunner::backward_from_next(InFlight& flight) {
   const bool is_bad = received.front().item<bool>();
   received.erase(received.begin());
   if (is_bad) {
-    found_bad_.push_back(flight.ref.index);
-    window_.abort(MicroStatus::quarantined, kElsewhere);
+    leave_out(flight.ref, kElsewhere);
     return false;
   }
   received.resize(flight.outputs);
@@ -209,52 +219,79 @@ std::vector<at::Tensor> PipelineRunner::receive(std::int64_t from, const char* w
 }
 
 void PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
-  const MicroStatus status = window_.commit(loss_sum, weight);
-  const bool is_bad = status == MicroStatus::quarantined ||
-                      (audits_ && found_bad_.empty() && !sums_are_finite(*window_.buffer()));
-  if (!is_bad) return;
-  found_bad_.push_back(ref.index);
-  if (hooks_.on_quarantine) hooks_.on_quarantine(ref, kSumsNotFinite);
+  // A window that is lost looks at nothing when it commits, and one run is to find all that is bad.
+  const bool looks = audits_ || window_.is_lost();
+  if (looks && !sums_are_finite(*window_.buffer())) return leave_out(ref, kGradientNotFinite);
+  if (window_.commit(loss_sum, weight) == MicroStatus::quarantined)
+    found_bad_.emplace(ref.index, kGradientNotFinite);
 }
 
-void PipelineRunner::leave_out(const MicroRef& ref, const std::string& reason) {
-  found_bad_.push_back(ref.index);
+void PipelineRunner::leave_out(const MicroRef& ref, const char* reason) {
+  found_bad_.emplace(ref.index, reason);
   window_.abort(MicroStatus::quarantined, reason);
-  if (hooks_.on_quarantine) hooks_.on_quarantine(ref, reason);
+}
+
+MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
+  const batch::Range part = parts_[static_cast<std::size_t>(micro)];
+  MicroRef ref{.index = micro};
+  for (std::int64_t id = part.begin; id < part.end; ++id) ref.sample_ids.push_back(id);
+  return ref;
 }
 
 /// Those before `micro`, in the ledger's order.
 void PipelineRunner::leave_out_known_bad(std::int64_t before) {
-  for (; told_ < before; ++told_) {
-    const batch::Range part = parts_[static_cast<std::size_t>(told_)];
-    MicroRef ref{.index = told_};
-    for (std::int64_t id = part.begin; id < part.end; ++id) ref.sample_ids.push_back(id);
-    window_.begin(std::move(ref));
+  for (; in_ledger_ < before; ++in_ledger_) {
+    window_.begin(ref_of(in_ledger_));
     window_.abort(MicroStatus::quarantined, kKnown);
   }
 }
 
-/// Whether no stage has found what the others' sums hold, or would do better another time. All
-/// decide alike.
-bool PipelineRunner::all_settled() {
-  const std::size_t known_before = known_bad_.size();
-  at::Tensor mine = at::zeros({static_cast<std::int64_t>(parts_.size()) + 2}, at::kLong);
-  std::int64_t* row = mine.mutable_data_ptr<std::int64_t>();
-  row[0] = window_.is_lost() ? 1 : 0;
-  row[1] = window_.retries();
-  for (const std::int64_t micro : found_bad_) row[micro + 2] = 1;
-  const at::Tensor rows = stage_.group->all_gather(mine);
-  const at::Tensor found_by = rows.sum(0);
-  const std::int64_t* found = found_by.const_data_ptr<std::int64_t>();
+/// What a stage tells the others of its attempt: whether its window is lost, its retries, which
+/// micro-batches it found bad, and its units.
+at::Tensor PipelineRunner::findings() const {
+  const std::vector<int> units = window_.buffer()->units();
+  std::vector<std::int64_t> row(kFindings + parts_.size(), 0);
+  row[kLost] = window_.is_lost() ? 1 : 0;
+  row[kRetries] = window_.retries();
+  for (const auto& [micro, reason] : found_bad_)
+    row[kFindings + static_cast<std::size_t>(micro)] = 1;
+  row.insert(row.end(), units.begin(), units.end());
+  return at::tensor(row, at::kLong);
+}
+
+/// Takes in, and tells, which micro-batches stages found bad: `found` is [stages, micro-batches].
+/// Whether all stages found the same ones.
+bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
   bool agree = true;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (found[i + 2] == 0) continue;
-    known_bad_.insert(static_cast<std::int64_t>(i));
-    agree = agree && found[i + 2] == stage_.count();
+  for (std::int64_t micro = 0; micro < found.size(1); ++micro) {
+    const at::Tensor stages = found.select(1, micro).nonzero();
+    if (stages.numel() == 0) continue;
+    agree = agree && stages.numel() == stage_.count();
+    known_bad_.insert(micro);
+    // The last stage that found it is nearest to the cause.
+    const bool is_mine = stages.max().item<std::int64_t>() == stage_.index();
+    if (is_mine && hooks_.on_quarantine) hooks_.on_quarantine(ref_of(micro), found_bad_.at(micro));
   }
-  const bool any_lost = found[0] > 0;
-  const bool would_be_better = known_bad_.size() > known_before || found[1] > 0;
-  return agree && !(any_lost && would_be_better);
+  return agree;
+}
+
+/// Whether the stages' sums are of the same micro-batches, and would be no better another time.
+/// Else the window is discarded, and what is known now is taken into account. All decide alike.
+bool PipelineRunner::all_settled() {
+  const auto parts = static_cast<std::int64_t>(parts_.size());
+  const std::size_t known_before = known_bad_.size();
+  const at::Tensor rows = stage_.group->all_gather(findings());
+  const bool agree = learn_of_bad(rows.slice(1, kFindings, kFindings + parts));
+  const bool any_lost = rows.select(1, kLost).any().item<bool>();
+  const bool any_retried = rows.select(1, kRetries).any().item<bool>();
+  const bool more_known = known_bad_.size() > known_before;
+  if (agree && !(any_lost && (more_known || any_retried))) return true;
+  window_.discard();
+  // What a micro-batch that is left out needed must not change the units of the others' sums.
+  const at::Tensor units_by_stage = rows.slice(1, kFindings + parts);
+  if (units_by_stage.size(1) > 0)
+    window_.buffer()->set_units(more_known ? units_ : most_of_each(units_by_stage));
+  return false;
 }
 
 void PipelineRunner::close(WindowRun& result) {

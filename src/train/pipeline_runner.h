@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "accrue/dist/stage_link.h"
@@ -18,9 +20,10 @@ namespace accrue::train {
 /// gradients, and the window's reduction brings them to all ranks. The last stage alone counts the
 /// loss, its weight and the micro-batches.
 ///
-/// No stage can make its sums anew without the others. So where a micro-batch is not finite on any
-/// stage, or units of fixed-point sums were too coarse, all run the window once more, without what
-/// is known to be bad. Memory that runs out ends the run.
+/// No stage can make its sums anew without the others. So where a micro-batch is not finite on some
+/// stage, or units of fixed-point sums were too coarse, all run the window again, without what is
+/// known to be bad; what a stage can see in one run it finds in one. Memory that runs out ends the
+/// run.
 class PipelineRunner final : public Runner {
  public:
   /// All are kept by reference and must outlive the runner. `options.reduce` is of the stage's
@@ -47,7 +50,7 @@ class PipelineRunner final : public Runner {
     std::size_t outputs = 0;     ///< tensors of it
   };
 
-  WindowRun attempt(std::int64_t index, const std::vector<batch::Range>& parts);
+  WindowRun attempt(std::int64_t index);
   void run_passes(WindowRun& result);
   void run_forward(std::int64_t position);
   void run_backward(bool is_last);
@@ -57,8 +60,11 @@ class PipelineRunner final : public Runner {
   void tell_stage_before(bool is_bad, const models::Activations& gradients);
   std::vector<at::Tensor> receive(std::int64_t from, const char* what);
   void settle(const MicroRef& ref, double loss_sum, double weight);
-  void leave_out(const MicroRef& ref, const std::string& reason);
+  void leave_out(const MicroRef& ref, const char* reason);
   void leave_out_known_bad(std::int64_t before);
+  MicroRef ref_of(std::int64_t micro) const;
+  at::Tensor findings() const;
+  bool learn_of_bad(const at::Tensor& found);
   bool all_settled();
   void close(WindowRun& result);
 
@@ -71,13 +77,16 @@ class PipelineRunner final : public Runner {
   WindowHooks hooks_;
   WindowRunnerOptions options_;
 
-  std::vector<batch::Range> parts_;      ///< of the window that runs
-  std::vector<std::int64_t> tokens_;     ///< of each, also of those that are left out
-  std::set<std::int64_t> known_bad_;     ///< of them, on any stage
-  std::vector<std::int64_t> kept_;       ///< the others
-  std::vector<std::int64_t> found_bad_;  ///< by this stage, in this attempt
+  std::vector<batch::Range> parts_;   ///< of the window that runs
+  std::vector<std::int64_t> tokens_;  ///< of each, also of those that are left out
+  std::set<std::int64_t> known_bad_;  ///< of them, on any stage
+  std::vector<std::int64_t> kept_;    ///< the others
+  /// By this stage, in this attempt, and why.
+  std::map<std::int64_t, std::string> found_bad_;
+  std::vector<int> units_;  ///< of fixed-point sums, when the window began
   std::deque<InFlight> in_flight_;
-  std::int64_t told_ = 0;       ///< micro-batches of the window that the ledger has
+  std::int64_t in_ledger_ = 0;  ///< micro-batches of the window
+  std::int64_t reruns_ = 0;     ///< of the window
   bool audits_ = false;         ///< looks at the sums after every micro-batch
   double waiting_seconds_ = 0;  ///< of the attempt
 };

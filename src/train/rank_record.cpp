@@ -12,9 +12,10 @@ bool have_one_size(const std::vector<RankRecord>& ranks) {
   });
 }
 
-std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept) {
+std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept,
+                                    bool alike) {
   const auto ranks = static_cast<std::size_t>(world);
-  if (kept.size() == ranks) return kept;
+  if (kept.size() == ranks && (!alike || have_one_size(kept))) return kept;
   std::vector<MicroDecision> decisions;
   for (const RankRecord& record : kept)
     decisions.push_back({.samples = record.micro_batch, .recompute = record.recompute});

@@ -22,8 +22,9 @@ bool have_one_size(const std::vector<RankRecord>& ranks);
 
 /// What `world` ranks go on with: as many as were `kept` have their own records. Others have no
 /// known speed, and the micro-batch and recomputation that fitted on all who were kept, which are
-/// not none.
-std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept);
+/// not none; so have as many where all must be `alike` and were not.
+std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept,
+                                    bool alike = false);
 
 /// The sizes of their micro-batches, for people.
 std::string sizes_in_words(const std::vector<RankRecord>& ranks);

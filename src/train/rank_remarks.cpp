@@ -23,10 +23,6 @@ std::vector<std::string> rank_remarks(const Config& config, std::int64_t world,
     remarks.push_back(compress +
                       ": nothing overlaps, since what earlier sums left out is converted by the "
                       "window's total weight, which is known when the backward is done");
-  if (config.dist.stages > 1 && config.dist.reduce == "overlap")
-    remarks.push_back(
-        "dist.stages = " + std::to_string(config.dist.stages) +
-        ": gradients are summed over the ranks when the window's last backward is done");
   const bool continues = resumed != nullptr && !resumed->checkpoint.empty();
   if (sums_compressed(config, world) && continues && !holds_leftovers(resumed))
     remarks.push_back(compress +

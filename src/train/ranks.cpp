@@ -161,9 +161,9 @@ std::unique_ptr<dist::OuterRounds> Ranks::make_rounds(const Config& config,
 }
 
 std::optional<PipelineStage> Ranks::make_stage(const Config& config, models::Trainable& model,
-                                               const data::Loader& data) const {
+                                               const batch::MicroBatch& micro) const {
   if (config.dist.stages == 1) return std::nullopt;
-  return make_pipeline_stage(group_, model, data.fetch({0, 1}));
+  return make_pipeline_stage(group_, model, micro);
 }
 
 std::unique_ptr<dist::DeferredReduce> Ranks::make_reduce(

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "accrue/batch/schedule.h"
-#include "accrue/data/loader.h"
 #include "accrue/dist/deferred_reduce.h"
 #include "accrue/dist/group.h"
 #include "accrue/dist/handshake.h"
@@ -57,10 +56,9 @@ class Ranks {
   /// Null where alone, and where ranks step alone.
   std::unique_ptr<dist::DeferredReduce> make_reduce(
       const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
-  /// This rank's part of the model, where ranks are the stages of a pipeline. `data` is where the
-  /// micro-batch comes from by which the stages are balanced.
+  /// This rank's part of the model, where ranks are the stages of a pipeline, balanced by `micro`.
   std::optional<PipelineStage> make_stage(const Config& config, models::Trainable& model,
-                                          const data::Loader& data) const;
+                                          const batch::MicroBatch& micro) const;
   /// What makes ranks' optimizers of a part each one of all; null where each is. `own` is kept by
   /// reference.
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;

@@ -41,7 +41,8 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state, const StoredTensors& o
       config_.model.batchnorm == "micro" && !models::find_batch_norms(model_).none();
   reduce_ = parts.ranks.make_reduce(config_, window_.buffer());
   window_.set_reduction(reduce_.get());
-  std::optional<PipelineStage> stage = parts.ranks.make_stage(config_, model_, loader_);
+  std::optional<PipelineStage> stage =
+      parts.ranks.make_stage(config_, model_, loader_.fetch({0, parts.plan.micro_batch}));
   if (stage) pipeline_.emplace(stage->count(), stage->division);
   runner_ = make_runner(config_, model_, window_, loader_, hooks(),
                         {.cut_folder = parts.plan.cuts_in_file ? parts.directory.root() : "",
@@ -122,7 +123,12 @@ RunResult RunLoop::run() {
                 .parameters = parts_.plan.parameters,
                 .summary = summarise(config_, parts_.plan)});
   });
-  if (pipeline_) tell_event("dist", pipeline_->in_words(parts_.plan.micro_batches));
+  if (pipeline_)
+    tell([&](Observer& o) {
+      o.on_event({.name = "dist",
+                  .reason = pipeline_->in_words(parts_.plan.micro_batches),
+                  .step = state_.step});
+    });
   const memory::PeakScope peak;
   bool interrupted = false;
   try {

@@ -130,7 +130,7 @@ struct Trainer::Impl {
     memory::RecoveryState& sizes = state.micro_batches;
     if (state.ranks.empty())
       state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};
-    records = records_for(ranks.world(), state.ranks);
+    records = records_for(ranks.world(), state.ranks, !why_no_split(work.config).empty());
     if (given.memory.recompute != "auto")
       for (RankRecord& record : records)
         record.recompute = parse_recompute(given.memory.recompute, "memory.recompute");

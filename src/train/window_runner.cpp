@@ -1,6 +1,5 @@
 #include "window_runner.h"
 
-#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -52,13 +51,6 @@ void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_
       std::to_string(quarantined) + ": " + describe_quarantined(ledger),
       "looking at these samples, a lower optim.lr, a longer warm-up, --resume from an earlier "
       "checkpoint, or a larger batch.max_quarantined");
-}
-
-bool sums_are_finite(const accum::GradientBuffer& buffer) {
-  return std::ranges::all_of(buffer.entries(), [](const accum::GradientBuffer::Entry& entry) {
-    const bool is_finite = entry.slot->fresh || at::isfinite(entry.slot->main).all().item<bool>();
-    return is_finite && !entry.slot->found_non_finite;
-  });
 }
 
 void take_ledger(const accum::Window& window, WindowRun& result) {

@@ -55,9 +55,6 @@ std::string describe(const MicroRef& micro);
 /// `micro_batches` are quarantined than allowed.
 void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_t micro_batches);
 
-/// Whether no sum of an open window holds, and no contribution to one was, what is not finite.
-bool sums_are_finite(const accum::GradientBuffer& buffer);
-
 /// Puts what a window that just closed tells into `result`.
 void take_ledger(const accum::Window& window, WindowRun& result);
 

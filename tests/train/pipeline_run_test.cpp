@@ -40,10 +40,12 @@ class PipelineRun : public DistributedRun {
 };
 
 TEST_F(PipelineRun, HasTheBitsOfOneProcessInFixedPoint) {
-  for (const char* recompute : {"none", "full"}) {
+  for (const auto& [recompute, compute] :
+       {std::pair{"none", "fp32"}, {"selective", "bf16"}, {"full", "fp32"}}) {
     SCOPED_TRACE(recompute);
     Config alone = small(std::string("alone ") + recompute);
     alone.precision.accumulate = "fixed";
+    alone.precision.compute = compute;
     alone.model.dropout = 0.1;
     alone.memory.recompute = recompute;
     alone.optim.clip = 0.5;

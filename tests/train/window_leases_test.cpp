@@ -180,6 +180,7 @@ TEST(RankRecords, OfAnotherWorldAreWhatFittedOnAll) {
   EXPECT_THAT(records_for(1, kept), ElementsAre(RankRecord{4, Recompute::full}));
   EXPECT_EQ(records_for(3, kept), std::vector(3, RankRecord{4, Recompute::full}));
   EXPECT_TRUE(have_one_size(records_for(3, kept)));
+  EXPECT_EQ(records_for(2, kept, true), std::vector(2, RankRecord{4, Recompute::full}));
   EXPECT_FALSE(have_one_size(kept));
 }
 

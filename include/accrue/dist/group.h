@@ -43,7 +43,8 @@ class Group : public Exchange {
                                                  std::string_view what) = 0;
   /// From this rank to rank `to` alone, which receives it with the same dtype and number of
   /// elements. What one rank sends another arrives in the order in which it was sent. These two are
-  /// no collectives: they may be under way beside them.
+  /// no collectives: they may be under way beside them. Their Work is done when it was waited for,
+  /// not before.
   virtual std::unique_ptr<Work> start_send(at::Tensor values, std::int64_t to,
                                            std::string_view what) = 0;
   /// Replaces `values` by the next that rank `from` sends.

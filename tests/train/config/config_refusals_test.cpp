@@ -128,7 +128,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dist", "stages = 2\nlocal_steps = 4", {"dist.stages", "local_steps = 1"}},
         Case{"dist", "stages = 0", {"dist.stages", "1"}},
         Case{"dist", "shard = \"optimizer\"\ncompress = \"bf16\"", {"dist.shard", "dist.compress"}},
-        Case{"dist", "stages = 2", {"not in this version"}},
         Case{"dist", "local_steps = 0", {"of at least 1"}},
         Case{"dist", "outer.momentum = 1", {"[0.0, 1.0)"}},
         Case{"dist",

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "accrue/accum/gradient_buffer.h"
+
+namespace accrue::accum {
+
+/// Whether a slot's sum, and every contribution that was folded into it, is finite. Reads the whole
+/// sum, and takes no memory of its size.
+bool sum_is_finite(const GradientBuffer::Entry& entry);
+
+/// Whether all are.
+bool sums_are_finite(const GradientBuffer& buffer);
+
+}  // namespace accrue::accum
