@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline install clean help
+.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -27,6 +27,7 @@ help:
 	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
+	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -95,6 +96,10 @@ bench-peers: build
 bench-links: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/links.py $(ARGS)
+
+# Loss by steps and by seconds with dist.compress and dist.local_steps over 100 Mbit/s; 35 minutes. ARGS=--quick: a minute.
+bench-curves: build
+	@.venv/bin/python bench/e2e/curves.py $(ARGS)
 
 fmt:
 	@$(CLANG_FORMAT) -i $(SOURCES)

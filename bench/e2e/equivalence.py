@@ -107,9 +107,7 @@ def svg_of(result: dict) -> str:
         step = last * i // 4
         parts.append(svg.text(x(step), height - 30, str(step), "middle"))
     for (count, _), curve in result.items():
-        path = " ".join(f"{x(step):.1f},{y(loss):.1f}" for step, loss in curve)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[count]}" '
-                     f'stroke-width="{widths[count]}" stroke-opacity="0.8"/>')
+        parts.append(svg.polyline([(x(step), y(loss)) for step, loss in curve], colours[count], widths[count], 0.8))
     for i, count in enumerate(colours):
         parts += [svg.rect(width - 130, top + 18 * i, 18, widths[count], colours[count]),
                   svg.text(width - 105, top + 6 + 18 * i, f"K = {count}")]

@@ -8,6 +8,12 @@ def line(x1: float, y1: float, x2: float, y2: float, colour: str = "#ddd") -> st
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>'
 
 
+def polyline(points: list[tuple[float, float]], colour: str, width: float, opacity: float) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return (f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}" '
+            f'stroke-opacity="{opacity}"/>')
+
+
 def rect(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
 
