@@ -1,6 +1,7 @@
 #include "accrue/accum/window.h"
 
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <limits>
