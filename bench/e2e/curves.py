@@ -29,7 +29,7 @@ import curves_report
 import netns
 from links import LINKS, WORLD, probe
 from peers import rotated
-from runs import BUILD, GPT2, RESULTS, ROOT, flags, save, steps_of, train_command
+from runs import BUILD, GPT2, RESULTS, ROOT, flags, lines_of, save, steps_of, train_command
 from ranks import free_port
 
 LINK = LINKS["100 Mbit/s"]
@@ -115,8 +115,7 @@ def run_variant(variant: str, seed: int, cable: netns.Cable | Loopback, job: dic
 def curve_of(out: pathlib.Path) -> dict[str, list]:
     """At each evaluation: training losses are means since the one before; seconds are those of training alone."""
     steps = steps_of(out)
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    evaluations = [line for line in lines if "eval_loss" in line]
+    evaluations = [line for line in lines_of(out) if "eval_loss" in line]
     ends = [evaluation["step"] for evaluation in evaluations]
     return {"steps": ends, "eval_losses": [evaluation["eval_loss"] for evaluation in evaluations],
             "train_losses": [statistics.mean(step["loss"] for step in steps[begin:end])

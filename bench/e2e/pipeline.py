@@ -8,12 +8,11 @@ and one process on one core. Told are the seconds of a step, the part of the tim
 beside (stages - 1) / (micro-batches + stages - 1), and the peak of rank 0 by the meter.
 """
 import argparse
-import json
 import pathlib
 import tempfile
 
 import ranks
-from runs import RESULTS, config_file, flags, gpt2, save, spread
+from runs import RESULTS, flags, gpt2, save, spread, steps_of
 
 CORES = [0, 1]
 LAYOUTS = {"two stages": (2, CORES), "two ranks": (1, CORES), "one process": (1, CORES[:1])}
@@ -22,11 +21,9 @@ LAYOUTS = {"two stages": (2, CORES), "two ranks": (1, CORES), "one process": (1,
 def train(folder: pathlib.Path, model: list[str], name: str, layout: str, steps: int) -> list[dict]:
     """The steps' lines, without the first, which is slow in its own way."""
     stages, cores = LAYOUTS[layout]
-    out = folder / name
-    ranks.train([str(config_file(folder)), *model, *flags("run", out=out, steps=steps, threads=1),
-                 f"--dist.stages={stages}", "--dist.shares=equal", "--observe.progress=off"], cores)
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line.get("step", 0) > 1 and "lr" in line]
+    ranks.train(folder, name, [*model, *flags("run", steps=steps, threads=1),
+                               *flags("dist", stages=stages, shares="equal")], cores)
+    return steps_of(folder / name)[1:]
 
 
 def summarise(steps: list[dict]) -> dict:

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from runs import BUILD
+from runs import train_command
 
 
 def on_core(core: int, command: list[str], **options) -> subprocess.Popen:
@@ -18,15 +18,16 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def train(arguments: list[str], cores: list[int]) -> None:
-    """`accrue train` with one rank a core; of one core in one process."""
+def train(folder: pathlib.Path, name: str, arguments: list[str], cores: list[int]) -> None:
+    """`accrue train` into folder / name with one rank a core; of one core in one process."""
+    command = train_command(folder, name, arguments)
     port = free_port()
     ranks = []
     for rank, core in enumerate(cores):
         launcher = {"RANK": str(rank), "WORLD_SIZE": str(len(cores)), "LOCAL_RANK": str(rank),
                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} if len(cores) > 1 else {}
-        ranks.append(on_core(core, [str(BUILD / "accrue"), "train", *arguments], env=os.environ | launcher,
-                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        ranks.append(on_core(core, command, env=os.environ | launcher, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True))
     errors = [rank.communicate()[1] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         sys.exit("error: " + "\n".join(errors))

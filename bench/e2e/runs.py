@@ -97,10 +97,13 @@ def train_command(folder: pathlib.Path, name: str, arguments: list[str]) -> list
             "--observe.tensorboard=false", "--observe.progress=off", *arguments]
 
 
+def lines_of(out: pathlib.Path) -> list[dict]:
+    """A run's metrics."""
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
 def steps_of(out: pathlib.Path) -> list[dict]:
-    """Of a run's metrics."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if "loss" in line]
+    return [line for line in lines_of(out) if "loss" in line]
 
 
 def train(folder: pathlib.Path, name: str, arguments: list[str]) -> tuple[list[dict], int]:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 import ranks
-from runs import RESULTS, config_file, flags, gpt2, save, spread
+from runs import RESULTS, flags, gpt2, lines_of, save, spread
 
 MICRO_BATCHES = 64
 SAMPLES_PER_MICRO_BATCH = 2
@@ -37,19 +37,17 @@ def busy(core: int, loops: int):
 
 def train(folder: pathlib.Path, name: str, shares: str, steps: int) -> pathlib.Path:
     """The run's folder."""
-    out = folder / name
-    model = gpt2(folder, "1.8M", MICRO_BATCHES * SAMPLES_PER_MICRO_BATCH)
-    arguments = [str(config_file(folder)), *model,
-                 *flags("run", out=out, steps=steps, threads=1, checkpoint_every=f"{steps} steps"),
-                 f"--batch.micro={SAMPLES_PER_MICRO_BATCH}", f"--dist.shares={shares}", "--observe.progress=off"]
+    arguments = [*gpt2(folder, "1.8M", MICRO_BATCHES * SAMPLES_PER_MICRO_BATCH),
+                 *flags("run", steps=steps, threads=1, checkpoint_every=f"{steps} steps"),
+                 f"--batch.micro={SAMPLES_PER_MICRO_BATCH}", f"--dist.shares={shares}"]
     with busy(SLOW_CORE, 2):
-        ranks.train(arguments, [FAST_CORE, SLOW_CORE])
-    return out
+        ranks.train(folder, name, arguments, [FAST_CORE, SLOW_CORE])
+    return folder / name
 
 
 def read(out: pathlib.Path) -> dict:
     """Seconds of windows since the last change of leases, or the first, and what the ranks measured."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    lines = lines_of(out)
     leases = [line for line in lines if line.get("event") == "leases"]
     first = leases[-1]["step"] if leases else 2
     of_ranks = json.loads((ranks.checkpoint_of(out) / "state.json").read_text())["ranks"]

@@ -74,9 +74,7 @@ RoundTotals OuterRounds::totals_of(const RoundShare& share) const {
   if (!group_) return {.weight = share.weight, .figures = share.figures};
   const at::Tensor rows = group_->all_gather(row_of(share));
   require_one_step(rows.select(1, 0));
-  // In order of rank, so that all have the same bits.
-  at::Tensor sums = rows[0].clone();
-  for (std::int64_t rank = 1; rank < group_->world(); ++rank) sums.add_(rows[rank]);
+  const at::Tensor sums = add_in_order(rows);
   const double* const values = sums.const_data_ptr<double>();
   return {.weight = values[1], .figures = {values + 2, values + sums.numel()}};
 }

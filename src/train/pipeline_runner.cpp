@@ -149,9 +149,7 @@ void PipelineRunner::run_forward(std::int64_t position) {
     flight.output = std::move(output);
     return;
   }
-  const Stopwatch watch;
-  link_.send(stage_.index() + 1, output, "activations for the stage after");
-  waiting_seconds_ += watch.seconds();
+  send(stage_.index() + 1, output, "activations for the stage after");
 }
 
 void PipelineRunner::run_backward(bool is_last) {
@@ -184,7 +182,7 @@ bool PipelineRunner::backward_from_loss(InFlight& flight) {
 
 bool PipelineRunner::backward_from_next(InFlight& flight) {
   std::vector<at::Tensor> received = receive(stage_.index() + 1, "gradients of the stage after");
-  const bool is_bad = received.front().item<bool>();
+  const bool is_bad = received.front().item<std::uint8_t>() != 0;
   received.erase(received.begin());
   if (is_bad) {
     leave_out(flight.ref, kElsewhere);
@@ -204,10 +202,15 @@ void PipelineRunner::backward(InFlight& flight, models::Activations gradients) {
 /// those where nothing wants one.
 void PipelineRunner::tell_stage_before(bool is_bad, const models::Activations& gradients) {
   if (stage_.is_first()) return;
-  std::vector<at::Tensor> message{at::full({1}, is_bad, at::kBool).to(at::kByte)};
+  std::vector<at::Tensor> message{at::full({1}, is_bad ? 1 : 0, at::kByte)};
   if (any_defined(gradients)) message.insert(message.end(), gradients.begin(), gradients.end());
+  send(stage_.index() - 1, message, "gradients for the stage before");
+}
+
+void PipelineRunner::send(std::int64_t to, const std::vector<at::Tensor>& tensors,
+                          const char* what) {
   const Stopwatch watch;
-  link_.send(stage_.index() - 1, message, "gradients for the stage before");
+  link_.send(to, tensors, what);
   waiting_seconds_ += watch.seconds();
 }
 
@@ -233,9 +236,9 @@ void PipelineRunner::leave_out(const MicroRef& ref, const char* reason) {
 
 MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
   const batch::Range part = parts_[static_cast<std::size_t>(micro)];
-  MicroRef ref{.index = micro};
-  for (std::int64_t id = part.begin; id < part.end; ++id) ref.sample_ids.push_back(id);
-  return ref;
+  std::vector<std::int64_t> sample_ids(static_cast<std::size_t>(part.size()));
+  std::iota(sample_ids.begin(), sample_ids.end(), part.begin);
+  return {.index = micro, .sample_ids = std::move(sample_ids)};
 }
 
 /// Those before `micro`, in the ledger's order.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "accrue/core/clock.h"
@@ -14,8 +15,6 @@ namespace {
 using models::Activations;
 using models::Segment;
 
-/// Runs before the one that counts: the first prepares kernels for their shapes.
-constexpr int kWarmUps = 1;
 constexpr int kTimed = 3;
 
 /// Where blocks begin, and where the last one ends.
@@ -51,13 +50,11 @@ std::vector<double> forward_seconds(models::Trainable& model, const std::vector<
 std::vector<double> fastest_forward(models::Trainable& model, const std::vector<Segment>& segments,
                                     const std::vector<std::size_t>& bounds,
                                     const batch::MicroBatch& micro) {
-  std::vector<double> best;
-  for (int run = 0; run < kWarmUps + kTimed; ++run) {
+  // The first one prepares kernels for their shapes, and does not count.
+  forward_seconds(model, segments, bounds, micro);
+  std::vector<double> best(bounds.size() - 1, std::numeric_limits<double>::infinity());
+  for (int run = 0; run < kTimed; ++run) {
     const std::vector<double> seconds = forward_seconds(model, segments, bounds, micro);
-    if (run <= kWarmUps) {
-      best = seconds;
-      continue;
-    }
     std::ranges::transform(best, seconds, best.begin(),
                            [](double a, double b) { return std::min(a, b); });
   }

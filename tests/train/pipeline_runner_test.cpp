@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <map>
 #include <set>
@@ -12,6 +11,7 @@
 #include "accrue/accum/accumulation.h"
 #include "accum/poison.h"
 #include "dist/ranks.h"
+#include "formula_source.h"
 #include "pipeline_report.h"
 #include "support/tolerance.h"
 
@@ -25,39 +25,15 @@ using ::testing::IsEmpty;
 
 constexpr std::int64_t kSamples = 12, kMicro = 2, kLength = 3, kVocab = 8, kWidth = 4;
 constexpr std::int64_t kLayers = 4;
+constexpr double kLarge = 1e6;
 
-class Samples : public data::Source {
+class Samples : public testing::FormulaSource {
  public:
-  std::int64_t size() const override { return kSamples; }
-  std::int64_t vocab() const override { return kVocab; }
-  std::int64_t tokens(std::int64_t) const override { return kLength; }
-  std::optional<std::int64_t> uniform_tokens() const override { return kLength; }
-  std::string fingerprint() const override { return "samples"; }
-  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    const auto count = static_cast<std::int64_t>(indices.size());
-    batch::MicroBatch micro{.inputs = at::empty({count, kLength}, at::kLong),
-                            .targets = at::empty({count, kLength}, at::kLong),
-                            .tokens = count * kLength};
-    for (std::int64_t row = 0; row < count; ++row)
-      for (std::int64_t t = 0; t < kLength; ++t) {
-        const std::int64_t sample = indices[static_cast<std::size_t>(row)];
-        micro.inputs[row][t] = (sample * 7 + t * 3) % kVocab;
-        micro.targets[row][t] = (sample + t * t) % kVocab;
-      }
-    return micro;
-  }
-};
-
-/// Adds 0, and a million to each element of its argument's gradient.
-struct Enlarge : torch::autograd::Function<Enlarge> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input) {
-    context->save_for_backward({input});
-    return at::zeros({}, input.options());
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list&) {
-    return {at::full_like(context->get_saved_variables()[0], 1e6)};
-  }
+  Samples()
+      : FormulaSource(
+            kSamples, kLength, kVocab,
+            [](std::int64_t sample, std::int64_t t) { return (sample * 7 + t * 3) % kVocab; },
+            [](std::int64_t sample, std::int64_t t) { return (sample + t * t) % kVocab; }) {}
 };
 
 /// What goes wrong, by sample.
@@ -114,7 +90,8 @@ class Layers : public models::Trainable {
       if (fault != faults_.gradients.end() && fault->second == layer)
         y = y + Poison::apply(faults_.spreads ? y : weight);
       const auto large = faults_.large.find(id);
-      if (large != faults_.large.end() && large->second == layer) y = y + Enlarge::apply(weight);
+      if (large != faults_.large.end() && large->second == layer)
+        y = y + Poison::apply(weight, kLarge);
     }
     return {y, layer == 0 ? y.detach() : x.at(1) + y};
   }

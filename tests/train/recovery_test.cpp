@@ -13,6 +13,7 @@
 #include "accrue/models/resnet.h"
 #include "accrue/optim/optimizer.h"
 #include "exact_runner.h"
+#include "formula_source.h"
 #include "support/tolerance.h"
 #include "torn_windows.h"
 #include "train/tiny_torchscript.h"
@@ -32,26 +33,15 @@ class InstalledAllocator : public ::testing::Environment {
 const auto* const environment = ::testing::AddGlobalTestEnvironment(new InstalledAllocator);
 
 /// Pseudorandom text, each sample with a few labels that do not count.
-class Text : public data::Source {
+class Text : public testing::FormulaSource {
  public:
-  std::int64_t size() const override { return kSamples; }
-  std::int64_t vocab() const override { return kVocab; }
-  std::int64_t tokens(std::int64_t) const override { return kLength; }
-  std::optional<std::int64_t> uniform_tokens() const override { return kLength; }
-  std::string fingerprint() const override { return "text"; }
-  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    const auto count = static_cast<std::int64_t>(indices.size());
-    batch::MicroBatch micro{.inputs = at::empty({count, kLength}, at::kLong),
-                            .targets = at::empty({count, kLength}, at::kLong),
-                            .tokens = count * kLength};
-    for (std::int64_t row = 0; row < count; ++row)
-      for (std::int64_t t = 0; t < kLength; ++t) {
-        const std::int64_t sample = indices[static_cast<std::size_t>(row)];
-        micro.inputs[row][t] = (sample * 11 + t * t * 5) % kVocab;
-        micro.targets[row][t] = t < sample % 4 ? -100 : (sample * 3 + t) % kVocab;
-      }
-    return micro;
-  }
+  Text()
+      : FormulaSource(
+            kSamples, kLength, kVocab,
+            [](std::int64_t sample, std::int64_t t) { return (sample * 11 + t * t * 5) % kVocab; },
+            [](std::int64_t sample, std::int64_t t) {
+              return t < sample % 4 ? -100 : (sample * 3 + t) % kVocab;
+            }) {}
 };
 
 class Pictures : public Text {

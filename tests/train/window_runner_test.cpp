@@ -8,6 +8,7 @@
 
 #include "accrue/kernels/cross_entropy.h"
 #include "accum/poison.h"
+#include "formula_source.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 
@@ -23,27 +24,15 @@ using Tensors = std::vector<at::Tensor>;
 constexpr std::int64_t kSamples = 16, kLength = 5, kVocab = 8, kWidth = 4;
 
 /// Samples of unequal length; every third is "rated".
-class Samples : public data::Source {
+class Samples : public testing::FormulaSource {
  public:
-  std::int64_t size() const override { return kSamples; }
-  std::int64_t vocab() const override { return kVocab; }
-  std::int64_t tokens(std::int64_t) const override { return kLength; }
-  std::optional<std::int64_t> uniform_tokens() const override { return kLength; }
-  std::string fingerprint() const override { return "samples"; }
-  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    const auto count = static_cast<std::int64_t>(indices.size());
-    batch::MicroBatch micro{.inputs = at::empty({count, kLength}, at::kLong),
-                            .targets = at::full({count, kLength}, -100, at::kLong),
-                            .tokens = count * kLength};
-    for (std::int64_t row = 0; row < count; ++row) {
-      const std::int64_t sample = indices[static_cast<std::size_t>(row)];
-      for (std::int64_t t = 0; t < kLength; ++t) {
-        micro.inputs[row][t] = (sample * 7 + t * 3) % kVocab;
-        if (t <= sample % kLength) micro.targets[row][t] = (sample + t * t) % kVocab;
-      }
-    }
-    return micro;
-  }
+  Samples()
+      : FormulaSource(
+            kSamples, kLength, kVocab,
+            [](std::int64_t sample, std::int64_t t) { return (sample * 7 + t * 3) % kVocab; },
+            [](std::int64_t sample, std::int64_t t) {
+              return t <= sample % kLength ? (sample + t * t) % kVocab : -100;
+            }) {}
 };
 
 bool is_rated(std::int64_t sample) { return sample % 3 == 0; }

@@ -169,8 +169,8 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
 /// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
 /// run.eval_batches, memory.budget, memory.budget_file, memory.recompute, dist.backend,
-/// dist.reduce, dist.shares, dist.shard, dist.timeout and observe.*. The run's length is not among
-/// them: it is the horizon of the schedule.
+/// dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout and observe.*. The run's length
+/// is not among them: it is the horizon of the schedule.
 bool may_change_on_resume(const std::string& key);
 /// All of them, for people: "run.out, run.threads, ...".
 std::string resumable_keys();
