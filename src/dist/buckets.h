@@ -24,6 +24,10 @@ struct Bucket {
 
 /// Divides slots into buckets of at most `elements` elements, in the order in which they lie; a
 /// larger slot is a bucket of its own. Padding between slots of a bucket belongs to it.
+///
+/// Gradients become final about in this order, and the last bucket is what no backward is left to
+/// hide. So towards an allocation's end a bucket takes at most a fourth of what is left, but an
+/// eighth of `elements` in any case.
 std::vector<Bucket> make_buckets(std::span<const SlotPlace> places, std::int64_t elements);
 
 /// Bucket numbers by when the last of their slots was final (`final_at`, by slot; larger is later).

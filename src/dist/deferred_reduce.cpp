@@ -67,7 +67,7 @@ struct DeferredReduce::Impl {
         buffer(std::move(sums)),
         options(given),
         buckets(make_buckets(places_of(*buffer), elements_of(options, *buffer))),
-        watch(*buffer) {
+        watch(*buffer, [this] { begin_what_is_final(); }) {
     if (options.sharding)
       scatter = std::make_unique<ScatterReduce>(*group, *buffer, options.sharding->bytes_at_once());
     if (options.compress == Compression::none) return;
@@ -108,6 +108,15 @@ struct DeferredReduce::Impl {
     else
       next.work = group->start_sum(values_of(bucket), "the sum of gradients");
     begun.push_back(std::move(next));
+  }
+
+  /// In the backward of the last micro-batch.
+  void begin_what_is_final() {
+    if (!options.overlap || !order || !is_first_round || !is_last || is_void) return;
+    const Stopwatch stopwatch;
+    while (begun.size() < buckets.size() && is_final(bucket_at(begun.size()))) begin_next();
+    if (scatter) scatter->advance();
+    seconds_in_backward += stopwatch.seconds();
   }
 
   bool is_reduced() const {
@@ -251,7 +260,7 @@ struct DeferredReduce::Impl {
     begun.clear();
     is_void = false;
     is_last = false;
-    watch.forget();
+    watch.end();
     return agreed;
   }
 
@@ -268,6 +277,7 @@ struct DeferredReduce::Impl {
   WindowTotals totals;
   std::exception_ptr error;  ///< of a withdrawal
   Stopwatch under_way;
+  double seconds_in_backward = 0;
   WindowTotals spent;  ///< its times and bytes: of this window, over all its rounds
   std::int64_t wire_bytes_before = 0;
   std::int64_t window = -1;
@@ -289,17 +299,7 @@ void DeferredReduce::begin_micro_batch(bool is_last) {
   impl_->watch.begin_micro_batch();
 }
 
-void DeferredReduce::poll() {
-  Impl& self = *impl_;
-  self.watch.look();
-  const bool may_begin =
-      self.options.overlap && self.order && self.is_first_round && self.is_last && !self.is_void;
-  if (!may_begin) return;
-  while (self.begun.size() < self.buckets.size() &&
-         self.is_final(self.bucket_at(self.begun.size())))
-    self.begin_next();
-  if (self.scatter) self.scatter->advance();
-}
+double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_backward; }
 
 const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
 

@@ -2,48 +2,60 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace accrue::dist {
 
-SlotWatch::SlotWatch(const accum::GradientBuffer& buffer)
-    : buffer_(buffer), slots_(buffer.entries().size()) {}
+SlotWatch::SlotWatch(const accum::GradientBuffer& buffer, std::function<void()> after_contribution)
+    : buffer_(buffer),
+      after_contribution_(std::move(after_contribution)),
+      slots_(buffer.entries().size()) {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    buffer_.entries()[slot].slot->after_contribution = [this, slot] { count(slots_[slot]); };
+}
+
+SlotWatch::~SlotWatch() {
+  for (const accum::GradientBuffer::Entry& entry : buffer_.entries())
+    entry.slot->after_contribution = nullptr;
+}
+
+void SlotWatch::count(Seen& seen) {
+  if (!watching_) return;
+  ++seen.now;
+  seen.place = std::max(seen.place, ++counted_);
+  after_contribution_();
+}
 
 std::int64_t SlotWatch::contributions(std::size_t slot) const {
   return buffer_.entries()[slot].slot->contributions;
 }
 
 void SlotWatch::begin_micro_batch() {
+  end();
   watching_ = true;
-  stage_ = 0;
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
-    slots_[slot].at_begin = slots_[slot].before = contributions(slot);
 }
 
-void SlotWatch::look() {
-  if (!watching_) return;
-  ++stage_;
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    Seen& seen = slots_[slot];
-    const std::int64_t now = contributions(slot);
-    if (now == seen.before) continue;
-    seen.before = now;
-    seen.stage = std::max(seen.stage, stage_);
-    seen.expected = std::max(seen.expected, now - seen.at_begin);
-  }
+void SlotWatch::end() {
+  for (Seen& seen : slots_) seen.expected = std::max(seen.expected, seen.now);
+  forget();
 }
 
-void SlotWatch::forget() { watching_ = false; }
+void SlotWatch::forget() {
+  for (Seen& seen : slots_) seen.now = 0;
+  counted_ = 0;
+  watching_ = false;
+}
 
 bool SlotWatch::is_final(std::size_t slot) const {
   const Seen& seen = slots_[slot];
-  return watching_ && seen.expected > 0 && contributions(slot) - seen.at_begin >= seen.expected;
+  return watching_ && seen.expected > 0 && seen.now >= seen.expected;
 }
 
 std::vector<std::int64_t> SlotWatch::final_at() const {
-  std::vector<std::int64_t> stages;
+  std::vector<std::int64_t> places;
   for (const Seen& seen : slots_)
-    stages.push_back(seen.stage > 0 ? seen.stage : std::numeric_limits<std::int64_t>::max());
-  return stages;
+    places.push_back(seen.place > 0 ? seen.place : std::numeric_limits<std::int64_t>::max());
+  return places;
 }
 
 }  // namespace accrue::dist

@@ -111,7 +111,7 @@ ForwardContext ChainRun::context_of(const Stretch& stretch, std::size_t segment)
   return context;
 }
 
-Activations ChainRun::backward(Activations gradients, const std::function<void()>& after_segment) {
+Activations ChainRun::backward(Activations gradients) {
   while (!stretches_.empty() && any_defined(gradients)) {
     Stretch stretch = std::move(stretches_.back());
     stretches_.pop_back();
@@ -121,7 +121,6 @@ Activations ChainRun::backward(Activations gradients, const std::function<void()
       stretch.cuts.pop_back();
       backward_of(cut.output, gradients);
       gradients = gradients_of(cut.input);
-      if (after_segment) after_segment();
     }
   }
   return gradients;

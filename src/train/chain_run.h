@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <vector>
 
 #include "accrue/core/recompute.h"
@@ -27,9 +26,8 @@ class ChainRun {
   /// `input` of the first segment; empty where that reads the micro-batch.
   models::Activations forward(models::Activations input = {});
   /// `gradients` of what forward() gave, undefined where they are not wanted; returns those of its
-  /// input, likewise. To be called once. Calls `after_segment`, if any, after each segment.
-  models::Activations backward(models::Activations gradients,
-                               const std::function<void()>& after_segment = {});
+  /// input, likewise. To be called once.
+  models::Activations backward(models::Activations gradients);
 
  private:
   /// A segment's run: its input as a leaf of its own graph, and what it made of it.

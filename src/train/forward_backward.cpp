@@ -20,8 +20,7 @@ PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& m
                           .weights = total.weights};
   if (!result.finite) return result;
   if (!total.roots.empty()) torch::autograd::backward(total.roots, total.gradients);
-  if (options.after_segment) options.after_segment();
-  chain.backward(gradients_of(output), options.after_segment);
+  chain.backward(gradients_of(output));
   return result;
 }
 

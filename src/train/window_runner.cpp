@@ -122,13 +122,14 @@ WindowRun WindowRunner::attempt(std::int64_t index, std::vector<batch::Range>& p
                losses_.total_weight());
   at_open_.keep();
   settled_.keep();
-  reducing_seconds_ = 0;
+  const double reducing_before = reducing_seconds();
   try {
     const Stopwatch watch;
     loader_.prefetch(parts);
     run_micro_batches(parts, result);
     result.seconds = watch.seconds();
-    if (!result.interrupted) close(result);
+    const double computing = result.seconds - (reducing_seconds() - reducing_before);
+    if (!result.interrupted) close(computing, result);
   } catch (...) {
     window_.discard();
     at_open_.restore();
@@ -206,11 +207,15 @@ void WindowRunner::split_from(std::size_t position, std::vector<batch::Range>& p
   losses_.split_from(position, rest, [this](batch::Range part) { return loader_.fetch(part); });
 }
 
-void WindowRunner::close(WindowRun& result) {
+/// What reductions that began in backward passes took of them.
+double WindowRunner::reducing_seconds() const {
+  return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
+}
+
+void WindowRunner::close(double computing_seconds, WindowRun& result) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
-  if (options_.reduce != nullptr)
-    tell_figures(*options_.reduce, hooks_, result.seconds - reducing_seconds_, result);
+  if (options_.reduce != nullptr) tell_figures(*options_.reduce, hooks_, computing_seconds, result);
   result.gradient = window_.close();
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
@@ -268,16 +273,8 @@ PassResult WindowRunner::pass(const batch::MicroBatch& micro) {
   PassOptions options = losses_.pass_options();
   options.loss_scale = window_.loss_scale();
   options.recompute = options_.recompute;
-  if (options_.reduce != nullptr) options.after_segment = [this] { poll_reduction(); };
   return forward_backward(model_, micro,
                           batch::training_context(micro, seed_, window_.ledger().window), options);
-}
-
-/// May wait for others.
-void WindowRunner::poll_reduction() {
-  const Stopwatch watch;
-  options_.reduce->poll();
-  reducing_seconds_ += watch.seconds();
 }
 
 std::optional<double> WindowRunner::next_loss_scale() {

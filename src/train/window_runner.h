@@ -132,10 +132,10 @@ class WindowRunner final : public Runner {
   void undo();  ///< the micro-batch that ran out of memory
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro, bool is_last);
   void split_from(std::size_t position, std::vector<batch::Range>& parts, std::int64_t micro);
-  void close(WindowRun& result);
+  double reducing_seconds() const;
+  void close(double computing_seconds, WindowRun& result);
   Loss replay(const MicroRef& ref);
   PassResult pass(const batch::MicroBatch& micro);
-  void poll_reduction();
   bool leave_out(const LedgerEntry& entry);
   std::optional<double> next_loss_scale();
   bool is_first_committed(const MicroRef& ref) const;
@@ -152,7 +152,6 @@ class WindowRunner final : public Runner {
   KeptBuffers at_open_;             ///< the window's
   KeptBuffers settled_;             ///< after the last micro-batch that counts
   bool replayed_ = false;           ///< since the last micro-batch began
-  double reducing_seconds_ = 0;     ///< of the window's micro-batches
 };
 
 }  // namespace accrue::train

@@ -131,7 +131,6 @@ class Rank {
 
   Loss run(std::size_t micro) {
     Loss loss = problem_.run(micro, [this] {
-      if (reduce_) reduce_->poll();
       if (is_to_die()) std::raise(SIGKILL);
     });
     if (!goes_wrong(micro)) return loss;

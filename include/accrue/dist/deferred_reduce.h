@@ -15,8 +15,8 @@ namespace accrue::dist {
 struct ReduceOptions {
   /// Buckets are reduced during the backward of the last micro-batch; else after it.
   bool overlap = true;
-  /// Of the sums that are reduced as one. Smaller ones begin earlier, larger ones cost fewer
-  /// messages.
+  /// Of the sums that are reduced as one, at most. Smaller ones begin earlier, larger ones cost
+  /// fewer messages; the last ones are smaller.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   /// Other than none: each flat allocation is summed as one by a Compressor, whose sums are not
   /// exact, after the rows agree: what is kept is converted by the window's total weight. So there
@@ -47,8 +47,9 @@ struct WindowTotals {
 /// Distributed", arXiv:2006.15704, without its division by the number of ranks).
 ///
 /// Buckets begin in the order in which rank 0 saw them become final in its first window, which it
-/// tells the others. With overlap each begins as soon as it and those before it are final, in the
-/// micro-batch that begin_micro_batch(true) announced, and the rest when the window closes: so
+/// tells the others. With overlap each begins as soon as it and those before it are final: in the
+/// backward of the micro-batch that begin_micro_batch(true) announced, by which contribution it
+/// may be, and the rest when the window closes. So
 /// parameters that are not used on some ranks, and ranks without micro-batches, which contribute
 /// zeros, need no further agreement. The first window is reduced at its close.
 ///
@@ -72,8 +73,8 @@ class DeferredReduce final : public accum::Reduction {
 
   /// Before each micro-batch. `is_last` of the window's: its backward may be overlapped.
   void begin_micro_batch(bool is_last);
-  /// Between two stages of a backward: begins what is final.
-  void poll();
+  /// What the reduction has taken of the backward passes' time, since it was made.
+  double seconds_in_backward() const;
   /// Numbers that the ranks add up at the window's close. As many on each rank, always.
   void set_figures(std::vector<double> figures);
   /// Of the last window that was reduced.

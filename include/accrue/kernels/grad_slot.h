@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace accrue::kernels {
@@ -61,6 +62,9 @@ struct GradSlot {
   bool found_non_finite = false;
   bool found_too_large = false;    ///< for the units of a fixed-point sum
   std::shared_ptr<GradFold> fold;  ///< null: contributions are written or added to `main` itself
+  /// Called after each contribution, on its thread, by which the sum is as it stands then. Set and
+  /// cleared by who watches the slot; what it throws leaves the backward.
+  std::function<void()> after_contribution;
 
   explicit GradSlot(at::Tensor main_gradient);
 
@@ -80,6 +84,7 @@ struct GradSlot {
   void count_contribution() {
     fresh = false;
     ++contributions;
+    if (after_contribution) after_contribution();
   }
 };
 

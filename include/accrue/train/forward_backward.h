@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <vector>
 
 #include "accrue/core/recompute.h"
@@ -19,8 +18,6 @@ struct PassOptions {
   double loss_scale = 1;
   /// The gradients have the same bits in each mode; what is live in between differs.
   Recompute recompute = Recompute::none;
-  /// Called after the losses' backward and after that of each segment: slots may have become final.
-  std::function<void()> after_segment = {};
 };
 
 /// What became of a micro-batch's forward and backward pass.
