@@ -4,6 +4,7 @@
     bench/e2e/peers.py [--only JOB] [--systems NAME,NAME] [--rounds 5] [--steps 3] [--threads N] [--out FOLDER]
     bench/e2e/peers.py --quick          a tiny model: whether everything runs and agrees, in a minute or two
     bench/e2e/peers.py --self-test      whether the comparison notices a training that is not the same
+    bench/e2e/peers.py --llmc CHECKOUT  also llm.c's CPU program, in a job of its own: it neither accumulates nor clips
 
 Every system starts from the same weights file and takes the same samples in the same order, in the same
 micro-batches, precision and number of threads, in a process of its own; each round runs all of them, beginning with
@@ -20,11 +21,13 @@ import sys
 import tempfile
 
 import peers_report
-from agreement import agrees, relative_errors
+from agreement import COMPARED, agrees, relative_errors
 from runs import BUILD, RESULTS, ROOT, flags, median, random_tokens, run, spread, steps_of, train
 
 PEERS = ROOT / "bench" / "peers"
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+sys.path.append(str(PEERS))
+from job import Recipe  # noqa: E402  what the peers read
 
 SMALL = dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16)
 LARGE = dict(layers=12, heads=12, width=768, context=64, vocab=50304, micro=4, count=8)
@@ -35,12 +38,18 @@ JOBS = {
     "10.8M bf16": dict(SMALL, precision="bf16"),
     "124M bf16": dict(LARGE, precision="bf16"),
 }
+# What llm.c's CPU program does: one micro-batch a step, its settings; it draws samples in an order of its own.
+LLMC_JOB = "124M fp32 K = 1"
+LLMC_JOBS = {LLMC_JOB: dict(LARGE, count=1, precision="fp32", one_batch=True,
+                            recipe=dict(lr=1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, clip=0))}
 TINY = dict(layers=2, heads=2, width=64, context=64, vocab=256, micro=4, count=4)
 QUICK_JOBS = {f"tiny {precision}": dict(TINY, precision=precision) for precision in ("fp32", "bf16")}
 
 OURS = "accrue"
 REFERENCE = "eager"
 SYSTEMS = (OURS, REFERENCE, "compile", "accelerate", "lightning", "deepspeed")
+LLMC = "llm.c"
+LLMC_CHECKOUT = "ACCRUE_BENCH_LLMC"  # the environment variable that has its path
 WARM_UP_STEPS = 1
 
 
@@ -56,22 +65,31 @@ def prepare(folder: pathlib.Path, job: dict) -> pathlib.Path:
     """The job's folder: what is to be trained, the tokens and the initial weights."""
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps(job))
-    needed = all_steps(job) * tokens_per_step(job) + 1
-    made = pathlib.Path(json.loads(random_tokens(folder, job["vocab"], needed))[0])
-    made.rename(folder / "tokens.bin")
+    write_tokens(folder, job)
     run([str(PYTHON), str(PEERS / "prepare.py"), str(folder)])
     return folder
 
 
+def write_tokens(folder: pathlib.Path, job: dict) -> None:
+    drawn = tokens_per_step(job) * (1 if job.get("one_batch") else all_steps(job))
+    made = pathlib.Path(json.loads(random_tokens(folder, job["vocab"], drawn + 1))[0])
+    tokens = made.read_bytes()[:2 * drawn]
+    needed = 2 * (all_steps(job) * tokens_per_step(job) + 1)
+    (folder / "tokens.bin").write_bytes((tokens * (all_steps(job) + 1))[:needed])
+    made.unlink()
+
+
 def accrue_arguments(folder: pathlib.Path, job: dict) -> list[str]:
+    recipe = Recipe(**job.get("recipe", {}))
     return (flags("run", steps=all_steps(job), threads=job["threads"],
                   checkpoint_every="1000000 steps")
             + flags("model", kind="gpt2", **{"from": folder / "model"})
             + flags("data", train=f'["{folder / "tokens.bin"}"]', order="sequential")
             + flags("batch", tokens=tokens_per_step(job), micro=job["micro"])
             + flags("precision", compute=job["precision"])
-            + flags("optim", kind="adamw", lr=3e-4, betas="[0.9, 0.95]", eps=1e-5, weight_decay=0.1,
-                    decay="matrices", clip=1.0, schedule='{kind = "constant"}')
+            + flags("optim", kind="adamw", lr=recipe.lr, betas=list(recipe.betas), eps=recipe.eps,
+                    weight_decay=recipe.weight_decay, decay="matrices", clip=recipe.clip,
+                    schedule='{kind = "constant"}')
             + flags("memory", recompute="none"))
 
 
@@ -95,9 +113,10 @@ def accrue_outcome(folder: pathlib.Path, job: dict, out: pathlib.Path) -> dict:
 
 
 def run_peer(system: str, folder: pathlib.Path) -> dict:
+    command = [PEERS / "llmc.py", os.environ[LLMC_CHECKOUT]] if system == LLMC else [PEERS / "worker.py", system]
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         result = pathlib.Path(scratch) / "result.json"
-        run([str(PYTHON), str(PEERS / "worker.py"), system, str(folder), str(result)])
+        run([str(PYTHON), *map(str, command), str(folder), str(result)])
         return json.loads(result.read_text())
 
 
@@ -122,6 +141,12 @@ def measure(folder: pathlib.Path, job: dict, systems: list[str], rounds: int) ->
     return outcomes
 
 
+def compared_in(job: dict) -> tuple[str, ...]:
+    """llm.c keeps its norms and parameters to itself, and under its eps (1e-8) nobody's agree; each step's loss shows
+    what the steps before it did."""
+    return ("losses",) if job.get("one_batch") else COMPARED
+
+
 def summarise(job: dict, outcomes: dict[str, list[dict]]) -> dict[str, dict]:
     """By system: why it is not available; or its errors and, only where they are within the bound, its speed."""
     if "unavailable" in outcomes[REFERENCE][0]:
@@ -133,11 +158,12 @@ def summarise(job: dict, outcomes: dict[str, list[dict]]) -> dict[str, dict]:
         if system not in speeds:
             rows[system] = {"unavailable": rounds[-1]["unavailable"]}
             continue
-        compared = [relative_errors(ours, theirs) for ours, theirs in zip(rounds, outcomes[REFERENCE])]
+        compared = [relative_errors(ours, theirs, compared_in(job))
+                    for ours, theirs in zip(rounds, outcomes[REFERENCE])]
         worst = {what: max(errors[what] for errors in compared) for what in compared[0]}
         rows[system] = {"agrees": agrees(worst, job["precision"]), "relative_errors": worst,
                         "versions": rounds[0]["versions"],
-                        "losses": rounds[0]["losses"], "grad_norms": rounds[0]["grad_norms"]}
+                        **{what: rounds[0][what] for what in ("losses", "grad_norms") if what in rounds[0]}}
         if rows[system]["agrees"]:
             rows[system] |= {"tokens_per_second": spread(speeds[system]),
                              "peak_resident_bytes": max(outcome["peak_resident_bytes"] for outcome in rounds)}
@@ -194,8 +220,15 @@ def chosen_systems(text: str | None) -> list[str]:
     return [system for system in SYSTEMS if system in names or system in (OURS, REFERENCE)]
 
 
+def systems_for(job: str, systems: list[str]) -> list[str]:
+    """llm.c and its job are for each other."""
+    return [OURS, REFERENCE, LLMC] if job == LLMC_JOB else systems
+
+
 def chosen_jobs(options: argparse.Namespace) -> dict[str, dict]:
     jobs = QUICK_JOBS if options.quick or options.self_test else JOBS
+    if options.llmc:
+        jobs = jobs | LLMC_JOBS
     if options.only and options.only not in jobs:
         sys.exit(f"error: --only: expected one of {', '.join(jobs)}, received {options.only}")
     settings = dict(warm_up_steps=WARM_UP_STEPS, steps=options.steps, threads=options.threads)
@@ -208,6 +241,8 @@ def main() -> None:
     parser.add_argument("--self-test", action="store_true")
     parser.add_argument("--only", metavar="JOB", help="one of: " + ", ".join(JOBS))
     parser.add_argument("--systems", help=f"some of {','.join(SYSTEMS)}; {OURS} and {REFERENCE} always run")
+    parser.add_argument("--llmc", metavar="CHECKOUT", type=pathlib.Path,
+                        help=f"a checkout of llm.c: adds the job {LLMC_JOB!r} with its CPU program")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help=f"timed, after {WARM_UP_STEPS} warm-up step")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -216,7 +251,10 @@ def main() -> None:
     options = parser.parse_args()
     if not PYTHON.exists():
         sys.exit(f"error: expected {PYTHON.relative_to(ROOT)}, received no such file; try scripts/setup.sh peers")
+    if options.llmc and not (options.llmc / "train_gpt2.c").exists():
+        sys.exit(f"error: --llmc: expected a checkout of llm.c, received {options.llmc} without train_gpt2.c")
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    os.environ[LLMC_CHECKOUT] = str(options.llmc)
     systems, jobs = chosen_systems(options.systems), chosen_jobs(options)
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
@@ -226,7 +264,7 @@ def main() -> None:
             return self_test(scratch, jobs)
         out = options.out or (BUILD / "peers-quick" if options.quick else RESULTS)
         for job_name, job in jobs.items():
-            peers_report.add(out, job_name, compare(scratch, job_name, job, systems, options.rounds))
+            peers_report.add(out, job_name, compare(scratch, job_name, job, systems_for(job_name, systems), options.rounds))
 
 
 if __name__ == "__main__":

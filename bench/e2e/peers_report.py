@@ -7,7 +7,7 @@ from agreement import BOUNDS
 from runs import gib, table
 
 NAMES = {"accrue": "accrue", "eager": "PyTorch eager", "compile": "torch.compile", "accelerate": "Accelerate",
-         "lightning": "Lightning", "deepspeed": "DeepSpeed"}
+         "lightning": "Lightning", "deepspeed": "DeepSpeed", "llm.c": "llm.c"}
 COLUMNS = ["system", "tokens/s: median", "min", "max", "accrue is faster by", "min", "max", "peak memory",
            "differs from PyTorch eager by at most"]
 

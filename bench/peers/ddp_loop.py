@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gpt2 import Gpt2
 from job import Job
-from recipe import CLIP, Record, autocast, make_optimizer, micro_batches
+from recipe import Record, autocast, make_optimizer, micro_batches
 
 PACKAGES = ("torch",)
 BUCKET_MB = 4  # accrue's; DDP's own 25 were slower over 1 Gbit/s, as less of 43 MB is left to overlap with
@@ -27,7 +27,7 @@ def accumulate(job: Job, model: Gpt2, record: Record, reduces_each: bool) -> Non
     dist.init_process_group("gloo")
     count = job.count // dist.get_world_size()
     replica = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=BUCKET_MB)
-    optimizer = make_optimizer(model)
+    optimizer = make_optimizer(job, model)
     batches = iter(micro_batches(job, samples_of(job, dist.get_rank(), count)))
     for _ in range(job.all_steps):
         optimizer.zero_grad()
@@ -36,7 +36,7 @@ def accumulate(job: Job, model: Gpt2, record: Record, reduces_each: bool) -> Non
             with contextlib.nullcontext() if reduces else replica.no_sync():
                 loss = one_pass(job, replica, next(batches), count)
             record.micro_batch(loss)
-        norm = nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), job.recipe.most_norm)
         optimizer.step()
         record.step(norm)
     dist.destroy_process_group()

@@ -9,7 +9,7 @@ import torch
 
 from gpt2 import Gpt2
 from job import Job
-from recipe import CLIP, Record, autocast, make_optimizer, micro_batches
+from recipe import Record, autocast, make_optimizer, micro_batches
 
 PACKAGES = ("torch", "deepspeed")
 
@@ -18,7 +18,7 @@ def train(job: Job, model: Gpt2, record: Record) -> None:
     config = {"train_micro_batch_size_per_gpu": job.micro, "gradient_accumulation_steps": job.count,
               "zero_optimization": {"stage": 0}}
     deepspeed.init_distributed("gloo")
-    engine, *_ = deepspeed.initialize(model=model, optimizer=make_optimizer(model), config=config)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=make_optimizer(job, model), config=config)
     for ids, targets in micro_batches(job):
         with autocast(job):
             loss = engine(ids, targets)
@@ -26,7 +26,7 @@ def train(job: Job, model: Gpt2, record: Record) -> None:
         record.micro_batch(loss)
         if closes_step := engine.is_gradient_accumulation_boundary():
             # Not by the config's gradient_clipping, which does the same and keeps the norm to itself.
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), job.recipe.most_norm)
         engine.step()
         if closes_step:
             record.step(norm)

@@ -4,7 +4,22 @@
 """
 import dataclasses
 import json
+import math
 import pathlib
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """AdamW with a constant learning rate."""
+    lr: float = 3e-4
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-5  # not 1e-8: a gradient near 0 would turn its rounding error into a step of the learning rate
+    weight_decay: float = 0.1  # of matrices
+    clip: float = 1.0  # the mean gradient's norm; 0: off
+
+    @property
+    def most_norm(self) -> float:
+        return self.clip or math.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,10 +36,13 @@ class Job:
     warm_up_steps: int
     steps: int  # timed ones, after those
     threads: int
+    recipe: Recipe = Recipe()
+    one_batch: bool = False  # every step has the same samples
 
     @staticmethod
     def read(folder: pathlib.Path) -> "Job":
-        return Job(folder=folder, **json.loads((folder / "job.json").read_text()))
+        values = json.loads((folder / "job.json").read_text())
+        return Job(folder=folder, recipe=Recipe(**values.pop("recipe", {})), **values)
 
     @property
     def all_steps(self) -> int:

@@ -4,7 +4,7 @@ import torch
 
 from gpt2 import Gpt2
 from job import Job
-from recipe import CLIP, Record, make_optimizer, micro_batches
+from recipe import Record, make_optimizer, micro_batches
 
 PACKAGES = ("torch", "lightning")
 
@@ -23,11 +23,11 @@ class LightningGpt2(lightning.LightningModule):
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return make_optimizer(self.model)
+        return make_optimizer(self._job, self.model)
 
     def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
         """What `gradient_clip_val` does by itself, the norm kept."""
-        self._grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), CLIP)
+        self._grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self._job.recipe.most_norm)
 
     def on_train_batch_end(self, outputs, batch, batch_idx: int) -> None:
         if (batch_idx + 1) % self._job.count == 0:

@@ -6,7 +6,7 @@ import torch
 
 from gpt2 import Gpt2
 from job import Job
-from recipe import CLIP, Record, autocast, make_optimizer, micro_batches
+from recipe import Record, autocast, make_optimizer, micro_batches
 
 PACKAGES = ("torch",)
 
@@ -21,7 +21,7 @@ def train_compiled(job: Job, model: Gpt2, record: Record) -> None:
 
 
 def accumulate(job: Job, model: Gpt2, forward: Callable[..., torch.Tensor], record: Record) -> None:
-    optimizer = make_optimizer(model)
+    optimizer = make_optimizer(job, model)
     batches = iter(micro_batches(job))
     for _ in range(job.all_steps):
         optimizer.zero_grad()
@@ -30,6 +30,6 @@ def accumulate(job: Job, model: Gpt2, forward: Callable[..., torch.Tensor], reco
                 loss = forward(ids, targets)
             (loss / job.count).backward()
             record.micro_batch(loss)
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), job.recipe.most_norm)
         optimizer.step()
         record.step(norm)

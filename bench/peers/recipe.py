@@ -10,12 +10,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from job import Job
 
-LEARNING_RATE = 3e-4
-BETAS = (0.9, 0.95)
-EPS = 1e-5  # not 1e-8: a gradient near 0 would turn its rounding error into a step of the learning rate
-WEIGHT_DECAY = 0.1
-CLIP = 1.0
-
 
 class TokenSamples(Dataset):
     """Sample i of context T is the tokens [i T, i T + T], as inputs and as targets shifted by one."""
@@ -39,12 +33,12 @@ def micro_batches(job: Job, samples: Sequence[int] | None = None) -> DataLoader:
     return DataLoader(TokenSamples(job), batch_size=job.micro, shuffle=False, sampler=samples)
 
 
-def make_optimizer(model: torch.nn.Module) -> torch.optim.AdamW:
+def make_optimizer(job: Job, model: torch.nn.Module) -> torch.optim.AdamW:
     """The fused kernel, the fastest that PyTorch has; decay on matrices only."""
-    parameters = list(model.parameters())
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
+    recipe, parameters = job.recipe, list(model.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": recipe.weight_decay},
               {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
+    return torch.optim.AdamW(groups, lr=recipe.lr, betas=tuple(recipe.betas), eps=recipe.eps, fused=True)
 
 
 def autocast(job: Job) -> contextlib.AbstractContextManager:
