@@ -8,11 +8,14 @@ SHELL := /bin/bash
 PRESET ?= release
 JOBS ?= $(shell nproc)
 CLANG_FORMAT ?= clang-format
+# Several sources of a target are compiled as one; UNITY=OFF compiles each by itself.
+UNITY ?= ON
 SOURCES = $(shell git ls-files '*.h' '*.cpp')
 
 # Evaluated late: the virtual environment exists only after `setup`.
 PREFIX = $(shell .venv/bin/python -c 'import importlib.util as u, os; print(os.path.join(os.path.dirname(u.find_spec("torch").origin), "share/cmake"))');$(CURDIR)/.venv
-CONFIGURE = cmake --preset $(1) "-DCMAKE_PREFIX_PATH=$(PREFIX)" $(2) >build/$(1).configure.log 2>&1 \
+CONFIGURE = cmake --preset $(1) "-DCMAKE_PREFIX_PATH=$(PREFIX)" -DCMAKE_UNITY_BUILD=$(UNITY) $(2) \
+            >build/$(1).configure.log 2>&1 \
             || { cat build/$(1).configure.log >&2; exit 1; }
 # A test that waits for the other thread by spinning slows everything when two of them run at once.
 TEST_ENV = OMP_WAIT_POLICY=passive
@@ -109,7 +112,10 @@ fmt-check:
 
 # clang-tidy on what changed since BASE (default: the last commit).
 BASE ?= HEAD~1
+lint: override UNITY = OFF
 lint: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,lint)
 	@scripts/lint.sh $(BASE)
 
 docs: setup

@@ -27,7 +27,7 @@ constexpr int kHeadroomBits = 10;
 /// Exponents at which a unit and its inverse are normal doubles.
 constexpr int kLeastUnit = -1000, kMostUnit = 1000;
 
-constexpr std::int64_t kChunkElements = 1 << 16;
+constexpr std::int64_t kSearchedElements = 1 << 16;
 
 /// The least e with value < 2^e, of value > 0.
 int exponent_above(double value) { return std::ilogb(value) + 1; }
@@ -73,7 +73,7 @@ void FixedSum::judge(kernels::GradSlot& slot, double largest) {
 int FixedSum::largest_bits(const Stretch& stretch) const {
   const std::int64_t* sum = data<std::int64_t>() + stretch.begin;
   const std::int64_t largest = at::parallel_reduce(
-      0, stretch.elements, kChunkElements, std::int64_t{0},
+      0, stretch.elements, kSearchedElements, std::int64_t{0},
       [&](std::int64_t begin, std::int64_t end, std::int64_t before) {
         return std::max(before, largest_fixed(sum + begin, static_cast<std::size_t>(end - begin)));
       },

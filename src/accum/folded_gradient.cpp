@@ -12,21 +12,19 @@
 namespace accrue::accum {
 namespace {
 
-constexpr std::int64_t kChunkElements = 1 << 15;
-
 /// The largest magnitude; infinity where an element is not finite.
 template <class T>
 double largest_magnitude(const at::Tensor& values) {
   const T* data = values.const_data_ptr<T>();
   const std::int64_t total = values.numel();
   std::vector<double> largest(
-      static_cast<std::size_t>((total + kChunkElements - 1) / kChunkElements));
+      static_cast<std::size_t>((total + kContributionChunk - 1) / kContributionChunk));
   at::parallel_for(
       0, static_cast<std::int64_t>(largest.size()), 1, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t chunk = first; chunk < last; ++chunk) {
-          const std::int64_t begin = chunk * kChunkElements;
+          const std::int64_t begin = chunk * kContributionChunk;
           largest[static_cast<std::size_t>(chunk)] = largest_of(
-              data + begin, static_cast<std::size_t>(std::min(kChunkElements, total - begin)));
+              data + begin, static_cast<std::size_t>(std::min(kContributionChunk, total - begin)));
         }
       });
   return largest.empty() ? 0 : *std::ranges::max_element(largest);

@@ -10,7 +10,7 @@
 namespace accrue::accum {
 namespace {
 
-constexpr std::int64_t kBlockElements = 1024;
+constexpr std::int64_t kWidenedElements = 1024;
 
 std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count); }
 
@@ -20,9 +20,9 @@ class NarrowSum : public StagedSum {
   using StagedSum::read;
   using StagedSum::StagedSum;
   void read(std::int64_t begin, std::int64_t count, double* to) const final {
-    std::array<float, kBlockElements> block;
-    for (std::int64_t done = 0; done < count; done += kBlockElements) {
-      const std::int64_t size = std::min(kBlockElements, count - done);
+    std::array<float, kWidenedElements> block;
+    for (std::int64_t done = 0; done < count; done += kWidenedElements) {
+      const std::int64_t size = std::min(kWidenedElements, count - done);
       read(begin + done, size, block.data());
       std::copy_n(block.begin(), size, to + done);
     }

@@ -13,11 +13,9 @@
 namespace accrue::accum {
 namespace {
 
-/// A multiple of kRoundingBlock; small enough to share a layer between threads.
-constexpr std::int64_t kChunkElements = 1 << 15;
 /// Of a double contribution, rounded to float on the stack.
-constexpr std::int64_t kBlockElements = 2048;
-static_assert(kChunkElements % kRoundingBlock == 0 && kBlockElements % kRoundingBlock == 0);
+constexpr std::int64_t kRoundedElements = 2048;
+static_assert(kContributionChunk % kRoundingBlock == 0 && kRoundedElements % kRoundingBlock == 0);
 
 }  // namespace
 
@@ -83,23 +81,23 @@ template <class T>
 double StagedSum::fold_all(const at::Tensor& contribution, bool add) {
   const T* from = contribution.const_data_ptr<T>();
   const std::int64_t total = contribution.numel();
-  const std::int64_t chunks = (total + kChunkElements - 1) / kChunkElements;
+  const std::int64_t chunks = (total + kContributionChunk - 1) / kContributionChunk;
   std::vector<double> largest(static_cast<std::size_t>(chunks));
   at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t chunk = first; chunk < last; ++chunk) {
-      const std::int64_t begin = chunk * kChunkElements;
+      const std::int64_t begin = chunk * kContributionChunk;
       largest[static_cast<std::size_t>(chunk)] =
-          fold(from + begin, begin, std::min(kChunkElements, total - begin), add);
+          fold(from + begin, begin, std::min(kContributionChunk, total - begin), add);
     }
   });
   return largest.empty() ? 0 : *std::ranges::max_element(largest);
 }
 
 double StagedSum::fold(const double* from, std::int64_t begin, std::int64_t count, bool add) {
-  std::array<float, kBlockElements> block;
+  std::array<float, kRoundedElements> block;
   double largest = 0;
-  for (std::int64_t done = 0; done < count; done += kBlockElements) {
-    const std::int64_t size = std::min(kBlockElements, count - done);
+  for (std::int64_t done = 0; done < count; done += kRoundedElements) {
+    const std::int64_t size = std::min(kRoundedElements, count - done);
     std::copy_n(from + done, size, block.begin());
     largest = std::max(largest, fold(block.data(), begin + done, size, add));
   }

@@ -11,6 +11,10 @@
 
 namespace accrue::accum {
 
+/// Elements that a thread takes at once: a multiple of kRoundingBlock; small enough to share a
+/// layer between threads.
+inline constexpr std::int64_t kContributionChunk = 1 << 15;
+
 /// What the staged sums of a buffer share: memory for one contribution at a time, and what their
 /// randomness is keyed by.
 class Staging {

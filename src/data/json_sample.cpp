@@ -14,19 +14,6 @@ using nlohmann::json;
 
 constexpr std::int64_t ignored_label = -100;
 
-enum Field : std::size_t { text, prompt, completion, input_ids, labels, weight, mask, other };
-constexpr std::array<std::string_view, other> field_names{
-    "text", "prompt", "completion", "input_ids", "labels", "weight", "attention_mask"};
-
-constexpr bool is_array(Field field) {
-  return field == input_ids || field == labels || field == mask;
-}
-constexpr bool is_string(Field field) {
-  return field == text || field == prompt || field == completion;
-}
-
-std::string quoted(Field field) { return '"' + std::string(field_names[field]) + '"'; }
-
 LineProblem no_sample(std::string received) {
   return {R"(an object with "text", or "prompt" and "completion", or "input_ids" and "labels")",
           std::move(received), R"(lines like {"text": "..."})"};
@@ -62,6 +49,9 @@ bool JsonSample::counts() const {
 /// Takes the fields that matter out of the parser's events; the rest is passed over, however deep.
 class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
  public:
+  enum Field : std::size_t { text, prompt, completion, input_ids, labels, weight, mask, other };
+  static std::string quoted(Field field) { return '"' + std::string(field_names[field]) + '"'; }
+
   void reset() {
     seen_.fill(false);
     ids_.clear();
@@ -132,6 +122,16 @@ class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
   }
 
  private:
+  static constexpr std::array<std::string_view, other> field_names{
+      "text", "prompt", "completion", "input_ids", "labels", "weight", "attention_mask"};
+
+  static constexpr bool is_array(Field field) {
+    return field == input_ids || field == labels || field == mask;
+  }
+  static constexpr bool is_string(Field field) {
+    return field == text || field == prompt || field == completion;
+  }
+
   bool is_passed_over() const { return depth_ > 0 && field_ == other; }
 
   bool refuse(LineProblem problem) {
@@ -193,6 +193,7 @@ std::optional<LineProblem> JsonSampleParser::parse(std::string_view line) {
 }
 
 std::optional<LineProblem> JsonSampleParser::take_fields() {
+  using enum Handler::Field;
   const Handler& line = *handler_;
   const bool is_text = line.has(text);
   const bool is_prompted = line.has(prompt) || line.has(completion);
@@ -202,7 +203,7 @@ std::optional<LineProblem> JsonSampleParser::take_fields() {
   for (const auto& [one, needs] : {std::pair{prompt, completion}, std::pair{completion, prompt},
                                    std::pair{input_ids, labels}, std::pair{labels, input_ids}})
     if (line.has(one) && !line.has(needs))
-      return no_sample(quoted(one) + " without " + quoted(needs));
+      return no_sample(Handler::quoted(one) + " without " + Handler::quoted(needs));
 
   sample_.tokens.clear();
   sample_.weight = static_cast<float>(line.weight_value());

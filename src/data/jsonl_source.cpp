@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "byte_vocab.h"
 #include "line_reader.h"
 #include "sequence_batch.h"
 #include "source_errors.h"
 
 namespace accrue::data {
 namespace {
-
-constexpr std::int64_t byte_vocab = 256;
 
 std::string place(const FilePool& files, std::size_t file, std::int64_t line) {
   return files.path(file).string() + ":" + std::to_string(line);

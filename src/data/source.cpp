@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "byte_vocab.h"
 #include "glob.h"
 #include "image_source.h"
 #include "image_suffix.h"
@@ -16,8 +17,6 @@ namespace accrue::data {
 namespace {
 
 using Paths = std::vector<std::filesystem::path>;
-
-constexpr std::int64_t byte_vocab = 256;
 
 enum class Format { text, tokens, jsonl, images };
 constexpr std::array<const char*, 4> format_names{"text", "tokens", "jsonl", "images"};

@@ -11,7 +11,7 @@
 namespace accrue::dist {
 namespace {
 
-constexpr const char* kOperation = "read the launcher's environment";
+constexpr const char* kReadEnvironment = "read the launcher's environment";
 constexpr std::uint16_t kDefaultPort = 29500;
 constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
 
@@ -29,7 +29,7 @@ class Variables {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size() || number < low || number > high)
-      throw usage_error(kOperation,
+      throw usage_error(kReadEnvironment,
                         std::string(name) + " to be a whole number from " + std::to_string(low) +
                             " to " + std::to_string(high),
                         "'" + value + "'", "starting with torchrun, mpirun or srun");
@@ -44,7 +44,7 @@ class Variables {
     std::vector<std::string> there, missing;
     for (const std::string& name : names) (has(name) ? there : missing).push_back(name);
     if (!missing.empty())
-      throw usage_error(kOperation, joined(missing) + " beside " + joined(there), "none",
+      throw usage_error(kReadEnvironment, joined(missing) + " beside " + joined(there), "none",
                         suggestion);
   }
 
@@ -77,7 +77,7 @@ void check_agree(const Variables& variables, const Launch& launch, Names other) 
   if (!variables.has(other.rank) || !variables.has(other.world)) return;
   const auto differ = [&](const char* ours, int value, const char* theirs) {
     if (variables.text(theirs) == std::to_string(value)) return;
-    throw usage_error(kOperation, std::string(ours) + " and " + theirs + " to agree",
+    throw usage_error(kReadEnvironment, std::string(ours) + " and " + theirs + " to agree",
                       std::to_string(value) + " and " + variables.text(theirs),
                       std::string("unsetting ") + ours + ", or starting through torchrun");
   };
@@ -115,7 +115,7 @@ Launch from_mpirun(const Variables& variables) {
   const int on_this_machine =
       variables.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", 1, launch.world, launch.world);
   if (!variables.has("MASTER_ADDR") && on_this_machine != launch.world)
-    throw usage_error(kOperation, "MASTER_ADDR where mpirun uses several machines", "none",
+    throw usage_error(kReadEnvironment, "MASTER_ADDR where mpirun uses several machines", "none",
                       "mpirun -x MASTER_ADDR=<a machine that all reach, which runs rank 0>");
   launch.master_addr = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : "127.0.0.1";
   launch.master_port =

@@ -13,10 +13,10 @@
 namespace accrue::dist {
 namespace {
 
-const char* const kOperation = "outer step";
+const char* const kOuterStep = "outer step";
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& received) {
-  throw usage_error(kOperation, expected, received, "another dist.local_steps or dist.outer");
+  throw usage_error(kOuterStep, expected, received, "another dist.local_steps or dist.outer");
 }
 
 void require_valid(const OuterOptions& options) {
@@ -32,7 +32,7 @@ void require_one_dtype(const NamedParameters& parameters) {
   const at::ScalarType dtype = parameters.front().tensor.scalar_type();
   for (const auto& [name, tensor] : parameters)
     if (tensor.scalar_type() != dtype || (dtype != at::kFloat && dtype != at::kDouble))
-      throw usage_error(kOperation, "parameters all in fp32 or all in fp64",
+      throw usage_error(kOuterStep, "parameters all in fp32 or all in fp64",
                         name + " in " + at::toString(tensor.scalar_type()), "fp32 masters");
 }
 
@@ -58,7 +58,7 @@ void OuterStep::step(const at::Tensor& mean_difference) {
            in_words(mean_difference.scalar_type(), mean_difference.sizes()));
   const at::NoGradGuard no_grad;
   if (!at::isfinite(mean_difference).all().item<bool>())
-    throw runtime_error(kOperation, "finite parameters on every rank", "a mean that is not finite",
+    throw runtime_error(kOuterStep, "finite parameters on every rank", "a mean that is not finite",
                         "resuming from the last checkpoint");
   start_.sub_(mean_difference, options_.lr);
   if (velocity_.defined()) {
@@ -75,7 +75,7 @@ NamedParameters OuterStep::state() const {
 }
 
 void OuterStep::load_state(const StoredTensors& state) {
-  load_by_name(this->state(), state, kOperation);
+  load_by_name(this->state(), state, kOuterStep);
 }
 
 at::Tensor OuterStep::flat_parameters() const {

@@ -26,7 +26,7 @@ using torch::autograd::variable_list;
 constexpr const char* name = "attention";
 
 /// What is attended with what, besides the projections.
-struct Plan {
+struct AttentionPlan {
   bool causal;
   std::int64_t heads;
   std::vector<SampleSpan> spans;
@@ -45,10 +45,10 @@ void expect_arguments(const at::Tensor& qkv, std::int64_t heads, double dropout)
     throw usage_error(name, "a dropout in [0, 1)", std::to_string(dropout), "a value such as 0.1");
 }
 
-Plan plan_of(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
-             const ForwardContext& context) {
+AttentionPlan plan_of(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
+                      const ForwardContext& context) {
   const std::int64_t rows = qkv.size(0), length = qkv.size(1);
-  Plan plan{.causal = options.causal, .heads = heads, .spans = {}, .masks = {}};
+  AttentionPlan plan{.causal = options.causal, .heads = heads, .spans = {}, .masks = {}};
   if (!context.training || options.dropout == 0) {
     plan.spans = spans_or_rows(name, context.spans, rows, length);
     return plan;
@@ -80,7 +80,7 @@ Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
 }
 
 /// For tensors [B, T, ...] of which the spans are written.
-at::Tensor zeros_where_uncovered(const Plan& plan, at::IntArrayRef sizes,
+at::Tensor zeros_where_uncovered(const AttentionPlan& plan, at::IntArrayRef sizes,
                                  const at::TensorOptions& options) {
   const bool whole = covered(plan.spans) == sizes[0] * sizes[1];
   return whole ? at::empty(sizes, options) : at::zeros(sizes, options);
@@ -89,8 +89,8 @@ at::Tensor zeros_where_uncovered(const Plan& plan, at::IntArrayRef sizes,
 /// body(span, head, mask, scratch) for every head of every span, each in one thread; one scratch a
 /// thread. Head by head, so that spans of unequal length fall to the threads alike.
 template <class Body>
-void for_each_head(const Plan& plan, std::size_t scratch_elements, const at::TensorOptions& options,
-                   Body body) {
+void for_each_head(const AttentionPlan& plan, std::size_t scratch_elements,
+                   const at::TensorOptions& options, Body body) {
   const auto spans = static_cast<std::int64_t>(plan.spans.size());
   at::parallel_for(0, spans * plan.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     at::Tensor scratch = at::empty({static_cast<std::int64_t>(scratch_elements)}, options);
@@ -121,7 +121,7 @@ HeadKernels kernels_for(at::ScalarType dtype) {
           rows::head_backward_scratch};
 }
 
-rows::Head head_of(const Plan& plan, const at::Tensor& qkv, const SampleSpan& span,
+rows::Head head_of(const AttentionPlan& plan, const at::Tensor& qkv, const SampleSpan& span,
                    std::int64_t head, const DropoutMask* mask) {
   const Shape shape = shape_of(qkv, plan.heads);
   return {
@@ -138,7 +138,7 @@ rows::Head head_of(const Plan& plan, const at::Tensor& qkv, const SampleSpan& sp
 }
 
 /// Of `products` matrix products of a head's scores; a causal head works on half of them.
-std::int64_t flops_of(const Plan& plan, const Shape& shape, std::int64_t products) {
+std::int64_t flops_of(const AttentionPlan& plan, const Shape& shape, std::int64_t products) {
   std::int64_t scores = 0;
   for (const SampleSpan& span : plan.spans)
     scores += (span.end - span.begin) * (span.end - span.begin);
@@ -146,7 +146,8 @@ std::int64_t flops_of(const Plan& plan, const Shape& shape, std::int64_t product
 }
 
 struct Attention : torch::autograd::Function<Attention> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const Plan& plan) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed,
+                            const AttentionPlan& plan) {
     const at::Tensor qkv = packed.contiguous();
     const Shape shape = shape_of(qkv, plan.heads);
     const at::TensorOptions sums = qkv.options().dtype(accumulation_dtype(qkv.scalar_type()));
@@ -177,7 +178,7 @@ struct Attention : torch::autograd::Function<Attention> {
     expect_first_order(name);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &log_sums = saved[1];
-    const auto& plan = from_saved<Plan>(context->saved_data["plan"]);
+    const auto& plan = from_saved<AttentionPlan>(context->saved_data["plan"]);
     const at::Tensor grad_out = grads[0].contiguous();
     const Shape shape = shape_of(qkv, plan.heads);
     at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());

@@ -22,37 +22,37 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t grain_elements = 4096;
+constexpr std::int64_t piece_elements = 4096;
 
 /// One sample's rows of x as a matrix [rows, C].
-struct Part {
+struct MaskedPart {
   std::int64_t begin, rows;
   DropoutMask mask;
 };
 
-struct Plan {
-  std::vector<Part> parts;
+struct DropoutPlan {
+  std::vector<MaskedPart> parts;
   bool whole;  ///< whether the parts are all of x
 };
 
 /// Consecutive positions of a sample, small enough to be shared out among threads.
 struct Piece {
-  const Part* part;
+  const MaskedPart* part;
   std::int64_t first, rows;
 };
 
-std::vector<Piece> pieces_of(const Plan& plan, std::int64_t columns) {
+std::vector<Piece> pieces_of(const DropoutPlan& plan, std::int64_t columns) {
   const std::int64_t most =
-      std::max<std::int64_t>(1, grain_elements / std::max<std::int64_t>(1, columns));
+      std::max<std::int64_t>(1, piece_elements / std::max<std::int64_t>(1, columns));
   std::vector<Piece> pieces;
-  for (const Part& part : plan.parts)
+  for (const MaskedPart& part : plan.parts)
     for (std::int64_t first = 0; first < part.rows; first += most)
       pieces.push_back({&part, first, std::min(most, part.rows - first)});
   return pieces;
 }
 
 /// x times the mask and its scale: the same map forwards and backwards.
-at::Tensor apply_masks(const at::Tensor& source, const Plan& plan) {
+at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan) {
   const at::Tensor x = source.contiguous();
   at::Tensor out = plan.whole ? at::empty_like(x) : at::zeros_like(x);
   RECORD_FUNCTION("accrue::dropout", span_of({x, out}));
@@ -81,14 +81,15 @@ at::Tensor apply_masks(const at::Tensor& source, const Plan& plan) {
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Plan& plan) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const DropoutPlan& plan) {
     context->saved_data["plan"] = to_saved(plan);
     return apply_masks(x, plan);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     expect_first_order("dropout");
-    return {apply_masks(grads[0], from_saved<Plan>(context->saved_data["plan"])), {}};
+    return {apply_masks(grads[0], from_saved<DropoutPlan>(context->saved_data["plan"])), {}};
   }
 };
 
@@ -105,10 +106,10 @@ void expect_rows(const at::Tensor& x) {
                       "reshaping it to one row per sample");
 }
 
-Plan plan_of(const at::Tensor& x, const DropoutSite& site, const ForwardContext& context) {
+DropoutPlan plan_of(const at::Tensor& x, const DropoutSite& site, const ForwardContext& context) {
   const std::int64_t length = x.dim() == 3 ? x.size(1) : 1;
   const std::vector<SampleSpan> spans = named_spans("dropout", context, x.size(0), length);
-  Plan plan{.parts = {}, .whole = covered(spans) == x.size(0) * length};
+  DropoutPlan plan{.parts = {}, .whole = covered(spans) == x.size(0) * length};
   for (const SampleSpan& span : spans)
     plan.parts.push_back({.begin = span.row * length + span.begin,
                           .rows = span.end - span.begin,

@@ -7,30 +7,27 @@
 #include <atomic>
 
 namespace accrue::memory {
-namespace {
-
-class Reporter : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
-                         c10::Device device) override {
-    if (!device.is_cpu()) return;
-    const std::int64_t now = live_ += bytes;
-    std::int64_t seen = peak_;
-    while (now > seen && !peak_.compare_exchange_weak(seen, now)) {
-    }
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t live() const { return live_; }
-  std::int64_t peak() const { return peak_; }
-
- private:
-  std::atomic<std::int64_t> live_{0};
-  std::atomic<std::int64_t> peak_{0};
-};
-
-}  // namespace
 
 struct ThreadMeter::Impl {
+  class Reporter : public c10::MemoryReportingInfoBase {
+   public:
+    void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                           c10::Device device) override {
+      if (!device.is_cpu()) return;
+      const std::int64_t now = live_ += bytes;
+      std::int64_t seen = peak_;
+      while (now > seen && !peak_.compare_exchange_weak(seen, now)) {
+      }
+    }
+    bool memoryProfilingEnabled() const override { return true; }
+    std::int64_t live() const { return live_; }
+    std::int64_t peak() const { return peak_; }
+
+   private:
+    std::atomic<std::int64_t> live_{0};
+    std::atomic<std::int64_t> peak_{0};
+  };
+
   std::shared_ptr<Reporter> reporter = std::make_shared<Reporter>();
   c10::DebugInfoGuard guard{c10::DebugInfoKind::PROFILER_STATE, reporter};
 };

@@ -14,8 +14,7 @@
 namespace accrue::models {
 namespace {
 
-constexpr double norm_eps = 1e-5;
-constexpr double initial_deviation = 0.02;
+constexpr double gpt2_norm_eps = 1e-5;
 constexpr double most_parameters = 1e12;
 // Kernels are specialised by shape, and the shape grows with every generated token: lengths are
 // rounded up to this, so that few shapes occur.
@@ -69,10 +68,10 @@ TransformerBlock make_block(ParameterBuilder& builder, const Gpt2Options& option
       initial_deviation / std::sqrt(2.0 * static_cast<double>(options.layers));
   // Braces evaluate in order, and with it the parameters are registered in forward order.
   return {
-      make_norm(builder, name + ".ln_1", width, norm_eps),
+      make_norm(builder, name + ".ln_1", width, gpt2_norm_eps),
       make_projection(builder, name + ".attn.c_attn", width, 3 * width, initial_deviation),
       make_projection(builder, name + ".attn.c_proj", width, width, residual_deviation),
-      make_norm(builder, name + ".ln_2", width, norm_eps),
+      make_norm(builder, name + ".ln_2", width, gpt2_norm_eps),
       make_projection(builder, name + ".mlp.c_fc", width, 4 * width, initial_deviation),
       make_projection(builder, name + ".mlp.c_proj", 4 * width, width, residual_deviation),
   };
@@ -98,7 +97,7 @@ struct Gpt2::Impl {
                          initial_deviation);
     for (std::int64_t i = 0; i < options.layers; ++i)
       blocks.push_back(make_block(builder, options, i));
-    ln_f = make_norm(builder, "transformer.ln_f", options.width, norm_eps);
+    ln_f = make_norm(builder, "transformer.ln_f", options.width, gpt2_norm_eps);
     if (initialisation == Initialisation::random) builder.draw(options.seed);
     parameters = builder.take();
   }

@@ -15,18 +15,18 @@ namespace {
 constexpr const char* make_resnet = "make a ResNet";
 constexpr std::int64_t stages = 3;
 constexpr std::int64_t smallest_image = 8, largest_image = 4096;
-constexpr std::int64_t most_layers = 6 * 200 + 2, most_width = 1 << 14, most_classes = 1 << 24;
+constexpr std::int64_t most_resnet_layers = 6 * 200 + 2, most_resnet_width = 1 << 14;
 /// Forward, gradient of the input and of the weights; a multiply and an add each.
 constexpr std::int64_t flops_per_multiplication = 6;
 
 void check(const ResNetOptions& options) {
-  check_range(make_resnet, "model.layers", options.layers, 8, most_layers);
+  check_range(make_resnet, "model.layers", options.layers, 8, most_resnet_layers);
   if ((options.layers - 2) % 6 != 0)
     throw usage_error(make_resnet, "model.layers of 6n + 2", std::to_string(options.layers),
                       "model.layers=" + std::to_string(options.layers / 6 * 6 + 2));
-  check_range(make_resnet, "model.width", options.width, 1, most_width);
+  check_range(make_resnet, "model.width", options.width, 1, most_resnet_width);
   check_range(make_resnet, "model.vocab", options.classes, 1, most_classes);
-  check_range(make_resnet, "image channels", options.image[0], 1, most_width);
+  check_range(make_resnet, "image channels", options.image[0], 1, most_resnet_width);
   check_range(make_resnet, "image height", options.image[1], smallest_image, largest_image);
   check_range(make_resnet, "image width", options.image[2], smallest_image, largest_image);
   if (options.compute == Compute::bf16)

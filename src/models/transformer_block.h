@@ -26,6 +26,9 @@ struct Projection {
   at::Tensor operator()(const at::Tensor& x, const kernels::Remake& remake_x = {});
 };
 
+/// Of a transformer's weights before training.
+inline constexpr double initial_deviation = 0.02;
+
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
                     double eps);
 Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,

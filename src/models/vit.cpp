@@ -13,10 +13,8 @@ namespace accrue::models {
 namespace {
 
 constexpr const char* make_vit = "make a ViT";
-constexpr double norm_eps = 1e-6;
-constexpr double initial_deviation = 0.02;
-constexpr std::int64_t most_layers = 1000, most_width = 1 << 16, most_patches = 1 << 16,
-                       most_classes = 1 << 24;
+constexpr double vit_norm_eps = 1e-6;
+constexpr std::int64_t most_vit_layers = 1000, most_vit_width = 1 << 16, most_patches = 1 << 16;
 
 /// The root of a square, else 0.
 std::int64_t root_of(std::int64_t square) {
@@ -27,9 +25,9 @@ std::int64_t root_of(std::int64_t square) {
 void check_patches(const VitOptions& options) {
   const auto [channels, height, width] = options.image;
   check_range(make_vit, "model.context", options.patches, 1, most_patches);
-  check_range(make_vit, "image channels", channels, 1, most_width);
-  check_range(make_vit, "image height", height, 1, most_width);
-  check_range(make_vit, "image width", width, 1, most_width);
+  check_range(make_vit, "image channels", channels, 1, most_vit_width);
+  check_range(make_vit, "image height", height, 1, most_vit_width);
+  check_range(make_vit, "image width", width, 1, most_vit_width);
   const std::int64_t side = root_of(options.patches);
   if (side != 0 && height % side == 0 && width % side == 0) return;
   std::string fitting;
@@ -43,9 +41,9 @@ void check_patches(const VitOptions& options) {
 }
 
 void check(const VitOptions& options) {
-  check_range(make_vit, "model.layers", options.layers, 1, most_layers);
-  check_range(make_vit, "model.heads", options.heads, 1, most_width);
-  check_range(make_vit, "model.width", options.width, 1, most_width);
+  check_range(make_vit, "model.layers", options.layers, 1, most_vit_layers);
+  check_range(make_vit, "model.heads", options.heads, 1, most_vit_width);
+  check_range(make_vit, "model.width", options.width, 1, most_vit_width);
   check_range(make_vit, "model.vocab", options.classes, 1, most_classes);
   if (options.width % options.heads != 0)
     throw usage_error(
@@ -68,10 +66,10 @@ TransformerBlock make_block(ParameterBuilder& builder, std::int64_t width, std::
   const std::string name = "vit.encoder.layer." + std::to_string(index);
   // Braces evaluate in order, and with it the parameters are registered in forward order.
   return {
-      make_norm(builder, name + ".layernorm_before", width, norm_eps),
+      make_norm(builder, name + ".layernorm_before", width, vit_norm_eps),
       make_projection(builder, name + ".attention.attention.qkv", width, 3 * width),
       make_projection(builder, name + ".attention.output.dense", width, width),
-      make_norm(builder, name + ".layernorm_after", width, norm_eps),
+      make_norm(builder, name + ".layernorm_after", width, vit_norm_eps),
       make_projection(builder, name + ".intermediate.dense", width, 4 * width),
       make_projection(builder, name + ".output.dense", 4 * width, width),
   };
@@ -104,7 +102,7 @@ struct Vit::Impl {
                                        options.image[0] * patch_height() * patch_width(), width);
     for (std::int64_t i = 0; i < options.layers; ++i)
       blocks.push_back(make_block(builder, width, i));
-    norm = make_norm(builder, "vit.layernorm", width, norm_eps);
+    norm = make_norm(builder, "vit.layernorm", width, vit_norm_eps);
     classifier = make_projection(builder, "classifier", width, options.classes);
     builder.draw(options.seed);
     parameters = builder.take();

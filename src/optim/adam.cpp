@@ -6,8 +6,6 @@
 namespace accrue::optim {
 namespace {
 
-enum State : std::size_t { exp_avg, exp_avg_sq };
-
 struct Coefficients {
   double l2, keep, step_size, second_correction;
 };
@@ -50,6 +48,8 @@ class Adam final : public PassOptimizer<Adam> {
   }
 
  private:
+  enum State : std::size_t { exp_avg, exp_avg_sq };
+
   Coefficients coefficients(const Update& update) const {
     const auto step = static_cast<double>(update.step);
     const double decay = update.weight_decay;

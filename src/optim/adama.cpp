@@ -8,8 +8,6 @@
 namespace accrue::optim {
 namespace {
 
-enum State : std::size_t { exp_avg, exp_avg_sq };
-
 class AdamA final : public FoldingPasses<AdamA> {
  public:
   AdamA(std::vector<Trained> trained, const AdamOptions& options, const StateOptions& state)
@@ -49,6 +47,8 @@ class AdamA final : public FoldingPasses<AdamA> {
   }
 
  private:
+  enum State : std::size_t { exp_avg, exp_avg_sq };
+
   /// Of a moment, which decays once a window.
   template <class T>
   static T kept(const FoldUpdate& update, double beta) {

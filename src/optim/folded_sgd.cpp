@@ -7,8 +7,6 @@
 namespace accrue::optim {
 namespace {
 
-enum State : std::size_t { momentum_buffer };
-
 class FoldedSgd final : public FoldingPasses<FoldedSgd> {
  public:
   FoldedSgd(std::vector<Trained> trained, const SgdOptions& options, const StateOptions& state)
@@ -35,6 +33,8 @@ class FoldedSgd final : public FoldingPasses<FoldedSgd> {
   }
 
  private:
+  enum State : std::size_t { momentum_buffer };
+
   /// The buffer with the contribution taken in, if there is one; decay and the L2 penalty come once
   /// a window.
   template <class T>

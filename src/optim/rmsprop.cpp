@@ -5,8 +5,6 @@
 namespace accrue::optim {
 namespace {
 
-enum State : std::size_t { square_avg, momentum_buffer };
-
 class RmsProp final : public PassOptimizer<RmsProp> {
  public:
   RmsProp(std::vector<Trained> trained, const RmsPropOptions& options, const StateOptions& state)
@@ -40,6 +38,8 @@ class RmsProp final : public PassOptimizer<RmsProp> {
   }
 
  private:
+  enum State : std::size_t { square_avg, momentum_buffer };
+
   static std::vector<StateKind> state_kinds(const RmsPropOptions& options) {
     if (options.momentum == 0) return {{"square_avg", StateSign::not_negative}};
     return {{"square_avg", StateSign::not_negative}, {"momentum"}};

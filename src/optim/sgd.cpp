@@ -5,8 +5,6 @@
 namespace accrue::optim {
 namespace {
 
-enum State : std::size_t { momentum_buffer };
-
 class Sgd final : public PassOptimizer<Sgd> {
  public:
   Sgd(std::vector<Trained> trained, const SgdOptions& options, const StateOptions& state)
@@ -32,6 +30,8 @@ class Sgd final : public PassOptimizer<Sgd> {
   }
 
  private:
+  enum State : std::size_t { momentum_buffer };
+
   static std::vector<StateKind> state_kinds(const SgdOptions& options) {
     if (options.momentum == 0) return {};
     return {{"momentum"}};

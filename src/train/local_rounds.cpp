@@ -9,7 +9,7 @@ namespace accrue::train {
 namespace {
 
 /// What ranks add up beside weights, in this order.
-enum Figure { kTokens, kQuarantined, kStops };
+enum RoundFigure { kRoundTokens, kRoundQuarantined, kRoundStops };
 
 }  // namespace
 
@@ -28,16 +28,16 @@ LocalRounds::End LocalRounds::end(std::int64_t steps, bool stop_requested) {
                .weight = weight_,
                .figures = {static_cast<double>(tokens_), static_cast<double>(quarantined_),
                            stop_requested ? 1.0 : 0.0}})};
-  const auto whole = [&](Figure figure) {
+  const auto whole = [&](RoundFigure figure) {
     return static_cast<std::int64_t>(end.totals.figures.at(figure));
   };
-  if (end.totals.weight == 0 && whole(kQuarantined) > 0)
+  if (end.totals.weight == 0 && whole(kRoundQuarantined) > 0)
     throw runtime_error(
         "the round that ends with step " + std::to_string(steps), "a finite loss",
         "none in any of its micro-batches",
         "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
-  end.tokens_of_others = whole(kTokens) - tokens_;
-  end.stop_requested = whole(kStops) > 0;
+  end.tokens_of_others = whole(kRoundTokens) - tokens_;
+  end.stop_requested = whole(kRoundStops) > 0;
   last_began_ = std::exchange(began_, steps);
   weight_ = 0;
   tokens_ = quarantined_ = 0;

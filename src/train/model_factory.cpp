@@ -18,8 +18,6 @@
 namespace accrue::train {
 namespace {
 
-constexpr std::int64_t byte_vocabulary = 256;
-
 models::LossOptions loss_options(const Config& config) {
   return {.label_smoothing = config.loss.label_smoothing, .z_loss = config.loss.z_loss};
 }

@@ -8,6 +8,9 @@
 
 namespace accrue::train {
 
+/// Of a model of text by bytes.
+inline constexpr std::int64_t byte_vocabulary = 256;
+
 /// Where `model.from` names a model that brings its own shape (a Hugging Face folder): loads it and
 /// puts its shape into the config. Else null.
 std::unique_ptr<models::Model> load_shaping_model(Config& config);

@@ -6,12 +6,12 @@
 #include "accrue/batch/schedule.h"
 #include "accrue/core/error.h"
 #include "accrue/train/gradient_folding.h"
+#include "model_factory.h"
 
 namespace accrue::train {
 namespace {
 
 constexpr const char* estimating = "plan --estimate";
-constexpr std::int64_t byte_vocabulary = 256;
 
 /// What a model's shape comes to.
 struct ModelFigures {

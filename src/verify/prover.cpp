@@ -13,8 +13,6 @@
 namespace accrue::proof {
 namespace {
 
-/// The fp64 comparison is an arbiter, not a second proof: a few samples do.
-constexpr std::int64_t samples_in_double = 8;
 /// Fits may leave this many times what the bounds allow, as several passes are combined.
 constexpr double fit_allowance = 4;
 constexpr double loosest_fit = 0.05;

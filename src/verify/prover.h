@@ -8,6 +8,9 @@
 
 namespace accrue::proof {
 
+/// The fp64 comparison is an arbiter, not a second proof: a few samples do.
+inline constexpr std::int64_t samples_in_double = 8;
+
 /// A way to cut a batch, by name.
 struct Split {
   std::string name;

@@ -14,7 +14,6 @@ namespace {
 using proof::Split;
 
 constexpr std::int64_t most_parts = 64;
-constexpr std::int64_t samples_in_double = 8;
 /// A bound beyond this lets faults of a size pass that fp64 finds.
 constexpr double blunt_bound = 1e-3;
 
@@ -67,7 +66,7 @@ std::optional<proof::Diagnosis> confirm_in_double(proof::Subject& subject,
   try {
     const std::unique_ptr<proof::Subject> twin = subject.in_double();
     if (!twin) return {};
-    proof::Prover in_double(*twin, {0, std::min(samples_in_double, subject.samples())}, 1);
+    proof::Prover in_double(*twin, {0, std::min(proof::samples_in_double, subject.samples())}, 1);
     Split split = proof::uneven_split(in_double.samples());
     split.name += ", in fp64";
     report.splits.push_back(in_double.check(split, findings));

@@ -20,8 +20,6 @@
 namespace accrue::proof {
 namespace {
 
-constexpr std::int64_t samples_in_double = 8;
-
 train::Workload open(train::Config config) {
   if (config.model.batchnorm == "error") config.model.batchnorm = "micro";
   train::use_resources(config);

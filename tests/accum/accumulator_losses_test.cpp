@@ -12,6 +12,7 @@
 #include "accrue/accum/accumulator_archive.h"
 #include "accum/poison.h"
 #include "accum/problem.h"
+#include "accum/taken.h"
 #include "support/tolerance.h"
 
 namespace accrue {
@@ -19,12 +20,9 @@ namespace {
 
 using testing::error_of;
 using ::testing::HasSubstr;
+using testing::kTake;
 using testing::same_bits;
 using Ids = std::vector<std::int64_t>;
-
-const Accumulator::StepFunction kTake = [](accum::MeanGradient&& gradient) {
-  gradient.materialize();
-};
 
 /// The regression of testing::Problem, with a second loss that only some samples have and a third
 /// that counts by real numbers.

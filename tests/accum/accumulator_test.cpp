@@ -7,6 +7,7 @@
 #include <random>
 
 #include "accum/problem.h"
+#include "accum/taken.h"
 #include "support/tolerance.h"
 
 namespace accrue {
@@ -14,23 +15,14 @@ namespace {
 
 using testing::copies;
 using testing::error_of;
+using testing::gradients_of;
 using ::testing::HasSubstr;
+using testing::kTake;
 using testing::make_problem;
 using testing::nan_loss;
 using testing::Problem;
 using testing::same_bits;
 using Ids = std::vector<std::int64_t>;
-
-const Accumulator::StepFunction kTake = [](accum::MeanGradient&& gradient) {
-  gradient.materialize();
-};
-
-std::vector<at::Tensor> gradients_of(const Problem& problem) {
-  std::vector<at::Tensor> result;
-  for (const auto& parameter : problem.parameters)
-    result.push_back(parameter.tensor.grad().clone());
-  return result;
-}
 
 /// Cuts a shuffled batch at random places.
 std::vector<Ids> random_split(const Problem& problem, std::mt19937_64& random) {

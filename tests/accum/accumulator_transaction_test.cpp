@@ -4,29 +4,21 @@
 #include "accrue/accum/accumulator.h"
 #include "accum/poison.h"
 #include "accum/problem.h"
+#include "accum/taken.h"
 #include "support/tolerance.h"
 
 namespace accrue {
 namespace {
 
 using testing::error_of;
+using testing::gradients_of;
 using ::testing::HasSubstr;
+using testing::kTake;
 using testing::make_problem;
 using testing::nan_loss;
 using testing::Problem;
 using testing::same_bits;
 using Ids = std::vector<std::int64_t>;
-
-const Accumulator::StepFunction kTake = [](accum::MeanGradient&& gradient) {
-  gradient.materialize();
-};
-
-std::vector<at::Tensor> gradients_of(const Problem& problem) {
-  std::vector<at::Tensor> result;
-  for (const auto& parameter : problem.parameters)
-    result.push_back(parameter.tensor.grad().clone());
-  return result;
-}
 
 TEST(AccumulatorTransaction, LeavesOutAMicroBatchWithoutAFiniteLoss) {
   const Problem problem = make_problem(6, at::kFloat);

@@ -12,7 +12,7 @@ namespace {
 
 using testing::StagedWindow;
 
-constexpr std::int64_t kElements = 2'048, kMicroBatches = 2'048;
+constexpr std::int64_t kNoisyElements = 2'048, kNoisyMicroBatches = 2'048;
 /// Standard deviations of a rounding error that no element exceeds: 5e-9 for all of them together.
 constexpr double kSigmas = 6.5;
 
@@ -22,13 +22,13 @@ class Contributions {
  public:
   Contributions() {
     at::manual_seed(17);
-    scale_ = at::pow(10, at::rand({kElements}, at::kDouble) * 6 - 6);
-    mean_ = scale_ * (at::rand({kElements}, at::kDouble) + 0.5) *
-            at::randint(0, 2, {kElements}).to(at::kDouble).mul(2).sub(1);
+    scale_ = at::pow(10, at::rand({kNoisyElements}, at::kDouble) * 6 - 6);
+    mean_ = scale_ * (at::rand({kNoisyElements}, at::kDouble) + 0.5) *
+            at::randint(0, 2, {kNoisyElements}).to(at::kDouble).mul(2).sub(1);
   }
   at::Tensor at(std::int64_t i) const {
     at::manual_seed(static_cast<std::uint64_t>(1000 + i));
-    return (mean_ + scale_ * at::randn({kElements}, at::kDouble)).to(at::kFloat);
+    return (mean_ + scale_ * at::randn({kNoisyElements}, at::kDouble)).to(at::kFloat);
   }
 
  private:
@@ -41,13 +41,13 @@ struct Reference {
 
   Reference() {
     const Contributions contributions;
-    std::vector<long double> exact(kElements);
-    sum = at::zeros({kElements}, at::kDouble);
+    std::vector<long double> exact(kNoisyElements);
+    sum = at::zeros({kNoisyElements}, at::kDouble);
     running_squares = at::zeros_like(sum);
     running = at::zeros_like(sum);
-    for (std::int64_t i = 0; i < kMicroBatches; ++i) {
+    for (std::int64_t i = 0; i < kNoisyMicroBatches; ++i) {
       const at::Tensor contribution = contributions.at(i);
-      for (std::int64_t e = 0; e < kElements; ++e) {
+      for (std::int64_t e = 0; e < kNoisyElements; ++e) {
         exact[static_cast<std::size_t>(e)] += contribution.const_data_ptr<float>()[e];
         sum.mutable_data_ptr<double>()[e] = static_cast<double>(exact[static_cast<std::size_t>(e)]);
       }
@@ -74,7 +74,8 @@ at::Tensor bound(Accumulation accumulation) {
     case Accumulation::fixed: {
       // Each contribution is rounded to a unit: at most half of one, 1 / sqrt(12) rms.
       const double unit = 0x1p-40;
-      return at::full({kElements}, kSigmas * unit * std::sqrt(kMicroBatches / 12.0), at::kDouble) +
+      return at::full({kNoisyElements}, kSigmas * unit * std::sqrt(kNoisyMicroBatches / 12.0),
+                      at::kDouble) +
              0x1p-53 * r.sum.abs();
     }
     case Accumulation::fp32:
@@ -93,10 +94,10 @@ at::Tensor bound(Accumulation accumulation) {
 
 at::Tensor error_of_sum(Accumulation accumulation) {
   const Contributions contributions;
-  StagedWindow w(accumulation, {kElements});
+  StagedWindow w(accumulation, {kNoisyElements});
   w.allow_replay();
   w.window.open(0);
-  for (std::int64_t i = 0; i < kMicroBatches; ++i) w.add(contributions.at(i));
+  for (std::int64_t i = 0; i < kNoisyMicroBatches; ++i) w.add(contributions.at(i));
   return (w.sum() - Reference::get().sum).abs();
 }
 

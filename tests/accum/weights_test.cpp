@@ -4,16 +4,14 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accum/problem.h"
+#include "accum/taken.h"
 #include "support/tolerance.h"
 
 namespace accrue {
 namespace {
 
+using testing::kTake;
 using Ids = std::vector<std::int64_t>;
-
-const Accumulator::StepFunction kTake = [](accum::MeanGradient&& gradient) {
-  gradient.materialize();
-};
 
 /// A regression whose rows count as much as they say.
 struct Weighted {

@@ -20,8 +20,8 @@ using testing::kThird;
 using testing::same_bits;
 
 /// Micro-batches that hold a poisoned sample have a finite loss and a gradient that is not.
-struct Fixture : testing::WindowFixture {
-  explicit Fixture(Accumulation accumulation = Accumulation::fp32) {
+struct TransactionFixture : testing::WindowFixture {
+  explicit TransactionFixture(Accumulation accumulation = Accumulation::fp32) {
     if (accumulation == Accumulation::fp32) return;
     staged = std::make_shared<GradientBuffer>(problem.parameters, accumulation);
     staged_window.emplace(staged);
@@ -97,7 +97,7 @@ TEST_P(Transaction, LeavesTheBitsOfAWindowWithoutThePoisonedMicroBatches) {
     for (const Ids& micro : all)
       if (std::ranges::none_of(micro, [&](std::int64_t id) { return poisoned.contains(id); }))
         good.push_back(micro);
-    Fixture clean(GetParam()), f(GetParam());
+    TransactionFixture clean(GetParam()), f(GetParam());
     f.replay();
     f.poisoned = poisoned;
     const auto expected = clean.mean_gradient_of(good);
@@ -114,7 +114,7 @@ TEST_P(Transaction, LeavesTheBitsOfAWindowWithoutThePoisonedMicroBatches) {
 }
 
 TEST_P(Transaction, IsLostWithoutAReplayAndSaysWhy) {
-  Fixture f(GetParam());
+  TransactionFixture f(GetParam());
   f.poisoned = {4};
   EXPECT_TRUE(f.mean_gradient_of({kFirst, kSecond, kThird}).empty());
   EXPECT_TRUE(f.w().is_lost());
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Transaction,
                                            Accumulation::fixed));
 
 TEST(WindowTransaction, FindsThePoisonAtCommitWhereContributionsAreLookedAt) {
-  Fixture f(Accumulation::bf16_kahan);
+  TransactionFixture f(Accumulation::bf16_kahan);
   f.replay();
   f.poisoned = {4};
   f.w().open(0);
@@ -143,7 +143,7 @@ TEST(WindowTransaction, FindsThePoisonAtCommitWhereContributionsAreLookedAt) {
 }
 
 TEST(WindowTransaction, RunsAWindowAtMostTwiceToFindAllThatIsPoisoned) {
-  Fixture f;
+  TransactionFixture f;
   f.replay();
   f.poisoned = {1, 5, 9};
   std::vector<Ids> micros;
@@ -153,7 +153,7 @@ TEST(WindowTransaction, RunsAWindowAtMostTwiceToFindAllThatIsPoisoned) {
 }
 
 TEST(WindowTransaction, KeepsAMicroBatchWhosePoisonDoesNotComeAgain) {
-  Fixture clean, f;
+  TransactionFixture clean, f;
   f.w().set_replay([&](const MicroRef& micro) {
     f.poisoned.clear();
     return f.run(micro.sample_ids);
@@ -164,7 +164,7 @@ TEST(WindowTransaction, KeepsAMicroBatchWhosePoisonDoesNotComeAgain) {
 }
 
 TEST(WindowTransaction, ClosesToNothingWhereAllIsPoisoned) {
-  Fixture f;
+  TransactionFixture f;
   f.replay();
   f.poisoned = {0, 4, 6};
   EXPECT_TRUE(f.mean_gradient_of({kFirst, kSecond, kThird}).empty());
@@ -173,7 +173,7 @@ TEST(WindowTransaction, ClosesToNothingWhereAllIsPoisoned) {
 }
 
 TEST(WindowTransaction, LooksAtNothingWhereItIsNotAskedTo) {
-  Fixture f;
+  TransactionFixture f;
   f.replay();
   f.poisoned = {0};
   f.w().open(0);
@@ -185,7 +185,7 @@ TEST(WindowTransaction, LooksAtNothingWhereItIsNotAskedTo) {
 }
 
 TEST(WindowTransaction, TellsOfEachMicroBatchLeftOutOnce) {
-  Fixture f;
+  TransactionFixture f;
   f.replay();
   f.poisoned = {4, 6};
   std::vector<std::int64_t> told;
@@ -198,7 +198,7 @@ TEST(WindowTransaction, TellsOfEachMicroBatchLeftOutOnce) {
 }
 
 TEST(WindowTransaction, TakesLossesAnewWhereALeftOutOneChangedTheirFactors) {
-  Fixture clean, f;
+  TransactionFixture clean, f;
   clean.factor = f.factor = 3;
   f.w().set_replay([&](const MicroRef& micro) {
     const Loss loss = f.run(micro.sample_ids);
@@ -221,7 +221,7 @@ TEST(WindowTransaction, TakesLossesAnewWhereALeftOutOneChangedTheirFactors) {
 }
 
 TEST(WindowTransaction, EnlargesTheUnitsOfFixedPointSumsAndRunsAllAgain) {
-  Fixture f(Accumulation::fixed);
+  TransactionFixture f(Accumulation::fixed);
   f.replay();
   f.w().open(0);
   EXPECT_EQ(f.put(kFirst), committed);
@@ -240,7 +240,7 @@ TEST(WindowTransaction, EnlargesTheUnitsOfFixedPointSumsAndRunsAllAgain) {
 }
 
 TEST(WindowTransaction, LosesAWindowThatFitsNoUnitsWithoutAReplay) {
-  Fixture f(Accumulation::fixed);
+  TransactionFixture f(Accumulation::fixed);
   f.w().open(0);
   f.put(kFirst);
   f.factor = 1e30;
@@ -253,7 +253,7 @@ TEST(WindowTransaction, LosesAWindowThatFitsNoUnitsWithoutAReplay) {
 }
 
 TEST(WindowTransaction, HalvesAnOverflowingLossScaleAndQuarantinesNothing) {
-  Fixture plain, f;
+  TransactionFixture plain, f;
   f.replay();
   f.overflow_above = 4;
   f.w().open(0, 16);
@@ -267,7 +267,7 @@ TEST(WindowTransaction, HalvesAnOverflowingLossScaleAndQuarantinesNothing) {
 }
 
 TEST(WindowTransaction, QuarantinesWhatIsNotFiniteAtAnyLossScale) {
-  Fixture clean, f;
+  TransactionFixture clean, f;
   f.replay();
   f.poisoned = {4};
   f.w().open(0, 8);
@@ -279,7 +279,7 @@ TEST(WindowTransaction, QuarantinesWhatIsNotFiniteAtAnyLossScale) {
 }
 
 TEST(WindowTransaction, RefusesALossScaleThatIsNone) {
-  Fixture f;
+  TransactionFixture f;
   for (const double wrong : {0.0, 0.5, -1.0, std::numeric_limits<double>::infinity()})
     EXPECT_THAT(error_of([&] { f.w().open(0, wrong); }), HasSubstr("loss scale"));
 }

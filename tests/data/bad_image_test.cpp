@@ -24,14 +24,14 @@ struct Known {
   std::int64_t vocab = 0;
 };
 
-std::unique_ptr<Source> open_images(const std::string& glob, const Known& known = {}) {
+std::unique_ptr<Source> open_knowing(const std::string& glob, const Known& known = {}) {
   return open_source(
       {.globs = {glob}, .format = "images", .vocab = known.vocab, .classes = known.classes},
       "data.train");
 }
 
 std::string opening_refused(const std::string& glob, const Known& known = {}) {
-  const std::string message = refusal(Error::Kind::usage, [&] { open_images(glob, known); });
+  const std::string message = refusal(Error::Kind::usage, [&] { open_knowing(glob, known); });
   EXPECT_THAT(message, HasSubstr("data.train"));
   return message;
 }
@@ -47,7 +47,7 @@ class BadImages : public ::testing::Test {
   Folder folder_;
 };
 
-TEST_F(BadImages, ControlIsFine) { EXPECT_EQ(open_images(all())->size(), 2); }
+TEST_F(BadImages, ControlIsFine) { EXPECT_EQ(open_knowing(all())->size(), 2); }
 
 TEST_F(BadImages, AreNoImages) {
   for (const std::string& content :
@@ -68,7 +68,7 @@ TEST_F(BadImages, DoNotDecode) {
   }
   for (const std::string& content : broken) {
     const auto file = folder_.write("set/dog/0.png", content);
-    const auto source = open_images(all());
+    const auto source = open_knowing(all());
     ASSERT_EQ(source->size(), 3);
     const auto message = refusal(Error::Kind::usage, [&] { fetch(*source, {0, 1, 2}); });
     EXPECT_THAT(message, AllOf(HasSubstr(file), HasSubstr("does not decode")));
@@ -83,7 +83,7 @@ TEST_F(BadImages, NeverCrashWhateverTheBytes) {
     corrupt[i] = static_cast<char>(~corrupt[i]);
     folder_.write("set/dog/0.png", corrupt);
     try {
-      const auto source = open_images(all());
+      const auto source = open_knowing(all());
       fetch(*source, {0, 1, 2});
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), Error::Kind::usage);
@@ -108,12 +108,12 @@ TEST_F(BadImages, ClassWithoutAnImage) {
   // Images that the globs leave out on purpose are no mistake, and hidden folders are no class.
   folder_.write("set/empty/1.png", "not asked for");
   std::filesystem::create_directories(folder_.path("set/.cache"));
-  EXPECT_NO_THROW(open_images(folder_.path("set/[cd]*/*.png")));
+  EXPECT_NO_THROW(open_knowing(folder_.path("set/[cd]*/*.png")));
 }
 
 TEST_F(BadImages, OfOneClassOrAnUnknownOne) {
   EXPECT_THAT(opening_refused(folder_.path("set/cat/*")), HasSubstr("at least two folders"));
-  EXPECT_NO_THROW(open_images(folder_.path("set/cat/*"), {.classes = {"cat", "dog"}}));
+  EXPECT_NO_THROW(open_knowing(folder_.path("set/cat/*"), {.classes = {"cat", "dog"}}));
   EXPECT_THAT(opening_refused(all(), {.classes = {"cat", "cow"}}),
               AllOf(HasSubstr("class 'dog'"), HasSubstr("dog/1.png")));
 }
@@ -178,55 +178,55 @@ TEST_P(BadIdxFiles, AreRefusedByName) {
                     HasSubstr(GetParam().expected_message)));
 }
 
-const std::string images = idx({0x803, 2, 1, 2}, "abcd");
-const std::string labels = idx({0x801, 2}, "\x01\x09");
+const std::string good_images = idx({0x803, 2, 1, 2}, "abcd");
+const std::string good_labels = idx({0x801, 2}, "\x01\x09");
 const char* const images_name = "a-images-idx3-ubyte";
 const char* const labels_name = "a-labels-idx1-ubyte";
 
 INSTANTIATE_TEST_SUITE_P(
     Table, BadIdxFiles,
     ::testing::Values(
-        BadIdx{"magic", idx({0x804, 2, 1, 2}, "abcd"), labels, images_name, "magic 2052"},
-        BadIdx{"floats", idx({0xd03, 2, 1, 2}, "abcd"), labels, images_name, "magic 3331"},
-        BadIdx{"truncated", images.substr(0, 19), labels, images_name, "received"},
-        BadIdx{"longer", images + "x", labels, images_name, "21"},
-        BadIdx{"header_cut", images.substr(0, 10), labels, images_name, "10 bytes"},
-        BadIdx{"empty", "", labels, images_name, "0 bytes"},
-        BadIdx{"corrupt_sizes", idx({0x803, 0xffffffff, 0xffffffff, 0xffffffff}, "abcd"), labels,
-               images_name, "20"},
-        BadIdx{"no_pixels", idx({0x803, 2, 0, 2}, ""), labels, images_name, "1 x 0 x 2"},
+        BadIdx{"magic", idx({0x804, 2, 1, 2}, "abcd"), good_labels, images_name, "magic 2052"},
+        BadIdx{"floats", idx({0xd03, 2, 1, 2}, "abcd"), good_labels, images_name, "magic 3331"},
+        BadIdx{"truncated", good_images.substr(0, 19), good_labels, images_name, "received"},
+        BadIdx{"longer", good_images + "x", good_labels, images_name, "21"},
+        BadIdx{"header_cut", good_images.substr(0, 10), good_labels, images_name, "10 bytes"},
+        BadIdx{"empty", "", good_labels, images_name, "0 bytes"},
+        BadIdx{"corrupt_sizes", idx({0x803, 0xffffffff, 0xffffffff, 0xffffffff}, "abcd"),
+               good_labels, images_name, "20"},
+        BadIdx{"no_pixels", idx({0x803, 2, 0, 2}, ""), good_labels, images_name, "1 x 0 x 2"},
         BadIdx{"no_images", idx({0x803, 0, 1, 2}, ""), idx({0x801, 0}, ""), images_name, "none in"},
-        BadIdx{"label_magic", images, idx({0x803, 2}, "\x01\x02"), labels_name, "magic 2051"},
-        BadIdx{"labels_cut", images, labels.substr(0, 9), labels_name, "9"},
-        BadIdx{"fewer_labels", images, idx({0x801, 1}, "\x01"), labels_name, "2 labels"},
-        BadIdx{"label_out_of_range", images, idx({0x801, 2}, "\x01\x0a"), labels_name,
+        BadIdx{"label_magic", good_images, idx({0x803, 2}, "\x01\x02"), labels_name, "magic 2051"},
+        BadIdx{"labels_cut", good_images, good_labels.substr(0, 9), labels_name, "9"},
+        BadIdx{"fewer_labels", good_images, idx({0x801, 1}, "\x01"), labels_name, "2 labels"},
+        BadIdx{"label_out_of_range", good_images, idx({0x801, 2}, "\x01\x0a"), labels_name,
                "10 of image 1"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(BadIdxFiles, ControlIsFine) {
   const Folder folder;
-  folder.write(images_name, images);
-  folder.write(labels_name, labels);
-  EXPECT_EQ(open_images(folder.path("*"), {.vocab = 10})->size(), 2);
+  folder.write(images_name, good_images);
+  folder.write(labels_name, good_labels);
+  EXPECT_EQ(open_knowing(folder.path("*"), {.vocab = 10})->size(), 2);
 }
 
 TEST(BadIdxFiles, LackTheirPartner) {
   const Folder folder;
-  const auto alone = folder.write("a-images-idx3-ubyte", images);
+  const auto alone = folder.write("a-images-idx3-ubyte", good_images);
   EXPECT_THAT(opening_refused(alone),
               AllOf(HasSubstr("the labels of " + alone), HasSubstr("a-labels-idx1-ubyte")));
-  const auto only_labels = folder.write("b-labels-idx1-ubyte", labels);
+  const auto only_labels = folder.write("b-labels-idx1-ubyte", good_labels);
   EXPECT_THAT(opening_refused(only_labels), HasSubstr("only labels"));
-  const auto unnamed = folder.write("digits.idx", images);
+  const auto unnamed = folder.write("digits.idx", good_images);
   EXPECT_THAT(opening_refused(unnamed), HasSubstr("named like train-images-idx3-ubyte"));
 }
 
 TEST(BadIdxFiles, DifferInShape) {
   const Folder folder;
-  folder.write("a-images-idx3-ubyte", images);
-  folder.write("a-labels-idx1-ubyte", labels);
+  folder.write("a-images-idx3-ubyte", good_images);
+  folder.write("a-labels-idx1-ubyte", good_labels);
   folder.write("b-images-idx3-ubyte", idx({0x803, 2, 2, 1}, "abcd"));
-  folder.write("b-labels-idx1-ubyte", labels);
+  folder.write("b-labels-idx1-ubyte", good_labels);
   EXPECT_THAT(opening_refused(folder.path("*")),
               AllOf(HasSubstr("(1 x 1 x 2)"), HasSubstr("(1 x 2 x 1)")));
 }

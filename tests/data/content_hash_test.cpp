@@ -6,10 +6,12 @@
 #include <set>
 #include <string>
 
+#include "folder.h"
+
 namespace accrue::data {
 namespace {
 
-constexpr std::int64_t mebibyte = 1 << 20;
+using testing::mebibyte;
 
 std::uint64_t hash_of(std::initializer_list<std::string> parts) {
   ContentHash hash;

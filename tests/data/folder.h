@@ -16,6 +16,8 @@
 
 namespace accrue::data::testing {
 
+inline constexpr std::int64_t mebibyte = 1 << 20;
+
 /// A folder that goes away with the test.
 class Folder {
  public:

@@ -21,10 +21,10 @@ using testing::open;
 using testing::refusal;
 using testing::values;
 
-constexpr std::int64_t context = 32;
+constexpr std::int64_t jsonl_context = 32;
 
 std::unique_ptr<Source> open_packed(const std::string& glob) {
-  return open_source({.globs = {glob}, .context = context, .packing = true}, "data.train");
+  return open_source({.globs = {glob}, .context = jsonl_context, .packing = true}, "data.train");
 }
 
 std::string list_of(const std::vector<std::int64_t>& ids) {
@@ -51,7 +51,7 @@ std::vector<Stated> random_samples(std::int64_t count, std::uint64_t seed) {
   };
   for (std::int64_t i = 0; i < count; ++i) {
     Stated sample;
-    const std::int64_t tokens = 2 + draw(context - 1);
+    const std::int64_t tokens = 2 + draw(jsonl_context - 1);
     for (std::int64_t t = 0; t < tokens; ++t) {
       sample.ids.push_back(draw(50));
       sample.labels.push_back(draw(3) == 0 ? -100 : draw(50));
@@ -129,7 +129,7 @@ TEST(Jsonl, PredictsWhatHuggingFaceDoesPaddedAndPacked) {
     expected.weight += loss.weight;
     tokens += std::ssize(sample.ids) - 1;
   }
-  for (const auto& source : {open(file, context), open_packed(file)}) {
+  for (const auto& source : {open(file, jsonl_context), open_packed(file)}) {
     const batch::MicroBatch micro = fetch(*source, all);
     const WeightedSum loss = loss_of(micro);
     EXPECT_NEAR(loss.sum, expected.sum, 1e-9 * expected.sum);
@@ -140,7 +140,7 @@ TEST(Jsonl, PredictsWhatHuggingFaceDoesPaddedAndPacked) {
   auto shifted = samples;
   for (Stated& sample : shifted)
     std::rotate(sample.labels.begin(), sample.labels.begin() + 1, sample.labels.end());
-  const auto source = open(folder.write("b.jsonl", lines_of(shifted)), context);
+  const auto source = open(folder.write("b.jsonl", lines_of(shifted)), jsonl_context);
   EXPECT_GT(std::abs(loss_of(fetch(*source, all)).sum - expected.sum), 1e-3 * expected.sum);
 }
 
@@ -159,7 +159,7 @@ TEST(Jsonl, GivesAnySampleAtAnyTime) {
   folder.write("a.jsonl", first);
   folder.write("b.jsonl", second);
   folder.write("aa.jsonl", "\n");
-  const auto source = open(folder.path("*.jsonl"), context);
+  const auto source = open(folder.path("*.jsonl"), jsonl_context);
   ASSERT_EQ(source->size(), 300);
   for (std::int64_t i = 0; i < 300; i += 1) {
     const std::int64_t index = (i * 7) % 300;
@@ -181,7 +181,7 @@ TEST(Jsonl, TakesTheLastLineWithoutALineFeed) {
   const auto source = open(folder.write("a.json-lines", R"({"text": "ab"})"
                                                         "\n"
                                                         R"({"text": "xyz"})"),
-                           context);
+                           jsonl_context);
   EXPECT_EQ(source->size(), 2);
   EXPECT_EQ(source->vocab(), 256);
   EXPECT_EQ(source->uniform_tokens(), std::nullopt);
@@ -194,7 +194,7 @@ TEST(Jsonl, DoesNotTellTheVocabularyOfIds) {
   const Folder folder;
   const auto file =
       folder.write("a.jsonl", "{\"text\": \"ab\"}\n{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n");
-  EXPECT_EQ(open(file, context)->vocab(), 0);
+  EXPECT_EQ(open(file, jsonl_context)->vocab(), 0);
 }
 
 TEST(Jsonl, FillsTheContextExactly) {
@@ -217,7 +217,7 @@ TEST(Jsonl, PacksWithSpansOfTheDraws) {
   loader.prefetch({{60, 84}});
   const batch::MicroBatch micro = loader.next();
   ASSERT_EQ(micro.spans.size(), 24U);
-  EXPECT_LE(micro.inputs.size(1), context);
+  EXPECT_LE(micro.inputs.size(1), jsonl_context);
   EXPECT_LT(micro.inputs.size(0), 24);
   std::int64_t covered = 0;
   for (std::size_t i = 0; i < micro.spans.size(); ++i) {
@@ -238,7 +238,7 @@ TEST(Jsonl, PacksWithSpansOfTheDraws) {
 TEST(Jsonl, PrefetchesAsItFetches) {
   const Folder folder;
   const std::shared_ptr<const Source> source =
-      open(folder.write("a.jsonl", lines_of(random_samples(40, 1))), context);
+      open(folder.write("a.jsonl", lines_of(random_samples(40, 1))), jsonl_context);
   Loader loader(source, batch::Sampler(40, batch::Order::shuffle, 3), 3);
   const auto ranges = batch::split({0, 80}, 7);
   loader.prefetch(ranges);
@@ -253,7 +253,7 @@ TEST(Jsonl, PrefetchesAsItFetches) {
 TEST(Jsonl, IsSlicedWithItsLengths) {
   const Folder folder;
   const std::shared_ptr<const Source> source =
-      open(folder.write("a.jsonl", lines_of(random_samples(20, 2))), context);
+      open(folder.write("a.jsonl", lines_of(random_samples(20, 2))), jsonl_context);
   const auto part = slice(source, 15, 20);
   for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(part->tokens(i), source->tokens(15 + i));
   EXPECT_EQ(part->uniform_tokens(), std::nullopt);
@@ -263,16 +263,17 @@ TEST(Jsonl, IsSlicedWithItsLengths) {
 TEST(Jsonl, FingerprintCoversPacking) {
   const Folder folder;
   const auto file = folder.write("a.jsonl", R"({"text": "abcde"})");
-  EXPECT_NE(open(file, context)->fingerprint(), open_packed(file)->fingerprint());
-  EXPECT_NE(open(file, context)->fingerprint(), open(file, 4, "text")->fingerprint());
-  EXPECT_THAT(open(file, context)->fingerprint(), HasSubstr("jsonl: 1 files, 17 bytes"));
+  EXPECT_NE(open(file, jsonl_context)->fingerprint(), open_packed(file)->fingerprint());
+  EXPECT_NE(open(file, jsonl_context)->fingerprint(), open(file, 4, "text")->fingerprint());
+  EXPECT_THAT(open(file, jsonl_context)->fingerprint(), HasSubstr("jsonl: 1 files, 17 bytes"));
 }
 
 TEST(BadJsonl, IsNamedWithFileAndLine) {
   const Folder folder;
   folder.write("a.jsonl", "{\"text\": \"ab\"}\n");
   const auto bad = folder.write("b.jsonl", "{\"text\": \"ab\"}\n\n\n{\"text\": 3}\n");
-  const auto message = refusal(Error::Kind::usage, [&] { open(folder.path("*.jsonl"), context); });
+  const auto message =
+      refusal(Error::Kind::usage, [&] { open(folder.path("*.jsonl"), jsonl_context); });
   EXPECT_THAT(message, HasSubstr("data.train"));
   EXPECT_THAT(message, HasSubstr(bad + ":4: \"text\" is a number"));
 }
@@ -281,7 +282,7 @@ TEST(BadJsonl, HasNoSampleOrNoLabelThatCounts) {
   const Folder folder;
   const auto message_of = [&](const std::string& content) {
     const auto file = folder.write("a.jsonl", content);
-    return refusal(Error::Kind::usage, [&] { open(file, context); });
+    return refusal(Error::Kind::usage, [&] { open(file, jsonl_context); });
   };
   EXPECT_THAT(message_of(""), HasSubstr("samples of at least two tokens"));
   EXPECT_THAT(message_of("\n\n"), HasSubstr("samples of at least two tokens"));
@@ -290,7 +291,8 @@ TEST(BadJsonl, HasNoSampleOrNoLabelThatCounts) {
   EXPECT_THAT(message_of(masked), HasSubstr("labels that count"));
   EXPECT_THAT(message_of(R"({"text": "ab", "weight": 0})"), HasSubstr("labels that count"));
   // One that counts is enough; the masked one is a micro-batch of weight 0.
-  const auto source = open(folder.write("a.jsonl", masked + "\n" + R"({"text": "ab"})"), context);
+  const auto source =
+      open(folder.write("a.jsonl", masked + "\n" + R"({"text": "ab"})"), jsonl_context);
   EXPECT_EQ(source->size(), 2);
   EXPECT_EQ(loss_of(fetch(*source, {0})).weight, 0);
 }
@@ -301,7 +303,7 @@ TEST(BadJsonl, NamesTheLongestSampleAndHowMany) {
   for (const std::size_t length : {10, 40, 20, 100, 33})
     content += R"({"text": ")" + std::string(length, 'x') + "\"}\n";
   const auto file = folder.write("a.jsonl", content);
-  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, context); }),
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, jsonl_context); }),
               HasSubstr("2 longer, the longest of 100 at " + file + ":4"));
 }
 
@@ -312,7 +314,7 @@ TEST(BadJsonl, OfWhichALineChangedSinceItWasOpened) {
   for (const char* after :
        {"{\"text\": \"ab\"}\n{\"text\": \"cd\"}  \n", "{\"text\": \"ab\"}\n{\"text\": 123456}\n"}) {
     folder.write("a.jsonl", before);
-    const auto source = open(file, context);
+    const auto source = open(file, jsonl_context);
     ASSERT_EQ(std::string(after).size(), before.size());
     folder.write("a.jsonl", after);
     EXPECT_NO_THROW(fetch(*source, {0}));
@@ -324,7 +326,7 @@ TEST(BadJsonl, OfWhichALineChangedSinceItWasOpened) {
 TEST(BadJsonl, ThrowsFromThePrefetchInItsPlace) {
   const Folder folder;
   const auto file = folder.write("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"cdef\"}\n");
-  const std::shared_ptr<const Source> source = open(file, context);
+  const std::shared_ptr<const Source> source = open(file, jsonl_context);
   folder.write("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"cd\"}  \n");
   Loader loader(source, batch::Sampler(2, batch::Order::sequential, 0));
   loader.prefetch({{0, 1}, {1, 2}});

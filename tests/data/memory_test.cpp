@@ -18,11 +18,11 @@ namespace {
 
 using testing::fetch;
 using testing::Folder;
+using testing::mebibyte;
 using testing::open;
 
-constexpr std::int64_t mebibyte = 1 << 20;
 constexpr std::int64_t ten_gigabytes = 10'000'000'000;
-constexpr std::int64_t context = 1024;
+constexpr std::int64_t stream_context = 1024;
 
 std::int64_t resident_maximum_bytes() {
   rusage usage{};
@@ -61,8 +61,8 @@ constexpr std::int64_t stretches = 48;
 constexpr std::int64_t stretch_bytes = 2 * mebibyte;
 
 void read_throughout(const std::string& file) {
-  const auto source = open(file, context);
-  const std::int64_t length = std::min(source->size(), stretch_bytes / (2 * context));
+  const auto source = open(file, stream_context);
+  const std::int64_t length = std::min(source->size(), stretch_bytes / (2 * stream_context));
   const std::int64_t stride = (source->size() - length) / stretches;
   for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
     for (std::int64_t i = 0; i < length; ++i) fetch(*source, {stretch * stride + i});
@@ -94,7 +94,7 @@ TEST(ResidentMemory, DoesNotGrowWithTheFile) {
   std::error_code failure;
   std::filesystem::resize_file(large, ten_gigabytes, failure);
   if (failure) GTEST_SKIP() << "no sparse file of 10 GB here: " << failure.message();
-  const std::string small = folder.write("small.bin", std::string(64 * context, '\1'));
+  const std::string small = folder.write("small.bin", std::string(64 * stream_context, '\1'));
   const auto warm_up = [&] { read_throughout(small); };
 
   EXPECT_LT(growth_bytes(warm_up, [&] { read_throughout(large); }), 64 * mebibyte);

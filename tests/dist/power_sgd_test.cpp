@@ -22,12 +22,12 @@ using testing::random_tensor;
 constexpr std::int64_t kRows = 40, kColumns = 30, kMatrix = kRows * kColumns;
 /// A vector, the matrix, and one that its factors would not make smaller.
 constexpr std::int64_t kBefore = 7, kSmallRows = 5, kSmallColumns = 3;
-constexpr std::int64_t kElements = kBefore + kMatrix + kSmallRows * kSmallColumns;
+constexpr std::int64_t kBufferElements = kBefore + kMatrix + kSmallRows * kSmallColumns;
 
 CompressingRanks ranks_of(std::int64_t world, std::int64_t rank) {
   return {world, [=] {
             return make_power_sgd(
-                kElements,
+                kBufferElements,
                 {{kBefore + kMatrix, kSmallRows, kSmallColumns}, {kBefore, kRows, kColumns}}, world,
                 {.rank = rank, .seed = 3});
           }};
@@ -42,7 +42,7 @@ const at::Tensor& residual_of(const Compressor& compressor) {
 }
 
 at::Tensor gradients(std::int64_t world, std::uint64_t seed) {
-  return random_tensor({world, kElements}, seed);
+  return random_tensor({world, kBufferElements}, seed);
 }
 
 /// What one rank's compressor makes of `gradient` with nothing kept, `windows` times over.
@@ -99,15 +99,15 @@ TEST(PowerSgd, WhatLiesInNoSmallerMatrixIsSummedInFp32) {
   const at::Tensor expected = given[0] + given[1] + given[2];
   EXPECT_TRUE(at::equal(sum.narrow(0, 0, kBefore), expected.narrow(0, 0, kBefore)));
   const std::int64_t small = kSmallRows * kSmallColumns;
-  EXPECT_TRUE(at::equal(sum.narrow(0, kElements - small, small),
-                        expected.narrow(0, kElements - small, small)));
+  EXPECT_TRUE(at::equal(sum.narrow(0, kBufferElements - small, small),
+                        expected.narrow(0, kBufferElements - small, small)));
   EXPECT_FALSE(at::equal(sum, expected));
 }
 
 TEST(PowerSgd, WhatASumLeavesOutIsKept) {
   constexpr std::int64_t world = 3;
   CompressingRanks ranks = ranks_of(world, 2);
-  at::Tensor given = at::zeros({kElements}, at::kDouble), received = given.clone();
+  at::Tensor given = at::zeros({kBufferElements}, at::kDouble), received = given.clone();
   double unit = 1;
   for (std::uint64_t window = 0; window < 5; ++window) {
     unit = 1 / static_cast<double>(1 + window % 3);
@@ -136,7 +136,7 @@ TEST(PowerSgd, SendsTheBytesOfTheFormula) {
   CompressingRanks ranks = ranks_of(world, rank);
   ranks.sum(gradients(world, 7));
   const auto share = [](std::int64_t elements) { return (elements + world - 1) / world; };
-  const std::int64_t others = kElements - kMatrix;
+  const std::int64_t others = kBufferElements - kMatrix;
   EXPECT_EQ(ranks.last.sent_bytes,
             8 * (world - 1) * (share(rank * kRows + others) + share(rank * kColumns)));
   EXPECT_EQ(ranks.all.sent_bytes(), ranks.last.sent_bytes);
@@ -144,7 +144,7 @@ TEST(PowerSgd, SendsTheBytesOfTheFormula) {
 
 TEST(PowerSgd, ABadWindowLeavesNoTrace) {
   constexpr std::int64_t world = 2;
-  for (const std::int64_t place : {std::int64_t{0}, kBefore + 5, kElements - 1}) {
+  for (const std::int64_t place : {std::int64_t{0}, kBefore + 5, kBufferElements - 1}) {
     CompressingRanks ranks = ranks_of(world, 2), untouched = ranks_of(world, 2);
     ranks.sum(gradients(world, 1));
     untouched.sum(gradients(world, 1));
@@ -161,7 +161,7 @@ TEST(PowerSgd, ABadWindowLeavesNoTrace) {
 
 TEST(PowerSgd, AMatrixThatWasNotUsedStartsAnew) {
   CompressingRanks ranks = ranks_of(1, 2);
-  EXPECT_EQ(ranks.sum(at::zeros({1, kElements})).abs().max().item<float>(), 0);
+  EXPECT_EQ(ranks.sum(at::zeros({1, kBufferElements})).abs().max().item<float>(), 0);
   at::Tensor given = gradients(1, 8);
   matrix_of(given)[0].copy_(at::outer(random_tensor({kRows}, 9), random_tensor({kColumns}, 10)));
   EXPECT_TRUE(close(ranks.sum(given), given, at::kFloat, kRows));

@@ -10,13 +10,14 @@
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "allocator_fixture.h"
 
 namespace accrue::memory {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kMebi = 1 << 20, kGibi = 1 << 30;
+constexpr std::int64_t kGibi = 1 << 30;
 
 TEST(BudgetTest, IsNoneBytesOrWhatThereIs) {
   EXPECT_EQ(resolve_budget("none"), std::nullopt);

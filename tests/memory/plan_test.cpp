@@ -50,8 +50,6 @@ struct Machine {
   }
 };
 
-constexpr std::int64_t resident_bytes = 1000;
-
 Machine machine() {
   return {.costs = {{Recompute::none, {1100, 100, 0.5, 1.0}},
                     {Recompute::selective, {1100, 60, 0.5, 1.1}},

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 /// Of the longest chain of sums behind a gradient: rows, three products of width 6, three
 /// micro-batches.
-constexpr std::int64_t terms = 5 * 3 * 6 * 3;
+constexpr std::int64_t chain_terms = 5 * 3 * 6 * 3;
 
 at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -130,7 +130,7 @@ TEST(Checkpoint, MayBeNested) {
   once(once(x)).square().sum().backward();
   const std::vector<at::Tensor> expected = gradients_of(net);
   for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_TRUE(close(nested[i], expected[i], at::kFloat, terms)) << i;
+    EXPECT_TRUE(close(nested[i], expected[i], at::kFloat, chain_terms)) << i;
 }
 
 /// A parameter used twice inside and once outside, in a window's slots.
@@ -162,8 +162,8 @@ TEST(Checkpoint, FillsOpenSlotsOfWeightsUsedSeveralTimes) {
     const std::vector<at::Tensor> expected = sums(false, accumulation);
     const std::vector<at::Tensor> actual = sums(true, accumulation);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_TRUE(close(actual[i], expected[i], at::kFloat, terms)) << i;
-      EXPECT_FALSE(close(actual[i] * 1.01, expected[i], at::kFloat, terms)) << i;
+      EXPECT_TRUE(close(actual[i], expected[i], at::kFloat, chain_terms)) << i;
+      EXPECT_FALSE(close(actual[i] * 1.01, expected[i], at::kFloat, chain_terms)) << i;
     }
   }
 }
@@ -206,7 +206,7 @@ TEST(Checkpoint, RunsAgainUnderTheSameAutocast) {
   const std::vector<at::Tensor> actual = run(true), expected = run(false);
   EXPECT_TRUE(at::equal(actual[0], expected[0]));
   // The weight is used twice: one cast's gradient in bf16 there, two casts' in fp32 here.
-  EXPECT_TRUE(close(actual[1], expected[1], at::kBFloat16, terms));
+  EXPECT_TRUE(close(actual[1], expected[1], at::kBFloat16, chain_terms));
   EXPECT_FALSE(close(actual[1] * 1.5, expected[1], at::kBFloat16, 1));
 }
 

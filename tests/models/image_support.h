@@ -6,6 +6,10 @@
 
 namespace accrue::models::testing {
 
+/// What tests of layers and modules are given.
+inline constexpr std::array<std::int64_t, 3> tiny_image{2, 4, 4};
+inline constexpr std::int64_t tiny_classes = 5;
+
 /// `samples` normal images with random classes; the third, if there is one, has no label.
 inline batch::MicroBatch random_images(const std::array<std::int64_t, 3>& image,
                                        std::int64_t classes, std::int64_t samples,

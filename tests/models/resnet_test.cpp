@@ -11,7 +11,7 @@ using accrue::testing::tolerance;
 using ::testing::HasSubstr;
 using namespace models::testing;
 
-ResNetOptions small(Norm norm = Norm::batch, Compute compute = Compute::fp64) {
+ResNetOptions small_resnet(Norm norm = Norm::batch, Compute compute = Compute::fp64) {
   return {
       .layers = 8, .width = 4, .classes = 5, .image = {3, 9, 12}, .norm = norm, .compute = compute};
 }
@@ -21,7 +21,7 @@ batch::MicroBatch images_for(const ResNetOptions& options, std::int64_t samples)
 }
 
 /// The network as torchvision writes it, block by block, over tensors by their names in files.
-struct Reference {
+struct ReferenceResNet {
   TensorsByName tensors;
   Norm norm;
   std::int64_t blocks;
@@ -59,12 +59,12 @@ struct Reference {
   }
 };
 
-Reference reference_of(const ResNet& model) {
+ReferenceResNet reference_of(const ResNet& model) {
   return {double_leaves(model), model.options().norm, (model.options().layers - 2) / 6};
 }
 
 double worst_gradient_error(ResNet& model, const batch::MicroBatch& micro) {
-  const Reference reference = reference_of(model);
+  const ReferenceResNet reference = reference_of(model);
   reference.loss(micro).backward();
   double worst = 0;
   for (const auto& [name, gradient] : gradients_of(model, micro))
@@ -72,17 +72,18 @@ double worst_gradient_error(ResNet& model, const batch::MicroBatch& micro) {
   return worst;
 }
 
-constexpr std::int64_t terms = 6 * 9 * 12 * 9 * 16;  ///< pixels of the batch, kernel, channels
+constexpr std::int64_t resnet_terms =
+    6 * 9 * 12 * 9 * 16;  ///< pixels of the batch, kernel, channels
 
 TEST(ResNet, LossAndGradientsAreThoseOfThePlainNetworkWithEveryNorm) {
   for (const Norm norm : {Norm::batch, Norm::group, Norm::layer, Norm::instance})
     for (const std::int64_t layers : {8, 14}) {
-      ResNetOptions options = small(norm);
+      ResNetOptions options = small_resnet(norm);
       options.layers = layers;
       ResNet model(options);
       perturb(model);
       const batch::MicroBatch micro = images_for(options, 6);
-      const Reference reference = reference_of(model);
+      const ReferenceResNet reference = reference_of(model);
       const Loss loss = forward(model, micro, context_of(micro));
       EXPECT_EQ(loss.weight, 5);
       EXPECT_LT(relative_error(loss.sum, reference.loss(micro)), 1e-12);
@@ -91,16 +92,16 @@ TEST(ResNet, LossAndGradientsAreThoseOfThePlainNetworkWithEveryNorm) {
 }
 
 TEST(ResNet, GradientsInFp32AreWithinRounding) {
-  ResNet model(small(Norm::batch, Compute::fp32));
+  ResNet model(small_resnet(Norm::batch, Compute::fp32));
   const batch::MicroBatch micro = images_for(model.options(), 6);
-  EXPECT_LT(worst_gradient_error(model, micro), tolerance(at::kFloat).bound(terms));
+  EXPECT_LT(worst_gradient_error(model, micro), tolerance(at::kFloat).bound(resnet_terms));
 }
 
 TEST(ResNet, TheComparisonSeesAWrongParameterAndAWrongNorm) {
-  ResNet model(small());
+  ResNet model(small_resnet());
   perturb(model);
   const batch::MicroBatch micro = images_for(model.options(), 6);
-  Reference reference = reference_of(model);
+  ReferenceResNet reference = reference_of(model);
   const at::Tensor loss = forward(model, micro, context_of(micro)).sum;
   reference.norm = Norm::instance;
   EXPECT_GT(relative_error(loss, reference.loss(micro)), 1e-3);
@@ -111,9 +112,9 @@ TEST(ResNet, TheComparisonSeesAWrongParameterAndAWrongNorm) {
 }
 
 TEST(ResNet, RunningStatisticsMoveInTrainingAndServeInEvaluation) {
-  ResNet model(small());
+  ResNet model(small_resnet());
   const batch::MicroBatch micro = images_for(model.options(), 6);
-  Reference reference = reference_of(model);
+  ReferenceResNet reference = reference_of(model);
   forward(model, micro, context_of(micro));
   reference.loss(micro);
   for (const auto& [name, tensor] : model.buffers()) {
@@ -135,9 +136,9 @@ TEST(ResNet, IsCutAtItsBatchNormsTwoOfThemWhereAShortcutHasItsOwn) {
     for (const Segment& segment : model.segments()) counts.push_back(segment.batch_norms.size());
     return counts;
   };
-  EXPECT_EQ(sites(small()), (std::vector<std::size_t>{0, 1, 1, 1, 1, 2, 1, 2}));
-  EXPECT_EQ(sites(small(Norm::group)), std::vector<std::size_t>(8, 0));
-  ResNetOptions deep = small();
+  EXPECT_EQ(sites(small_resnet()), (std::vector<std::size_t>{0, 1, 1, 1, 1, 2, 1, 2}));
+  EXPECT_EQ(sites(small_resnet(Norm::group)), std::vector<std::size_t>(8, 0));
+  ResNetOptions deep = small_resnet();
   deep.layers = 20;
   ResNet model(deep);
   EXPECT_EQ(find_batch_norms(model).cut.size(), 19U + 2);
@@ -151,7 +152,7 @@ TEST(ResNet, HasTheShapeOfThePaper) {
 }
 
 TEST(ResNet, WeightsOfSamplesCount) {
-  ResNet model(small(Norm::group));
+  ResNet model(small_resnet(Norm::group));
   batch::MicroBatch micro = images_for(model.options(), 4);
   micro.weights = at::tensor({0.5, 2.0, 7.0, 0.0}).to(at::kFloat);
   const Loss weighted = forward(model, micro, context_of(micro));
@@ -169,8 +170,8 @@ TEST(ResNet, WeightsOfSamplesCount) {
 }
 
 TEST(ResNet, FileTensorsComeBackAndMisfitsAreNamed) {
-  ResNet model(small()), other([] {
-    ResNetOptions options = small();
+  ResNet model(small_resnet()), other([] {
+    ResNetOptions options = small_resnet();
     options.seed = 3;
     return options;
   }());
@@ -202,12 +203,13 @@ TEST(ResNet, FileTensorsComeBackAndMisfitsAreNamed) {
 }
 
 TEST(ResNet, InitialisationFollowsSeedAndName) {
-  const ResNet wide(small(Norm::batch, Compute::fp64)), narrow(small(Norm::group, Compute::fp32));
+  const ResNet wide(small_resnet(Norm::batch, Compute::fp64)),
+      narrow(small_resnet(Norm::group, Compute::fp32));
   for (std::size_t i = 0; i < wide.parameters().size(); ++i)
     EXPECT_TRUE(
         at::equal(wide.parameters()[i].tensor.to(at::kFloat), narrow.parameters()[i].tensor))
         << wide.parameters()[i].name;
-  ResNetOptions options = small();
+  ResNetOptions options = small_resnet();
   options.width = 16;
   const ResNet model(options);
   for (const auto& [name, tensor] : model.parameters()) {
@@ -221,7 +223,7 @@ TEST(ResNet, InitialisationFollowsSeedAndName) {
 
 TEST(ResNet, RefusesOptionsAndInputsThatDoNotFit) {
   const auto message = [](const std::function<void(ResNetOptions&)>& change) {
-    ResNetOptions options = small();
+    ResNetOptions options = small_resnet();
     change(options);
     return message_of([&] { const ResNet model(options); });
   };
@@ -233,7 +235,7 @@ TEST(ResNet, RefusesOptionsAndInputsThatDoNotFit) {
   EXPECT_THAT(message([](auto& o) { o.image[1] = 7; }), HasSubstr("image height"));
   EXPECT_THAT(message([](auto& o) { o.compute = Compute::bf16; }), HasSubstr("precision.compute"));
 
-  ResNet model(small());
+  ResNet model(small_resnet());
   batch::MicroBatch micro = images_for(model.options(), 2);
   micro.targets[1] = 5;
   EXPECT_THAT(message_of([&] { forward(model, micro, context_of(micro)); }), HasSubstr("[0, 5)"));
@@ -244,7 +246,7 @@ TEST(ResNet, RefusesOptionsAndInputsThatDoNotFit) {
 
 TEST(ResNet, TakesImagesOfAnySizeFromEight) {
   for (const auto& [height, width] : {std::pair(8, 8), std::pair(11, 9), std::pair(33, 17)}) {
-    ResNetOptions options = small();
+    ResNetOptions options = small_resnet();
     options.image = {1, height, width};
     ResNet model(options);
     const batch::MicroBatch micro = images_for(options, 3);

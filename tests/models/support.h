@@ -52,6 +52,10 @@ inline Gpt2Options small(Compute compute = Compute::fp64) {
   return {.layers = 2, .heads = 3, .width = 24, .context = 12, .vocab = 31, .compute = compute};
 }
 
+/// Sums of up to width, context and vocabulary terms follow on each other through the layers,
+/// forward and backward.
+inline constexpr std::int64_t small_terms = 2 * 2 * (4 * 24 + 12 + 31);
+
 /// `rows` samples of `length` random ids; the last target of each row is ignored.
 inline batch::MicroBatch random_batch(const Gpt2Options& options, std::int64_t rows,
                                       std::int64_t length, std::uint64_t seed = 5) {

@@ -20,9 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using namespace models::testing;
 
-constexpr std::array<std::int64_t, 3> image{2, 4, 4};
-constexpr std::int64_t classes = 5;
-
 /// Holds a batch norm where no cut can reach it.
 struct HiddenImpl : torch::nn::Module {
   HiddenImpl() {
@@ -43,7 +40,7 @@ torch::nn::Sequential network() {
   net->push_back("relu", torch::nn::ReLU(torch::nn::ReLUOptions(true)));
   net->push_back("flat", torch::nn::Flatten());
   net->push_back("norm1", torch::nn::BatchNorm1d(8 * 4 * 4));
-  net->push_back("fc", torch::nn::Linear(8 * 4 * 4, classes));
+  net->push_back("fc", torch::nn::Linear(8 * 4 * 4, tiny_classes));
   net->to(at::kDouble);
   const at::NoGradGuard no_grad;
   for (at::Tensor& parameter : net->parameters()) parameter.add_(at::randn_like(parameter), 0.1);
@@ -58,7 +55,7 @@ at::Tensor reference_loss(torch::nn::Sequential& net, const batch::MicroBatch& m
 TEST(FromSequential, IsTheNetworkCutAtItsBatchNorms) {
   torch::nn::Sequential net = network(), same = network();
   const auto model = from_sequential(net, class_cross_entropy, "net");
-  const batch::MicroBatch micro = random_images(image, classes, 6);
+  const batch::MicroBatch micro = random_images(tiny_image, tiny_classes, 6);
   const at::Tensor expected = reference_loss(same, micro);
   expected.backward();
   EXPECT_LT(relative_error(forward(*model, micro, context_of(micro)).sum, expected), 1e-13);
@@ -103,11 +100,11 @@ TEST(FromSequential, ReportsWhatIsInsideModulesThatCannotBeCut) {
 TEST(FromSequential, ItsDropoutDoesNotDependOnTheSplit) {
   torch::nn::Sequential net(torch::nn::Conv2d(2, 3, 3), torch::nn::Dropout(0.4),
                             torch::nn::Flatten(), torch::nn::Dropout(0.4),
-                            torch::nn::Linear(12, classes));
+                            torch::nn::Linear(12, tiny_classes));
   net->to(at::kDouble);
   const auto model = from_sequential(net, class_cross_entropy, "net");
   EXPECT_TRUE(model->foreign_layers().empty());
-  const batch::MicroBatch micro = random_images(image, classes, 5);
+  const batch::MicroBatch micro = random_images(tiny_image, tiny_classes, 5);
   const double whole = forward(*model, micro, context_of(micro)).sum.item<double>();
   double sum = 0;
   for (const auto& [begin, end] : {std::pair(0, 2), std::pair(2, 5)}) {

@@ -15,8 +15,7 @@ using accrue::testing::relative_error;
 using ::testing::HasSubstr;
 using namespace models::testing;
 
-constexpr std::array<std::int64_t, 3> image{2, 4, 4};
-constexpr std::int64_t classes = 5, features = 32;
+constexpr std::int64_t features = 32;
 
 at::Tensor leaf(const at::Tensor& values) { return values.detach().requires_grad_(true); }
 
@@ -24,9 +23,10 @@ at::Tensor leaf(const at::Tensor& values) { return values.detach().requires_grad
 torch::jit::Module classifier(const std::string& body = "") {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
   torch::jit::Module module("Classifier");
-  const at::Tensor weight = 0.1 * at::randn({classes, features}, generator, at::TensorOptions());
+  const at::Tensor weight =
+      0.1 * at::randn({tiny_classes, features}, generator, at::TensorOptions());
   module.register_parameter("weight", leaf(weight), false);
-  module.register_parameter("bias", leaf(at::zeros({classes})), false);
+  module.register_parameter("bias", leaf(at::zeros({tiny_classes})), false);
   module.register_buffer("mean", at::zeros({features}));
   module.register_buffer("var", at::ones({features}));
   module.register_attribute("training", c10::BoolType::get(), true);
@@ -50,7 +50,7 @@ class TorchScript : public ::testing::Test {
   }
 
   TemporaryFolder folder;
-  batch::MicroBatch micro = random_images(image, classes, 6);
+  batch::MicroBatch micro = random_images(tiny_image, tiny_classes, 6);
 };
 
 TEST_F(TorchScript, LossAndGradientsAreThoseOfTheModule) {

@@ -11,7 +11,7 @@ using accrue::testing::tolerance;
 using ::testing::HasSubstr;
 using namespace models::testing;
 
-VitOptions small(Compute compute = Compute::fp64) {
+VitOptions small_vit(Compute compute = Compute::fp64) {
   return {.layers = 2,
           .heads = 3,
           .width = 24,
@@ -27,7 +27,7 @@ batch::MicroBatch images_for(const VitOptions& options, std::int64_t samples) {
 
 /// ViTForImageClassification with hidden_act "gelu_pytorch_tanh", over tensors by their names in
 /// files: patches by a strided convolution, query, key and value apart.
-struct Reference {
+struct ReferenceVit {
   TensorsByName tensors;
   std::int64_t layers, heads;
 
@@ -74,12 +74,12 @@ struct Reference {
   }
 };
 
-Reference reference_of(const Vit& model) {
+ReferenceVit reference_of(const Vit& model) {
   return {double_leaves(model), model.options().layers, model.options().heads};
 }
 
 /// The reference's gradients in the layout of the model's own parameters.
-at::Tensor packed_gradient(const Reference& reference, const std::string& name) {
+at::Tensor packed_gradient(const ReferenceVit& reference, const std::string& name) {
   const std::string packed = "attention.qkv";
   const std::size_t at = name.find(packed);
   if (at == std::string::npos) return reference.tensors.at(name).grad();
@@ -91,7 +91,7 @@ at::Tensor packed_gradient(const Reference& reference, const std::string& name) 
 }
 
 double worst_gradient_error(Vit& model, const batch::MicroBatch& micro) {
-  const Reference reference = reference_of(model);
+  const ReferenceVit reference = reference_of(model);
   reference.loss(micro).backward();
   double worst = 0;
   for (const auto& [name, gradient] : gradients_of(model, micro)) {
@@ -101,10 +101,10 @@ double worst_gradient_error(Vit& model, const batch::MicroBatch& micro) {
   return worst;
 }
 
-constexpr std::int64_t terms = 2 * 2 * (4 * 24 + 10 + 5);
+constexpr std::int64_t vit_terms = 2 * 2 * (4 * 24 + 10 + 5);
 
 TEST(Vit, LossAndGradientsInFp64AreThoseOfPlainAten) {
-  Vit model(small());
+  Vit model(small_vit());
   perturb(model);
   const batch::MicroBatch micro = images_for(model.options(), 4);
   const Loss loss = forward(model, micro, context_of(micro));
@@ -116,20 +116,20 @@ TEST(Vit, LossAndGradientsInFp64AreThoseOfPlainAten) {
 TEST(Vit, GradientsInFp32AndBf16AreWithinRounding) {
   for (const auto& [compute, dtype] :
        {std::pair(Compute::fp32, at::kFloat), std::pair(Compute::bf16, at::kBFloat16)}) {
-    Vit model(small(compute));
+    Vit model(small_vit(compute));
     perturb(model);
     EXPECT_LT(worst_gradient_error(model, images_for(model.options(), 4)),
-              tolerance(dtype).bound(terms));
+              tolerance(dtype).bound(vit_terms));
     for (const auto& [name, tensor] : model.parameters())
       EXPECT_EQ(tensor.scalar_type(), at::kFloat);
   }
 }
 
 TEST(Vit, TheComparisonSeesAWrongParameter) {
-  Vit model(small());
+  Vit model(small_vit());
   perturb(model);
   const batch::MicroBatch micro = images_for(model.options(), 4);
-  const Reference reference = reference_of(model);
+  const ReferenceVit reference = reference_of(model);
   {
     const at::NoGradGuard no_grad;
     model.parameters()[0].tensor.mul_(1.001);
@@ -139,14 +139,14 @@ TEST(Vit, TheComparisonSeesAWrongParameter) {
 }
 
 TEST(Vit, SegmentsAreTheChainThatTheContractNames) {
-  Vit model(small());
+  Vit model(small_vit());
   std::vector<std::string> names;
   for (const Segment& segment : model.segments()) names.push_back(segment.name);
   EXPECT_EQ(names, (std::vector<std::string>{"embed", "block.0", "block.1", "head"}));
 }
 
 TEST(Vit, DropoutDoesNotDependOnTheSplit) {
-  VitOptions options = small();
+  VitOptions options = small_vit();
   options.dropout = 0.3;
   Vit model(options);
   perturb(model);
@@ -174,9 +174,9 @@ TEST(Vit, DropoutDoesNotDependOnTheSplit) {
 }
 
 TEST(Vit, FileTensorsComeBack) {
-  Vit model(small(Compute::fp32));
+  Vit model(small_vit(Compute::fp32));
   perturb(model);
-  VitOptions options = small(Compute::fp32);
+  VitOptions options = small_vit(Compute::fp32);
   options.seed = 3;
   Vit other(options);
   NamedParameters tensors;
@@ -191,7 +191,7 @@ TEST(Vit, FileTensorsComeBack) {
 
 TEST(Vit, RefusesOptionsOutOfRangeByName) {
   const auto message = [](const std::function<void(VitOptions&)>& change) {
-    VitOptions options = small();
+    VitOptions options = small_vit();
     change(options);
     return message_of([&] { const Vit model(options); });
   };
@@ -205,7 +205,7 @@ TEST(Vit, RefusesOptionsOutOfRangeByName) {
 }
 
 TEST(Vit, CountsTheMultiplicationsOfItsProducts) {
-  const Vit model(small());
+  const Vit model(small_vit());
   constexpr std::int64_t positions = 10, width = 24;
   constexpr std::int64_t matrices = positions * (3 + 1 + 4 + 4) * width * width;
   constexpr std::int64_t attention = 2 * positions * positions * width;  // scores and values

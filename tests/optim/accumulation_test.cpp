@@ -10,19 +10,18 @@ namespace accrue::optim {
 namespace {
 
 using accum::Accumulation;
+using testing::kFewSteps;
 using testing::make_parameters;
 using testing::Windows;
 
 using Make = std::function<std::unique_ptr<Optimizer>(const NamedParameters&)>;
 
-constexpr std::int64_t kSteps = 3;
-
-struct Kind {
+struct SummedKind {
   const char* name;
   Make make;
 };
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{
+const std::vector<SummedKind>& summed_kinds() {
+  static const std::vector<SummedKind> all{
       {"adam",
        [](const NamedParameters& p) { return make_adam(p, default_groups(p, 0.1, false), {}); }},
       {"sgd",
@@ -41,7 +40,7 @@ std::vector<at::Tensor> stepped(const Make& make, at::ScalarType dtype, Accumula
   const NamedParameters parameters = make_parameters(dtype);
   Windows windows(parameters, accumulation);
   const std::unique_ptr<Optimizer> optimizer = make(parameters);
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kFewSteps; ++step) {
     // What bf16 holds exactly, every precision does.
     std::vector<at::Tensor> sums = windows.sums(step);
     for (at::Tensor& sum : sums) sum = sum.to(at::kBFloat16).to(dtype) + disturbance;
@@ -66,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
 /// Contiguous parameters, larger than a block, and one that is not contiguous.
 TEST_P(EveryAccumulation, StepsAsWithTheSameGradientInTheParametersPrecision) {
   const auto [accumulation, dtype] = GetParam();
-  for (const Kind& kind : kinds()) {
+  for (const SummedKind& kind : summed_kinds()) {
     const auto direct = stepped(kind.make, dtype, Accumulation::fp32, false);
     const auto disturbed = stepped(kind.make, dtype, Accumulation::fp32, false, 0.5);
     for (const bool materialized : {false, true}) {

@@ -11,11 +11,12 @@
 namespace accrue::optim {
 namespace {
 
+using testing::kLr;
+using testing::kSteps;
 using testing::make_parameters;
 using testing::Windows;
 
-constexpr std::int64_t kSteps = 20;
-constexpr double kLr = 0.01, kDivisor = 8;
+constexpr double kDivisor = 8;
 
 using Make = std::function<std::unique_ptr<Optimizer>(const NamedParameters&)>;
 

@@ -64,8 +64,6 @@ struct FedWindows {
   accum::Window window;
 };
 
-inline constexpr double kLr = 0.01, kDecay = 0.1;
-
 inline std::unique_ptr<Optimizer> adama(const NamedParameters& parameters,
                                         const StateOptions& state = {}) {
   return make_adama(parameters, groups_of(parameters, kDecay), {}, state);

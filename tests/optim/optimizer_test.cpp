@@ -14,11 +14,10 @@ namespace {
 
 using testing::groups_of;
 using ::testing::HasSubstr;
+using testing::kSteps;
 using testing::make_parameters;
 using testing::usage_message;
 using testing::Windows;
-
-constexpr std::int64_t kSteps = 20;
 
 /// One element's update in double, written from the formulas of PyTorch's documentation.
 struct Element {
@@ -107,22 +106,23 @@ class Reference {
 };
 
 using Groups = std::vector<ParameterGroup>;
-using Make = std::function<std::unique_ptr<Optimizer>(const NamedParameters&, const Groups&)>;
+using MakeWithGroups =
+    std::function<std::unique_ptr<Optimizer>(const NamedParameters&, const Groups&)>;
 
-struct Case {
+struct FormulaCase {
   const char* name;
-  Make make;
+  MakeWithGroups make;
   Formula formula;
 };
 
-Case adam_case(const char* name, const AdamOptions& o) {
+FormulaCase adam_case(const char* name, const AdamOptions& o) {
   return {name, [o](const auto& p, const Groups& g) { return make_adam(p, g, o); },
           adam_formula(o)};
 }
-Case sgd_case(const char* name, const SgdOptions& o) {
+FormulaCase sgd_case(const char* name, const SgdOptions& o) {
   return {name, [o](const auto& p, const Groups& g) { return make_sgd(p, g, o); }, sgd_formula(o)};
 }
-Case rmsprop_case(const char* name, const RmsPropOptions& o) {
+FormulaCase rmsprop_case(const char* name, const RmsPropOptions& o) {
   return {name, [o](const auto& p, const Groups& g) { return make_rmsprop(p, g, o); },
           rmsprop_formula(o)};
 }
@@ -131,7 +131,7 @@ Case rmsprop_case(const char* name, const RmsPropOptions& o) {
 // amplified in any precision, so fp32 is compared at an eps where the problem is well conditioned.
 constexpr double kEps = 1e-5;
 
-std::vector<Case> cases() {
+std::vector<FormulaCase> cases() {
   return {adam_case("adamw", {.eps = kEps}),
           adam_case("adam", {.eps = kEps, .decoupled_decay = false}),
           sgd_case("sgd", {.momentum = 0}),
@@ -141,7 +141,7 @@ std::vector<Case> cases() {
 }
 
 /// The largest relative error of any parameter after kSteps.
-double largest_error(at::ScalarType dtype, const Make& make, const Formula& formula,
+double largest_error(at::ScalarType dtype, const MakeWithGroups& make, const Formula& formula,
                      const std::function<Groups(const NamedParameters&)>& groups) {
   const NamedParameters parameters = make_parameters(dtype);
   Reference reference(parameters, groups(parameters), formula);
@@ -165,7 +165,7 @@ double largest_error(at::ScalarType dtype, const Make& make, const Formula& form
 Groups decayed_matrices(const NamedParameters& parameters) { return groups_of(parameters, 0.3); }
 
 TEST(OptimizerTest, AgreesWithTheFormulasInBothPrecisions) {
-  for (const Case& c : cases())
+  for (const FormulaCase& c : cases())
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
       const double bound = accrue::testing::tolerance(dtype).bound(kSteps);
       EXPECT_LE(largest_error(dtype, c.make, c.formula, decayed_matrices), bound)
@@ -175,7 +175,7 @@ TEST(OptimizerTest, AgreesWithTheFormulasInBothPrecisions) {
 
 TEST(OptimizerTest, TheComparisonTellsFormulasApart) {
   const double bound = accrue::testing::tolerance(at::kFloat).bound(kSteps);
-  const Case adamw = adam_case("", {.eps = kEps}), sgd = sgd_case("", {.momentum = 0.9});
+  const FormulaCase adamw = adam_case("", {.eps = kEps}), sgd = sgd_case("", {.momentum = 0.9});
   // Decoupled decay against L2, another beta, momentum left out.
   EXPECT_GT(largest_error(at::kFloat, adamw.make,
                           adam_formula({.eps = kEps, .decoupled_decay = false}), decayed_matrices),
@@ -194,12 +194,12 @@ TEST(OptimizerTest, GroupsHaveTheirOwnDecayAndRate) {
                   {.names = {"scale"}, .weight_decay = 0.1, .lr_factor = 0}};
   };
   const double bound = accrue::testing::tolerance(at::kDouble).bound(kSteps);
-  for (const Case& c : cases())
+  for (const FormulaCase& c : cases())
     EXPECT_LE(largest_error(at::kDouble, c.make, c.formula, groups), bound) << c.name;
 }
 
 TEST(OptimizerTest, DefaultEpsilonAgreesInDouble) {
-  const Case c = adam_case("", {});
+  const FormulaCase c = adam_case("", {});
   EXPECT_LE(largest_error(at::kDouble, c.make, c.formula, decayed_matrices), 1e-12);
 }
 
@@ -234,7 +234,7 @@ TEST(OptimizerTest, UnusedParametersDecayAndTheirMomentumGoesOn) {
 }
 
 TEST(OptimizerTest, VersionCountersMoveSoThatLowPrecisionCopiesAreRenewed) {
-  for (const Case& c : cases()) {
+  for (const FormulaCase& c : cases()) {
     const NamedParameters parameters = make_parameters(at::kFloat);
     Windows windows(parameters);
     std::vector<std::int64_t> before;

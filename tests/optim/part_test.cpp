@@ -10,22 +10,23 @@ namespace {
 
 using testing::groups_of;
 using ::testing::HasSubstr;
+using testing::kDecay;
+using testing::kFewSteps;
+using testing::kLr;
 using testing::random_tensor;
 using testing::usage_message;
 using testing::Windows;
 
-constexpr std::int64_t kSteps = 3;
-constexpr double kRate = 0.01, kDecay = 0.1;
+using MakeWithState =
+    std::function<std::unique_ptr<Optimizer>(const NamedParameters&, const StateOptions&)>;
 
-using Make = std::function<std::unique_ptr<Optimizer>(const NamedParameters&, const StateOptions&)>;
-
-struct Kind {
+struct PartedKind {
   std::string name;
-  Make make;
+  MakeWithState make;
 };
 
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{
+const std::vector<PartedKind>& parted_kinds() {
+  static const std::vector<PartedKind> all{
       {"adamw", [](const NamedParameters& p,
                    const StateOptions& s) { return make_adam(p, groups_of(p, kDecay), {}, s); }},
       {"adam",
@@ -65,12 +66,12 @@ struct Parts {
   Windows windows{parameters};
   std::vector<std::unique_ptr<Optimizer>> optimizers;
 
-  Parts(const Make& make, std::int64_t world, StatePrecision precision) {
+  Parts(const MakeWithState& make, std::int64_t world, StatePrecision precision) {
     for (std::int64_t rank = 0; rank < world; ++rank)
       optimizers.push_back(make(parameters, part_options(rank, world, precision)));
   }
   void step(std::int64_t index) {
-    for (const auto& optimizer : optimizers) optimizer->step(windows.mean(index), kRate);
+    for (const auto& optimizer : optimizers) optimizer->step(windows.mean(index), kLr);
   }
   /// By name, whole.
   NamedParameters state() const {
@@ -103,13 +104,13 @@ bool same_bits(const NamedParameters& a, const NamedParameters& b) {
 }
 
 TEST(PartOfAnOptimizer, TogetherHaveTheBitsOfOne) {
-  for (const Kind& kind : kinds())
+  for (const PartedKind& kind : parted_kinds())
     for (const auto precision : {StatePrecision::fp32, StatePrecision::bf16, StatePrecision::int8})
       for (const std::int64_t world : {2, 3}) {
         SCOPED_TRACE(kind.name + " " + std::string(to_string(precision)) + " of " +
                      std::to_string(world));
         Parts one(kind.make, 1, precision), parts(kind.make, world, precision);
-        for (std::int64_t step = 0; step < kSteps; ++step) {
+        for (std::int64_t step = 0; step < kFewSteps; ++step) {
           one.step(step);
           parts.step(step);
         }
@@ -120,7 +121,7 @@ TEST(PartOfAnOptimizer, TogetherHaveTheBitsOfOne) {
 
 /// What the comparison is to notice: a part that did not step.
 TEST(PartOfAnOptimizer, OneThatDidNotStepWouldBeNoticed) {
-  const Make& make = kinds().front().make;
+  const MakeWithState& make = parted_kinds().front().make;
   Parts one(make, 1, StatePrecision::fp32), parts(make, 3, StatePrecision::fp32);
   parts.optimizers.pop_back();
   one.step(0);
@@ -129,7 +130,7 @@ TEST(PartOfAnOptimizer, OneThatDidNotStepWouldBeNoticed) {
 }
 
 TEST(PartOfAnOptimizer, TakesItsPartOfTheWholeState) {
-  for (const Kind& kind : kinds())
+  for (const PartedKind& kind : parted_kinds())
     for (const auto precision : {StatePrecision::fp32, StatePrecision::int8}) {
       SCOPED_TRACE(kind.name);
       Parts one(kind.make, 1, precision), parts(kind.make, 3, precision);
@@ -145,7 +146,7 @@ TEST(PartOfAnOptimizer, KeepsItsShareOfTheBytes) {
     NamedParameters parameters{{"large", at::zeros({300, 1000}).requires_grad_(true)}};
     for (int i = 0; i < 24; ++i)
       parameters.push_back({"bias" + std::to_string(i), at::zeros({500}).requires_grad_(true)});
-    const Make& make = kinds().front().make;
+    const MakeWithState& make = parted_kinds().front().make;
     const std::int64_t whole = make(parameters, part_options(0, 1, precision))->state_bytes();
     for (const std::int64_t world : {2, 3, 4}) {
       std::int64_t sum = 0;
@@ -163,14 +164,14 @@ TEST(PartOfAnOptimizer, KeepsItsShareOfTheBytes) {
 
 TEST(PartOfAnOptimizer, RefusesByName) {
   NamedParameters turned{{"turned", at::zeros({3, 5}).t().requires_grad_(true)}};
-  EXPECT_THAT(usage_message([&] { kinds().front().make(turned, part_options(0, 2)); }),
+  EXPECT_THAT(usage_message([&] { parted_kinds().front().make(turned, part_options(0, 2)); }),
               HasSubstr("turned, which is not"));
   const NamedParameters parameters = make_parameters();
   EXPECT_THAT(usage_message([&] {
                 make_adama(parameters, groups_of(parameters, 0), {}, part_options(0, 2));
               }),
               HasSubstr("one of a part"));
-  const auto part = kinds().front().make(parameters, part_options(0, 2));
+  const auto part = parted_kinds().front().make(parameters, part_options(0, 2));
   EXPECT_THAT(usage_message([&] { part->load_state(part->state()); }),
               HasSubstr("exp_avg.matrix as Float [70, 131]"));
 }

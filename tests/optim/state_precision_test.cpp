@@ -209,12 +209,12 @@ TEST(OptimizerStatePrecision, IsRefusedForParametersInDouble) {
                 HasSubstr("Double"));
 }
 
-struct Kind {
+struct KeptKind {
   const char* name;
   std::function<std::unique_ptr<Optimizer>(const NamedParameters&, const StateOptions&)> make;
 };
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{
+const std::vector<KeptKind>& kept_kinds() {
+  static const std::vector<KeptKind> all{
       {"adam", [](const NamedParameters& p,
                   const StateOptions& s) { return make_adam(p, groups_of(p, 0.1), {}, s); }},
       {"sgd", [](const NamedParameters& p,
@@ -234,7 +234,8 @@ std::vector<at::Tensor> values_of(const NamedParameters& parameters) {
 }
 
 /// Parameters after six steps; `restart` loads a copied state into a new optimizer after three.
-std::vector<at::Tensor> after_six_steps(const Kind& kind, const StateOptions& state, bool restart) {
+std::vector<at::Tensor> after_six_steps(const KeptKind& kind, const StateOptions& state,
+                                        bool restart) {
   const NamedParameters parameters = testing::make_parameters(at::kFloat);
   testing::Windows windows(parameters);
   std::unique_ptr<Optimizer> optimizer = kind.make(parameters, state);
@@ -252,7 +253,7 @@ std::vector<at::Tensor> after_six_steps(const Kind& kind, const StateOptions& st
 
 /// With a parameter that is not contiguous, and sizes that no block divides.
 TEST(OptimizerStatePrecision, ContinuesToTheBit) {
-  for (const Kind& kind : kinds())
+  for (const KeptKind& kind : kept_kinds())
     for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {
       const StateOptions state{.precision = precision, .seed = 5};
       const auto whole = after_six_steps(kind, state, false);
@@ -271,7 +272,7 @@ TEST(OptimizerStatePrecision, ContinuesToTheBit) {
 /// A step errs by what the state's precision allows: after one step from zero moments only the
 /// moments are rounded, and the parameters are those of fp32's state to the bit.
 TEST(OptimizerStatePrecision, RoundsWhatIsKeptAndNotTheStepItself) {
-  for (const Kind& kind : kinds())
+  for (const KeptKind& kind : kept_kinds())
     for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {
       const NamedParameters exact = testing::make_parameters(at::kFloat);
       const NamedParameters rounded = testing::make_parameters(at::kFloat);

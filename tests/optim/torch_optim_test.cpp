@@ -8,11 +8,13 @@
 namespace accrue::optim {
 namespace {
 
+using testing::kDecay;
+using testing::kLr;
+using testing::kSteps;
 using testing::make_parameters;
 using testing::Windows;
 
-constexpr std::int64_t kSteps = 20;
-constexpr double kLr = 0.01, kDecay = 0.1, kBound = 1e-12;
+constexpr double kBound = 1e-12;
 
 using Tensors = std::vector<at::Tensor>;
 

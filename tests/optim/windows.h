@@ -13,6 +13,9 @@
 
 namespace accrue::optim::testing {
 
+inline constexpr std::int64_t kSteps = 20, kFewSteps = 3;
+inline constexpr double kLr = 0.01, kDecay = 0.1;
+
 /// A seeded tensor of its own stream; the global generator is left alone.
 inline at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);

@@ -22,6 +22,9 @@ namespace accrue::train::testing {
 
 using Words = std::vector<std::string>;
 
+/// A process's exit code after a signal.
+inline constexpr int kInterrupted = 130;
+
 /// Runs of the command line by several processes.
 class DistributedRun : public TinyRun {
  protected:

@@ -15,10 +15,9 @@ namespace {
 using accrue::testing::Program;
 using testing::DistributedRun;
 using ::testing::HasSubstr;
+using testing::kInterrupted;
 using ::testing::StartsWith;
 using testing::Words;
-
-constexpr int kInterrupted = 130;
 
 TEST(EqualShares, AreInOnePiece) {
   const batch::Range samples{100, 108};

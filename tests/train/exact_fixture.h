@@ -62,6 +62,7 @@ inline Result collect(const models::Trainable& model, const accum::Window& windo
 using MakeModel = std::function<std::unique_ptr<models::Trainable>()>;
 constexpr std::uint64_t seed = 7;
 constexpr std::int64_t window_index = 2;
+constexpr std::int64_t exact_samples = 9, exact_classes = 4;
 
 /// By libtorch's own autograd through its own batch norm over the whole batch in one graph.
 inline Result full_batch(const MakeModel& make, const batch::MicroBatch& all) {

@@ -17,7 +17,7 @@ namespace {
 using namespace train::testing;
 using namespace torch::nn;
 
-constexpr std::int64_t classes = 4, samples = 9, width = 5;
+constexpr std::int64_t width = 5;
 
 using MakeNetwork = std::function<Sequential()>;
 
@@ -45,33 +45,34 @@ void expect_full_batch(const MakeNetwork& make, const batch::MicroBatch& all) {
   }
 }
 
-batch::MicroBatch flat() { return random_samples({samples, width}, classes); }
+batch::MicroBatch flat() { return random_samples({exact_samples, width}, exact_classes); }
 
 TEST(ExactLayers, ABatchNormMayStandAnywhere) {
-  expect_full_batch([] { return Sequential(BatchNorm1d(width), Linear(width, classes)); }, flat());
+  expect_full_batch([] { return Sequential(BatchNorm1d(width), Linear(width, exact_classes)); },
+                    flat());
   expect_full_batch(
       [] {
         return Sequential(Linear(width, width), BatchNorm1d(width), BatchNorm1d(width), Tanh(),
-                          Linear(width, classes));
+                          Linear(width, exact_classes));
       },
       flat());
-  expect_full_batch([] { return Sequential(Linear(width, classes), BatchNorm1d(classes)); },
-                    flat());
+  expect_full_batch(
+      [] { return Sequential(Linear(width, exact_classes), BatchNorm1d(exact_classes)); }, flat());
 }
 
 TEST(ExactLayers, SequencesAndSingleImagesHaveStatisticsToo) {
   expect_full_batch(
       [] {
         return Sequential(Conv1d(Conv1dOptions(3, width, 3)), BatchNorm1d(width), Tanh(),
-                          AdaptiveAvgPool1d(1), Flatten(), Linear(width, classes));
+                          AdaptiveAvgPool1d(1), Flatten(), Linear(width, exact_classes));
       },
-      random_samples({samples, 3, 6}, classes));
+      random_samples({exact_samples, 3, 6}, exact_classes));
   expect_full_batch(
       [] {
         return Sequential(Conv2d(Conv2dOptions(3, width, 3)), BatchNorm2d(width), Tanh(),
-                          AdaptiveAvgPool2d(1), Flatten(), Linear(width, classes));
+                          AdaptiveAvgPool2d(1), Flatten(), Linear(width, exact_classes));
       },
-      random_samples({1, 3, 6, 6}, classes));
+      random_samples({1, 3, 6, 6}, exact_classes));
 }
 
 TEST(ExactLayers, OptionsOfTheLayerAreHonoured) {
@@ -82,7 +83,7 @@ TEST(ExactLayers, OptionsOfTheLayerAreHonoured) {
     expect_full_batch(
         [&] {
           return Sequential(Linear(width, width), BatchNorm1d(options), Tanh(),
-                            Linear(width, classes));
+                            Linear(width, exact_classes));
         },
         flat());
   expect_full_batch(
@@ -90,7 +91,7 @@ TEST(ExactLayers, OptionsOfTheLayerAreHonoured) {
         BatchNorm1d frozen(width);
         frozen->weight.requires_grad_(false);
         frozen->bias.requires_grad_(false);
-        return Sequential(Linear(width, width), frozen, Tanh(), Linear(width, classes));
+        return Sequential(Linear(width, width), frozen, Tanh(), Linear(width, exact_classes));
       },
       flat());
 }
@@ -98,7 +99,7 @@ TEST(ExactLayers, OptionsOfTheLayerAreHonoured) {
 TEST(ExactLayers, CumulativeAveragesAreRefusedWithTheReason) {
   const MakeModel model = model_of([] {
     return Sequential(BatchNorm1d(BatchNormOptions(width).momentum(std::nullopt)),
-                      Linear(width, classes));
+                      Linear(width, exact_classes));
   });
   try {
     exact_window(model, flat(), 3);
@@ -112,7 +113,8 @@ TEST(ExactLayers, CumulativeAveragesAreRefusedWithTheReason) {
 TEST(ExactLayers, AChannelWithoutVarianceIsTheFullBatchs) {
   batch::MicroBatch all = flat();
   all.inputs.select(1, 2).fill_(3.7);
-  expect_full_batch([] { return Sequential(BatchNorm1d(width), Linear(width, classes)); }, all);
+  expect_full_batch([] { return Sequential(BatchNorm1d(width), Linear(width, exact_classes)); },
+                    all);
 }
 
 TEST(ExactLayers, AModuleThatWorksInPlaceLeavesTheInputsAlone) {
@@ -122,7 +124,7 @@ TEST(ExactLayers, AModuleThatWorksInPlaceLeavesTheInputsAlone) {
   expect_full_batch(
       [] {
         return Sequential(LeakyReLU(LeakyReLUOptions().negative_slope(0.5).inplace(true)),
-                          BatchNorm1d(width), Linear(width, classes));
+                          BatchNorm1d(width), Linear(width, exact_classes));
       },
       all);
   EXPECT_TRUE(at::equal(all.inputs, before));
@@ -150,7 +152,8 @@ TEST(ExactLayers, ALargeMeanCostsNoMoreDigitsThanInTheFullBatch) {
     batch::MicroBatch shifted = all;
     shifted.inputs = (all.inputs + mean).to(at::kFloat);
     const Distances found = distances(
-        [] { return Sequential(BatchNorm1d(width), Tanh(), Linear(width, classes)); }, shifted, 2);
+        [] { return Sequential(BatchNorm1d(width), Tanh(), Linear(width, exact_classes)); },
+        shifted, 2);
     RecordProperty("mean_" + std::to_string(int(mean)),
                    std::to_string(found.full) + " " + std::to_string(found.exact));
     EXPECT_LT(found.exact, 1e-5 + 2 * found.full) << mean;
@@ -173,10 +176,10 @@ TEST(ExactLayers, TwentyNarrowReluLayersAreAsFarFromFp64AsTheFullBatchIs) {
           }
           network->push_back(AdaptiveAvgPool2d(1));
           network->push_back(Flatten());
-          network->push_back(Linear(width, classes));
+          network->push_back(Linear(width, exact_classes));
           return network;
         },
-        random_samples({samples, 3, 8, 8}, classes), 2);
+        random_samples({exact_samples, 3, 8, 8}, exact_classes), 2);
     full.push_back(found.full);
     exact.push_back(found.exact);
   }

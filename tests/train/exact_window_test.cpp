@@ -23,10 +23,9 @@ namespace {
 using namespace train::testing;
 using accrue::testing::tolerance;
 
-constexpr std::int64_t classes = 4, channels = 5;
-constexpr std::int64_t samples = 9;
+constexpr std::int64_t channels = 5;
 
-batch::MicroBatch images() { return random_samples({samples, 3, 8, 8}, classes); }
+batch::MicroBatch images() { return random_samples({exact_samples, 3, 8, 8}, exact_classes); }
 
 struct NetworkOptions {
   int batch_norms = 3;
@@ -55,7 +54,7 @@ torch::nn::Sequential network(const NetworkOptions& options) {
   }
   net->push_back(torch::nn::AdaptiveAvgPool2d(2));
   net->push_back(torch::nn::Flatten());
-  net->push_back(torch::nn::Linear(4 * channels, classes));
+  net->push_back(torch::nn::Linear(4 * channels, exact_classes));
   net->to(options.dtype);
   const at::NoGradGuard no_grad;
   for (at::Tensor& parameter : net->parameters())
@@ -69,8 +68,11 @@ MakeModel sequential(const NetworkOptions& options) {
 
 MakeModel resnet(std::int64_t layers, models::Compute compute = models::Compute::fp64) {
   return [=] {
-    return std::make_unique<models::ResNet>(models::ResNetOptions{
-        .layers = layers, .width = 4, .classes = classes, .image = {3, 8, 8}, .compute = compute});
+    return std::make_unique<models::ResNet>(models::ResNetOptions{.layers = layers,
+                                                                  .width = 4,
+                                                                  .classes = exact_classes,
+                                                                  .image = {3, 8, 8},
+                                                                  .compute = compute});
   };
 }
 
@@ -78,7 +80,8 @@ MakeModel resnet(std::int64_t layers, models::Compute compute = models::Compute:
 /// standard deviation at each norm. 2^-53 times the terms of a layer's sum (9 * 5 * 64 * 9), times
 /// the layers, forward and backward, by the table's safety.
 double bound_for(at::ScalarType dtype, std::int64_t layers) {
-  return tolerance(dtype).bound(9 * channels * 64 * samples) * 2 * static_cast<double>(layers);
+  return tolerance(dtype).bound(9 * channels * 64 * exact_samples) * 2 *
+         static_cast<double>(layers);
 }
 
 void expect_full_batch(const MakeModel& make, at::ScalarType dtype, std::int64_t layers) {
@@ -89,7 +92,7 @@ void expect_full_batch(const MakeModel& make, at::ScalarType dtype, std::int64_t
     EXPECT_LT(gradient_error(actual, expected), bound_for(dtype, layers)) << micro;
     EXPECT_LT(buffer_error(actual, expected), bound_for(dtype, layers)) << micro;
     EXPECT_NEAR(actual.loss_sum, expected.loss_sum, bound_for(dtype, layers) * expected.loss_sum);
-    EXPECT_EQ(actual.weight, samples);
+    EXPECT_EQ(actual.weight, exact_samples);
   }
 }
 
@@ -133,7 +136,7 @@ TEST(ExactWindow, TakesRaggedSplitsDropoutAndLayersWithoutAnAffineMap) {
 
 TEST(ExactWindow, HonoursWeightsAndMicroBatchesWithoutLabels) {
   batch::MicroBatch all = images();
-  all.weights = at::linspace(0.5, 2, samples);
+  all.weights = at::linspace(0.5, 2, exact_samples);
   all.targets.narrow(0, 0, 3).fill_(-100);
   const Result expected = full_batch(sequential({}), all);
   const Result actual = exact_window(sequential({}), all, 3);
@@ -152,7 +155,7 @@ TEST(ExactWindow, KeepsCutsInAFileWithTheSameBits) {
 /// What a sample more costs in memory at the peak, in activations of one cut.
 double cuts_per_sample(const std::function<void(const batch::MicroBatch&)>& run) {
   const auto peak = [&](std::int64_t count) {
-    const batch::MicroBatch all = random_samples({count, 3, 16, 16}, classes);
+    const batch::MicroBatch all = random_samples({count, 3, 16, 16}, exact_classes);
     const memory::ThreadMeter meter;
     run(all);
     return static_cast<double>(meter.peak());

@@ -15,15 +15,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t samples = 3, context_length = 8, vocabulary = 20;
+constexpr std::int64_t head_samples = 3, context_length = 8, vocabulary = 20;
 
 batch::MicroBatch random_batch(std::int64_t vocab = vocabulary) {
   at::manual_seed(5);
   batch::MicroBatch micro;
-  micro.inputs = at::randint(vocab, {samples, context_length}, at::kLong);
-  micro.targets = at::randint(vocab, {samples, context_length}, at::kLong);
-  for (std::int64_t i = 0; i < samples; ++i) micro.sample_ids.push_back(100 + i);
-  micro.tokens = samples * context_length;
+  micro.inputs = at::randint(vocab, {head_samples, context_length}, at::kLong);
+  micro.targets = at::randint(vocab, {head_samples, context_length}, at::kLong);
+  for (std::int64_t i = 0; i < head_samples; ++i) micro.sample_ids.push_back(100 + i);
+  micro.tokens = head_samples * context_length;
   return micro;
 }
 
@@ -38,18 +38,18 @@ models::Gpt2Options small(models::LossOptions loss, bool fused) {
           .compute = models::Compute::fp64};
 }
 
-struct Outcome {
+struct HeadOutcome {
   PassResult pass;
   at::Tensor gradient;
 };
 
-Outcome run(models::Trainable& model, const PassOptions& options = {}) {
+HeadOutcome run(models::Trainable& model, const PassOptions& options = {}) {
   const batch::MicroBatch micro = random_batch();
   accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters()));
   window.open(0, options.loss_scale);
   window.begin({.sample_ids = micro.sample_ids});
-  Outcome result{.pass =
-                     forward_backward(model, micro, batch::training_context(micro, 0, 0), options)};
+  HeadOutcome result{
+      .pass = forward_backward(model, micro, batch::training_context(micro, 0, 0), options)};
   window.commit(result.pass.loss_sum, result.pass.weight);
   auto mean = window.close();
   mean->materialize();
@@ -75,12 +75,12 @@ struct OwnHead : models::Gpt2 {
 
 TEST(HeadLosses, AScaleThatAKernelDidNotHearOfIsRefusedAndNotLost) {
   OwnHead model(small({}, true));
-  const Outcome expected = run(model);
+  const HeadOutcome expected = run(model);
   model.listens = false;
   EXPECT_THROW(run(model), Error);
   OwnHead plain(small({}, false));
   plain.listens = false;
-  EXPECT_LE(testing::relative_error(run(plain).gradient, expected.gradient), 1e-12);
+  EXPECT_LE(accrue::testing::relative_error(run(plain).gradient, expected.gradient), 1e-12);
 }
 
 TEST(HeadLosses, AScaleTakesNoMoreMemory) {
@@ -124,9 +124,9 @@ TEST(HeadLosses, OnlyOneThatRunsAloneMayOverwriteWhatItReads) {
   const at::Tensor expected = run(single).gradient;
   const PassOptions alone{.factors = {0, 1.5, 0}}, together{.factors = {1, 0.5, 0}};
   ManyReaders model(small({}, true));
-  EXPECT_LE(testing::relative_error(run(model, alone).gradient, expected * 1.5), 1e-12);
+  EXPECT_LE(accrue::testing::relative_error(run(model, alone).gradient, expected * 1.5), 1e-12);
   EXPECT_EQ(model.told, (std::vector{true}));
-  EXPECT_LE(testing::relative_error(run(model, together).gradient, expected * 1.5), 1e-12);
+  EXPECT_LE(accrue::testing::relative_error(run(model, together).gradient, expected * 1.5), 1e-12);
   EXPECT_EQ(model.told, (std::vector{true, false, false}));
   model.all_are_last = true;
   EXPECT_THROW(run(model, together), c10::Error);
@@ -136,9 +136,9 @@ TEST(LossOptions, AreTheSameFusedAndPlain) {
   for (const models::LossOptions& options :
        {models::LossOptions{}, {.label_smoothing = 0.2, .z_loss = 0.01}}) {
     models::Gpt2 fused(small(options, true)), plain(small(options, false));
-    const Outcome by_chunks = run(fused), whole = run(plain);
+    const HeadOutcome by_chunks = run(fused), whole = run(plain);
     EXPECT_NEAR(by_chunks.pass.loss_sum, whole.pass.loss_sum, 1e-9);
-    EXPECT_LE(testing::relative_error(by_chunks.gradient, whole.gradient), 1e-12);
+    EXPECT_LE(accrue::testing::relative_error(by_chunks.gradient, whole.gradient), 1e-12);
   }
 }
 

@@ -11,9 +11,8 @@ namespace {
 using accrue::testing::Program;
 using testing::DistributedRun;
 using ::testing::HasSubstr;
+using testing::kInterrupted;
 using testing::Words;
-
-constexpr int kInterrupted = 130;
 
 /// Runs by several processes with dist.local_steps.
 class LocalRun : public DistributedRun {

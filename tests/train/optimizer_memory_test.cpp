@@ -31,13 +31,13 @@ class Steps : public Observer {
   int left_;
 };
 
-struct Case {
+struct MemoryCase {
   const char* kind;
   const char* gradients;
   const char* state;
 };
 
-Config with(Config config, const Case& tested) {
+Config with(Config config, const MemoryCase& tested) {
   config.optim.kind = tested.kind;
   config.memory.gradients = tested.gradients;
   config.optim.state = tested.state;
@@ -49,13 +49,14 @@ Config with(Config config, const Case& tested) {
   return config;
 }
 
-class OptimizerMemory : public TinyRun, public ::testing::WithParamInterface<Case> {};
+class OptimizerMemory : public TinyRun, public ::testing::WithParamInterface<MemoryCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, OptimizerMemory,
-    ::testing::Values(Case{"adamw", "buffer", "bf16"}, Case{"adamw", "buffer", "int8"},
-                      Case{"rmsprop", "buffer", "int8"}, Case{"sgd", "buffer", "bf16"},
-                      Case{"adama", "buffer", "fp32"}, Case{"adama", "buffer", "bf16"},
-                      Case{"sgd", "optimizer", "fp32"}, Case{"sgd", "optimizer", "bf16"}));
+    ::testing::Values(MemoryCase{"adamw", "buffer", "bf16"}, MemoryCase{"adamw", "buffer", "int8"},
+                      MemoryCase{"rmsprop", "buffer", "int8"}, MemoryCase{"sgd", "buffer", "bf16"},
+                      MemoryCase{"adama", "buffer", "fp32"}, MemoryCase{"adama", "buffer", "bf16"},
+                      MemoryCase{"sgd", "optimizer", "fp32"},
+                      MemoryCase{"sgd", "optimizer", "bf16"}));
 
 /// A signal comes in the middle of a window, which is finished first where it was folded.
 TEST_P(OptimizerMemory, ContinuesToTheBit) {
@@ -75,13 +76,13 @@ TEST_P(OptimizerMemory, ContinuesToTheBit) {
 class LessOptimizerMemory : public OptimizerMemory {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, LessOptimizerMemory,
-    ::testing::Values(Case{"adamw", "buffer", "bf16"}, Case{"adamw", "buffer", "int8"},
-                      Case{"rmsprop", "buffer", "int8"}, Case{"sgd", "buffer", "bf16"},
-                      Case{"adama", "buffer", "bf16"}, Case{"sgd", "optimizer", "fp32"},
-                      Case{"sgd", "optimizer", "bf16"}));
+    ::testing::Values(MemoryCase{"adamw", "buffer", "bf16"}, MemoryCase{"adamw", "buffer", "int8"},
+                      MemoryCase{"rmsprop", "buffer", "int8"}, MemoryCase{"sgd", "buffer", "bf16"},
+                      MemoryCase{"adama", "buffer", "bf16"}, MemoryCase{"sgd", "optimizer", "fp32"},
+                      MemoryCase{"sgd", "optimizer", "bf16"}));
 
 TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
-  const auto final_loss = [&](const Case& tested, std::uint64_t seed, double lr_factor = 1) {
+  const auto final_loss = [&](const MemoryCase& tested, std::uint64_t seed, double lr_factor = 1) {
     Config c = with(config(std::string(tested.kind) + tested.gradients + tested.state +
                            std::to_string(seed) + "lr" + std::to_string(lr_factor)),
                     tested);
@@ -95,7 +96,7 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
     trainer.run();
     return steps->last_loss;
   };
-  const Case plain{GetParam().kind, "buffer", "fp32"};
+  const MemoryCase plain{GetParam().kind, "buffer", "fp32"};
   double most = 0, spread = 0, first = 0;
   for (const std::uint64_t seed : {1, 2, 3}) {
     const double expected = final_loss(plain, seed);
@@ -109,7 +110,7 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
 }
 
 TEST_F(OptimizerMemory, FoldedSgdTakesSgdsSteps) {
-  const auto after = [&](const Case& tested, double momentum) {
+  const auto after = [&](const MemoryCase& tested, double momentum) {
     Config c = with(config(std::string(tested.gradients) + std::to_string(momentum)), tested);
     c.optim.clip = 0;
     c.optim.momentum = momentum;

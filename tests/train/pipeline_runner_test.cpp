@@ -23,21 +23,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kSamples = 12, kMicro = 2, kLength = 3, kVocab = 8, kWidth = 4;
+constexpr std::int64_t kPipelineSamples = 12, kPipelineMicro = 2, kPipelineLength = 3,
+                       kPipelineVocab = 8, kPipelineWidth = 4;
 constexpr std::int64_t kLayers = 4;
 constexpr double kLarge = 1e6;
 
-class Samples : public testing::FormulaSource {
+class PipelineSamples : public accrue::testing::FormulaSource {
  public:
-  Samples()
+  PipelineSamples()
       : FormulaSource(
-            kSamples, kLength, kVocab,
-            [](std::int64_t sample, std::int64_t t) { return (sample * 7 + t * 3) % kVocab; },
-            [](std::int64_t sample, std::int64_t t) { return (sample + t * t) % kVocab; }) {}
+            kPipelineSamples, kPipelineLength, kPipelineVocab,
+            [](std::int64_t sample, std::int64_t t) {
+              return (sample * 7 + t * 3) % kPipelineVocab;
+            },
+            [](std::int64_t sample, std::int64_t t) { return (sample + t * t) % kPipelineVocab; }) {
+  }
 };
 
 /// What goes wrong, by sample.
-struct Faults {
+struct PlantedFaults {
   std::set<std::int64_t> losses;                        ///< are not finite
   std::map<std::int64_t, std::int64_t> gradients = {};  ///< of this layer are not finite
   bool spreads = false;                                 ///< and those of the layers before
@@ -47,12 +51,13 @@ struct Faults {
 /// An embedding, and blocks that each pass on two tensors.
 class Layers : public models::Trainable {
  public:
-  explicit Layers(Faults faults) : faults_(std::move(faults)) {
+  explicit Layers(PlantedFaults faults) : faults_(std::move(faults)) {
     at::manual_seed(9);
     for (std::int64_t i = 0; i < kLayers; ++i)
       parameters_.push_back(
           {"layer" + std::to_string(i),
-           at::randn({i == 0 ? kVocab : kWidth, kWidth}, at::kDouble).requires_grad_(true)});
+           at::randn({i == 0 ? kPipelineVocab : kPipelineWidth, kPipelineWidth}, at::kDouble)
+               .requires_grad_(true)});
   }
   NamedParameters parameters() const override { return parameters_; }
   std::vector<models::Segment> segments() override {
@@ -71,7 +76,7 @@ class Layers : public models::Trainable {
                                const ForwardContext&, double) {
                at::Tensor sum = at::cross_entropy_loss(
                    at::linear((x.at(0) + x.at(1)).flatten(0, 1),
-                              at::ones({kVocab, kWidth}, at::kDouble).tril()),
+                              at::ones({kPipelineVocab, kPipelineWidth}, at::kDouble).tril()),
                    micro.targets.flatten(), {}, at::Reduction::Sum);
                for (const std::int64_t id : micro.sample_ids)
                  if (faults_.losses.contains(id)) sum = sum / 0.0;
@@ -96,19 +101,19 @@ class Layers : public models::Trainable {
     return {y, layer == 0 ? y.detach() : x.at(1) + y};
   }
 
-  Faults faults_;
+  PlantedFaults faults_;
   NamedParameters parameters_;
 };
 
 /// What a window came to on one rank.
-struct Outcome {
+struct StageOutcome {
   std::vector<at::Tensor> gradients;  ///< means; empty where there is none
   WindowRun run;
   std::vector<std::string> told;
 };
 
-void run_window(Runner& runner, accum::Window& window, Outcome& outcome) {
-  outcome.run = runner.run(3, {0, kSamples}, kMicro);
+void run_window(Runner& runner, accum::Window& window, StageOutcome& outcome) {
+  outcome.run = runner.run(3, {0, kPipelineSamples}, kPipelineMicro);
   if (outcome.run.gradient) {
     outcome.run.gradient->materialize();
     for (const auto& entry : window.buffer()->entries())
@@ -116,7 +121,7 @@ void run_window(Runner& runner, accum::Window& window, Outcome& outcome) {
   }
 }
 
-WindowHooks hooks_into(Outcome& outcome) {
+WindowHooks hooks_into(StageOutcome& outcome) {
   return {.interrupted = {},
           .on_micro_batch = {},
           .on_quarantine = [&outcome](const MicroRef& micro, const std::string& reason) {
@@ -125,28 +130,29 @@ WindowHooks hooks_into(Outcome& outcome) {
 }
 
 data::Loader make_loader() {
-  return {std::make_shared<Samples>(), batch::Sampler(kSamples, batch::Order::sequential, 0)};
+  return {std::make_shared<PipelineSamples>(),
+          batch::Sampler(kPipelineSamples, batch::Order::sequential, 0)};
 }
 
 constexpr double kGenerous = 0.5;  ///< of a window that may be left out
 
-Outcome run_alone(const Faults& faults, accum::Accumulation accumulation) {
+StageOutcome run_alone(const PlantedFaults& faults, accum::Accumulation accumulation) {
   Layers model(faults);
   accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
   data::Loader loader = make_loader();
-  Outcome outcome;
+  StageOutcome outcome;
   WindowRunner runner(model, window, loader, 1, hooks_into(outcome),
                       {.max_quarantined = kGenerous});
   run_window(runner, window, outcome);
   return outcome;
 }
 
-std::vector<Outcome> run_stages(const Faults& faults, accum::Accumulation accumulation,
-                                std::int64_t stages, double max_quarantined = kGenerous) {
+std::vector<StageOutcome> run_stages(const PlantedFaults& faults, accum::Accumulation accumulation,
+                                     std::int64_t stages, double max_quarantined = kGenerous) {
   std::vector<std::unique_ptr<Layers>> models;
   for (std::int64_t rank = 0; rank < stages; ++rank)
     models.push_back(std::make_unique<Layers>(faults));
-  std::vector<Outcome> outcomes(models.size());
+  std::vector<StageOutcome> outcomes(models.size());
   const std::uint16_t port = accrue::testing::free_port();
   const auto run_stage = [&](std::size_t rank) {
     const auto group = dist::connect({.rank = static_cast<int>(rank),
@@ -160,7 +166,7 @@ std::vector<Outcome> run_stages(const Faults& faults, accum::Accumulation accumu
     accum::Window window(buffer);
     window.set_reduction(&reduce);
     data::Loader loader = make_loader();
-    Outcome& outcome = outcomes[rank];
+    StageOutcome& outcome = outcomes[rank];
     try {
       PipelineRunner runner(
           model, window, loader, 1, make_pipeline_stage(group, model, loader.fetch({0, 1})),
@@ -177,10 +183,10 @@ std::vector<Outcome> run_stages(const Faults& faults, accum::Accumulation accumu
   return outcomes;
 }
 
-void expect_equal(const std::vector<Outcome>& stages, const Outcome& alone) {
+void expect_equal(const std::vector<StageOutcome>& stages, const StageOutcome& alone) {
   for (std::size_t rank = 0; rank < stages.size(); ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
-    const Outcome& stage = stages[rank];
+    const StageOutcome& stage = stages[rank];
     EXPECT_THAT(stage.run.lost_reason, IsEmpty());
     ASSERT_EQ(stage.gradients.size(), alone.gradients.size());
     for (std::size_t i = 0; i < alone.gradients.size(); ++i)
@@ -192,9 +198,10 @@ void expect_equal(const std::vector<Outcome>& stages, const Outcome& alone) {
   }
 }
 
-std::vector<std::string> told_by_all(const std::vector<Outcome>& stages) {
+std::vector<std::string> told_by_all(const std::vector<StageOutcome>& stages) {
   std::vector<std::string> told;
-  for (const Outcome& stage : stages) told.insert(told.end(), stage.told.begin(), stage.told.end());
+  for (const StageOutcome& stage : stages)
+    told.insert(told.end(), stage.told.begin(), stage.told.end());
   return told;
 }
 
@@ -203,7 +210,7 @@ constexpr auto kAccumulations = {accum::Accumulation::fp32, accum::Accumulation:
 
 TEST(PipelineRunner, GivesTheBitsOfOneProcess) {
   for (const auto accumulation : kAccumulations) {
-    const Outcome alone = run_alone({}, accumulation);
+    const StageOutcome alone = run_alone({}, accumulation);
     for (const std::int64_t stages : {2, 3, 4}) {
       SCOPED_TRACE(std::string(to_string(accumulation)) + ", " + std::to_string(stages));
       expect_equal(run_stages({}, accumulation, stages), alone);
@@ -212,8 +219,8 @@ TEST(PipelineRunner, GivesTheBitsOfOneProcess) {
 }
 
 TEST(PipelineRunner, LeavesOutALossThatIsNotFiniteOnAllStages) {
-  const Faults faults{.losses = {2, 9}};
-  const std::vector<Outcome> stages = run_stages(faults, accum::Accumulation::fp64, 3);
+  const PlantedFaults faults{.losses = {2, 9}};
+  const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fp64, 3);
   expect_equal(stages, run_alone(faults, accum::Accumulation::fp64));
   EXPECT_EQ(stages[0].run.quarantined, 2);
   EXPECT_THAT(told_by_all(stages),
@@ -228,9 +235,9 @@ TEST(PipelineRunner, LeavesOutAGradientThatIsNotFiniteOnAnyStage) {
       for (const std::int64_t layer : {0, 3}) {
         SCOPED_TRACE(std::string(to_string(accumulation)) + ", layer " + std::to_string(layer) +
                      (spreads ? ", spreads" : ""));
-        const Faults faults{
+        const PlantedFaults faults{
             .losses = {}, .gradients = {{4, layer}, {11, layer}}, .spreads = spreads};
-        const std::vector<Outcome> stages = run_stages(faults, accumulation, 2);
+        const std::vector<StageOutcome> stages = run_stages(faults, accumulation, 2);
         expect_equal(stages, run_alone(faults, accumulation));
         EXPECT_EQ(stages[0].run.quarantined, 2);
         EXPECT_THAT(told_by_all(stages),
@@ -241,8 +248,8 @@ TEST(PipelineRunner, LeavesOutAGradientThatIsNotFiniteOnAnyStage) {
 
 TEST(PipelineRunner, EnlargesUnitsOfFixedPointAsOneProcessDoes) {
   for (const std::int64_t layer : {0, 3}) {
-    const Faults faults{.large = {{6, layer}}};
-    const std::vector<Outcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
+    const PlantedFaults faults{.large = {{6, layer}}};
+    const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
     expect_equal(stages, run_alone(faults, accum::Accumulation::fixed));
     EXPECT_EQ(stages[0].run.retries, 1);
   }
@@ -251,16 +258,16 @@ TEST(PipelineRunner, EnlargesUnitsOfFixedPointAsOneProcessDoes) {
 /// What a micro-batch needs that is left out changes no unit: not even where one stage finds it
 /// large and the other one bad.
 TEST(PipelineRunner, ABadMicroBatchDoesNotEnlargeUnitsOfOtherStages) {
-  const Faults faults{.losses = {}, .gradients = {{6, 0}}, .large = {{6, 3}}};
-  const std::vector<Outcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
-  const Outcome alone = run_alone(faults, accum::Accumulation::fixed);
+  const PlantedFaults faults{.losses = {}, .gradients = {{6, 0}}, .large = {{6, 3}}};
+  const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
+  const StageOutcome alone = run_alone(faults, accum::Accumulation::fixed);
   expect_equal(stages, alone);
   EXPECT_EQ(stages[0].run.quarantined, 1);
 }
 
 TEST(PipelineRunner, EndsOnAllStagesWhereTooManyAreNotFinite) {
-  const Faults faults{.losses = {2, 9}};
-  for (const Outcome& stage : run_stages(faults, accum::Accumulation::fp64, 2, 0))
+  const PlantedFaults faults{.losses = {2, 9}};
+  for (const StageOutcome& stage : run_stages(faults, accum::Accumulation::fp64, 2, 0))
     EXPECT_THAT(stage.run.lost_reason, HasSubstr("samples 2 to 3"));
 }
 

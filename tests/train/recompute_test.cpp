@@ -119,7 +119,7 @@ struct HiddenImpl : torch::nn::Module {
 };
 TORCH_MODULE(Hidden);
 
-std::unique_ptr<models::Trainable> sequential() {
+std::unique_ptr<models::Trainable> sequential_model() {
   at::manual_seed(3);
   torch::nn::Sequential net;
   net->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 6, 3).padding(1)));
@@ -158,13 +158,13 @@ std::unique_ptr<models::Trainable> counting() {
   return models::from_sequential(net, models::class_cross_entropy, "net");
 }
 
-struct Case {
+struct RecomputeCase {
   const char* name;
   MakeModel make;
   batch::MicroBatch micro;
 };
 
-std::vector<Case> cases() {
+std::vector<RecomputeCase> cases() {
   const batch::MicroBatch images = testing::random_samples({5, 3, 16, 16}, 10);
   return {{"gpt2 fp32", gpt2(Compute::fp32, 0), tokens(3, 16, 40)},
           {"gpt2 fp32, dropout", gpt2(Compute::fp32, 0.2), tokens(3, 16, 40)},
@@ -175,12 +175,12 @@ std::vector<Case> cases() {
           {"vit bf16, dropout", vit(Compute::bf16), images},
           {"resnet, group norm", resnet(models::Norm::group), images},
           {"resnet, batch norm by micro-batch", resnet(models::Norm::batch), images},
-          {"torch::nn::Sequential", sequential, images},
+          {"torch::nn::Sequential", sequential_model, images},
           {"torch::nn::Sequential that counts", counting, images}};
 }
 
 TEST(Recompute, DoesNotChangeABit) {
-  for (const Case& each : cases()) {
+  for (const RecomputeCase& each : cases()) {
     SCOPED_TRACE(each.name);
     const Result expected = run(each.make, each.micro, Recompute::none).result;
     for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
@@ -200,7 +200,7 @@ TEST(Recompute, ItsComparisonSeesAnotherDropoutMask) {
 
 TEST(Recompute, MovesRunningStatisticsOnce) {
   const batch::MicroBatch images = testing::random_samples({5, 3, 16, 16}, 10);
-  for (const MakeModel& make : {resnet(models::Norm::batch), MakeModel(sequential)})
+  for (const MakeModel& make : {resnet(models::Norm::batch), MakeModel(sequential_model)})
     for (const Recompute recompute : modes) {
       SCOPED_TRACE(to_string(recompute));
       std::int64_t layers = 0;

@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::int64_t kSamples = 14, kLength = 8, kVocab = 31, kClasses = 4;
+constexpr std::int64_t kTextSamples = 14, kTextLength = 8, kTextVocab = 31, kPictureClasses = 4;
 
 class InstalledAllocator : public ::testing::Environment {
  public:
@@ -33,14 +33,16 @@ class InstalledAllocator : public ::testing::Environment {
 const auto* const environment = ::testing::AddGlobalTestEnvironment(new InstalledAllocator);
 
 /// Pseudorandom text, each sample with a few labels that do not count.
-class Text : public testing::FormulaSource {
+class Text : public accrue::testing::FormulaSource {
  public:
   Text()
       : FormulaSource(
-            kSamples, kLength, kVocab,
-            [](std::int64_t sample, std::int64_t t) { return (sample * 11 + t * t * 5) % kVocab; },
+            kTextSamples, kTextLength, kTextVocab,
             [](std::int64_t sample, std::int64_t t) {
-              return t < sample % 4 ? -100 : (sample * 3 + t) % kVocab;
+              return (sample * 11 + t * t * 5) % kTextVocab;
+            },
+            [](std::int64_t sample, std::int64_t t) {
+              return t < sample % 4 ? -100 : (sample * 3 + t) % kTextVocab;
             }) {}
 };
 
@@ -55,21 +57,25 @@ class Pictures : public Text {
       const std::int64_t sample = indices[static_cast<std::size_t>(row)];
       micro.inputs[row] =
           at::sin(at::arange(64, at::kFloat) * (0.1 * double(sample + 1))).view({1, 8, 8});
-      micro.targets[row] = sample % kClasses;
+      micro.targets[row] = sample % kPictureClasses;
     }
     return micro;
   }
 };
 
 std::unique_ptr<models::Trainable> make_gpt2() {
-  return std::make_unique<models::Gpt2>(models::Gpt2Options{
-      .layers = 2, .heads = 2, .width = 16, .context = kLength, .vocab = kVocab, .dropout = 0.1});
+  return std::make_unique<models::Gpt2>(models::Gpt2Options{.layers = 2,
+                                                            .heads = 2,
+                                                            .width = 16,
+                                                            .context = kTextLength,
+                                                            .vocab = kTextVocab,
+                                                            .dropout = 0.1});
 }
 
 std::unique_ptr<models::Trainable> make_resnet() {
   return std::make_unique<models::ResNet>(models::ResNetOptions{.layers = 8,
                                                                 .width = 2,
-                                                                .classes = kClasses,
+                                                                .classes = kPictureClasses,
                                                                 .image = {1, 8, 8},
                                                                 .norm = models::Norm::batch});
 }
@@ -95,7 +101,7 @@ class Rig {
       : model(setting.make()),
         window(std::make_shared<accum::GradientBuffer>(model->parameters())),
         recovery({.planned = micro, .micro_batch = micro}, std::move(no_split)),
-        loader(setting.source, batch::Sampler(kSamples, batch::Order::sequential, 0)) {
+        loader(setting.source, batch::Sampler(kTextSamples, batch::Order::sequential, 0)) {
     WindowHooks hooks{.on_out_of_memory =
                           [this](const std::string& reason) {
                             told.push_back(reason);
@@ -112,7 +118,7 @@ class Rig {
   WindowRun run() { return run(recovery.state().micro_batch); }
   WindowRun run(std::int64_t micro) {
     Runner& chosen = runner ? static_cast<Runner&>(*runner) : *exact_runner;
-    return chosen.run(3, {0, kSamples}, micro);
+    return chosen.run(3, {0, kTextSamples}, micro);
   }
 
   /// Sums and buffers as the last window left them.
@@ -241,7 +247,7 @@ TEST(Recovery, OnlyWhatWasNotDoneIsSplit) {
   EXPECT_EQ(rig.partition().front(), (batch::Range{0, 4}));
   EXPECT_EQ(rig.partition().back(), (batch::Range{12, 14}));
   EXPECT_EQ(run.micro_batches, std::ssize(rig.partition()));
-  EXPECT_EQ(run.tokens, kSamples * kLength);
+  EXPECT_EQ(run.tokens, kTextSamples * kTextLength);
   ASSERT_EQ(rig.told.size(), 2U);
   EXPECT_THAT(rig.told[0], HasSubstr("once more as it was"));
   EXPECT_THAT(rig.told[1], HasSubstr("micro-batches have 2 samples"));
@@ -283,7 +289,7 @@ TEST(Recovery, WithoutADecisionTheErrorGoesToTheCaller) {
   Rig rig(kGpt2);
   WindowRunner plain(*rig.model, rig.window, rig.loader, 1, {});
   const memory::FailingAllocations failing(60);
-  EXPECT_THROW(plain.run(3, {0, kSamples}, 4), c10::OutOfMemoryError);
+  EXPECT_THROW(plain.run(3, {0, kTextSamples}, 4), c10::OutOfMemoryError);
   EXPECT_FALSE(rig.window.is_open());
 }
 

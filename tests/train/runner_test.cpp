@@ -13,12 +13,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t samples = 16;
+constexpr std::int64_t number_count = 16;
 
 /// Sample i is the number i.
 class Numbers : public data::Source {
  public:
-  std::int64_t size() const override { return samples; }
+  std::int64_t size() const override { return number_count; }
   std::int64_t vocab() const override { return 0; }
   std::int64_t tokens(std::int64_t) const override { return 1; }
   std::optional<std::int64_t> uniform_tokens() const override { return 1; }
@@ -86,16 +86,16 @@ class Scale : public models::Trainable {
   }
 };
 
-struct Fixture {
+struct RunnerFixture {
   template <class R>
   WindowRun run(std::function<bool()> interrupted = {}) {
     R runner(model, window, loader, 1, {.interrupted = std::move(interrupted)});
-    return runner.run(0, {0, samples}, 4);
+    return runner.run(0, {0, number_count}, 4);
   }
   Scale model;
   accum::Window window{std::make_shared<accum::GradientBuffer>(model.parameters())};
   data::Loader loader{std::make_shared<Numbers>(),
-                      batch::Sampler(samples, batch::Order::sequential, 0)};
+                      batch::Sampler(number_count, batch::Order::sequential, 0)};
 };
 
 /// The running mean after micro-batches of four that begin at these samples.
@@ -108,7 +108,7 @@ double running_mean(const std::vector<int>& begins) {
 TEST(Runner, LeavesNoTraceOfAQuarantinedMicroBatchInTheBuffers) {
   for (const bool in_gradient : {false, true})
     for (const int bad : {0, 4, 12}) {
-      Fixture f;
+      RunnerFixture f;
       (in_gradient ? f.model.bad_gradients : f.model.bad_losses).insert(bad + 1);
       EXPECT_EQ(f.run<WindowRunner>().quarantined, 1);
       std::vector<int> good{0, 4, 8, 12};
@@ -119,7 +119,7 @@ TEST(Runner, LeavesNoTraceOfAQuarantinedMicroBatchInTheBuffers) {
 }
 
 TEST(Runner, LeavesTheBuffersOfAWindowThatWasNotFinishedAlone) {
-  Fixture f;
+  RunnerFixture f;
   int asked = 0;
   EXPECT_TRUE(f.run<WindowRunner>([&] { return ++asked > 2; }).interrupted);
   EXPECT_EQ(f.model.mean.item<double>(), 0);
@@ -133,7 +133,7 @@ TEST(Runner, LeavesTheBuffersOfAWindowThatWasNotFinishedAlone) {
 
 template <class R>
 void expect_the_means_of_both_losses(std::set<std::int64_t> bad, double expected) {
-  Fixture f;
+  RunnerFixture f;
   f.model.bad_losses = std::move(bad);
   WindowRun run = f.run<R>();
   ASSERT_TRUE(run.gradient);
@@ -150,7 +150,7 @@ TEST(Runner, AddsLossesByTheirOwnDenominators) {
 }
 
 TEST(Runner, StopsAnExactWindowWhereTooManyAreQuarantined) {
-  Fixture f;
+  RunnerFixture f;
   f.model.bad_losses = {1, 6, 9};
   try {
     f.run<ExactRunner>();

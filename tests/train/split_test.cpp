@@ -11,15 +11,15 @@
 namespace accrue::train {
 namespace {
 
-constexpr std::int64_t samples = 64, context = 12, vocab = 30;
+constexpr std::int64_t split_samples = 64, split_context = 12, split_vocab = 30;
 
 batch::MicroBatch uneven_batch() {
   at::manual_seed(11);
   batch::MicroBatch all;
-  all.inputs = at::randint(vocab, {samples, context}, at::kLong);
-  all.targets = at::randint(vocab, {samples, context}, at::kLong);
-  for (std::int64_t i = 0; i < samples; ++i) {
-    all.targets[i].slice(0, 1 + i * i % context).fill_(-100);
+  all.inputs = at::randint(split_vocab, {split_samples, split_context}, at::kLong);
+  all.targets = at::randint(split_vocab, {split_samples, split_context}, at::kLong);
+  for (std::int64_t i = 0; i < split_samples; ++i) {
+    all.targets[i].slice(0, 1 + i * i % split_context).fill_(-100);
     all.sample_ids.push_back(1000 + i);
   }
   return all;
@@ -29,8 +29,8 @@ models::Gpt2 model_of(models::Compute compute) {
   return models::Gpt2({.layers = 2,
                        .heads = 2,
                        .width = 24,
-                       .context = context,
-                       .vocab = vocab,
+                       .context = split_context,
+                       .vocab = split_vocab,
                        .dropout = 0.2,
                        .compute = compute});
 }
@@ -38,11 +38,11 @@ models::Gpt2 model_of(models::Compute compute) {
 std::vector<std::vector<std::int64_t>> splits() {
   std::vector<std::vector<std::int64_t>> all;
   for (const std::int64_t size : {64, 32, 16, 4, 1})
-    all.emplace_back(static_cast<std::size_t>(samples / size), size);
+    all.emplace_back(static_cast<std::size_t>(split_samples / size), size);
   std::mt19937 random(3);
   for (int i = 0; i < 4; ++i) {
     std::vector<std::int64_t> split;
-    for (std::int64_t left = samples; left > 0; left -= split.back())
+    for (std::int64_t left = split_samples; left > 0; left -= split.back())
       split.push_back(std::min<std::int64_t>(left, 1 + static_cast<std::int64_t>(random() % 17)));
     all.push_back(split);
   }
@@ -86,20 +86,22 @@ class SplitTest : public ::testing::TestWithParam<models::Compute> {};
 
 TEST_P(SplitTest, EverySplitGivesTheGradientOfOnePass) {
   const at::ScalarType dtype = GetParam() == models::Compute::fp64 ? at::kDouble : at::kFloat;
-  const at::Tensor one_pass = gradient_of(GetParam(), {samples});
+  const at::Tensor one_pass = gradient_of(GetParam(), {split_samples});
   for (const std::vector<std::int64_t>& split : splits())
-    EXPECT_TRUE(testing::close(gradient_of(GetParam(), split), one_pass, dtype, samples * context))
+    EXPECT_TRUE(accrue::testing::close(gradient_of(GetParam(), split), one_pass, dtype,
+                                       split_samples * split_context))
         << split.size() << " micro-batches";
   if (GetParam() == models::Compute::fp64) {
-    EXPECT_LT(testing::relative_error(gradient_of(GetParam(), splits()[4]), one_pass), 1e-12);
+    EXPECT_LT(accrue::testing::relative_error(gradient_of(GetParam(), splits()[4]), one_pass),
+              1e-12);
   }
 }
 
 TEST_P(SplitTest, TheMeanOfMeansIsCaught) {
   const at::ScalarType dtype = GetParam() == models::Compute::fp64 ? at::kDouble : at::kFloat;
-  const at::Tensor one_pass = gradient_of(GetParam(), {samples});
+  const at::Tensor one_pass = gradient_of(GetParam(), {split_samples});
   const at::Tensor wrong = gradient_of(GetParam(), splits()[3], true);
-  EXPECT_FALSE(testing::close(wrong, one_pass, dtype, samples * context));
+  EXPECT_FALSE(accrue::testing::close(wrong, one_pass, dtype, split_samples * split_context));
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, SplitTest,

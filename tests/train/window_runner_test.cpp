@@ -21,17 +21,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::int64_t kSamples = 16, kLength = 5, kVocab = 8, kWidth = 4;
+constexpr std::int64_t kWindowSamples = 16, kWindowLength = 5, kWindowVocab = 8, kWindowWidth = 4;
 
 /// Samples of unequal length; every third is "rated".
-class Samples : public testing::FormulaSource {
+class WindowSamples : public accrue::testing::FormulaSource {
  public:
-  Samples()
+  WindowSamples()
       : FormulaSource(
-            kSamples, kLength, kVocab,
-            [](std::int64_t sample, std::int64_t t) { return (sample * 7 + t * 3) % kVocab; },
+            kWindowSamples, kWindowLength, kWindowVocab,
+            [](std::int64_t sample, std::int64_t t) { return (sample * 7 + t * 3) % kWindowVocab; },
             [](std::int64_t sample, std::int64_t t) {
-              return t <= sample % kLength ? (sample + t * t) % kVocab : -100;
+              return t <= sample % kWindowLength ? (sample + t * t) % kWindowVocab : -100;
             }) {}
 };
 
@@ -72,10 +72,10 @@ class TwoLosses : public models::Trainable {
       parameters_.push_back({name, at::randn(sizes, at::kDouble).requires_grad_(true)});
       return parameters_.back().tensor;
     };
-    embedding = make("embedding", {kVocab, kWidth});
-    middle = make("middle", {kWidth, kWidth});
-    head = make("head", {kVocab, kWidth});
-    rating = make("rating", {kWidth});
+    embedding = make("embedding", {kWindowVocab, kWindowWidth});
+    middle = make("middle", {kWindowWidth, kWindowWidth});
+    head = make("head", {kWindowVocab, kWindowWidth});
+    rating = make("rating", {kWindowWidth});
   }
   NamedParameters parameters() const override { return parameters_; }
   std::vector<models::Segment> segments() override {
@@ -147,8 +147,8 @@ class TwoLosses : public models::Trainable {
   kernels::LowPrecisionCopy copy_;
 };
 
-struct Fixture {
-  explicit Fixture(WindowRunnerOptions options = {})
+struct WindowRunnerFixture {
+  explicit WindowRunnerFixture(WindowRunnerOptions options = {})
       : runner(model, window, loader, 1,
                {.interrupted = {},
                 .on_micro_batch = {},
@@ -165,10 +165,10 @@ struct Fixture {
     for (const auto& entry : window.buffer()->entries()) result.push_back(entry.slot->main.clone());
     return result;
   }
-  WindowRun run(std::int64_t micro) { return runner.run(3, {0, kSamples}, micro); }
+  WindowRun run(std::int64_t micro) { return runner.run(3, {0, kWindowSamples}, micro); }
   /// One uncut graph, without slots: Σ c S / W over samples [0, 16).
   Tensors reference() {
-    const batch::MicroBatch all = loader.fetch({0, kSamples});
+    const batch::MicroBatch all = loader.fetch({0, kWindowSamples});
     const ForwardContext context = batch::training_context(all, 1, 3);
     models::Activations x;
     for (const models::Segment& segment : model.segments()) x = segment.forward(x, all, context);
@@ -182,8 +182,8 @@ struct Fixture {
 
   TwoLosses model;
   accum::Window window{std::make_shared<accum::GradientBuffer>(model.parameters())};
-  data::Loader loader{std::make_shared<Samples>(),
-                      batch::Sampler(kSamples, batch::Order::sequential, 0)};
+  data::Loader loader{std::make_shared<WindowSamples>(),
+                      batch::Sampler(kWindowSamples, batch::Order::sequential, 0)};
   std::vector<std::string> told;
   WindowRunner runner;
 };
@@ -191,7 +191,7 @@ struct Fixture {
 void expect_equal(const Tensors& actual, const Tensors& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_LE(testing::relative_error(actual[i], expected[i]), 1e-12);
+    EXPECT_LE(accrue::testing::relative_error(actual[i], expected[i]), 1e-12);
 }
 
 void expect_same_bits(const Tensors& actual, const Tensors& expected) {
@@ -200,18 +200,18 @@ void expect_same_bits(const Tensors& actual, const Tensors& expected) {
 }
 
 TEST(WindowRunner, GivesLossesWithDenominatorsOfTheirOwnTheFullBatchsGradient) {
-  Fixture f;
+  WindowRunnerFixture f;
   const Tensors expected = f.reference();
   for (const std::int64_t micro : {1, 2, 3, 7, 16}) {
     WindowRun run = f.run(micro);
-    EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kSamples})));
+    EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kWindowSamples})));
     expect_equal(f.gradients(std::move(run.gradient)), expected);
   }
 }
 
 TEST(WindowRunner, FollowsALossScalerAndRunsAgainAtAnOverflow) {
   optim::LossScaler scaler({.initial_scale = 1024, .growth_interval = 2});
-  Fixture f({.max_quarantined = 0, .loss_scaler = &scaler});
+  WindowRunnerFixture f({.max_quarantined = 0, .loss_scaler = &scaler});
   f.model.overflow_above = 128;  // of the first loss, which counts half
   const Tensors expected = f.reference();
   WindowRun run = f.run(4);
@@ -224,17 +224,17 @@ TEST(WindowRunner, FollowsALossScalerAndRunsAgainAtAnOverflow) {
 }
 
 TEST(WindowRunner, ReportsTheTotalOfTheMeans) {
-  Fixture f;
+  WindowRunnerFixture f;
   const WindowRun one = f.run(16), many = f.run(3);
   EXPECT_NEAR(many.loss_sum / many.weight, one.loss_sum / one.weight, 1e-12);
   EXPECT_EQ(many.micro_batches, 6);
 }
 
 TEST(WindowRunner, IsToldApartFromASumOfMicroBatchMeans) {
-  Fixture f;
+  WindowRunnerFixture f;
   const Tensors expected = f.reference();
   f.window.open(0);
-  for (std::int64_t begin = 0; begin < kSamples; begin += 4) {
+  for (std::int64_t begin = 0; begin < kWindowSamples; begin += 4) {
     const batch::MicroBatch micro = f.loader.fetch({begin, begin + 4});
     const LossTotals own({label_count(micro), rated_count(micro)}, {0.5, 2});
     f.window.begin({.index = begin / 4, .sample_ids = micro.sample_ids});
@@ -244,11 +244,11 @@ TEST(WindowRunner, IsToldApartFromASumOfMicroBatchMeans) {
     f.window.commit(pass.loss_sum, pass.weight);
   }
   const Tensors wrong = f.gradients(f.window.close());
-  EXPECT_GT(testing::relative_error(wrong[3], expected[3]), 1e-3);
+  EXPECT_GT(accrue::testing::relative_error(wrong[3], expected[3]), 1e-3);
 }
 
 TEST(WindowRunner, NeedsToKnowTheWeightsOfSeveralLosses) {
-  Fixture f;
+  WindowRunnerFixture f;
   f.model.weights_known = false;
   EXPECT_THAT(error_of([&] { f.run(4); }, Error::Kind::usage), HasSubstr("LossHead::weight"));
   EXPECT_FALSE(f.window.is_open());
@@ -261,7 +261,7 @@ TEST(WindowRunner, NeedsToKnowTheWeightsOfSeveralLosses) {
 }
 
 /// The sums of micro-batches 0, 2 and 3 of four, in that order.
-Tensors without_the_second(Fixture& f) {
+Tensors without_the_second(WindowRunnerFixture& f) {
   const std::vector<std::int64_t> begins{0, 8, 12};
   std::vector<double> totals(2, 0);
   for (const std::int64_t begin : begins) {
@@ -286,7 +286,7 @@ Tensors without_the_second(Fixture& f) {
 TEST(WindowRunner, LeavesTheBitsOfAWindowWithoutTheQuarantinedMicroBatch) {
   for (const bool one_loss : {true, false})
     for (const bool in_gradient : {true, false}) {
-      Fixture f;
+      WindowRunnerFixture f;
       f.model.one_loss = one_loss;
       (in_gradient ? f.model.bad_gradients : f.model.bad_losses).insert(6);
       WindowRun run = f.run(4);
@@ -300,7 +300,7 @@ TEST(WindowRunner, LeavesTheBitsOfAWindowWithoutTheQuarantinedMicroBatch) {
 }
 
 TEST(WindowRunner, StopsWhereTooManyAreQuarantinedAndNamesTheirSamples) {
-  Fixture f;
+  WindowRunnerFixture f;
   f.model.bad_losses = {1};
   f.model.bad_gradients = {9};
   const std::string message = error_of([&] { f.run(4); }, Error::Kind::runtime);
@@ -310,12 +310,12 @@ TEST(WindowRunner, StopsWhereTooManyAreQuarantinedAndNamesTheirSamples) {
   EXPECT_FALSE(f.window.is_open());
   EXPECT_EQ(f.told.size(), 2u);
 
-  Fixture generous({.max_quarantined = 0.5});
+  WindowRunnerFixture generous({.max_quarantined = 0.5});
   generous.model.bad_losses = {1};
   generous.model.bad_gradients = {9};
   EXPECT_EQ(generous.run(4).quarantined, 2);
 
-  Fixture strict({.max_quarantined = 0});
+  WindowRunnerFixture strict({.max_quarantined = 0});
   strict.model.bad_losses = {1};
   EXPECT_THAT(error_of([&] { strict.run(4); }, Error::Kind::runtime), HasSubstr("at most 0"));
 }
@@ -330,7 +330,7 @@ TEST(WindowRunner, AllowsAFractionOfTheMicroBatchesAndAtLeastOne) {
 }
 
 TEST(WindowRunner, GivesTheModelTheContextOfItsMicroBatch) {
-  Fixture f;
+  WindowRunnerFixture f;
   f.run(10);
   ASSERT_EQ(f.model.contexts.size(), 2u);
   EXPECT_EQ(f.model.contexts[1].seed, 1u);

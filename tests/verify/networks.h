@@ -8,6 +8,9 @@ namespace accrue::testing {
 
 using Batch = std::vector<torch::Tensor>;
 
+/// Of most tests' batches.
+inline constexpr std::int64_t regression_samples = 13, regression_features = 6;
+
 /// Inputs, targets and a weight for every sample, of which no two small groups weigh the same.
 inline Batch regression_batch(std::int64_t samples, std::int64_t features) {
   return {torch::randn({samples, features}), torch::randn({samples, 1}),

@@ -11,10 +11,11 @@ namespace {
 using proof::Cause;
 using testing::Batch;
 using testing::regression_batch;
+using testing::regression_features;
+using testing::regression_samples;
 using testing::small_network;
 using testing::squared_error;
 
-constexpr std::int64_t samples = 13, features = 6;
 using Model = torch::nn::Sequential;
 using Slices = std::vector<Batch>;
 
@@ -32,8 +33,8 @@ class VerifyLoop : public ::testing::Test {
     return report;
   }
 
-  Model model_ = small_network(features);
-  Batch batch_ = regression_batch(samples, features);
+  Model model_ = small_network(regression_features);
+  Batch batch_ = regression_batch(regression_samples, regression_features);
 };
 
 void backward_of_mean(Model& model, const Batch& micro, double divisor) {
@@ -53,9 +54,9 @@ TEST_F(VerifyLoop, PassesAnAccumulatorAndAStepAtTheEnd) {
   const auto loop = [](Model& m, const Batch& batch, std::int64_t micro) {
     torch::optim::SGD optimizer(m->parameters(), 0.1);
     Accumulator accumulator(m->parameters());
-    for (std::int64_t begin = 0; begin < samples; begin += micro)
+    for (std::int64_t begin = 0; begin < regression_samples; begin += micro)
       accumulator.backward(
-          squared_error(m, batch_slice(batch, begin, std::min(begin + micro, samples))));
+          squared_error(m, batch_slice(batch, begin, std::min(begin + micro, regression_samples))));
     accumulator.step(optimizer);
   };
   const torch::Tensor before = model_->parameters()[0].detach().clone();
@@ -176,7 +177,7 @@ TEST_F(VerifyLoop, NamesALoopThatDoesNotRepeat) {
 }
 
 TEST_F(VerifyLoop, NamesALossThatIsNotSoundByItself) {
-  Model with_dropout(torch::nn::Linear(features, 8), torch::nn::Dropout(0.5),
+  Model with_dropout(torch::nn::Linear(regression_features, 8), torch::nn::Dropout(0.5),
                      torch::nn::Linear(8, 1));
   const proof::Report report =
       verify_loop(with_dropout, batch_, squared_error, [](Model& m, const Slices& slices) {

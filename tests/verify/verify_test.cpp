@@ -11,10 +11,10 @@ namespace {
 using proof::Cause;
 using testing::Batch;
 using testing::regression_batch;
+using testing::regression_features;
+using testing::regression_samples;
 using testing::small_network;
 using testing::squared_error;
-
-constexpr std::int64_t samples = 13, features = 6;
 
 class Verify : public ::testing::Test {
  protected:
@@ -36,8 +36,8 @@ class Verify : public ::testing::Test {
 };
 
 TEST_F(Verify, ASoundModelIsPassedAndLeftAsItWas) {
-  torch::nn::Sequential model = small_network(features);
-  const Batch batch = regression_batch(samples, features);
+  torch::nn::Sequential model = small_network(regression_features);
+  const Batch batch = regression_batch(regression_samples, regression_features);
   squared_error(model, batch).sum.backward();
   std::vector<torch::Tensor> before, grads;
   for (const torch::Tensor& p : model->parameters()) {
@@ -61,20 +61,21 @@ TEST_F(Verify, ASoundModelIsPassedAndLeftAsItWas) {
 }
 
 TEST_F(Verify, ASoundModelInDoubleIsHeldToItsOwnBound) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   model->to(torch::kDouble);
-  const proof::Report report = expect(Cause::none, model, squared_error,
-                                      batch_in_double(regression_batch(samples, features)));
+  const proof::Report report =
+      expect(Cause::none, model, squared_error,
+             batch_in_double(regression_batch(regression_samples, regression_features)));
   EXPECT_LT(report.bound, 1e-12);
 }
 
 TEST_F(Verify, NamesBatchNorm) {
   for (const bool tracking : {true, false}) {
     torch::nn::Sequential model(
-        torch::nn::Linear(features, 8),
+        torch::nn::Linear(regression_features, 8),
         torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(8).track_running_stats(tracking)),
         torch::nn::Tanh(), torch::nn::Linear(8, 1));
-    const Batch batch = regression_batch(12, features);
+    const Batch batch = regression_batch(12, regression_features);
     // Splits with a part of one sample, which has no variance, are left out.
     const proof::Report report = expect(Cause::batchnorm, model, squared_error, batch);
     EXPECT_GE(report.splits.size(), 5u);
@@ -86,49 +87,55 @@ TEST_F(Verify, NamesBatchNorm) {
 }
 
 TEST_F(Verify, ABatchNormInEvaluationModeIsSound) {
-  torch::nn::Sequential model(torch::nn::Linear(features, 8), torch::nn::BatchNorm1d(8),
+  torch::nn::Sequential model(torch::nn::Linear(regression_features, 8), torch::nn::BatchNorm1d(8),
                               torch::nn::Linear(8, 1));
   model->eval();
-  expect(Cause::none, model, squared_error, regression_batch(samples, features));
+  expect(Cause::none, model, squared_error,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesDropout) {
-  torch::nn::Sequential model(torch::nn::Linear(features, 16), torch::nn::Dropout(0.3),
+  torch::nn::Sequential model(torch::nn::Linear(regression_features, 16), torch::nn::Dropout(0.3),
                               torch::nn::Linear(16, 1));
-  expect(Cause::dropout, model, squared_error, regression_batch(samples, features));
+  expect(Cause::dropout, model, squared_error,
+         regression_batch(regression_samples, regression_features));
   model->eval();
-  expect(Cause::none, model, squared_error, regression_batch(samples, features));
+  expect(Cause::none, model, squared_error,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesWeightsThatDoNotAddUp) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   const auto mean_and_one = [](torch::nn::Sequential& m, const Batch& micro) {
     const Loss loss = squared_error(m, micro);
     return Loss{loss.sum / loss.weight, 1};
   };
-  expect(Cause::weighting, model, mean_and_one, regression_batch(samples, features));
+  expect(Cause::weighting, model, mean_and_one,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesAMeanInPlaceOfTheSum) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   const auto mean_and_count = [](torch::nn::Sequential& m, const Batch& micro) {
     const Loss loss = squared_error(m, micro);
     return Loss{loss.sum / loss.weight, loss.weight};
   };
-  expect(Cause::weighting, model, mean_and_count, regression_batch(samples, features));
+  expect(Cause::weighting, model, mean_and_count,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesAFactorThatDependsOnTheSize) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   const auto twice_when_small = [](torch::nn::Sequential& m, const Batch& micro) {
     const Loss loss = squared_error(m, micro);
-    return Loss{micro[0].size(0) < samples ? loss.sum * 2 : loss.sum, loss.weight};
+    return Loss{micro[0].size(0) < regression_samples ? loss.sum * 2 : loss.sum, loss.weight};
   };
-  expect(Cause::normalization, model, twice_when_small, regression_batch(samples, features));
+  expect(Cause::normalization, model, twice_when_small,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesABatchCoupledLoss) {
-  torch::nn::Sequential model(torch::nn::Linear(features, 12), torch::nn::Tanh(),
+  torch::nn::Sequential model(torch::nn::Linear(regression_features, 12), torch::nn::Tanh(),
                               torch::nn::Linear(12, 4));
   const auto in_batch_softmax = [](torch::nn::Sequential& m, const Batch& micro) {
     const torch::Tensor z = m->forward(micro[0]);
@@ -138,46 +145,51 @@ TEST_F(Verify, NamesABatchCoupledLoss) {
                     torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum)),
                 static_cast<double>(z.size(0))};
   };
-  expect(Cause::batch_coupled_loss, model, in_batch_softmax, regression_batch(samples, features));
+  expect(Cause::batch_coupled_loss, model, in_batch_softmax,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesNondeterminism) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   int calls = 0;
   const auto drifting = [&](torch::nn::Sequential& m, const Batch& micro) {
     const Loss loss = squared_error(m, micro);
     return Loss{loss.sum * (1 + 1e-3 * ++calls), loss.weight};
   };
-  expect(Cause::nondeterminism, model, drifting, regression_batch(samples, features));
+  expect(Cause::nondeterminism, model, drifting,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesPrecisionWhereFp64TakesTheDifferenceAway) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   // The large term cancels, and takes digits of the sum with it: more in a part than in the whole.
   const auto cancelling = [](torch::nn::Sequential& m, const Batch& micro) {
-    const torch::Tensor shift =
-        3e4 * torch::ones_like(micro[1]) * static_cast<double>(micro[0].size(0) == samples ? 0 : 1);
+    const torch::Tensor shift = 3e4 * torch::ones_like(micro[1]) *
+                                static_cast<double>(micro[0].size(0) == regression_samples ? 0 : 1);
     const torch::Tensor error = ((m->forward(micro[0]) - micro[1] + shift) - shift).square();
     return Loss{(error * micro[2]).sum(), micro[2].sum().item<double>()};
   };
-  expect(Cause::precision, model, cancelling, regression_batch(samples, features));
+  expect(Cause::precision, model, cancelling,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, NamesPrecisionWhereTheLossIsComputedBelowTheParameters) {
-  torch::nn::Sequential model = small_network(features);
+  torch::nn::Sequential model = small_network(regression_features);
   const auto half_way = [](torch::nn::Sequential& m, const Batch& micro) {
     torch::Tensor output = m->forward(micro[0]);
-    if (micro[0].size(0) < samples) output = output.to(torch::kBFloat16).to(micro[1].dtype());
+    if (micro[0].size(0) < regression_samples)
+      output = output.to(torch::kBFloat16).to(micro[1].dtype());
     return Loss{((output - micro[1]).square() * micro[2]).sum(), micro[2].sum().item<double>()};
   };
-  expect(Cause::precision, model, half_way, regression_batch(samples, features));
+  expect(Cause::precision, model, half_way,
+         regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, SharedFrozenAndUnusedParametersAreFine) {
   struct Tied : torch::nn::Module {
     Tied() {
-      first = register_module("first", torch::nn::Linear(features, features));
-      frozen = register_module("frozen", torch::nn::Linear(features, 1));
+      first = register_module("first", torch::nn::Linear(regression_features, regression_features));
+      frozen = register_module("frozen", torch::nn::Linear(regression_features, 1));
       unused = register_module("unused", torch::nn::Linear(3, 3));
       shared = register_parameter("shared", first->weight);
       frozen->weight.requires_grad_(false);
@@ -192,21 +204,21 @@ TEST_F(Verify, SharedFrozenAndUnusedParametersAreFine) {
     return Loss{(m.forward(micro[0]) - micro[1]).square().sum(),
                 static_cast<double>(micro[0].size(0))};
   };
-  expect(Cause::none, model, loss, regression_batch(samples, features));
+  expect(Cause::none, model, loss, regression_batch(regression_samples, regression_features));
 }
 
 TEST_F(Verify, RefusesWhatCannotBeVerified) {
-  torch::nn::Sequential model = small_network(features);
-  EXPECT_THROW(verify(model, regression_batch(1, features), squared_error), Error);
-  Batch weightless = regression_batch(samples, features);
+  torch::nn::Sequential model = small_network(regression_features);
+  EXPECT_THROW(verify(model, regression_batch(1, regression_features), squared_error), Error);
+  Batch weightless = regression_batch(regression_samples, regression_features);
   weightless[2].zero_();
   EXPECT_THROW(verify(model, weightless, squared_error), Error);
-  Batch spoilt = regression_batch(samples, features);
+  Batch spoilt = regression_batch(regression_samples, regression_features);
   spoilt[0][3][0] = NAN;
   EXPECT_THROW(verify(model, spoilt, squared_error), Error);
-  EXPECT_THROW(
-      verify(model, regression_batch(samples, features), squared_error, {.micro_batches = {0}}),
-      Error);
+  EXPECT_THROW(verify(model, regression_batch(regression_samples, regression_features),
+                      squared_error, {.micro_batches = {0}}),
+               Error);
 }
 
 }  // namespace

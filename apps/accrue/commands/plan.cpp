@@ -11,6 +11,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/plan_estimate.h"
+#include "commands/row.h"
 
 namespace accrue::cli {
 namespace {
@@ -87,10 +88,6 @@ std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g s", seconds);
   return text;
-}
-
-void print_row(const char* name, const std::string& value) {
-  std::printf("%-13s%s\n", name, value.c_str());
 }
 
 void print_entry(const memory::PlanEntry& entry, const char* remark) {

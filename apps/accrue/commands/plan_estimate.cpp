@@ -72,7 +72,7 @@ std::string gigabytes(std::int64_t bytes) {
   return text;
 }
 
-void print_row(const std::string& name, const std::string& value) {
+void print_figure(const std::string& name, const std::string& value) {
   std::printf("%-24s%s\n", name.c_str(), value.c_str());
 }
 
@@ -96,30 +96,30 @@ std::string number(double value) {
 
 void print_cost(const RunEstimate& e) {
   const auto row = [](const char* name, const memory::RunCost& cost) {
-    print_row(name, number(cost.hours) + " hours, " + number(cost.money) + " in all");
+    print_figure(name, number(cost.hours) + " hours, " + number(cost.money) + " in all");
   };
   if (e.cost) row("cost", *e.cost);
   if (e.versus_cost) row("cost, the other", *e.versus_cost);
   if (!e.comparison) return;
-  print_row("the other takes", percent(e.comparison->time_ratio) + " time, " +
-                                   percent(e.comparison->cost_ratio) + " cost");
-  print_row("break-even", "at " + number(e.comparison->break_even_price) + " an hour, or " +
-                              number(e.comparison->break_even_tokens_per_second) +
-                              " tokens/s, of the other");
+  print_figure("the other takes", percent(e.comparison->time_ratio) + " time, " +
+                                      percent(e.comparison->cost_ratio) + " cost");
+  print_figure("break-even", "at " + number(e.comparison->break_even_price) + " an hour, or " +
+                                 number(e.comparison->break_even_tokens_per_second) +
+                                 " tokens/s, of the other");
 }
 
 void print(const RunEstimate& e) {
-  print_row("model", format_count(static_cast<double>(e.parameters)) + " parameters");
-  print_row("batch", std::to_string(e.batch_samples) +
-                         " samples = " + std::to_string(e.micro_batches) + " micro-batches of " +
-                         std::to_string(e.micro_batch) + " (" + e.micro_reason + ")");
-  print_row("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
-  print_row("accrue holds", sum_text(e.held));
+  print_figure("model", format_count(static_cast<double>(e.parameters)) + " parameters");
+  print_figure("batch", std::to_string(e.batch_samples) +
+                            " samples = " + std::to_string(e.micro_batches) + " micro-batches of " +
+                            std::to_string(e.micro_batch) + " (" + e.micro_reason + ")");
+  print_figure("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
+  print_figure("accrue holds", sum_text(e.held));
   for (const RunEstimate::Mode& mode : e.modes)
-    print_row("activations, " + std::string(to_string(mode.recompute)),
-              gigabytes(mode.sample_bytes) + " a sample, " +
-                  gigabytes(mode.sample_bytes * e.micro_batch) + " a micro-batch");
-  print_row("the batch in one pass", gigabytes(e.one_pass_bytes));
+    print_figure("activations, " + std::string(to_string(mode.recompute)),
+                 gigabytes(mode.sample_bytes) + " a sample, " +
+                     gigabytes(mode.sample_bytes * e.micro_batch) + " a micro-batch");
+  print_figure("the batch in one pass", gigabytes(e.one_pass_bytes));
   std::printf("\nwhat each would save\n");
   for (const RunEstimate::Saving& saving : e.savings)
     std::printf("  %-52s %12s\n", saving.change.c_str(), gigabytes(saving.bytes).c_str());

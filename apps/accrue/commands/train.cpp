@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <optional>
 
@@ -14,6 +13,7 @@
 #include "accrue/train/trainer.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/row.h"
 
 namespace accrue::cli {
 namespace {
@@ -28,11 +28,6 @@ struct TrainArguments {
   bool dry_run = false;
   std::vector<std::string> overrides;
 };
-
-void print_row(const std::string& name, const std::string& value) {
-  constexpr std::size_t column = 13;
-  std::cout << name << std::string(column - name.size(), ' ') << value << "\n";
-}
 
 std::string text_of(double loss) {
   char text[32];
@@ -68,7 +63,7 @@ void print_result(const train::RunDirectory& run, const train::RunResult& result
   if (result.peak_bytes > 0)
     print_row("memory", format_bytes(result.peak_bytes) + " in tensors at most, " +
                             format_bytes(result.peak_reserved_bytes) + " reserved");
-  std::cout << std::flush;
+  std::fflush(stdout);
 }
 
 /// A word as a shell reads it back.

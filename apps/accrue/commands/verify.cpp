@@ -59,8 +59,8 @@ nlohmann::json to_json(const proof::Report& report) {
   return out;
 }
 
-void print_row(const std::string& name, const std::string& count, const std::string& parameter,
-               const std::string& error, const std::string& bound, const std::string& verdict) {
+void print_split(const std::string& name, const std::string& count, const std::string& parameter,
+                 const std::string& error, const std::string& bound, const std::string& verdict) {
   std::printf("%-32s %-10s %-36s %10s %10s  %s\n", name.c_str(), count.c_str(), parameter.c_str(),
               error.c_str(), bound.c_str(), verdict.c_str());
 }
@@ -75,15 +75,15 @@ const char* verdict(bool equal) { return equal ? "equal" : "DIFFERS"; }
 
 void print(const proof::Report& report) {
   std::printf("reference: %s\n\n", report.reference.c_str());
-  print_row("split", "samples", "nearest to its bound", "error", "bound", "");
+  print_split("split", "samples", "nearest to its bound", "error", "bound", "");
   for (const proof::SplitResult& split : report.splits)
-    print_row(split.name, std::to_string(split.samples), split.parameter,
-              scientific(split.relative_error), scientific(split.bound), verdict(split.equal));
+    print_split(split.name, std::to_string(split.samples), split.parameter,
+                scientific(split.relative_error), scientific(split.bound), verdict(split.equal));
   if (report.steps) {
     const proof::StepsResult& steps = *report.steps;
-    print_row(std::to_string(steps.steps) + " optimizer steps", "", steps.parameter,
-              scientific(steps.relative_error), scientific(steps.bound),
-              steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal));
+    print_split(std::to_string(steps.steps) + " optimizer steps", "", steps.parameter,
+                scientific(steps.relative_error), scientific(steps.bound),
+                steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal));
   }
   std::printf("\n%s\n", proof::conclusion(report).c_str());
   for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());

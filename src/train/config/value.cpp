@@ -14,7 +14,7 @@ struct Overloaded : Cases... {
   using Cases::operator()...;
 };
 
-std::string quoted(const std::string& text) {
+std::string toml_string(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -81,7 +81,7 @@ std::string to_toml(const Value& value) {
   return std::visit(Overloaded{[](bool flag) { return std::string(flag ? "true" : "false"); },
                                [](std::int64_t integer) { return std::to_string(integer); },
                                [](double real) { return float_text(real); },
-                               [](const std::string& text) { return quoted(text); },
+                               [](const std::string& text) { return toml_string(text); },
                                [](const Value::Array& array) { return array_text(array); },
                                [](const Value::Other& other) { return other.type; }},
                     value.data);
