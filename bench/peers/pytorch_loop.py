@@ -6,7 +6,7 @@ import torch
 
 from gpt2 import Gpt2
 from job import Job
-from recipe import Record, autocast, make_optimizer, micro_batches
+from recipe import Record, autocast, make_optimizer, micro_batches, norm_before_clipping
 
 PACKAGES = ("torch",)
 
@@ -32,4 +32,4 @@ def accumulate(job: Job, model: Gpt2, forward: Callable[..., torch.Tensor], reco
             record.micro_batch(loss)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), job.recipe.most_norm)
         optimizer.step()
-        record.step(norm)
+        record.step(norm, lambda: norm_before_clipping(model, norm, job.recipe.most_norm))
