@@ -71,12 +71,13 @@ def prepare(folder: pathlib.Path, job: dict) -> pathlib.Path:
 
 
 def write_tokens(folder: pathlib.Path, job: dict) -> None:
-    drawn = tokens_per_step(job) * (1 if job.get("one_batch") else all_steps(job))
-    made = pathlib.Path(json.loads(random_tokens(folder, job["vocab"], drawn + 1))[0])
-    tokens = made.read_bytes()[:2 * drawn]
-    needed = 2 * (all_steps(job) * tokens_per_step(job) + 1)
-    (folder / "tokens.bin").write_bytes((tokens * (all_steps(job) + 1))[:needed])
+    """Of all steps, or of one over and over; the last target is the first token."""
+    repeats = all_steps(job) if job.get("one_batch") else 1
+    drawn = all_steps(job) * tokens_per_step(job) // repeats
+    made = pathlib.Path(json.loads(random_tokens(folder, job["vocab"], drawn))[0])
+    tokens = made.read_bytes()
     made.unlink()
+    (folder / "tokens.bin").write_bytes(tokens * repeats + tokens[:2])
 
 
 def accrue_arguments(folder: pathlib.Path, job: dict) -> list[str]:
@@ -260,7 +261,8 @@ def main() -> None:
     if options.llmc and not (options.llmc / "train_gpt2.c").exists():
         sys.exit(f"error: --llmc: expected a checkout of llm.c, received {options.llmc} without train_gpt2.c")
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    os.environ[LLMC_CHECKOUT] = str(options.llmc)
+    if options.llmc:
+        os.environ[LLMC_CHECKOUT] = str(options.llmc)
     systems, jobs = chosen_systems(options.systems), chosen_jobs(options)
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
@@ -270,7 +272,8 @@ def main() -> None:
             return self_test(scratch, jobs)
         out = options.out or (BUILD / "peers-quick" if options.quick else RESULTS)
         for job_name, job in jobs.items():
-            peers_report.add(out, job_name, compare(scratch, job_name, job, systems_for(job_name, systems), options.rounds))
+            compared = compare(scratch, job_name, job, systems_for(job_name, systems), options.rounds)
+            peers_report.add(out, job_name, compared)
 
 
 if __name__ == "__main__":
