@@ -39,6 +39,10 @@ class LocalRun : public DistributedRun {
     c.dist.outer_momentum = 0.9;
     return c;
   }
+  /// Ranks step by themselves: only what they took part in together tells that both are running.
+  static void wait_for_round(const Config& c) {
+    wait_until([&] { return !lines_with("wire_bytes", c).empty(); });
+  }
 };
 
 /// A mean of steps by the ranks' own mean gradients, weighted by what they were taken on, is the
@@ -101,10 +105,12 @@ TEST_F(LocalRun, StopsWhereARoundEnds) {
   Config c = diloco("run", 3);
   c.run.steps = 99999;
   std::vector<Program> ranks = start(c, 2);
-  wait_for_metrics(c);
+  wait_for_round(c);
   ::kill(ranks[1].process(), SIGTERM);
   for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
-  const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
+  const std::vector<std::int64_t> saved = RunDirectory(c.run.out).checkpoint_steps();
+  ASSERT_FALSE(saved.empty());
+  const std::int64_t last = saved.back();
   EXPECT_EQ(last % 3, 0);
   EXPECT_EQ(steps_of(c).back()["step"], last);
 }
@@ -115,7 +121,7 @@ TEST_F(LocalRun, ARankThatIsLeftAloneSavesNothingOfItsOwnSteps) {
   c.run.steps = 99999;
   c.run.eval_every.reset();
   std::vector<Program> ranks = start(c, 2);
-  wait_for_metrics(c);
+  wait_for_round(c);
   kill_rank_1(ranks);
   for (const std::int64_t step : RunDirectory(c.run.out).checkpoint_steps())
     EXPECT_EQ(step % 3, 0) << step;
