@@ -87,7 +87,7 @@ struct Head {
   static constexpr std::int64_t tokens = 4096, channels = 768, vocabulary = 50'304;
   at::Tensor hidden, weight, targets;
   std::shared_ptr<GradSlot> slot;
-  LowPrecisionCopy copy;
+  PreparedWeight copy;
 };
 
 void head_by_chunks(benchmark::State& state, at::ScalarType dtype, double label_smoothing) {

@@ -308,12 +308,12 @@ void expect_options(const at::Tensor& hidden, const LinearCrossEntropyOptions& o
 }
 
 Input input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-               LowPrecisionCopy& copy, const LinearCrossEntropyOptions& options) {
+               PreparedWeight& prepared, const LinearCrossEntropyOptions& options) {
   CrossEntropyOptions loss = options.loss;
   if (loss.row_weights.defined()) loss.row_weights = loss.row_weights.cpu().contiguous();
   return {.hidden = as_matrix(hidden.detach()),
           .weight = weight,
-          .compute = copy.of(weight, hidden.scalar_type()),
+          .compute = prepared.copy(weight, hidden.scalar_type()),
           .targets = targets.cpu().contiguous(),
           .loss = loss,
           .gradient_scale = rounded_scale(hidden, options),
@@ -324,13 +324,13 @@ Input input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Ten
 }  // namespace
 
 Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
-                          const at::Tensor& targets, LowPrecisionCopy& copy,
+                          const at::Tensor& targets, PreparedWeight& prepared,
                           const LinearCrossEntropyOptions& options) {
   expect_arguments(hidden, weight, targets);
   expect_options(hidden, options);
   expect_labels("linear_cross_entropy", targets, weight.size(0), options.loss.ignored);
   const double total = label_weight(targets, options.loss.row_weights, options.loss.ignored);
-  const Input input = input_of(hidden, weight, targets, copy, options);
+  const Input input = input_of(hidden, weight, targets, prepared, options);
   if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad()))
     return {LinearCrossEntropy::apply(hidden, weight, input), total};
   const at::NoGradGuard no_grad;

@@ -6,6 +6,7 @@
 #include "accrue/core/kernel_span.h"
 #include "aten_gemm.h"
 #include "onednn_gemm.h"
+#include "packed_gemm.h"
 #include "tensor_text.h"
 #include "widened_gemm.h"
 
@@ -90,17 +91,16 @@ std::optional<onednn::Operand> onednn_operand(const at::Tensor& tensor) {
 }
 
 std::optional<onednn::Product> onednn_product(const at::Tensor& out, const at::Tensor& a,
-                                              const at::Tensor& b, const at::Tensor& bias,
-                                              bool accumulate) {
+                                              const std::optional<onednn::Operand>& b,
+                                              const at::Tensor& bias, bool accumulate) {
   if (!out.is_cpu()) return std::nullopt;
-  const auto a_operand = onednn_operand(a), b_operand = onednn_operand(b),
-             out_operand = onednn_operand(out);
-  if (!a_operand || !b_operand || !out_operand) return std::nullopt;
+  const auto a_operand = onednn_operand(a), out_operand = onednn_operand(out);
+  if (!a_operand || !b || !out_operand) return std::nullopt;
   const auto dimensions = static_cast<std::size_t>(out.dim());
   if (out_operand->strides[dimensions - 1] != 1) return std::nullopt;
   onednn::Product product{.dimensions = dimensions,
                           .a = *a_operand,
-                          .b = *b_operand,
+                          .b = *b,
                           .out = *out_operand,
                           .accumulate = accumulate,
                           .has_bias = bias.defined()};
@@ -131,7 +131,7 @@ void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
 
 void multiply_natively(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                        const at::Tensor& bias, bool accumulate) {
-  const auto product = onednn_product(out, a, b, bias, accumulate);
+  const auto product = onednn_product(out, a, onednn_operand(b), bias, accumulate);
   const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
   if (product && onednn::multiply(*product, a.const_data_ptr(), b.const_data_ptr(), bias_data,
                                   out.mutable_data_ptr()))
@@ -151,7 +151,57 @@ void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const a
     multiply_natively(out, a, b, bias, accumulate);
 }
 
+/// Row by row, as the fallback would have it.
+onednn::Operand plain_operand(at::ScalarType dtype, std::int64_t k, std::int64_t n) {
+  return {.type = onednn_type(dtype).value(), .sizes = {k, n}, .strides = {n, 1}};
+}
+
+void multiply_packed(at::Tensor& out, const at::Tensor& a, const at::Tensor& packed,
+                     const at::Tensor& bias) {
+  const onednn::Operand b = plain_operand(packed.scalar_type(), a.size(1), out.size(1));
+  std::optional<onednn::Product> product = onednn_product(out, a, b, bias, false);
+  if (product) product->packed_b = true;
+  const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
+  if (product && onednn::multiply(*product, a.const_data_ptr(), packed.const_data_ptr(), bias_data,
+                                  out.mutable_data_ptr()))
+    return;
+  const at::Tensor plain = at::empty({b.sizes[0], b.sizes[1]}, packed.options());
+  onednn::unpack(b, packed.const_data_ptr(), plain.mutable_data_ptr());
+  aten::multiply(out, a, plain, bias, false);
+}
+
+void expect_packed(const at::Tensor& out, const at::Tensor& a, const at::Tensor& packed) {
+  if (out.dim() == 2 && a.dim() == 2 && a.size(0) == out.size(0) && packed.dim() == 1 &&
+      packed.scalar_type() == a.scalar_type())
+    return;
+  throw usage_error("matmul", "out [M, N], a [M, K] and b [K, N] packed, a and b of one dtype",
+                    product_text(out, a, packed), "packing b in a's dtype");
+}
+
 }  // namespace
+
+std::int64_t packed_elements(const at::TensorOptions& b, std::int64_t k, std::int64_t n) {
+  const at::ScalarType dtype = c10::typeMetaToScalarType(b.dtype());
+  const auto type = onednn_type(dtype);
+  if (!b.device().is_cpu() || !type || k == 0 || n == 0) return 0;
+  if (*type == onednn::Type::bf16 && !multiplies_bf16()) return 0;
+  return static_cast<std::int64_t>(onednn::packed_bytes(*type, k, n) / c10::elementSize(dtype));
+}
+
+void pack_out(at::Tensor& packed, const at::Tensor& b) {
+  RECORD_FUNCTION("accrue::pack", span_of({b, packed}));
+  onednn::pack(onednn_operand(b).value(), b.const_data_ptr(), packed.mutable_data_ptr());
+  packed.unsafeGetTensorImpl()->bump_version();
+}
+
+void gemm_packed_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& packed,
+                     const at::Tensor& bias) {
+  expect_packed(out, a, packed);
+  if (bias.defined()) expect_bias(bias, out, a);
+  if (out.numel() == 0) return;
+  RECORD_FUNCTION(span_name(out, a), span_of({a, packed, bias, out}, 2 * out.numel() * a.size(-1)));
+  multiply_packed(out, a, packed, bias);
+}
 
 void gemm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool accumulate) {
   expect_operands(out, a, b);

@@ -10,6 +10,7 @@
 #include "first_order.h"
 #include "kept_input.h"
 #include "linear_forward.h"
+#include "packed_gemm.h"
 #include "parameter_gradient.h"
 #include "tensor_text.h"
 
@@ -25,18 +26,19 @@ class Linear : public torch::autograd::Function<Linear> {
                             const std::optional<at::Tensor>& bias, const ComputeWeight& compute,
                             const Remake& remake_x) {
     const at::Tensor bias_tensor = bias.value_or(at::Tensor());
-    context->save_for_backward(
-        {KeptInput::save(*context, x, remake_x), weight, bias_tensor, compute.tensor});
-    return linear_forward(x, compute.tensor, bias_tensor);
+    context->save_for_backward({KeptInput::save(*context, x, remake_x), weight, bias_tensor,
+                                compute.operands.data_gradient});
+    return linear_forward(x, compute.operands.forward, weight.size(0), bias_tensor);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("linear");
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &weight = saved[1], &bias = saved[2], &compute = saved[3];
+    const at::Tensor &weight = saved[1], &bias = saved[2];
     const at::Tensor grad = as_matrix(grads[0]).contiguous();
     at::Tensor grad_x, grad_weight, grad_bias;
-    if (context->needs_input_grad(0)) grad_x = input_gradient(grad, compute, grads[0].sizes());
+    if (context->needs_input_grad(0))
+      grad_x = input_gradient(grad, saved[3], sizes_with(grads[0].sizes(), weight.size(1)));
     if (context->needs_input_grad(1))
       grad_weight = weight_gradient(weight, grad, as_matrix(KeptInput::get(*context, saved[0])));
     if (bias.defined() && context->needs_input_grad(2)) grad_bias = row_sum_gradient(bias, grad);
@@ -66,34 +68,43 @@ void expect_linear(std::string_view operation, const at::Tensor& x, const at::Te
                       received, "converting x or the parameters");
 }
 
-at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = weight.size(0);
-  at::Tensor y = at::empty(sizes, x.options());
+std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width) {
+  std::vector<std::int64_t> result = sizes.vec();
+  result.back() = width;
+  return result;
+}
+
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::int64_t width,
+                          const at::Tensor& bias) {
+  at::Tensor y = at::empty(sizes_with(x.sizes(), width), x.options());
   at::Tensor rows = as_matrix(y);
-  if (bias.defined())
+  if (weight.dim() == 1)
+    gemm_packed_out(rows, as_matrix(x), weight, bias);
+  else if (bias.defined())
     gemm_bias_out(rows, as_matrix(x), weight.t(), bias);
   else
     gemm_out(rows, as_matrix(x), weight.t());
   return y;
 }
 
-at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef y) {
-  std::vector<std::int64_t> sizes = y.vec();
-  sizes.back() = weight.size(1);
+at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef sizes) {
   at::Tensor gradient = at::empty(sizes, grad.options());
   at::Tensor rows = as_matrix(gradient);
-  gemm_out(rows, grad, weight);
+  if (weight.dim() == 1)
+    gemm_packed_out(rows, grad, weight);
+  else
+    gemm_out(rows, grad, weight);
   return gradient;
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  LowPrecisionCopy& copy, const Remake& remake_x) {
+                  PreparedWeight& prepared, const Remake& remake_x) {
   expect_linear("linear", x, weight, bias);
   const std::optional<at::Tensor> optional_bias =
       bias.defined() ? std::optional(bias) : std::nullopt;
-  return Linear::apply(x, weight, optional_bias, ComputeWeight{copy.of(weight, x.scalar_type())},
-                       remake_x);
+  const ComputeWeight compute{
+      prepared.operands(weight, x.scalar_type(), at::GradMode::is_enabled() && x.requires_grad())};
+  return Linear::apply(x, weight, optional_bias, compute, remake_x);
 }
 
 }  // namespace accrue::kernels

@@ -2,7 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
+
+#include "accrue/kernels/prepared_weight.h"
 
 namespace accrue::kernels {
 
@@ -10,16 +14,22 @@ namespace accrue::kernels {
 void expect_linear(std::string_view operation, const at::Tensor& x, const at::Tensor& weight,
                    const at::Tensor& bias);
 
-/// x[..., K] · weightᵀ + bias, without autograd; weight in x's dtype, bias may be undefined.
-at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+/// `sizes` with the last one replaced.
+std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width);
 
-/// x's gradient: grad · weight of grad [M, N] contiguous; `y`: sizes [..., N] of the result.
-at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef y);
+/// x[..., K] · weightᵀ + bias, without autograd, of `width` = N columns; `weight`: the forward one
+/// of its WeightOperands, in x's dtype; bias may be undefined.
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::int64_t width,
+                          const at::Tensor& bias);
 
-/// A weight in the dtype of the GEMM. Wrapped, because an autograd Function treats every tensor
-/// argument as an input of the graph; the master already is one.
+/// x's gradient, of `sizes` [..., K]: grad · weight of grad [M, N] contiguous; `weight`: the one
+/// for the data gradient of its WeightOperands.
+at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef sizes);
+
+/// What an autograd Function gets of a weight besides the master. Wrapped, because it treats every
+/// tensor argument as an input of the graph; the master already is one.
 struct ComputeWeight {
-  at::Tensor tensor;
+  WeightOperands operands;
 };
 
 }  // namespace accrue::kernels

@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include "accrue/kernels/gemm.h"
 #include "accrue/kernels/linear.h"
 #include "elementwise.h"
 #include "first_order.h"
@@ -25,13 +24,14 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
                             const at::Tensor& w2, const std::optional<at::Tensor>& b2,
                             const ComputeWeight& compute2, const MlpOptions& options) {
     const at::Tensor bias1 = b1.value_or(at::Tensor()), bias2 = b2.value_or(at::Tensor());
-    const at::Tensor pre = linear_forward(x, compute1.tensor, bias1);
+    const at::Tensor pre = linear_forward(x, compute1.operands.forward, w1.size(0), bias1);
     context->save_for_backward({KeptInput::save(*context, x, options.remake_x), pre, w1, bias1,
-                                compute1.tensor, w2, bias2, compute2.tensor});
-    if (options.result_unread) return unread_result(result_sizes(x, w2), x.options());
+                                compute1.operands.data_gradient, w2, bias2,
+                                compute2.operands.data_gradient});
+    if (options.result_unread) return unread_result(sizes_with(x.sizes(), w2.size(0)), x.options());
     at::Tensor hidden = at::empty(pre.sizes(), pre.options());
     elementwise::gelu(pre, hidden);
-    return linear_forward(hidden, compute2.tensor, bias2);
+    return linear_forward(hidden, compute2.operands.forward, w2.size(0), bias2);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -49,17 +49,12 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     if (edges.w1)
       grad_w1 = weight_gradient(w1, hidden.grad_pre, as_matrix(KeptInput::get(*context, saved[0])));
     if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden.grad_pre);
-    if (edges.x) grad_x = input_gradient(hidden.grad_pre, compute1, grads[0].sizes());
+    if (edges.x)
+      grad_x = input_gradient(hidden.grad_pre, compute1, sizes_with(grads[0].sizes(), w1.size(1)));
     return {grad_x, grad_w1, grad_b1, at::Tensor(), grad_w2, grad_b2, at::Tensor(), at::Tensor()};
   }
 
  private:
-  static std::vector<std::int64_t> result_sizes(const at::Tensor& x, const at::Tensor& w2) {
-    std::vector<std::int64_t> sizes = x.sizes().vec();
-    sizes.back() = w2.size(0);
-    return sizes;
-  }
-
   /// Which gradients are wanted. Biases that are absent have no edge, so those behind move up.
   struct Edges {
     Edges(const AutogradContext& context, bool has_b1, bool has_b2)
@@ -79,10 +74,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   static Hidden remake_hidden(const at::Tensor& pre, const at::Tensor& grad, const at::Tensor& w2,
                               const Edges& edges) {
     Hidden hidden;
-    if (edges.before_gelu()) {
-      hidden.grad_pre = at::empty(pre.sizes(), pre.options());
-      gemm_out(hidden.grad_pre, grad, w2);
-    }
+    if (edges.before_gelu()) hidden.grad_pre = input_gradient(grad, w2, pre.sizes());
     // Unless the graph is kept, `pre` has served: its memory holds the value from here on.
     if (edges.w2)
       hidden.value = torch::autograd::get_current_graph_task_keep_graph()
@@ -111,18 +103,19 @@ bool any_gradient(std::initializer_list<at::Tensor> tensors) {
 }  // namespace
 
 at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
-                    LowPrecisionCopy& copy1, const at::Tensor& w2, const at::Tensor& b2,
-                    LowPrecisionCopy& copy2, const MlpOptions& options) {
+                    PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
+                    PreparedWeight& prepared2, const MlpOptions& options) {
   expect_linear("mlp_gelu", x, w1, b1);
   expect_linear("mlp_gelu", at::empty({0, w1.size(0)}, x.options()), w2, b2);
-  const ComputeWeight compute1{copy1.of(w1, x.scalar_type())},
-      compute2{copy2.of(w2, x.scalar_type())};
-  if (any_gradient({x, w1, b1, w2, b2}))
+  const bool differentiable = any_gradient({x, w1, b1, w2, b2});
+  const ComputeWeight compute1{prepared1.operands(w1, x.scalar_type(), differentiable)},
+      compute2{prepared2.operands(w2, x.scalar_type(), differentiable)};
+  if (differentiable)
     return MlpGelu::apply(x, w1, optional_of(b1), compute1, w2, optional_of(b2), compute2, options);
   const at::NoGradGuard no_grad;
-  at::Tensor hidden = linear_forward(x, compute1.tensor, b1);
+  at::Tensor hidden = linear_forward(x, compute1.operands.forward, w1.size(0), b1);
   elementwise::gelu(hidden, hidden);
-  return linear_forward(hidden, compute2.tensor, b2);
+  return linear_forward(hidden, compute2.operands.forward, w2.size(0), b2);
 }
 
 }  // namespace accrue::kernels

@@ -1,10 +1,13 @@
 #include "onednn_gemm.h"
 
+#include <compare>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -33,7 +36,40 @@ dnnl::memory::desc bias_desc_of(const Product& product) {
   return {sizes, type_of(product.bias_type), strides};
 }
 
-dnnl::matmul::primitive_desc describe(const Product& product, const dnnl::engine& engine) {
+/// The reference implementation is there for any shape, and a hundred times slower than ATen.
+bool is_reference(const dnnl::matmul::primitive_desc& description) {
+  return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
+}
+
+/// Rows of the left operand that a layout is chosen for; products of other heights read it, too.
+constexpr std::int64_t rows_packed_for = 256;
+
+/// A right operand by itself.
+struct Shape {
+  Type type;
+  std::int64_t k, n;
+  auto operator<=>(const Shape&) const = default;
+};
+
+Shape shape_of(const Operand& b) { return {b.type, b.sizes[0], b.sizes[1]}; }
+
+/// The layout that oneDNN would have for a right operand; nothing where it is a plain one.
+std::optional<dnnl::memory::desc> choose_layout(const Shape& shape, const dnnl::engine& engine) {
+  using Tag = dnnl::memory::format_tag;
+  const auto type = type_of(shape.type);
+  const dnnl::memory::desc a({rows_packed_for, shape.k}, type, Tag::ab),
+      b({shape.k, shape.n}, type, Tag::any), out({rows_packed_for, shape.n}, type, Tag::ab);
+  constexpr bool allow_empty = true;
+  const dnnl::matmul::primitive_desc description(engine, a, b, out, dnnl::primitive_attr(),
+                                                 allow_empty);
+  if (!description || is_reference(description)) return std::nullopt;
+  dnnl::memory::desc chosen = description.weights_desc();
+  if (chosen.get_inner_nblks() == 0) return std::nullopt;
+  return chosen;
+}
+
+dnnl::matmul::primitive_desc describe(const Product& product, const dnnl::memory::desc& b,
+                                      const dnnl::engine& engine) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (product.accumulate) {
@@ -42,7 +78,6 @@ dnnl::matmul::primitive_desc describe(const Product& product, const dnnl::engine
     attributes.set_post_ops(operations);
   }
   const dnnl::memory::desc a = desc_of(product.a, product.dimensions),
-                           b = desc_of(product.b, product.dimensions),
                            out = desc_of(product.out, product.dimensions);
   constexpr bool allow_empty = true;
   if (product.has_bias) return {engine, a, b, bias_desc_of(product), out, attributes, allow_empty};
@@ -51,11 +86,9 @@ dnnl::matmul::primitive_desc describe(const Product& product, const dnnl::engine
 
 /// A product made ready to run, or found to have no fast implementation.
 struct Compiled {
-  Compiled(const Product& product, const dnnl::engine& engine) {
-    const dnnl::matmul::primitive_desc description = describe(product, engine);
-    if (!description) return;
-    // The reference implementation is there for any shape, and a hundred times slower than ATen.
-    if (std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos) return;
+  Compiled(const Product& product, const dnnl::memory::desc& b_desc, const dnnl::engine& engine) {
+    const dnnl::matmul::primitive_desc description = describe(product, b_desc, engine);
+    if (!description || is_reference(description)) return;
     a = description.src_desc();
     b = description.weights_desc();
     bias = description.bias_desc();
@@ -72,8 +105,9 @@ struct Compiled {
 
 struct Hash {
   std::size_t operator()(const Product& product) const {
-    std::size_t hash = product.dimensions * 8 + (product.accumulate ? 4 : 0) +
-                       (product.has_bias ? 2 : 0) + static_cast<std::size_t>(product.bias_type);
+    std::size_t hash = product.dimensions * 16 + (product.packed_b ? 8 : 0) +
+                       (product.accumulate ? 4 : 0) + (product.has_bias ? 2 : 0) +
+                       static_cast<std::size_t>(product.bias_type);
     const auto mix = [&hash](std::size_t value) {
       hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
       hash ^= hash >> 29;
@@ -98,7 +132,9 @@ class Engine {
       recent_.splice(recent_.begin(), recent_, found->second);
       return found->second->second;
     }
-    recent_.emplace_front(product, std::make_shared<const Compiled>(product, engine_));
+    const dnnl::memory::desc b = product.packed_b ? layout_of(shape_of(product.b)).value()
+                                                  : desc_of(product.b, product.dimensions);
+    recent_.emplace_front(product, std::make_shared<const Compiled>(product, b, engine_));
     index_.emplace(product, recent_.begin());
     if (recent_.size() > capacity) {
       index_.erase(recent_.back().first);
@@ -106,9 +142,19 @@ class Engine {
     }
     return recent_.front().second;
   }
+  std::optional<dnnl::memory::desc> layout(const Shape& shape) {
+    const std::lock_guard lock(mutex_);
+    return layout_of(shape);
+  }
   const dnnl::engine& get() const { return engine_; }
 
  private:
+  const std::optional<dnnl::memory::desc>& layout_of(const Shape& shape) {
+    const auto [found, is_new] = layouts_.try_emplace(shape);
+    if (is_new) found->second = choose_layout(shape, engine_);
+    return found->second;
+  }
+
   /// A model uses about ten products a layer shape; each holds up to some 100 kB of code.
   static constexpr std::size_t capacity = 512;
   using Recent = std::list<std::pair<Product, std::shared_ptr<const Compiled>>>;
@@ -117,6 +163,7 @@ class Engine {
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   Recent recent_;
   std::unordered_map<Product, Recent::iterator, Hash> index_;
+  std::map<Shape, std::optional<dnnl::memory::desc>> layouts_;  ///< of the weights there are
 };
 
 /// One for the process: compiled code depends on nothing but the product, so sharing it is no state
@@ -167,6 +214,15 @@ void execute(const Compiled& compiled, const void* a, const void* b, const void*
   compiled.primitive.execute(workspace.stream(), arguments);
 }
 
+void reorder(const dnnl::memory::desc& from_desc, const void* from,
+             const dnnl::memory::desc& to_desc, void* to) {
+  const dnnl::engine& engine = shared_engine().get();
+  dnnl::memory source(from_desc, engine, const_cast<void*>(from)), target(to_desc, engine, to);
+  dnnl::stream stream(engine);
+  dnnl::reorder(source, target).execute(stream, source, target);
+  stream.wait();
+}
+
 std::string_view name_of(dnnl::cpu_isa isa) {
   switch (isa) {
     case dnnl::cpu_isa::sse41:
@@ -207,6 +263,19 @@ bool multiply(const Product& product, const void* a, const void* b, const void* 
     throw runtime_error("matmul", "oneDNN to run it", error.what(),
                         "a smaller micro-batch if memory is short");
   }
+}
+
+std::size_t packed_bytes(Type type, std::int64_t k, std::int64_t n) {
+  const auto layout = shared_engine().layout({type, k, n});
+  return layout ? layout->get_size() : 0;
+}
+
+void pack(const Operand& b, const void* from, void* packed) {
+  reorder(desc_of(b, 2), from, shared_engine().layout(shape_of(b)).value(), packed);
+}
+
+void unpack(const Operand& b, const void* packed, void* to) {
+  reorder(shared_engine().layout(shape_of(b)).value(), packed, desc_of(b, 2), to);
 }
 
 bool multiplies_bf16() {

@@ -27,12 +27,23 @@ struct Product {
   Operand a, b, out;
   bool accumulate = false, has_bias = false;
   Type bias_type = Type::fp32;
+  bool packed_b = false;  ///< b is as `pack` left it: its strides do not count
   bool operator==(const Product&) const = default;
 };
 
 /// Computes the product, or returns false where oneDNN has no fast implementation of it. Throws an
 /// Error where oneDNN fails. May be called by several threads at once.
 bool multiply(const Product& product, const void* a, const void* b, const void* bias, void* out);
+
+/// What a packed b [K, N] takes, in bytes, for products with `a` of b's type; 0 where such products
+/// read a plain one as fast, or oneDNN has none of them. A pure function of its arguments on a
+/// machine, so that a product's bits do not depend on which one came first.
+std::size_t packed_bytes(Type type, std::int64_t k, std::int64_t n);
+
+/// `b`, of 2 dimensions and any strides that a product takes, into the layout that products read
+/// fastest, and back. packed_bytes must not be 0.
+void pack(const Operand& b, const void* from, void* packed);
+void unpack(const Operand& b, const void* packed, void* to);
 
 /// Whether the processor has instructions for products of bf16, as far as oneDNN makes use of them.
 bool multiplies_bf16();

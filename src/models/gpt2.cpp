@@ -83,7 +83,7 @@ struct Gpt2::Impl {
   Gpt2Options options;
   at::ScalarType activations;  ///< of GEMM inputs; the residual stream has the masters' dtype
   at::Tensor wte, wpe;
-  kernels::LowPrecisionCopy wte_copy;
+  kernels::PreparedWeight prepared_wte;
   std::vector<TransformerBlock> blocks;
   LayerNorm ln_f;
   NamedParameters parameters;
@@ -132,11 +132,12 @@ struct Gpt2::Impl {
     const kernels::CrossEntropyOptions terms = loss_terms(options.loss, micro, context);
     // The final norm keeps its input and not this, its result: the gradient may take the memory.
     if (options.fused_loss)
-      return kernels::linear_cross_entropy(hidden, wte, micro.targets, wte_copy,
+      return kernels::linear_cross_entropy(hidden, wte, micro.targets, prepared_wte,
                                            {.loss = terms,
                                             .gradient_scale = gradient_scale,
                                             .overwrite_hidden = context.last_reader});
-    return kernels::cross_entropy(kernels::linear(hidden, wte, {}, wte_copy), micro.targets, terms);
+    return kernels::cross_entropy(kernels::linear(hidden, wte, {}, prepared_wte), micro.targets,
+                                  terms);
   }
 };
 
@@ -183,10 +184,16 @@ at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   for (std::int64_t i = 0; i < impl_->options.layers; ++i) x = impl_->block(i, x, context);
   const at::Tensor hidden =
       impl_->ln_f(x.select(1, length - 1).contiguous(), impl_->wte.scalar_type());
-  return kernels::linear(hidden, impl_->wte, {}, impl_->wte_copy);
+  return kernels::linear(hidden, impl_->wte, {}, impl_->prepared_wte);
 }
 
 std::int64_t Gpt2::flops_per_sample() const { return options().context * flops_per_token(); }
+
+std::int64_t Gpt2::packed_weight_bytes() const {
+  return models::packed_weight_bytes(impl_->blocks, impl_->activations);
+}
+
+void Gpt2::pack_weights(bool wanted) { models::pack_weights(impl_->blocks, wanted); }
 
 NamedParameters Gpt2::file_tensors() const { return to_hugging_face(parameters()); }
 

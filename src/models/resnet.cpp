@@ -48,7 +48,7 @@ struct ResNet::Impl {
   NormLayer bn1;
   std::vector<BasicBlock> blocks;
   at::Tensor fc_weight, fc_bias;
-  kernels::LowPrecisionCopy fc_copy;
+  kernels::PreparedWeight prepared_fc;
   NamedParameters parameters, buffers;
 
   explicit Impl(const ResNetOptions& wanted)
@@ -118,7 +118,7 @@ struct ResNet::Impl {
 
   at::Tensor logits(const Activations& x) {
     const at::Tensor pooled = entrance(blocks.size(), x).mean({2, 3});
-    return kernels::linear(pooled, fc_weight, fc_bias, fc_copy);
+    return kernels::linear(pooled, fc_weight, fc_bias, prepared_fc);
   }
 
   std::vector<BatchNormSite> sites(std::vector<std::pair<std::size_t, const NormLayer*>> at) const {

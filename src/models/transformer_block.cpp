@@ -22,7 +22,7 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType out) const 
 }
 
 at::Tensor Projection::operator()(const at::Tensor& x, const kernels::Remake& remake_x) {
-  return kernels::linear(x, weight, bias, copy, remake_x);
+  return kernels::linear(x, weight, bias, prepared, remake_x);
 }
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
@@ -53,9 +53,26 @@ at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions&
       stream, kernels::dropout(attended, options.dropout, context, first_site + 1), after.weight,
       after.bias, after.eps, options.activations);
   const at::Tensor fed_forward = kernels::mlp_gelu(
-      normalised, mlp_in.weight, mlp_in.bias, mlp_in.copy, mlp_out.weight, mlp_out.bias,
-      mlp_out.copy, {.remake_x = remake(after, residual), .result_unread = context.result_unread});
+      normalised, mlp_in.weight, mlp_in.bias, mlp_in.prepared, mlp_out.weight, mlp_out.bias,
+      mlp_out.prepared,
+      {.remake_x = remake(after, residual), .result_unread = context.result_unread});
   return residual + kernels::dropout(fed_forward, options.dropout, context, first_site + 2);
+}
+
+std::int64_t packed_weight_bytes(const std::vector<TransformerBlock>& blocks,
+                                 at::ScalarType activations) {
+  constexpr std::int64_t operands = 2;  // the forward one and the data gradient's
+  std::int64_t elements = 0;
+  for (const TransformerBlock& block : blocks)
+    for (const Projection* p : {&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out})
+      elements += p->weight.numel();
+  return operands * elements * static_cast<std::int64_t>(c10::elementSize(activations));
+}
+
+void pack_weights(std::vector<TransformerBlock>& blocks, bool wanted) {
+  for (TransformerBlock& block : blocks)
+    for (Projection* p : {&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out})
+      p->prepared.pack(wanted);
 }
 
 }  // namespace accrue::models

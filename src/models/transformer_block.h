@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "accrue/kernels/low_precision.h"
+#include "accrue/kernels/prepared_weight.h"
 #include "accrue/kernels/recompute.h"
 #include "accrue/models/trainable.h"
 #include "parameter_builder.h"
@@ -18,10 +18,10 @@ struct LayerNorm {
   at::Tensor operator()(const at::Tensor& x, at::ScalarType out) const;
 };
 
-/// An affine map with its weight's low-precision copy.
+/// An affine map with what its products need of the weight.
 struct Projection {
   at::Tensor weight, bias;
-  kernels::LowPrecisionCopy copy;
+  kernels::PreparedWeight prepared;
 
   at::Tensor operator()(const at::Tensor& x, const kernels::Remake& remake_x = {});
 };
@@ -53,6 +53,11 @@ struct TransformerBlock {
   at::Tensor operator()(const at::Tensor& x, const BlockOptions& options,
                         const ForwardContext& context, std::int64_t first_site);
 };
+
+/// What packed weights take at most where products read `activations`: Model::packed_weight_bytes.
+std::int64_t packed_weight_bytes(const std::vector<TransformerBlock>& blocks,
+                                 at::ScalarType activations);
+void pack_weights(std::vector<TransformerBlock>& blocks, bool wanted);
 
 /// The segments "embed", "block.0" ... and "head" of a transformer. `Model` has embed(inputs,
 /// context), block(index, x, context) and head(x), each giving a tensor, and must outlive them. For

@@ -165,6 +165,12 @@ std::int64_t Vit::flops_per_sample() const {
               impl_->classifier.weight.numel());
 }
 
+std::int64_t Vit::packed_weight_bytes() const {
+  return models::packed_weight_bytes(impl_->blocks, impl_->activations);
+}
+
+void Vit::pack_weights(bool wanted) { models::pack_weights(impl_->blocks, wanted); }
+
 NamedParameters Vit::file_tensors() const {
   constexpr std::string_view packed = "attention.qkv";
   NamedParameters tensors;

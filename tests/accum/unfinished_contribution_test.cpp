@@ -73,7 +73,7 @@ class Head {
   }
 
   NamedParameters parameters_{{"head", at::ones({kClasses, kWidth}).requires_grad_(true)}};
-  kernels::LowPrecisionCopy copy_;
+  kernels::PreparedWeight copy_;
   std::shared_ptr<Total> target_;
   std::shared_ptr<GradientBuffer> buffer_;
 

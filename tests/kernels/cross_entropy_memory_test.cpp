@@ -31,8 +31,8 @@ constexpr Setting all_settings[] = {
 std::int64_t added_bytes(const at::Tensor& hidden, const at::Tensor& weight,
                          const Setting& setting) {
   const at::Tensor targets = at::zeros({hidden.size(0)}, at::kLong);
-  LowPrecisionCopy copy;
-  copy.of(weight, setting.compute);  // made once a window, for all that use the weight
+  PreparedWeight copy;
+  copy.copy(weight, setting.compute);  // made once a window, for all that use the weight
   const memory::ThreadMeter meter;
   const Loss loss = linear_cross_entropy(
       hidden, weight, targets, copy,
@@ -132,8 +132,8 @@ TEST(CrossEntropyMemory, IsABlockOfLogitsWhereNoGradientIsWanted) {
     const at::Tensor hidden = leaf({shape.rows, shape.channels}, setting.compute, 1),
                      weight = leaf({shape.classes, shape.channels}, at::kFloat, 2),
                      targets = at::zeros({shape.rows}, at::kLong);
-    LowPrecisionCopy copy;
-    copy.of(weight, setting.compute);
+    PreparedWeight copy;
+    copy.copy(weight, setting.compute);
     const memory::ThreadMeter meter;
     linear_cross_entropy(hidden, weight, targets, copy,
                          {.overwrite_hidden = setting.overwrite_hidden});

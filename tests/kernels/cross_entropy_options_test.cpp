@@ -53,7 +53,7 @@ class CrossEntropyOptionsOf : public ::testing::TestWithParam<Case> {
                    weight_ = leaf({classes, channels}, master(), 2);
   at::Tensor targets_ = at::arange(rows).mul(7).remainder(classes),
              row_weights_ = at::arange(rows).remainder(5).to(at::kFloat) * 0.5 + 0.25;
-  LowPrecisionCopy copy_;
+  PreparedWeight copy_;
 };
 INSTANTIATE_TEST_SUITE_P(All, CrossEntropyOptionsOf,
                          ::testing::Values(Case{at::kFloat, at::kFloat},

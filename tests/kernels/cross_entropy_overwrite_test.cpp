@@ -43,7 +43,7 @@ class OverwrittenHidden : public ::testing::TestWithParam<Case> {
 
   const at::Tensor weight_ = leaf({classes, channels}, master(), 2),
                    targets_ = at::arange(rows).mul(7).remainder(classes);
-  LowPrecisionCopy copy_;
+  PreparedWeight copy_;
 };
 INSTANTIATE_TEST_SUITE_P(All, OverwrittenHidden,
                          ::testing::Values(Case{at::kFloat, at::kFloat},

@@ -54,7 +54,7 @@ class CrossEntropy : public ::testing::TestWithParam<Case> {
     const std::int64_t roundings = compute() == at::kBFloat16 ? 2 : 1;
     return 4 * sizes.channels + roundings * sizes.batch * sizes.length;
   }
-  LowPrecisionCopy copy_;
+  PreparedWeight copy_;
 };
 INSTANTIATE_TEST_SUITE_P(All, CrossEntropy,
                          ::testing::Values(Case{at::kFloat, at::kFloat},

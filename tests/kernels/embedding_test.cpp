@@ -115,7 +115,7 @@ TEST_P(Embedding, SharesATiedTableWithTheHead) {
   const at::Tensor t = leaf({vocabulary, channels}, dtype(), 1, 0.1), p = table();
   const at::Tensor rt = t.detach().clone().requires_grad_(true), rp = table();
   const auto slot = open_slot(t);
-  LowPrecisionCopy copy;
+  PreparedWeight copy;
   for (int micro = 0; micro < 2; ++micro) {
     linear_cross_entropy(embed_tokens(ids, t, p), t, targets, copy).sum.backward();
     const at::Tensor logits = at::matmul(aten_embed(ids, rt, rp), rt.t());

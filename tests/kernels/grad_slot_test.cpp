@@ -147,7 +147,7 @@ class TiedWeight : public ::testing::TestWithParam<std::string> {
  protected:
   /// The micro-batch's sum for a weight, by our kernel or by ATen, as the letters say.
   static at::Tensor sum_of(const std::string& uses, const at::Tensor& weight, bool plain) {
-    LowPrecisionCopy copy;
+    PreparedWeight copy;
     at::Tensor total = at::zeros({}, weight.options());
     std::uint64_t seed = 10;
     for (const char use : uses) {

@@ -19,6 +19,7 @@ using testing::open_slot;
 
 struct Case {
   at::ScalarType compute, master;
+  bool packed = false;
 };
 
 /// The parameters of two layers, and the same in double.
@@ -44,6 +45,10 @@ struct Layers {
 
 class LinearLayers : public ::testing::TestWithParam<Case> {
  protected:
+  LinearLayers() {
+    copy1_.pack(GetParam().packed);
+    copy2_.pack(GetParam().packed);
+  }
   at::ScalarType compute() const { return GetParam().compute; }
   at::ScalarType master() const { return GetParam().master; }
   at::Tensor input(std::int64_t rows, std::uint64_t seed) const {
@@ -61,13 +66,19 @@ class LinearLayers : public ::testing::TestWithParam<Case> {
   /// Terms of the longest chain of sums behind a gradient.
   static constexpr std::int64_t terms = 64;
 
-  LowPrecisionCopy copy1_, copy2_;
+  PreparedWeight copy1_, copy2_;
 };
 INSTANTIATE_TEST_SUITE_P(All, LinearLayers,
                          ::testing::Values(Case{at::kFloat, at::kFloat},
                                            Case{at::kDouble, at::kDouble},
-                                           Case{at::kBFloat16, at::kFloat}),
-                         [](const auto& param) { return c10::toString(param.param.compute); });
+                                           Case{at::kBFloat16, at::kFloat},
+                                           Case{at::kFloat, at::kFloat, /*packed=*/true},
+                                           Case{at::kDouble, at::kDouble, /*packed=*/true},
+                                           Case{at::kBFloat16, at::kFloat, /*packed=*/true}),
+                         [](const auto& param) {
+                           return std::string(c10::toString(param.param.compute)) +
+                                  (param.param.packed ? "Packed" : "");
+                         });
 
 TEST_P(LinearLayers, LinearMatchesATenWithAndWithoutBias) {
   for (const bool with_bias : {true, false})
@@ -264,26 +275,72 @@ TEST_P(LinearLayers, ReadsStridedInputsAndGradients) {
 
 TEST(LowPrecision, IsMadeAgainOnlyWhenTheMasterChanged) {
   const at::Tensor master = leaf({4, 3}, at::kFloat, 1);
-  LowPrecisionCopy copy;
-  EXPECT_TRUE(copy.of(master, at::kFloat).is_same(master));
-  const at::Tensor first = copy.of(master, at::kBFloat16);
+  PreparedWeight copy;
+  EXPECT_TRUE(copy.copy(master, at::kFloat).is_same(master));
+  const at::Tensor first = copy.copy(master, at::kBFloat16);
   EXPECT_TRUE(at::equal(first, master.detach().to(at::kBFloat16)));
   EXPECT_FALSE(first.requires_grad());
   const auto version = first._version();
-  EXPECT_EQ(copy.of(master, at::kBFloat16)._version(), version);
+  EXPECT_EQ(copy.copy(master, at::kBFloat16)._version(), version);
   {
     const at::NoGradGuard no_grad;
     master.add_(1);
   }
-  EXPECT_TRUE(at::equal(copy.of(master, at::kBFloat16), master.detach().to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(copy.copy(master, at::kBFloat16), master.detach().to(at::kBFloat16)));
   EXPECT_NE(first._version(), version);
   const at::Tensor other = leaf({4, 3}, at::kFloat, 2);
-  EXPECT_TRUE(at::equal(copy.of(other, at::kBFloat16), other.detach().to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(copy.copy(other, at::kBFloat16), other.detach().to(at::kBFloat16)));
+}
+
+/// Wide enough for a layout of its own wherever there is one.
+constexpr std::int64_t wide = 64;
+
+TEST(PackedWeight, IsMadeAgainOnlyWhenTheMasterChanged) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor master = leaf({wide, wide}, at::kFloat, 1, 0.3), x = leaf({3, wide}, dtype, 2);
+    PreparedWeight plain, packed;
+    packed.pack(true);
+    const WeightOperands first = packed.operands(master, dtype, true);
+    const auto version = first.forward._version();
+    EXPECT_TRUE(packed.operands(master, dtype, true).data_gradient.is_same(first.data_gradient));
+    EXPECT_EQ(first.forward._version(), version);
+    {
+      const at::NoGradGuard no_grad;
+      master.mul_(-2);
+    }
+    EXPECT_TRUE(
+        close(linear(x, master, {}, packed), in_double(linear(x, master, {}, plain)), dtype, wide));
+    EXPECT_TRUE(first.forward._version() != version || first.forward.dim() == 2);
+  }
+}
+
+TEST(PackedWeight, AGraphThatHoldsTheOldValuesIsToldOfTheNewOnes) {
+  const at::Tensor master = leaf({wide, wide}, at::kFloat, 1), x = leaf({3, wide}, at::kFloat, 2);
+  PreparedWeight packed;
+  packed.pack(true);
+  const at::Tensor sum = linear(x, master, {}, packed).sum();
+  {
+    const at::NoGradGuard no_grad;
+    master.add_(1);
+  }
+  linear(x, master, {}, packed);
+  EXPECT_THROW(sum.backward(), c10::Error);
+}
+
+TEST(PackedWeight, HasNoOperandThatWasNotAskedFor) {
+  const at::Tensor master = leaf({wide, wide}, at::kFloat, 1);
+  PreparedWeight prepared;
+  for (const bool packed : {false, true}) {
+    prepared.pack(packed);
+    EXPECT_FALSE(prepared.operands(master, at::kFloat, false).data_gradient.defined());
+  }
+  prepared.pack(false);
+  EXPECT_TRUE(prepared.operands(master, at::kFloat, true).forward.is_same(master));
 }
 
 TEST(LinearArguments, AreChecked) {
   const auto message = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
-    LowPrecisionCopy copy;
+    PreparedWeight copy;
     try {
       linear(x, w, b, copy);
     } catch (const Error& error) {
@@ -301,7 +358,7 @@ TEST(LinearArguments, AreChecked) {
 }
 
 TEST(Linear, RefusesASecondDerivativeInsteadOfGivingAWrongOne) {
-  LowPrecisionCopy copy;
+  PreparedWeight copy;
   const at::Tensor x = leaf({2, 3}, at::kFloat, 1), w = leaf({4, 3}, at::kFloat, 2);
   const at::Tensor y = linear(x, w, at::Tensor(), copy).square().sum();
   EXPECT_THROW(torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true), Error);

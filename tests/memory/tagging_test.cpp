@@ -1,5 +1,5 @@
 #include "accrue/accum/gradient_buffer.h"
-#include "accrue/kernels/low_precision.h"
+#include "accrue/kernels/prepared_weight.h"
 #include "allocator_fixture.h"
 
 namespace accrue::memory {
@@ -27,13 +27,13 @@ TEST_F(TaggingTest, AGradientBufferIsGradientsInEachPrecision) {
   EXPECT_EQ(usage().live_as(MemoryTag::gradients), start_.live_as(MemoryTag::gradients));
 }
 
-TEST_F(TaggingTest, ALowPrecisionCopyIsParameters) {
+TEST_F(TaggingTest, APreparedWeightIsParameters) {
   const at::Tensor master = at::zeros({300'000});
   const std::int64_t before = usage().live_as(MemoryTag::parameters);
-  kernels::LowPrecisionCopy copy;
-  copy.of(master, at::kFloat);
+  kernels::PreparedWeight copy;
+  copy.copy(master, at::kFloat);
   EXPECT_EQ(usage().live_as(MemoryTag::parameters), before) << "the master itself";
-  copy.of(master, at::kBFloat16);
+  copy.copy(master, at::kBFloat16);
   EXPECT_EQ(usage().live_as(MemoryTag::parameters) - before, 600'000);
 }
 

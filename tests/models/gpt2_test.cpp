@@ -49,9 +49,12 @@ TEST(Gpt2, LossAndGradientsInFp32AndBf16AreWithinRounding) {
        {std::pair(Compute::fp32, at::kFloat), std::pair(Compute::bf16, at::kBFloat16)}) {
     Gpt2 model(small(compute));
     perturb(model);
-    const Errors errors = compare(model, random_batch(model.options(), 3, 12));
-    EXPECT_LT(errors.loss, tolerance(dtype).bound(1));
-    EXPECT_LT(errors.gradient, tolerance(dtype).bound(small_terms));
+    for (const bool packed : {false, true}) {
+      model.pack_weights(packed);
+      const Errors errors = compare(model, random_batch(model.options(), 3, 12));
+      EXPECT_LT(errors.loss, tolerance(dtype).bound(1)) << packed;
+      EXPECT_LT(errors.gradient, tolerance(dtype).bound(small_terms)) << packed;
+    }
   }
 }
 
@@ -91,6 +94,13 @@ TEST(Gpt2, TheResidualStreamIsInTheMastersDtypeAndGemmInputsInTheComputeDtype) {
     }
     for (const auto& [name, tensor] : model.parameters()) EXPECT_EQ(tensor.scalar_type(), stream);
   }
+}
+
+/// Each of a block's weights has an operand for each of its two products.
+TEST(Gpt2, PackedWeightsTakeTheBytesThatItTells) {
+  const Gpt2Options options = small(Compute::bf16);
+  const std::int64_t weights = options.layers * 12 * options.width * options.width;
+  EXPECT_EQ(Gpt2(options).packed_weight_bytes(), 2 * 2 * weights);
 }
 
 TEST(Gpt2, TheInitialLossIsThatOfAUniformGuess) {

@@ -118,8 +118,12 @@ TEST(Vit, GradientsInFp32AndBf16AreWithinRounding) {
        {std::pair(Compute::fp32, at::kFloat), std::pair(Compute::bf16, at::kBFloat16)}) {
     Vit model(small_vit(compute));
     perturb(model);
-    EXPECT_LT(worst_gradient_error(model, images_for(model.options(), 4)),
-              tolerance(dtype).bound(vit_terms));
+    for (const bool packed : {false, true}) {
+      model.pack_weights(packed);
+      EXPECT_LT(worst_gradient_error(model, images_for(model.options(), 4)),
+                tolerance(dtype).bound(vit_terms))
+          << packed;
+    }
     for (const auto& [name, tensor] : model.parameters())
       EXPECT_EQ(tensor.scalar_type(), at::kFloat);
   }

@@ -5,6 +5,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/fetch.h"
+#include "accrue/kernels/prepared_weight.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/train/plan.h"
 #include "cut_place.h"
@@ -78,13 +79,15 @@ std::int64_t growth(const memory::Usage& since, MemoryTag tag) {
 }
 
 /// fp32: the tensors themselves. bf16: a copy of each matrix besides, but of the positions', which
-/// are looked up and never multiplied.
+/// are looked up and never multiplied. Packed weights count, too; how large they are the machine
+/// says.
 TEST_F(PlanMemory, IsTaggedByWhatItIsFor) {
   for (const char* compute : {"fp32", "bf16"}) {
     Config c = open_config();
     c.precision.compute = compute;
     const memory::Usage before = memory::usage();
     const Workload work = open_workload(c);
+    work.model->pack_weights(false);
     std::int64_t masters = 0, multiplied = 0;
     for (const auto& [name, tensor] : work.model->parameters()) {
       masters += static_cast<std::int64_t>(tensor.nbytes());
@@ -98,9 +101,30 @@ TEST_F(PlanMemory, IsTaggedByWhatItIsFor) {
     EXPECT_TRUE(trials.run(two_samples).fits);
     const std::int64_t copies = work.config.precision.compute == "bf16" ? 2 * multiplied : 0;
     EXPECT_EQ(growth(before, MemoryTag::parameters), masters + copies) << compute;
-    EXPECT_EQ(trials.resident().parameters, memory::usage().live_as(MemoryTag::parameters))
-        << compute;
+    for (const bool packed : {false, true}) {
+      work.model->pack_weights(packed);
+      EXPECT_TRUE(trials.run(two_samples).fits);
+      EXPECT_EQ(trials.resident().parameters, memory::usage().live_as(MemoryTag::parameters))
+          << compute << packed;
+    }
   }
+}
+
+TEST_F(PlanMemory, WeightsArePackedOnlyWhereThatTakesLittleOfTheBudget) {
+  const memory::Usage before = memory::usage();
+  const auto taken_with = [&](std::int64_t budget) {
+    memory::set_budget(memory::usage().reserved + budget);
+    const Workload work = open_workload(open_config());
+    EXPECT_TRUE(PlanTrials(work).run(two_samples).fits);
+    memory::set_budget(std::nullopt);
+    return growth(before, MemoryTag::parameters);
+  };
+  const std::int64_t much = std::int64_t{1} << 30, little = std::int64_t{1} << 22;
+  const at::Tensor weight = at::ones({64, 64}), x = at::ones({2, 64});
+  kernels::PreparedWeight prepared;
+  prepared.pack(true);
+  const bool packs = prepared.operands(weight, at::kFloat, false).forward.dim() == 1;
+  EXPECT_EQ(taken_with(much) > taken_with(little), packs);
 }
 
 TEST_F(PlanMemory, TrialsOfFoldedGradientsLeaveParametersUntouched) {

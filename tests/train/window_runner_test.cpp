@@ -144,7 +144,7 @@ class TwoLosses : public models::Trainable {
   }
 
   NamedParameters parameters_;
-  kernels::LowPrecisionCopy copy_;
+  kernels::PreparedWeight copy_;
 };
 
 struct WindowRunnerFixture {

@@ -17,7 +17,7 @@ Comparison linear_cross_entropy(const Workload& workload, at::ScalarType dtype) 
   const Parameter weight(
       random({workload.vocabulary, workload.width}, at::kFloat, weight_deviation));
   const PlainParameter plain(weight.tensor, dtype);
-  const auto copy = std::make_shared<kernels::LowPrecisionCopy>();
+  const auto copy = std::make_shared<kernels::PreparedWeight>();
   const auto products = 3.0 * 2 * static_cast<double>(hidden.numel());
   return {.accrue =
               [=] {

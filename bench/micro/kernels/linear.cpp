@@ -28,9 +28,11 @@ Comparison forward(const Workload& workload, at::ScalarType dtype) {
   const Parameter weight(random({sizes.out, sizes.in}, at::kFloat, weight_deviation)),
       bias(random({sizes.out}, at::kFloat));
   const PlainParameter low_weight(weight.tensor, dtype), low_bias(bias.tensor, dtype);
-  const auto copy = std::make_shared<kernels::LowPrecisionCopy>();
+  const auto prepared = std::make_shared<kernels::PreparedWeight>();
+  prepared->pack(true);
   return {
-      .accrue = [=] { return std::vector{kernels::linear(x, weight.tensor, bias.tensor, *copy)}; },
+      .accrue =
+          [=] { return std::vector{kernels::linear(x, weight.tensor, bias.tensor, *prepared)}; },
       .aten = [=] { return std::vector{at::linear(x, low_weight.tensor, low_bias.tensor)}; },
       .flops = sizes.flops(),
       .bytes = bytes_of({x, low_weight.tensor, bias.tensor}) +
@@ -99,13 +101,16 @@ struct OurMlp {
         w1(w1_value),
         b1(at::zeros({w1_value.size(0)})),
         w2(w2_value),
-        b2(at::zeros({w2_value.size(0)})) {}
+        b2(at::zeros({w2_value.size(0)})) {
+    prepared1.pack(true);
+    prepared2.pack(true);
+  }
   at::Tensor forward() {
-    return kernels::mlp_gelu(x, w1.tensor, b1.tensor, copy1, w2.tensor, b2.tensor, copy2);
+    return kernels::mlp_gelu(x, w1.tensor, b1.tensor, prepared1, w2.tensor, b2.tensor, prepared2);
   }
   at::Tensor x;
   Parameter w1, b1, w2, b2;
-  kernels::LowPrecisionCopy copy1, copy2;
+  kernels::PreparedWeight prepared1, prepared2;
 };
 
 struct PlainMlp {

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "accrue/core/loss.h"
-#include "accrue/kernels/low_precision.h"
+#include "accrue/kernels/prepared_weight.h"
 
 namespace accrue::kernels {
 
@@ -58,7 +58,7 @@ struct LinearCrossEntropyOptions {
 /// The gradients are those of gradient_scale * sum: backward throws a usage Error for another
 /// upstream gradient where a slot took part. (Without one the gradients are rescaled.)
 Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
-                          const at::Tensor& targets, LowPrecisionCopy& copy,
+                          const at::Tensor& targets, PreparedWeight& prepared,
                           const LinearCrossEntropyOptions& options = {});
 
 /// The same for logits [..., K] that are at hand: a classifier's few classes. In fp32 (fp64 for

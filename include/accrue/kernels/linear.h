@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "accrue/kernels/low_precision.h"
+#include "accrue/kernels/prepared_weight.h"
 #include "accrue/kernels/recompute.h"
 
 namespace accrue::kernels {
@@ -10,11 +10,11 @@ namespace accrue::kernels {
 /// y[..., N] = x[..., K] · weightᵀ + bias, differentiable.
 ///
 /// x: fp32, fp64 or bf16. weight [N, K], bias [N] (may be undefined): masters, fp32 (fp64 with fp64
-/// x). With bf16 x the weight's bf16 copy comes from `copy` and y is bf16. Backward adds the
-/// weight's and bias's gradients into their open slots inside the GEMM (C += gᵀx); without a slot
-/// they are returned to autograd in the master's dtype. With `remake_x` x is not kept.
+/// x). y is of x's dtype; the weight's operands of the products come from `prepared`. Backward adds
+/// the weight's and bias's gradients into their open slots inside the GEMM (C += gᵀx); without a
+/// slot they are returned to autograd in the master's dtype. With `remake_x` x is not kept.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  LowPrecisionCopy& copy, const Remake& remake_x = {});
+                  PreparedWeight& prepared, const Remake& remake_x = {});
 
 struct MlpOptions {
   Remake remake_x = {};        ///< x is not kept
@@ -25,7 +25,7 @@ struct MlpOptions {
 /// y = gelu_tanh(x · w1ᵀ + b1) · w2ᵀ + b2. Shapes as in `linear`: w1 [H, K], w2 [N, H].
 /// Saves x and the pre-activation only. GELU's tanh form: Hendrycks and Gimpel, arXiv:1606.08415.
 at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
-                    LowPrecisionCopy& copy1, const at::Tensor& w2, const at::Tensor& b2,
-                    LowPrecisionCopy& copy2, const MlpOptions& options = {});
+                    PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
+                    PreparedWeight& prepared2, const MlpOptions& options = {});
 
 }  // namespace accrue::kernels

@@ -22,7 +22,8 @@ struct Storage {
 };
 
 /// Masters and bf16 copies of them, main gradients, and the optimizer's moments. (bf16 copies are
-/// of matrices alone, which is nearly all; the few bytes of scales of int8 blocks are counted.)
+/// of matrices alone, which is nearly all; the few bytes of scales of int8 blocks are counted.
+/// Packed weights are not: a run has them where there is much memory.)
 Resident state_bytes(std::int64_t parameters, const Storage& storage);
 /// All in 16 bit, with Adam: the usual least (2 + 2 + 4 bytes a parameter).
 Resident sixteen_bit_state(std::int64_t parameters);

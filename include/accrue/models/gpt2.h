@@ -52,6 +52,8 @@ class Gpt2 : public Model {
 
   std::string kind() const override { return "gpt2"; }
   std::int64_t flops_per_sample() const override;
+  std::int64_t packed_weight_bytes() const override;
+  void pack_weights(bool wanted) override;
   /// In Hugging Face's layout (gpt2_io.h).
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;

@@ -16,6 +16,11 @@ class Model : public Trainable {
   /// Arithmetic of forward and backward for one sample (a full context, an image), recomputation
   /// not counted; 0 where it is not known.
   virtual std::int64_t flops_per_sample() const = 0;
+  /// What pack_weights(true) takes at most, in bytes, padding apart; 0 where it does nothing.
+  virtual std::int64_t packed_weight_bytes() const { return 0; }
+  /// Whether products read weights in layouts that are made once per window
+  /// (kernels::PreparedWeight::pack): faster, for memory. At first they do not.
+  virtual void pack_weights(bool /*wanted*/) {}
   /// Parameters and buffers by the names and in the layout of files (model.safetensors).
   virtual NamedParameters file_tensors() const = 0;
   /// Copies such tensors in, one after the other, through at most one temporary of a tensor's size.

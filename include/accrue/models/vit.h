@@ -50,6 +50,8 @@ class Vit : public Model {
   /// (Chowdhery et al., arXiv:2204.02311, appendix B); 6 for each weight of the patch projection
   /// and patch, and for each of the last layer.
   std::int64_t flops_per_sample() const override;
+  std::int64_t packed_weight_bytes() const override;
+  void pack_weights(bool wanted) override;
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
