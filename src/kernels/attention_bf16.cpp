@@ -54,6 +54,7 @@ struct Layout {
   std::size_t key_rows() const { return keys * depth; }
   std::size_t key_columns() const { return depth * key_stride; }
   std::size_t query_rows() const { return query_block * depth; }
+  std::size_t mask_row() const { return round_up(length, mask_block); }
   std::size_t scores() const { return query_block * score_stride; }
   /// How many keys, in whole blocks, the block of queries from `first` on sees.
   std::size_t seen(std::size_t first) const { return causal ? first + query_block : keys; }
@@ -91,7 +92,7 @@ struct ForwardBuffers {
         scores(scratch.take<float>(layout.scores())),
         result(scratch.take<float>(layout.query_rows())),
         sums(scratch.take<float>(query_block)),
-        words(scratch.take<std::uint32_t>(round_up(layout.length, mask_block))) {}
+        words(scratch.take<std::uint32_t>(2 * layout.mask_row())) {}
 };
 
 struct BackwardBuffers {
@@ -117,7 +118,7 @@ struct BackwardBuffers {
         scales(scratch.take<float>(query_block)),
         grad_keys(scratch.take<float>(layout.key_columns())),
         grad_values(scratch.take<float>(layout.key_columns())),
-        words(scratch.take<std::uint32_t>(round_up(layout.length, mask_block))) {}
+        words(scratch.take<std::uint32_t>(2 * layout.mask_row())) {}
 };
 
 /// c[rows, columns] (+)= a[rows, depth] · b, b as pairs of `b_stride` columns.
@@ -166,8 +167,15 @@ void multiply_by_terms(const Product& product) {
   }
 }
 
-rows::HeadRows all_rows(const Head& head, const void* of) {
-  return {.first = of, .stride = head.stride, .rows = head.length, .width = head.width};
+/// Keys or values of the head: where they lie if nothing has to be padded, else copied to `room`.
+rows::Rows padded_rows(const Layout& layout, const Head& head, const void* of, Bf16* room) {
+  const auto* first = static_cast<const Bf16*>(of);
+  if (layout.length == layout.keys && layout.width == layout.depth)
+    return {.first = first, .stride = head.stride};
+  rows::copy_padded(
+      {.first = first, .stride = head.stride, .rows = layout.length, .width = layout.width},
+      layout.keys, layout.depth, room);
+  return {.first = room, .stride = layout.depth};
 }
 
 /// The block's rows of a matrix of the head, padded.
@@ -195,7 +203,8 @@ rows::QueryBlock block_of(const Layout& layout, const Head& head, std::size_t fi
           .causal = layout.causal,
           .scale = score_scale(layout),
           .mask = head.mask,
-          .words = words};
+          .words = words,
+          .words_stride = layout.mask_row()};
 }
 
 /// to[queries, keys] = rows · columns, `columns` the pairs [depth / 2, keys, 2].
@@ -323,11 +332,10 @@ void head_forward(const rows::HeadForward& task) {
   const ForwardBuffers buffers(layout, scratch);
   const TileScope tiles;
   auto* log_sums = static_cast<float*>(task.log_sums);
-  rows::copy_padded(all_rows(head, head.k), layout.keys, layout.depth, buffers.rows);
-  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.key_columns,
-                     layout.key_stride);
-  rows::copy_padded(all_rows(head, head.v), layout.keys, layout.depth, buffers.rows);
-  rows::pair_rows(buffers.rows, layout.keys, layout.depth, buffers.value_pairs);
+  rows::pair_columns(padded_rows(layout, head, head.k, buffers.rows), layout.keys, layout.depth,
+                     buffers.key_columns, layout.key_stride);
+  rows::pair_rows(padded_rows(layout, head, head.v, buffers.rows), layout.keys, layout.depth,
+                  buffers.value_pairs);
 
   for (std::size_t first = 0; first < layout.length; first += query_block) {
     const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
@@ -349,13 +357,11 @@ void head_backward(const rows::HeadBackward& task) {
   const BackwardBuffers buffers(layout, scratch);
   const TileScope tiles;
   const auto* log_sums = static_cast<const float*>(task.log_sums);
-  rows::copy_padded(all_rows(head, head.v), layout.keys, layout.depth, buffers.rows);
-  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.value_columns,
-                     layout.key_stride);
-  rows::copy_padded(all_rows(head, head.k), layout.keys, layout.depth, buffers.rows);
-  rows::pair_columns(buffers.rows, layout.keys, layout.depth, buffers.key_columns,
-                     layout.key_stride);
-  rows::pair_rows(buffers.rows, layout.keys, layout.depth, buffers.key_pairs);
+  rows::pair_columns(padded_rows(layout, head, head.v, buffers.rows), layout.keys, layout.depth,
+                     buffers.value_columns, layout.key_stride);
+  const rows::Rows keys = padded_rows(layout, head, head.k, buffers.rows);
+  rows::pair_columns(keys, layout.keys, layout.depth, buffers.key_columns, layout.key_stride);
+  rows::pair_rows(keys, layout.keys, layout.depth, buffers.key_pairs);
   std::fill_n(buffers.grad_keys, layout.key_columns(), 0.0F);
   std::fill_n(buffers.grad_values, layout.key_columns(), 0.0F);
 

@@ -13,20 +13,26 @@ namespace accrue::kernels::rows {
 
 /// Consecutive rows of one head in memory.
 struct HeadRows {
-  const void* first;
+  const Bf16* first;
   std::size_t stride;       ///< elements between rows
   std::size_t rows, width;  ///< that there are
+};
+
+/// Rows of whole depth, so many elements apart.
+struct Rows {
+  const Bf16* first;
+  std::size_t stride;
 };
 
 /// to[padded_rows, depth] = the rows, zeros where there are none.
 void copy_padded(const HeadRows& from, std::size_t padded_rows, std::size_t depth, Bf16* to);
 /// The pairs [padded_rows / 2, depth, 2] of rows[padded_rows, depth].
-void pair_rows(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
+void pair_rows(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
 /// The pairs [depth / 2, stride, 2] of the transpose of rows[padded_rows, depth]; those from
 /// padded_rows to `stride` are left as they are.
-void pair_columns(const Bf16* rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
+void pair_columns(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
                   std::size_t stride);
-/// to[depth, rows] = from[rows, depth].
+/// to[depth, rows] = from[rows, depth], rows a multiple of 32.
 void transpose(const Bf16* from, std::size_t rows, std::size_t depth, Bf16* to);
 
 /// Queries [first, first + rows) of a head and what they see of `keys` columns, a multiple of 16.
@@ -36,12 +42,14 @@ struct QueryBlock {
   bool causal;
   float scale;
   const DropoutMask* mask;
-  std::uint32_t* words;  ///< for a row of the mask
+  std::uint32_t* words;      ///< for two rows of the mask
+  std::size_t words_stride;  ///< from the first to the second
 };
 
 /// p = e^(scale * scores - the row's largest) with dropout, zeros where nothing is seen; `sums` of
-/// each row before dropout. `scores` is scratch.
-void softmax_block(const QueryBlock& block, float* scores, Bf16* p, float* sums, float* log_sums);
+/// each row before dropout.
+void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
+                   float* log_sums);
 /// From scores and grads = dO·Vᵀ: the pairs of the probabilities with dropout, and the gradient of
 /// the scaled scores as rows and as pairs. `scores` and `grads` are scratch.
 void softmax_backward_block(const QueryBlock& block, float* scores, float* grads,

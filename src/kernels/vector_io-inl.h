@@ -45,14 +45,38 @@ HWY_INLINE void store(hn::Vec<D> v, D d, hn::TFromD<D>* to) {
   hn::StoreU(v, d, to);
 }
 
-/// The bfloat16 nearest to each float, ties to even, in the lower half of its lane; every NaN
-/// becomes the quiet one.
+/// The bfloat16 nearest to each float, ties to even, in the upper half of its lane, and anything in
+/// the lower half. For NaNs whose lower half is zero, which stay NaN: those that bf16 operands or
+/// invalid operations gave.
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> bf16_bits(D, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> nearest_bf16(D, hn::Vec<D> v) {
   const hn::Rebind<std::uint32_t, D> word;
   const auto bits = hn::BitCast(word, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu))));
+  return hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu)));
+}
+
+/// to[2 i] = low[i], to[2 i + 1] = high[i], of `nearest_bf16`.
+template <class D>
+HWY_INLINE void store_pairs(D d, hn::Vec<D> low, hn::Vec<D> high, Bf16* to) {
+  const auto upper = hn::And(high, hn::Set(d, 0xffff0000u));
+  hn::StoreU(hn::Or(hn::ShiftRight<16>(low), upper), d, reinterpret_cast<std::uint32_t*>(to));
+}
+
+/// to[i] = rounded[i], of `nearest_bf16`.
+template <class D>
+HWY_INLINE void store_halves(D, hn::Vec<D> rounded, Bf16* to) {
+  const hn::Rebind<std::uint16_t, D> half;
+  const hn::RebindToSigned<D> word;
+  hn::StoreU(hn::DemoteTo(half, hn::BitCast(word, hn::ShiftRight<16>(rounded))), half, &to->bits);
+}
+
+/// The bfloat16 nearest to each float, ties to even, in the lower half of its lane; every NaN
+/// becomes the quiet one.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> bf16_bits(D d, hn::Vec<D> v) {
+  const hn::Rebind<std::uint32_t, D> word;
+  const auto rounded = hn::ShiftRight<16>(nearest_bf16(d, v));
   return hn::IfThenElse(hn::RebindMask(word, hn::IsNaN(v)), hn::Set(word, 0x7fc0u), rounded);
 }
 
