@@ -25,12 +25,12 @@ using Vector = hn::Vec<Floats>;
 
 constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 
-/// A vector of columns that every query of the block sees.
+/// A vector of columns that all of the rows see.
 struct AllSeen {
   HWY_INLINE Vector select(std::size_t, Vector seen, Vector) const { return seen; }
 };
 
-/// A vector of columns from `column` on that some queries of the block do not see, or not whole.
+/// One from `column` on of which a row sees a part.
 struct SomeSeen {
   const QueryBlock& block;
   std::size_t column;
@@ -45,15 +45,24 @@ struct SomeSeen {
   }
 };
 
-/// body(column, seen) for all vectors of the block's columns. The same number for each row, so that
-/// the processor foresees the loop's end.
+/// One that none of the rows sees.
+struct NoneSeen {
+  HWY_INLINE Vector select(std::size_t, Vector, Vector unseen) const { return unseen; }
+};
+
+/// body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows).
+/// Neighbouring rows have the same numbers of each kind, so that the processor foresees where the
+/// loops end.
 template <class Body>
-HWY_INLINE void for_each_column(const QueryBlock& block, Body body) {
+HWY_INLINE void for_each_column(const QueryBlock& block, std::size_t row, std::size_t rows,
+                                Body body) {
   const std::size_t lanes = hn::Lanes(Floats());
-  const std::size_t all = (block.causal ? block.first : block.length) / lanes * lanes;
+  const std::size_t whole = block.causal ? block.first + row : block.length;
+  const std::size_t seen = block.causal ? whole + rows : block.length;
   std::size_t column = 0;
-  for (; column < all; column += lanes) body(column, AllSeen());
-  for (; column < block.keys; column += lanes) body(column, SomeSeen{block, column});
+  for (; column + lanes <= whole; column += lanes) body(column, AllSeen());
+  for (; column < seen; column += lanes) body(column, SomeSeen{block, column});
+  for (; column < block.keys; column += lanes) body(column, NoneSeen());
 }
 
 /// Keeps every probability.
@@ -92,7 +101,7 @@ HWY_INLINE float largest_seen(const QueryBlock& block, std::size_t r, const floa
   const Floats d;
   const auto first = hn::Set(d, row[0]);
   auto best = first;
-  for_each_column(block, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     best = hn::Max(best, seen.select(r, load(d, row + i), first));
   });
   return hn::GetLane(hn::MaxOfLanes(d, best));
@@ -106,7 +115,7 @@ HWY_INLINE float exponentiate_row(const QueryBlock& block, std::size_t r, const 
   const Kept kept(block, r);
   const auto scale = hn::Set(d, factor), shift = hn::Set(d, top);
   auto sum = hn::Zero(d);
-  for_each_column(block, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     const auto power = probability(hn::MulSub(load(d, row + i), scale, shift));
     const auto e = seen.select(r, power, hn::Zero(d));
     sum = hn::Add(sum, e);
@@ -154,7 +163,7 @@ HWY_INLINE float weigh_row(const QueryBlock& block, std::size_t r, const Kept& k
   const Floats d;
   const auto scale = hn::Set(d, block.scale * log2_e), shift = hn::Set(d, log_sum * log2_e);
   auto sum = hn::Zero(d);
-  for_each_column(block, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     const auto power = probability(hn::MulSub(load(d, scores + i), scale, shift));
     const auto p = seen.select(r, power, hn::Zero(d));
     const auto g = seen.select(r, kept(i, load(d, grads + i)), hn::Zero(d));
@@ -186,7 +195,7 @@ void softmax_backward_pair(const QueryBlock& block, const RowPair& rows, const B
       hn::Set(d, weigh_row(block, r, kept, rows.log_sum, rows.scores, rows.grads));
   const auto weighted_next = hn::Set(
       d, weigh_row(block, next, kept_next, rows.next_log_sum, rows.next_scores, rows.next_grads));
-  for_each_column(block, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column(block, r, 2, [&](std::size_t i, auto seen) HWY_ATTR {
     const auto p = load(d, rows.scores + i), p_next = load(d, rows.next_scores + i);
     const auto centred = hn::Sub(load(d, rows.grads + i), weighted);
     const auto centred_next = hn::Sub(load(d, rows.next_grads + i), weighted_next);
