@@ -6,6 +6,7 @@
 // foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "power-inl.h"
 #include "vector_io-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,31 +17,49 @@ using namespace kernels::HWY_NAMESPACE;
 constexpr double gelu_cubic = 0.044715;
 constexpr double gelu_slope = 1.5957691216057308;  // 2 * sqrt(2 / pi)
 
-/// Beyond this |x| the sigmoid is 0 or 1 to the precision of T; squares of larger x could overflow.
+/// Below and above these the sigmoid is 0 and 1 to the precision of T. Squares of larger x could
+/// overflow, and `power_of_two` takes fp32's exponents no further.
 template <class T>
-constexpr T gelu_saturation = sizeof(T) == sizeof(double) ? T(20) : T(10.6);
+constexpr T gelu_lowest = sizeof(T) == sizeof(double) ? T(-20) : T(-10.06);
+template <class T>
+constexpr T gelu_highest = sizeof(T) == sizeof(double) ? T(20) : T(10);
 
 /// gelu_tanh(x) = x * sigmoid(z), z = 2 sqrt(2/pi) (x + 0.044715 x^3): no cancellation, one exp.
 template <class D>
 struct Gelu {
   using T = hn::TFromD<D>;
+  static constexpr bool has_power = sizeof(T) == sizeof(float);
+  /// Of -z: to base 2 where there is a power of two.
+  static constexpr double unit = has_power ? 1.4426950408889634 : 1;
   hn::Vec<D> clamped, square, sigmoid;
 
   HWY_INLINE Gelu(D d, hn::Vec<D> x) {
-    const auto limit = hn::Set(d, gelu_saturation<T>);
-    clamped = hn::Min(hn::Max(x, hn::Neg(limit)), limit);
+    clamped = hn::Min(hn::Max(x, hn::Set(d, gelu_lowest<T>)), hn::Set(d, gelu_highest<T>));
     square = hn::Mul(clamped, clamped);
-    const auto polynomial =
-        hn::MulAdd(square, hn::Set(d, T(-gelu_slope * gelu_cubic)), hn::Set(d, T(-gelu_slope)));
+    const auto polynomial = hn::MulAdd(square, hn::Set(d, T(-gelu_slope * gelu_cubic * unit)),
+                                       hn::Set(d, T(-gelu_slope * unit)));
     const auto one = hn::Set(d, T(1));
-    sigmoid = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Mul(clamped, polynomial))));
+    sigmoid = hn::Div(one, hn::Add(one, power(d, hn::Mul(clamped, polynomial))));
   }
 
-  HWY_INLINE hn::Vec<D> derivative(D d) const {
+  HWY_INLINE hn::Vec<D> value(D, hn::Vec<D> x) const { return hn::Mul(x, sigmoid); }
+
+  /// The clamp hides a NaN; added, it shows.
+  HWY_INLINE hn::Vec<D> derivative(D d, hn::Vec<D> x) const {
     const auto slope =
         hn::MulAdd(square, hn::Set(d, T(3 * gelu_slope * gelu_cubic)), hn::Set(d, T(gelu_slope)));
     const auto bell = hn::Mul(sigmoid, hn::Sub(hn::Set(d, T(1)), sigmoid));
-    return hn::MulAdd(hn::Mul(clamped, bell), slope, sigmoid);
+    const auto finite = hn::MulAdd(hn::Mul(clamped, bell), slope, sigmoid);
+    return hn::Add(finite, hn::IfThenElseZero(hn::IsNaN(x), x));
+  }
+
+ private:
+  static HWY_INLINE hn::Vec<D> power(D d, hn::Vec<D> exponent) {
+    if constexpr (has_power) {
+      return power_of_two(d, exponent, power_for_fp32);
+    } else {
+      return hn::Exp(d, exponent);
+    }
   }
 };
 
@@ -49,16 +68,15 @@ void gelu_of(const void* pre, void* out, std::size_t size) {
   const Lanes<T> d;
   const auto* from = static_cast<const Stored*>(pre);
   auto* to = static_cast<Stored*>(out);
-  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto x = load(d, from + i, count);
-    store(hn::Mul(x, Gelu<Lanes<T>>(d, x).sigmoid), d, to + i, count);
+  const auto value = [&](hn::Vec<Lanes<T>> x) HWY_ATTR { return Gelu<Lanes<T>>(d, x).value(d, x); };
+  const std::size_t step = 2 * hn::Lanes(d), whole = size / step * step;
+  for (std::size_t i = 0; i < whole; i += step) {
+    const auto x = load_both(d, from + i);
+    store_both<Lanes<T>>({value(x.first), value(x.second)}, d, to + i);
+  }
+  for_each_vector(d, size - whole, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    store(value(load(d, from + whole + i, count)), d, to + whole + i, count);
   });
-}
-
-/// The clamp hides a NaN; added, it shows in the derivative.
-template <class D>
-HWY_INLINE hn::Vec<D> gelu_slope_at(D d, const Gelu<D>& gelu, hn::Vec<D> x) {
-  return hn::Add(gelu.derivative(d), hn::IfThenElseZero(hn::IsNaN(x), x));
 }
 
 template <class T, class Stored>
@@ -67,10 +85,16 @@ void gelu_backward_of(const void* grad_out, const void* pre, void* grad_pre, std
   const auto* grad = static_cast<const Stored*>(grad_out);
   const auto* from = static_cast<const Stored*>(pre);
   auto* to = static_cast<Stored*>(grad_pre);
-  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto x = load(d, from + i, count);
-    const auto slope = gelu_slope_at(d, Gelu<Lanes<T>>(d, x), x);
-    store(hn::Mul(load(d, grad + i, count), slope), d, to + i, count);
+  const auto grad_of = [&](hn::Vec<Lanes<T>> g, hn::Vec<Lanes<T>> x)
+                           HWY_ATTR { return hn::Mul(g, Gelu<Lanes<T>>(d, x).derivative(d, x)); };
+  const std::size_t step = 2 * hn::Lanes(d), whole = size / step * step;
+  for (std::size_t i = 0; i < whole; i += step) {
+    const auto x = load_both(d, from + i), g = load_both(d, grad + i);
+    store_both<Lanes<T>>({grad_of(g.first, x.first), grad_of(g.second, x.second)}, d, to + i);
+  }
+  for_each_vector(d, size - whole, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const std::size_t at = whole + i;
+    store(grad_of(load(d, grad + at, count), load(d, from + at, count)), d, to + at, count);
   });
 }
 
@@ -81,12 +105,21 @@ void gelu_with_backward_of(const void* grad_out, const void* pre, void* out, voi
   const auto* grad = static_cast<const Stored*>(grad_out);
   const auto* from = static_cast<const Stored*>(pre);
   auto *value = static_cast<Stored*>(out), *to = static_cast<Stored*>(grad_pre);
-  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto x = load(d, from + i, count);
+  const std::size_t step = 2 * hn::Lanes(d), whole = size / step * step;
+  for (std::size_t i = 0; i < whole; i += step) {
+    const auto x = load_both(d, from + i), g = load_both(d, grad + i);
+    const Gelu<Lanes<T>> first(d, x.first), second(d, x.second);
+    store_both<Lanes<T>>({hn::Mul(g.first, first.derivative(d, x.first)),
+                          hn::Mul(g.second, second.derivative(d, x.second))},
+                         d, to + i);
+    store_both<Lanes<T>>({first.value(d, x.first), second.value(d, x.second)}, d, value + i);
+  }
+  for_each_vector(d, size - whole, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const std::size_t at = whole + i;
+    const auto x = load(d, from + at, count);
     const Gelu<Lanes<T>> gelu(d, x);
-    const auto slope = gelu_slope_at(d, gelu, x);
-    store(hn::Mul(load(d, grad + i, count), slope), d, to + i, count);
-    store(hn::Mul(x, gelu.sigmoid), d, value + i, count);
+    store(hn::Mul(load(d, grad + at, count), gelu.derivative(d, x)), d, to + at, count);
+    store(gelu.value(d, x), d, value + at, count);
   });
 }
 

@@ -52,8 +52,8 @@ template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> nearest_bf16(D, hn::Vec<D> v) {
   const hn::Rebind<std::uint32_t, D> word;
   const auto bits = hn::BitCast(word, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(word, 1u));
-  return hn::Add(bits, hn::Add(odd, hn::Set(word, 0x7fffu)));
+  const auto odd = hn::TestBit(bits, hn::Set(word, 0x10000u));
+  return hn::Add(bits, hn::IfThenElse(odd, hn::Set(word, 0x8000u), hn::Set(word, 0x7fffu)));
 }
 
 /// to[2 i] = low[i], to[2 i + 1] = high[i], of `nearest_bf16`.
@@ -135,6 +135,39 @@ HWY_INLINE void for_each_vector(D d, std::size_t size, Body body) {
   std::size_t offset = 0;
   for (; offset + lanes <= size; offset += lanes) body(offset, lanes);
   if (offset < size) body(offset, size - offset);
+}
+
+/// Two vectors of elements that follow each other in memory, in an order of lanes that `store_both`
+/// knows: of bf16, the even and the odd ones, which takes no shuffling.
+template <class D>
+struct Both {
+  hn::Vec<D> first, second;
+};
+
+template <class D>
+HWY_INLINE Both<D> load_both(D d, const hn::TFromD<D>* from) {
+  return {load(d, from), load(d, from + hn::Lanes(d))};
+}
+
+template <class D>
+HWY_INLINE Both<D> load_both(D d, const Bf16* from) {
+  const hn::Rebind<std::uint32_t, D> word;
+  const auto words = hn::LoadU(word, reinterpret_cast<const std::uint32_t*>(from));
+  return {hn::BitCast(d, hn::ShiftLeft<16>(words)),
+          hn::BitCast(d, hn::And(words, hn::Set(word, 0xffff0000u)))};
+}
+
+template <class D>
+HWY_INLINE void store_both(const Both<D>& v, D d, hn::TFromD<D>* to) {
+  store(v.first, d, to);
+  store(v.second, d, to + hn::Lanes(d));
+}
+
+/// NaNs as `nearest_bf16` wants them.
+template <class D>
+HWY_INLINE void store_both(const Both<D>& v, D d, Bf16* to) {
+  const hn::Rebind<std::uint32_t, D> word;
+  store_pairs(word, nearest_bf16(d, v.first), nearest_bf16(d, v.second), to);
 }
 
 /// The sum of term(offset, count) over [0, size); lanes from `count` on must be zero. Four
