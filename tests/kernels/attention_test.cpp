@@ -186,6 +186,16 @@ TEST_P(CausalAttentionIn, ShowsNaNInQueriesKeysAndValues) {
   }
 }
 
+TEST_P(CausalAttentionIn, ShowsNaNInGradients) {
+  const at::Tensor qkv = packed_projections(1, 20, 16, GetParam());
+  at::Tensor grad = at::ones({1, 20, 16});
+  grad[0][3][5] = std::numeric_limits<double>::quiet_NaN();
+  const AttentionResult actual = causal(qkv, grad, 1);
+  for (const std::int64_t part : {0, 1, 2})
+    EXPECT_TRUE(actual.grad[0][3].narrow(0, part * 16, 16).isnan().any().item<bool>()) << part;
+  EXPECT_FALSE(actual.out.isnan().any().item<bool>());
+}
+
 TEST_P(CausalAttentionIn, HasTheSameBitsForAnyNumberOfThreads) {
   const at::Tensor qkv = packed_projections(3, 90, 32, GetParam()), grad = at::ones({3, 90, 32});
   const int threads = at::get_num_threads();
