@@ -56,7 +56,7 @@ struct Layout {
   std::size_t key_rows() const { return keys * depth; }
   std::size_t key_columns() const { return depth * key_stride; }
   std::size_t query_rows() const { return query_block * depth; }
-  std::size_t mask_row() const { return round_up(length, mask_block); }
+  std::size_t mask_row() const { return round_up(keys, mask_block); }
   std::size_t scores() const { return query_block * score_stride; }
   /// How many keys, in whole blocks, the block of queries from `first` on sees.
   std::size_t seen(std::size_t first) const { return causal ? first + query_block : keys; }
