@@ -1,7 +1,12 @@
 #include "gemm_ceiling.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
 #include "accrue/core/clock.h"
 #include "accrue/kernels/gemm.h"
+#include "accrue/kernels/linear.h"
 
 namespace accrue::train {
 namespace {
@@ -18,14 +23,27 @@ at::ScalarType operand_dtype(models::Compute compute) {
   return at::kFloat;
 }
 
-double seconds_of(const GemmShape& shape, at::ScalarType dtype) {
-  const at::Tensor a = at::ones({shape.m, shape.k}, dtype);
-  const at::Tensor b = at::ones({shape.k, shape.n}, dtype);
-  at::Tensor out = at::empty({shape.m, shape.n}, dtype);
-  kernels::gemm_out(out, a, b);
+/// The second run of two: the first one compiles the product and packs its operand.
+template <class Product>
+double seconds_of(const Product& product) {
+  product();
   const Stopwatch watch;
-  kernels::gemm_out(out, a, b);
-  return watch.seconds() * static_cast<double>(shape.count);
+  product();
+  return watch.seconds();
+}
+
+/// The faster of the two ways that the model's own products have: a plain right operand, or a
+/// weight that is packed.
+double seconds_of(const GemmShape& shape, at::ScalarType dtype) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({shape.m, shape.k}, dtype);
+  const at::Tensor weight = at::ones({shape.n, shape.k}, dtype), b = weight.t().contiguous();
+  at::Tensor out = at::empty({shape.m, shape.n}, dtype);
+  kernels::PreparedWeight prepared;
+  prepared.pack(true);
+  const double plain = seconds_of([&] { kernels::gemm_out(out, a, b); });
+  const double packed = seconds_of([&] { kernels::linear(a, weight, {}, prepared); });
+  return std::min(plain, packed) * static_cast<double>(shape.count);
 }
 
 void add_linear(std::vector<GemmShape>& shapes, std::int64_t tokens, std::int64_t in,

@@ -26,7 +26,8 @@ inline constexpr GemmShape peak_shape{.m = 2048, .n = 2048, .k = 2048, .count = 
 /// whose work is other than that (convolutions, a foreign module): `peak_shape`.
 std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens);
 
-/// FLOP/s of these products through the library's own GEMM, each run once, weighted by their work.
+/// FLOP/s of these products through the library's own GEMM, each run once, with its right operand
+/// plain or packed, whichever is faster; weighted by their work.
 double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute);
 
 }  // namespace accrue::train
