@@ -171,7 +171,7 @@ void head_forward_of(const HeadForward& task) {
       for (std::size_t row = tile; row < last; ++row) {
         T* row_scores = tile_scores + (row - tile) * layout.scores;
         const std::size_t seen = layout.seen_by(row);
-        norms[row - tile] = exponentiate_row(row_scores, seen, keys, T(1), log_sums[row]);
+        norms[row - tile] = exponentiate_row(row_scores, seen, keys, log_sums[row]);
         mask.draw(row, seen);
         mask.apply(row_scores, seen);
       }
@@ -232,7 +232,7 @@ void softmax_backward_tile(const Layout<T>& layout, const RowMask<T>& mask, std:
       const std::size_t seen = layout.seen_by(query);
       mask.draw(query, seen);
       mask.apply(grad_row, seen);
-      softmax_backward_row(score_row, grad_row, seen, keys, T(1), log_sums[query]);
+      softmax_backward_row(score_row, grad_row, seen, keys, log_sums[query]);
       mask.apply(score_row, seen);
     } else {
       std::fill_n(score_row, keys, T(0));

@@ -129,12 +129,17 @@ void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
     out.zero_();
 }
 
+/// Whether oneDNN has done it.
+bool multiplied(const std::optional<onednn::Product>& product, at::Tensor& out, const at::Tensor& a,
+                const at::Tensor& b, const at::Tensor& bias) {
+  const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
+  return product && onednn::multiply(*product, a.const_data_ptr(), b.const_data_ptr(), bias_data,
+                                     out.mutable_data_ptr());
+}
+
 void multiply_natively(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                        const at::Tensor& bias, bool accumulate) {
-  const auto product = onednn_product(out, a, onednn_operand(b), bias, accumulate);
-  const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
-  if (product && onednn::multiply(*product, a.const_data_ptr(), b.const_data_ptr(), bias_data,
-                                  out.mutable_data_ptr()))
+  if (multiplied(onednn_product(out, a, onednn_operand(b), bias, accumulate), out, a, b, bias))
     return;
   aten::multiply(out, a, b, bias, accumulate);
 }
@@ -161,10 +166,7 @@ void multiply_packed(at::Tensor& out, const at::Tensor& a, const at::Tensor& pac
   const onednn::Operand b = plain_operand(packed.scalar_type(), a.size(1), out.size(1));
   std::optional<onednn::Product> product = onednn_product(out, a, b, bias, false);
   if (product) product->packed_b = true;
-  const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
-  if (product && onednn::multiply(*product, a.const_data_ptr(), packed.const_data_ptr(), bias_data,
-                                  out.mutable_data_ptr()))
-    return;
+  if (multiplied(product, out, a, packed, bias)) return;
   const at::Tensor plain = at::empty({b.sizes[0], b.sizes[1]}, packed.options());
   onednn::unpack(b, packed.const_data_ptr(), plain.mutable_data_ptr());
   aten::multiply(out, a, plain, bias, false);

@@ -45,15 +45,15 @@ class RowMask {
   std::uint32_t* words_;
 };
 
-/// row[0, valid) = e^(scale * row - its largest); zeros up to `padded`. Returns the sum, and the
-/// log of the sum of e^(scale * row).
+/// row[0, valid) = e^(row - its largest); zeros up to `padded`. Returns the sum, and the log of the
+/// sum of e^row.
 template <class T>
-T exponentiate_row(T* row, std::size_t valid, std::size_t padded, T scale, T& log_sum) {
+T exponentiate_row(T* row, std::size_t valid, std::size_t padded, T& log_sum) {
   const Lanes<T> d;
-  const T top = scale * largest(d, row, valid);
-  const auto factor = hn::Set(d, scale), shift = hn::Set(d, top);
+  const T top = largest(d, row, valid);
+  const auto shift = hn::Set(d, top);
   const T sum = sum_of(d, valid, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto e = first(d, exponential(d, hn::MulSub(load(d, row + i), factor, shift)), count);
+    const auto e = first(d, exponential(d, hn::Sub(load(d, row + i), shift)), count);
     hn::StoreU(e, d, row + i);
     return e;
   });
@@ -63,14 +63,13 @@ T exponentiate_row(T* row, std::size_t valid, std::size_t padded, T scale, T& lo
 }
 
 /// From scores and grads = dO·Vᵀ of one query: scores become probabilities p, and grads become
-/// p * (grads - sum(p * grads)), the gradient of the scaled scores. Zeros up to `padded`.
+/// p * (grads - sum(p * grads)), the gradient of the scores. Zeros up to `padded`.
 template <class T>
-void softmax_backward_row(T* scores, T* grads, std::size_t valid, std::size_t padded, T scale,
-                          T log_sum) {
+void softmax_backward_row(T* scores, T* grads, std::size_t valid, std::size_t padded, T log_sum) {
   const Lanes<T> d;
-  const auto factor = hn::Set(d, scale), shift = hn::Set(d, log_sum);
+  const auto shift = hn::Set(d, log_sum);
   const T weighted = sum_of(d, valid, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const auto p = first(d, exponential(d, hn::MulSub(load(d, scores + i), factor, shift)), count);
+    const auto p = first(d, exponential(d, hn::Sub(load(d, scores + i), shift)), count);
     hn::StoreU(p, d, scores + i);
     return hn::Mul(p, first(d, load(d, grads + i), count));
   });

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
+
 #include "accrue/kernels/attention.h"
 #include "accrue/kernels/dropout.h"
 #include "accrue/kernels/linear.h"
@@ -13,6 +15,11 @@ namespace {
 kernels::Remake remake_of(const LayerNorm& norm, const at::Tensor& x, at::ScalarType out) {
   // Detached: what an operation keeps must not hold the graph before it.
   return [norm, input = x.detach(), out] { return norm(input, out); };
+}
+
+template <class Block>
+auto projections_of(Block& block) {
+  return std::array{&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out};
 }
 
 }  // namespace
@@ -64,15 +71,13 @@ std::int64_t packed_weight_bytes(const std::vector<TransformerBlock>& blocks,
   constexpr std::int64_t operands = 2;  // the forward one and the data gradient's
   std::int64_t elements = 0;
   for (const TransformerBlock& block : blocks)
-    for (const Projection* p : {&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out})
-      elements += p->weight.numel();
+    for (const Projection* p : projections_of(block)) elements += p->weight.numel();
   return operands * elements * static_cast<std::int64_t>(c10::elementSize(activations));
 }
 
 void pack_weights(std::vector<TransformerBlock>& blocks, bool wanted) {
   for (TransformerBlock& block : blocks)
-    for (Projection* p : {&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out})
-      p->prepared.pack(wanted);
+    for (Projection* p : projections_of(block)) p->prepared.pack(wanted);
 }
 
 }  // namespace accrue::models

@@ -61,6 +61,16 @@ TEST_P(PackedGemm, AcceptsRowsThatLieApart) {
   EXPECT_TRUE(close(out, a.to(at::kDouble).matmul(b.to(at::kDouble)), GetParam(), 66));
 }
 
+/// oneDNN takes no such operand: the packed one is unpacked then.
+TEST_P(PackedGemm, AcceptsOneRowThatStandsForAll) {
+  const at::Tensor b = values({64, 48}, GetParam(), 2), packed = packed_of(b);
+  if (!packed.defined()) GTEST_SKIP() << "this machine's products have no layout of their own";
+  const at::Tensor a = values({1, 64}, GetParam(), 1).expand({7, 64});
+  at::Tensor out = at::empty({7, 48}, a.options());
+  gemm_packed_out(out, a, packed);
+  EXPECT_TRUE(close(out, a.to(at::kDouble).matmul(b.to(at::kDouble)), GetParam(), 66));
+}
+
 TEST(PackedGemmArguments, AreChecked) {
   const auto message = [](at::Tensor out, const at::Tensor& a, const at::Tensor& packed) {
     try {
