@@ -30,6 +30,7 @@ int dispatch(const Arguments& typed) {
   accrue::cli::add_train(app, action, typed);
   accrue::cli::add_sample(app, action);
   accrue::cli::add_export(app, action);
+  accrue::cli::add_checkpoint(app, action);
   accrue::cli::add_bench(app, action);
   accrue::cli::add_plan(app, action);
   accrue::cli::add_verify(app, action);

@@ -1,89 +1,21 @@
 #include "accrue/models/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
-#include <bit>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "accrue/core/atomic_file.h"
+#include "accrue/core/checksum.h"
 #include "accrue/core/error.h"
 #include "safetensors_header.h"
+#include "safetensors_input.h"
 
 namespace accrue::models {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "the format is little-endian and tensors are read in place");
-
-constexpr std::int64_t length_bytes = 8;
-constexpr std::int64_t largest_header_bytes = 100'000'000;  // the format's own limit
 constexpr std::size_t data_alignment = 8;
-
-class InputFile {
- public:
-  explicit InputFile(const std::filesystem::path& path)
-      : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) throw unreadable(std::strerror(errno));
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      ::close(descriptor_);
-      throw unreadable("something that is no file");
-    }
-    bytes_ = status.st_size;
-  }
-  ~InputFile() { ::close(descriptor_); }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-
-  const std::string& name() const { return name_; }
-  std::int64_t bytes() const { return bytes_; }
-
-  void read_at(std::int64_t offset, void* out, std::int64_t count) const {
-    auto* destination = static_cast<char*>(out);
-    while (count > 0) {
-      const ssize_t got =
-          ::pread(descriptor_, destination, static_cast<std::size_t>(count), offset);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0)
-        throw runtime_error("read " + name_, "a file that stays as it is while it is read",
-                            got < 0 ? std::strerror(errno) : "an end of file before its time",
-                            "reading it again");
-      destination += got;
-      offset += got;
-      count -= got;
-    }
-  }
-
- private:
-  Error unreadable(std::string_view reason) const {
-    return usage_error("read " + name_, "a readable safetensors file", reason, "another path");
-  }
-
-  std::string name_;
-  int descriptor_;
-  std::int64_t bytes_ = 0;
-};
-
-std::int64_t read_header_length(const InputFile& file) {
-  if (file.bytes() < length_bytes)
-    throw damaged(file.name(), {}, "at least 8 bytes", std::to_string(file.bytes()));
-  std::uint64_t length = 0;
-  file.read_at(0, &length, length_bytes);
-  const std::int64_t limit = std::min(file.bytes() - length_bytes, largest_header_bytes);
-  if (length > static_cast<std::uint64_t>(limit))
-    throw damaged(file.name(), {},
-                  "a header of at most " + std::to_string(limit) + " bytes (the file has " +
-                      std::to_string(file.bytes()) + ')',
-                  "a stated length of " + std::to_string(length));
-  return static_cast<std::int64_t>(length);
-}
 
 /// Before any tensor is read: one that turns out damaged on the way would leave a model half
 /// loaded.
@@ -201,9 +133,27 @@ std::string_view bytes_of(const void* data, std::size_t count) {
   return {static_cast<const char*>(data), count};
 }
 
+/// A file being written, with the checksums of what went into it.
+class CheckedOutput {
+ public:
+  explicit CheckedOutput(const std::filesystem::path& path) : file_(path) {}
+
+  void write(std::string_view bytes) {
+    file_.write(bytes);
+    checksum_.add(bytes);
+  }
+  /// What was written since the last time.
+  std::string take_checksum() { return std::exchange(checksum_, {}).text(); }
+  void commit() { file_.commit(); }
+
+ private:
+  AtomicFile file_;
+  Checksum checksum_;
+};
+
 /// What does not lie in the file's order is copied by a few rows: a checkpoint is written also
 /// where memory has run out.
-void write_tensor(AtomicFile& file, const at::Tensor& tensor) {
+void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   constexpr std::int64_t piece_bytes = 48 << 10;
   if (tensor.is_contiguous() || tensor.dim() == 0 || tensor.numel() == 0) {
     const at::Tensor dense = tensor.contiguous();
@@ -220,39 +170,50 @@ void write_tensor(AtomicFile& file, const at::Tensor& tensor) {
 
 /// `values(i)` gives tensor i, on the CPU, when it is its turn.
 template <class Values>
-void write_file(const std::filesystem::path& path, const std::string& operation,
-                const std::vector<Described>& tensors,
-                const std::map<std::string, std::string>& metadata, const Values& values) {
+TensorChecksums write_file(const std::filesystem::path& path, const std::string& operation,
+                           const std::vector<Described>& tensors,
+                           const std::map<std::string, std::string>& metadata,
+                           const Values& values) {
   check_names(tensors, operation);
   const std::vector<std::size_t> order = file_order(tensors);
   const std::string header = make_header(tensors, order, metadata, operation);
 
-  AtomicFile file(path);
+  CheckedOutput file(path);
   const std::uint64_t header_bytes = header.size();
   file.write(bytes_of(&header_bytes, sizeof header_bytes));
   file.write(header);
-  for (const std::size_t i : order) write_tensor(file, values(i));
+  TensorChecksums checksums{.header = file.take_checksum(), .tensors = {}};
+  for (const std::size_t i : order) {
+    write_tensor(file, values(i));
+    checksums.tensors[tensors[i].name] = file.take_checksum();
+  }
   file.commit();
+  return checksums;
 }
 
 }  // namespace
 
 StoredTensorFile open_safetensors(const std::filesystem::path& path) {
   const auto file = std::make_shared<const InputFile>(path);
-  const std::int64_t header_bytes = read_header_length(*file);
-  std::string json(static_cast<std::size_t>(header_bytes), '\0');
-  file->read_at(length_bytes, json.data(), header_bytes);
-  SafetensorsHeader header = parse_header(json, file->name());
-  const std::int64_t data_offset = length_bytes + header_bytes;
-  check_layout(header, file->bytes() - data_offset, file->name());
+  FileHead head = read_head(*file);
 
   StoredTensorFile result;
-  result.metadata = std::move(header.metadata);
-  for (const TensorEntry& entry : header.tensors) {
-    check_bools(*file, data_offset, entry);
-    result.tensors.push_back(stored_in(file, data_offset, entry));
+  result.metadata = std::move(head.header.metadata);
+  for (const TensorEntry& entry : head.header.tensors) {
+    check_bools(*file, head.data_offset(), entry);
+    result.tensors.push_back(stored_in(file, head.data_offset(), entry));
   }
   return result;
+}
+
+TensorChecksums safetensors_checksums(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const FileHead head = read_head(file);
+  TensorChecksums checksums{.header = checksum_of(head.bytes), .tensors = {}};
+  for (const TensorEntry& entry : head.header.tensors)
+    checksums.tensors[entry.name] =
+        file.checksum_at(head.data_offset() + entry.begin, entry.end - entry.begin);
+  return checksums;
 }
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
@@ -264,25 +225,26 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   return result;
 }
 
-void write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+TensorChecksums write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
+                                  const std::map<std::string, std::string>& metadata) {
   const std::string operation = "write " + path.string();
   std::vector<Described> described_tensors;
   for (const auto& [name, tensor] : tensors)
     described_tensors.push_back(described(operation, name, tensor.scalar_type(),
                                           tensor.defined() ? tensor.sizes() : at::IntArrayRef()));
-  write_file(path, operation, described_tensors, metadata,
-             [&](std::size_t i) { return tensors[i].tensor.detach().cpu(); });
+  return write_file(path, operation, described_tensors, metadata,
+                    [&](std::size_t i) { return tensors[i].tensor.detach().cpu(); });
 }
 
-void write_stored_safetensors(const std::filesystem::path& path, const StoredTensors& tensors,
-                              const std::map<std::string, std::string>& metadata) {
+TensorChecksums write_stored_safetensors(const std::filesystem::path& path,
+                                         const StoredTensors& tensors,
+                                         const std::map<std::string, std::string>& metadata) {
   const std::string operation = "write " + path.string();
   std::vector<Described> described_tensors;
   for (const StoredTensor& tensor : tensors)
     described_tensors.push_back(described(operation, tensor.name, tensor.dtype, tensor.shape));
-  write_file(path, operation, described_tensors, metadata,
-             [&](std::size_t i) { return tensors[i].read(); });
+  return write_file(path, operation, described_tensors, metadata,
+                    [&](std::size_t i) { return tensors[i].read(); });
 }
 
 }  // namespace accrue::models

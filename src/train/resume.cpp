@@ -3,28 +3,17 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/core/words.h"
+#include "checkpoint_folders.h"
 
 namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// All folders that look like checkpoints, newest first, whole or not.
-std::vector<fs::path> checkpoint_folders(const RunDirectory& run) {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run.checkpoints(), error))
-    if (entry.path().filename().string().starts_with("step-")) folders.push_back(entry.path());
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw runtime_error("resume", "a readable " + run.checkpoints().string(), error.message(),
-                        "mending the file system first");
-  }
-  std::ranges::sort(folders, std::greater{});
-  return folders;
-}
 
 fs::path requested_folder(const RunDirectory& run, const std::string& requested) {
   std::int64_t step = 0;
@@ -34,17 +23,27 @@ fs::path requested_folder(const RunDirectory& run, const std::string& requested)
   return requested;
 }
 
-TrainState load_one(const fs::path& checkpoint, const std::string& data_fingerprint,
-                    models::Model& model, optim::Optimizer& optimizer) {
-  TrainState state = read_checkpoint_state(checkpoint);
-  if (state.data_fingerprint != data_fingerprint) {
-    throw usage_error("resume",
-                      "the data the run was started with (" + state.data_fingerprint + ")",
-                      "other data (" + data_fingerprint + ")",
-                      "the same files, or a new run.out that starts from this model");
+void check_data(const TrainState& state, const std::string& data_fingerprint) {
+  if (state.data_fingerprint == data_fingerprint) return;
+  throw usage_error("resume", "the data the run was started with (" + state.data_fingerprint + ")",
+                    "other data (" + data_fingerprint + ")",
+                    "the same files, or a new run.out that starts from this model");
+}
+
+/// The newest one that is as it was written; notes those that are not.
+std::optional<VerifiedCheckpoint> newest_whole(const RunDirectory& run,
+                                               std::vector<std::string>& skipped) {
+  const std::vector<fs::path> folders = checkpoint_folders(run);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    try {
+      return VerifiedCheckpoint(*folder);
+    } catch (const Error& damage) {
+      skipped.emplace_back(damage.what());
+    }
   }
-  read_checkpoint_tensors(checkpoint, model, optimizer);
-  return state;
+  if (skipped.empty()) return std::nullopt;
+  throw usage_error("resume " + run.root().string(), "a checkpoint that is as it was written",
+                    "none: " + listed(skipped, "and"), "copies of these files, or a new run.out");
 }
 
 }  // namespace
@@ -100,22 +99,16 @@ Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
                         const std::string& data_fingerprint, models::Model& model,
                         optim::Optimizer& optimizer) {
   Resumed resumed;
-  if (!requested.empty()) {
-    resumed.checkpoint = requested_folder(run, requested);
-    resumed.state = load_one(resumed.checkpoint, data_fingerprint, model, optimizer);
-    resumed.ranks = read_checkpoint_ranks(resumed.checkpoint);
-    return resumed;
-  }
-  for (const fs::path& folder : checkpoint_folders(run)) {
-    if (!checkpoint_is_whole(folder)) {
-      resumed.skipped.push_back(folder.filename().string() + " is not whole");
-      continue;
-    }
-    resumed.state = load_one(folder, data_fingerprint, model, optimizer);
-    resumed.ranks = read_checkpoint_ranks(folder);
-    resumed.checkpoint = folder;
-    break;
-  }
+  const std::optional<VerifiedCheckpoint> checkpoint =
+      requested.empty() ? newest_whole(run, resumed.skipped)
+                        : std::optional<VerifiedCheckpoint>(requested_folder(run, requested));
+  if (!checkpoint) return resumed;
+  check_data(checkpoint->state(), data_fingerprint);
+  checkpoint->load(model, optimizer);
+  resumed.state = checkpoint->state();
+  resumed.ranks = checkpoint->ranks();
+  resumed.checkpoint = checkpoint->folder();
+  resumed.has_checksums = checkpoint->has_checksums();
   return resumed;
 }
 

@@ -12,10 +12,11 @@ namespace accrue::train {
 
 /// What a resume found.
 struct Resumed {
-  TrainState state;                  ///< of a fresh run where no whole checkpoint was there
+  TrainState state;                  ///< of a fresh run where there was no checkpoint
   std::filesystem::path checkpoint;  ///< empty then
-  StoredTensors ranks;               ///< read_checkpoint_ranks() of it
-  std::vector<std::string> skipped;  ///< checkpoints that were not whole, with the reason
+  bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums() of it
+  StoredTensors ranks;               ///< VerifiedCheckpoint::ranks() of it
+  std::vector<std::string> skipped;  ///< what is wrong with newer ones
 };
 
 /// Refuses a run directory that cannot be used: one that holds a run without `resume`, or none with
@@ -34,8 +35,9 @@ std::int64_t free_bytes_at(std::filesystem::path where);
 /// differs and what may.
 void check_config_unchanged(const Config& started, const Config& now);
 
-/// Loads the newest whole checkpoint, or the `requested` one (a folder or a step), into model and
-/// optimizer. Throws a usage Error where the requested one is not whole or the data changed.
+/// Loads the newest checkpoint that is as it was written, or the `requested` one (a folder or a
+/// step), into model and optimizer. Throws a usage Error that names the file and the tensor where
+/// the requested one is damaged, or all are, and where the data changed.
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
                         const std::string& data_fingerprint, models::Model& model,
                         optim::Optimizer& optimizer);

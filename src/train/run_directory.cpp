@@ -1,33 +1,22 @@
 #include "accrue/train/run_directory.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/train/workload.h"
 #include "checkpoint.h"
+#include "checkpoint_folders.h"
 
 namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view checkpoint_prefix = "step-";
-
-std::optional<std::int64_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (!name.starts_with(checkpoint_prefix)) return std::nullopt;
-  std::int64_t step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + checkpoint_prefix.size(), end, step);
-  return error == std::errc{} && stop == end ? std::optional(step) : std::nullopt;
-}
-
-std::string list_of(const std::vector<std::int64_t>& steps) {
-  if (steps.empty()) return "none";
+std::string list_of(const std::vector<fs::path>& checkpoints) {
+  if (checkpoints.empty()) return "none";
   std::string text;
-  for (const std::int64_t step : steps) text += (text.empty() ? "" : ", ") + std::to_string(step);
+  for (const fs::path& folder : checkpoints)
+    text += (text.empty() ? "" : ", ") + std::to_string(*step_of_folder(folder));
   return "steps " + text;
 }
 
@@ -40,31 +29,12 @@ fs::path RunDirectory::checkpoint(std::int64_t step) const {
 }
 
 bool RunDirectory::holds_run() const {
-  std::error_code unreadable;
-  return fs::exists(config_file(), unreadable) || fs::exists(run_file(), unreadable) ||
-         fs::exists(metrics_file(), unreadable) || fs::exists(checkpoints(), unreadable);
-}
-
-void RunDirectory::create(const Config& config, const std::string& run_json) const {
-  try {
-    fs::create_directories(root_);
-    write_file_atomically(config_file(), to_toml(config));
-    write_file_atomically(run_file(), run_json);
-    fs::create_directories(checkpoints());
-  } catch (const std::exception& error) {
-    abandon();
-    throw usage_error("create run directory " + root_.string(), "a place that can be written",
-                      error.what(), "another run.out");
-  }
-}
-
-void RunDirectory::abandon() const {
-  if (!checkpoint_steps().empty()) return;
-  std::error_code ignored;
-  for (const fs::path& path : {config_file(), run_file(), metrics_file()})
-    fs::remove(path, ignored);
-  fs::remove_all(checkpoints(), ignored);
-  fs::remove(root_, ignored);  // only where nothing else is in it
+  const auto is_there = [](const fs::path& path) {
+    std::error_code unreadable;
+    return fs::exists(fs::symlink_status(path, unreadable));
+  };
+  return is_there(config_file()) || is_there(run_file()) || is_there(metrics_file()) ||
+         is_there(checkpoints());
 }
 
 Config RunDirectory::config() const {
@@ -78,30 +48,25 @@ Config RunDirectory::config() const {
 
 std::vector<std::int64_t> RunDirectory::checkpoint_steps() const {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints(), error))
-    if (const auto step = step_of(entry.path()); step && checkpoint_is_whole(entry.path()))
-      steps.push_back(*step);
-  std::ranges::sort(steps);
+  for (const fs::path& folder : checkpoint_folders(*this))
+    if (checkpoint_is_whole(folder)) steps.push_back(*step_of_folder(folder));
   return steps;
 }
 
 fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step) {
-  const std::vector<std::int64_t> steps = run.checkpoint_steps();
-  if (steps.empty() || (step && !std::ranges::binary_search(steps, *step))) {
-    throw usage_error("open a checkpoint of " + run.root().string(),
-                      step ? "step " + std::to_string(*step) : "at least one whole checkpoint",
-                      list_of(steps), "one of these, or a longer run");
-  }
-  return run.checkpoint(step.value_or(steps.back()));
+  const std::vector<fs::path> folders = checkpoint_folders(run);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
+    if (!step || step_of_folder(*folder) == step) return *folder;
+  throw usage_error("open a checkpoint of " + run.root().string(),
+                    step ? "step " + std::to_string(*step) : "at least one checkpoint",
+                    list_of(folders), "one of these, or a longer run");
 }
 
 std::unique_ptr<models::Model> load_model(const RunDirectory& run,
                                           std::optional<std::int64_t> step) {
-  const Config config = run.config();
-  const fs::path checkpoint = find_checkpoint(run, step);
-  std::unique_ptr<models::Model> model = make_model(with_checkpoint_shape(config, checkpoint));
-  read_checkpoint_model(checkpoint, *model);
+  const VerifiedCheckpoint checkpoint(find_checkpoint(run, step), VerifiedCheckpoint::Files::model);
+  std::unique_ptr<models::Model> model = make_model(checkpoint.with_shape(run.config()));
+  checkpoint.load(*model);
   return model;
 }
 

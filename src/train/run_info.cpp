@@ -13,7 +13,6 @@
 #include "machine.h"
 
 namespace accrue::train {
-namespace {
 
 std::string now_iso() {
   const std::time_t now = std::time(nullptr);
@@ -28,8 +27,6 @@ std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
-
-}  // namespace
 
 std::string describe_run(const Config& config, const std::vector<std::string>& command) {
   nlohmann::json info;

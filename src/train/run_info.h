@@ -8,6 +8,11 @@
 
 namespace accrue::train {
 
+/// The time in UTC as ISO 8601 writes it, to the second.
+std::string now_iso();
+/// Empty where the system does not tell.
+std::string host_name();
+
 /// run.json of a new run: versions, machine, seed, threads, command, start.
 std::string describe_run(const Config& config, const std::vector<std::string>& command);
 

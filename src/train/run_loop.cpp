@@ -137,6 +137,7 @@ RunResult RunLoop::run() {
     while (!interrupted && state_.window < parts_.plan.total_steps) {
       const bool last = state_.window + 1 == parts_.plan.total_steps;
       const Ran ran = run_window();
+      if (parts_.claim != nullptr) parts_.claim->check_there();
       if (ran == Ran::went_back || is_within_round()) continue;
       interrupted = ran == Ran::interrupted || !evaluate_if_due(last);
       if (!interrupted) checkpoint_if_due(last);
@@ -145,6 +146,7 @@ RunResult RunLoop::run() {
     interrupted = interrupted || !evaluate_if_due(true);
     if (written_step_ != state_.step) write();
     finish_writing();
+    if (parts_.claim != nullptr) parts_.claim->check_there();
   } catch (...) {
     save_what_was_done();
     throw;

@@ -20,6 +20,7 @@
 #include "pipeline_report.h"
 #include "rank_events.h"
 #include "ranks.h"
+#include "run_claim.h"
 #include "signals.h"
 #include "torn_windows.h"
 #include "window_leases.h"
@@ -37,6 +38,7 @@ struct RunParts {
   const Trainer::GradientHook& gradient_hook;
   memory::BudgetWatch& budget_watch;
   const Ranks& ranks;
+  const RunClaim* claim;  ///< null but on the first rank
 };
 
 /// The training loop: windows, steps, evaluations, checkpoints, until the end or a signal.

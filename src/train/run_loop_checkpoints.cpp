@@ -1,5 +1,6 @@
 #include <ATen/record_function.h>
 
+#include "checkpoint_folders.h"
 #include "run_loop.h"
 
 namespace accrue::train {

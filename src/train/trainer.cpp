@@ -9,11 +9,13 @@
 #include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
 #include "accrue/train/workload.h"
+#include "checkpoint_folders.h"
 #include "memory_advice.h"
 #include "memory_retries.h"
 #include "rank_remarks.h"
 #include "ranks.h"
 #include "resume.h"
+#include "run_claim.h"
 #include "run_info.h"
 #include "run_loop.h"
 #include "run_plan.h"
@@ -83,22 +85,24 @@ struct Trainer::Impl {
       observer->on_event({.name = name, .reason = reason, .step = step});
   }
 
-  TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options) {
+  TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
+                       RunClaim* claim) {
     decide_plan();
     make_learning_rate(work.config, make_horizon(*plan))
         .at(0);  // throws before anything is written
-    if (ranks.is_first()) create_directory(optimizer, options);
+    if (claim != nullptr) create_directory(optimizer, options, *claim);
     return first_state(fingerprint_of(work.data));
   }
 
-  void create_directory(const optim::Optimizer& optimizer, const RunOptions& options) const {
+  void create_directory(const optim::Optimizer& optimizer, const RunOptions& options,
+                        RunClaim& claim) const {
     std::int64_t model_bytes = 0;
     for (const NamedParameter& p : work.model->file_tensors())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
     check_room(
         checkpoint_room(given.run, plan->total_steps, model_bytes, whole_state_bytes(optimizer)),
         free_bytes_at(directory.root()), directory.root().string());
-    directory.create(given, describe_run(work.config, options.command));
+    claim.create(given, describe_run(work.config, options.command));
   }
 
   TrainState first_state(std::string fingerprint) {
@@ -142,6 +146,10 @@ struct Trainer::Impl {
     plan = make_plan(work, {.samples = mine.micro_batch,
                             .recompute = mine.recompute,
                             .reason = "as the checkpoint says"});
+    if (state.window <= plan->total_steps) return;
+    throw usage_error(
+        "resume", "a checkpoint within the run's " + std::to_string(plan->total_steps) + " windows",
+        "one after window " + std::to_string(state.window), "an earlier checkpoint of this run");
   }
 
   void note_resumption(const RunOptions& options) const {
@@ -152,13 +160,13 @@ struct Trainer::Impl {
                           add_resumption(info, resumed->state.step, options.command));
   }
 
-  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch, RunClaim* claim) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.part);
     const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
     optim::Optimizer& optimizer = sharded ? *sharded : *own;
     TrainState state =
-        options.resume ? continue_run(optimizer, options) : start_new(optimizer, options);
+        options.resume ? continue_run(optimizer, options) : start_new(optimizer, options, claim);
     ranks.check_state(work, optimizer, state.step);
     if (ranks.is_first()) {
       for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
@@ -167,9 +175,10 @@ struct Trainer::Impl {
       observers.clear();
     }
     RunLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                  budget_watch, ranks},
+                  budget_watch, ranks, claim},
                  std::move(state), resumed ? resumed->ranks : StoredTensors{});
     announce_start();
+    if (claim != nullptr) announce_claim(*claim);
     const RunResult result = loop.run();
     ranks.finish();
     return result;
@@ -196,8 +205,11 @@ struct Trainer::Impl {
       if (!plan->cuts_reason.empty()) announce("plan", plan->cuts_reason, 0);
       return;
     }
-    for (const std::string& skipped : resumed->skipped)
-      announce("checkpoint_skipped", skipped, resumed->state.step);
+    for (const std::string& damage : resumed->skipped)
+      announce(
+          "checkpoint_skipped",
+          "a newer checkpoint is damaged, and is removed when the next one is written: " + damage,
+          resumed->state.step);
     announce("resume",
              resumed->checkpoint.empty()
                  ? "no whole checkpoint was found: starting again from step 0"
@@ -206,8 +218,36 @@ struct Trainer::Impl {
              resumed->state.step);
   }
 
+  /// What was decided about the folder itself.
+  void announce_claim(const RunClaim& claim) const {
+    if (!claim.remark().empty()) announce("run_directory", claim.remark(), 0);
+    if (!resumed || resumed->checkpoint.empty()) return;
+    const std::int64_t step = resumed->state.step;
+    if (!resumed->has_checksums)
+      announce("checkpoint",
+               resumed->checkpoint.filename().string() +
+                   " was written before checkpoints had checksums: only its lengths were compared",
+               step);
+    // Where a damaged one was passed over, the later ones are those that were named already.
+    const std::string given_up = resumed->skipped.empty() ? give_up_after(directory, step) : "";
+    if (!given_up.empty()) announce("checkpoint", given_up, step);
+  }
+
+  /// On the first rank: that no other process works on the folder, which is fit for what is asked.
+  std::unique_ptr<RunClaim> claim_directory(bool resume) const {
+    if (!ranks.is_first()) return nullptr;
+    if (resume) check_run_directory(directory, resume);
+    auto claim = std::make_unique<RunClaim>(directory);
+    check_run_directory(directory, resume);
+    std::error_code shows_when_one_is_written;
+    if (resume)
+      std::filesystem::create_directory(directory.checkpoints(), shows_when_one_is_written);
+    sweep(directory);
+    return claim;
+  }
+
   RunResult begin(const RunOptions& options) {
-    if (ranks.is_first()) check_run_directory(directory, options.resume);
+    const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",
                         "gradients that are folded into the optimizer",
@@ -221,16 +261,17 @@ struct Trainer::Impl {
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = follow_budget(budget_watch)) announce("budget", *reason, 0);
     if (plans) decide_plan();
-    return train_or_abandon(options, budget_watch);
+    return train_or_abandon(options, budget_watch, claim.get());
   }
 
-  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch,
+                             RunClaim* claim) {
     // What shows only when it is tried must not block the corrected run.
     const auto abandon = [&] {
-      if (!options.resume && ranks.is_first()) directory.abandon();
+      if (!options.resume && claim != nullptr) claim->abandon();
     };
     try {
-      return train(options, budget_watch);
+      return train(options, budget_watch, claim);
     } catch (const Error& error) {
       if (error.kind() != Error::Kind::runtime) abandon();
       throw;

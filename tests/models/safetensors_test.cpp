@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "accrue/core/atomic_file.h"
+#include "accrue/core/checksum.h"
 #include "support.h"
 
 namespace accrue::models {
@@ -339,6 +340,21 @@ TEST(Safetensors, NamesAFolderThatIsNotThere) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of([&] { write_safetensors(folder / "none/a", {}); }, 1),
               ::testing::HasSubstr("none/a"));
+}
+
+TEST(Safetensors, ChecksumsAreThoseOfTheBytesOfEachPart) {
+  const TemporaryFolder folder;
+  const TensorChecksums written = write_safetensors(
+      folder / "a", {{"w", at::arange(12).reshape({3, 4}).t()}, {"b", at::ones({5})}});
+  EXPECT_EQ(safetensors_checksums(folder / "a"), written);
+  const std::string content = read_file(folder / "a");
+  // "w" is int64 and comes first, "b" is the end of the file.
+  EXPECT_EQ(written.tensors.at("b"), checksum_of(content.substr(content.size() - 20)));
+  EXPECT_EQ(written.tensors.at("w"), checksum_of(content.substr(content.size() - 20 - 96, 96)));
+  EXPECT_EQ(written.header, checksum_of(content.substr(0, content.size() - 20 - 96)));
+
+  write_stored_safetensors(folder / "b", stored({{"w", at::arange(12)}, {"b", at::zeros({5})}}));
+  EXPECT_NE(safetensors_checksums(folder / "b").tensors.at("b"), written.tensors.at("b"));
 }
 
 }  // namespace

@@ -85,14 +85,15 @@ class CheckpointLoading : public testing::TinyRun {
   fs::path written(const Trained& trained) const {
     ModelConfig shape = config().model;
     shape.vocab = 31;
-    return write_checkpoint(
-        RunDirectory(folder_ / "run"),
-        checkpoint_content({.step = 3}, shape, *trained.model, *trained.optimizer));
+    const RunDirectory run(folder_ / "run");
+    fs::create_directories(run.checkpoints());
+    return write_checkpoint(run, checkpoint_content({.step = 3, .window = 3}, shape, *trained.model,
+                                                    *trained.optimizer));
   }
 
   static std::string refusal(const fs::path& checkpoint, Trained& into) {
     try {
-      read_checkpoint_tensors(checkpoint, *into.model, *into.optimizer);
+      VerifiedCheckpoint(checkpoint).load(*into.model, *into.optimizer);
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 2) << error.what();
       return error.what();
@@ -111,7 +112,7 @@ TEST_F(CheckpointLoading, NeedsOneTensorBesideModelAndOptimizer) {
       Trained loaded = make(kind, optimizer, 4);
       const std::int64_t largest = largest_bytes(saved.tensors());
       EXPECT_LE(
-          peak_of([&] { read_checkpoint_tensors(checkpoint, *loaded.model, *loaded.optimizer); }),
+          peak_of([&] { VerifiedCheckpoint(checkpoint).load(*loaded.model, *loaded.optimizer); }),
           largest + scalars);
       expect_same_bits(loaded.tensors(), saved.tensors());
 
@@ -150,8 +151,7 @@ TEST_F(CheckpointLoading, ChangesNothingWhereAFileIsCutShort) {
   Trained loaded = make("gpt2", Kind::adamw, 4);
   const auto refused_without = [&](const char* file) {
     fs::resize_file(checkpoint / file, fs::file_size(checkpoint / file) - 1);
-    EXPECT_THAT(refusal(checkpoint, loaded),
-                ::testing::AllOf(HasSubstr(file), HasSubstr("cut short")));
+    EXPECT_THAT(refusal(checkpoint, loaded), ::testing::AllOf(HasSubstr(file), HasSubstr("bytes")));
   };
   const NamedParameters state = copies(loaded.optimizer->state());
   refused_without("optimizer.safetensors");

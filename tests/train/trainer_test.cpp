@@ -6,12 +6,14 @@
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2_io.h"
 #include "support/tolerance.h"
+#include "train/recorder.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Recorder;
 using testing::TinyRun;
 using TrainerTest = TinyRun;
 using ResumeTest = TinyRun;
@@ -28,19 +30,6 @@ class SignalAfter : public Observer {
  private:
   int left_;
   int signal_;
-};
-
-class Recorder : public Observer {
- public:
-  void on_step(const StepReport& report) override { steps.push_back(report); }
-  void on_evaluation(const Evaluation& evaluation) override { evaluations.push_back(evaluation); }
-  void on_event(const Event& event) override { events.push_back(event); }
-  bool has_event(const std::string& name) const {
-    return std::ranges::any_of(events, [&](const Event& e) { return e.name == name; });
-  }
-  std::vector<StepReport> steps;
-  std::vector<Evaluation> evaluations;
-  std::vector<Event> events;
 };
 
 std::string message_of(const std::function<void()>& action, int exit_code = 2) {
@@ -269,7 +258,7 @@ TEST_F(ResumeTest, UsesThePreviousCheckpointWhereTheNewestWasCutShort) {
   expect_same_bits(parameters_of(c), expected);
 }
 
-TEST_F(ResumeTest, StartsAgainWhereNoCheckpointIsWhole) {
+TEST_F(ResumeTest, StartsAgainWhereThereIsNoCheckpoint) {
   const Config c = config();
   Trainer(c).run();
   const NamedParameters expected = parameters_of(c);

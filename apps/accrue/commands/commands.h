@@ -17,6 +17,7 @@ using Arguments = std::vector<std::string>;
 /// and `typed` must outlive the parse.
 void add_train(CLI::App& app, Action& action, const Arguments& typed);
 void add_sample(CLI::App& app, Action& action);
+void add_checkpoint(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);

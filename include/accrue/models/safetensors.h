@@ -29,13 +29,24 @@ StoredTensorFile open_safetensors(const std::filesystem::path& path);
 /// Checks the same and reads everything.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
+/// The checksums (core/checksum.h) of the parts of a file.
+struct TensorChecksums {
+  std::string header;                          ///< of its length and its JSON
+  std::map<std::string, std::string> tensors;  ///< by name
+  bool operator==(const TensorChecksums&) const = default;
+};
+
+/// Reads all of a file once, by pieces of a quarter MiB. Throws as open_safetensors() does.
+TensorChecksums safetensors_checksums(const std::filesystem::path& path);
+
 /// Writes atomically. Tensors are made contiguous and brought to CPU one at a time. F32, F64, F16,
-/// BF16, I64, I32, U8 and BOOL. Throws a runtime Error naming the path where the disk is full or
-/// not writable.
-void write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+/// BF16, I64, I32, U8 and BOOL. Returns the checksums of what was written. Throws a runtime Error
+/// naming the path where the disk is full or not writable.
+TensorChecksums write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
+                                  const std::map<std::string, std::string>& metadata = {});
 /// The same of tensors that are not in memory: each is read once, when it is its turn.
-void write_stored_safetensors(const std::filesystem::path& path, const StoredTensors& tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+TensorChecksums write_stored_safetensors(const std::filesystem::path& path,
+                                         const StoredTensors& tensors,
+                                         const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace accrue::models

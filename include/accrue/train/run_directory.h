@@ -25,25 +25,20 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   std::filesystem::path checkpoint(std::int64_t step) const;
 
-  /// Whether a run was started here.
+  /// Whether a run was started here, or anything stands where one would put its own.
   bool holds_run() const;
-  /// Makes the folder and writes config.toml and run.json. Throws a usage Error where it cannot,
-  /// and leaves nothing behind.
-  void create(const Config& config, const std::string& run_json) const;
-  /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
-  /// there is a whole checkpoint.
-  void abandon() const;
   /// The config the run was started with. Throws a usage Error where this is no run directory.
   Config config() const;
-  /// Steps of the checkpoints that are complete, ascending.
+  /// Steps of the checkpoints whose files are all there with their lengths, ascending.
   std::vector<std::int64_t> checkpoint_steps() const;
 
  private:
   std::filesystem::path root_;
 };
 
-/// A run's model as of a checkpoint (none: the newest complete one). Throws a usage Error that
-/// names what is missing, and lists the steps there are.
+/// A run's model as of a checkpoint (none: the newest). Throws a usage Error that names the step
+/// that is missing and lists those there are, or the file and the tensor that is not as it was
+/// written.
 std::unique_ptr<models::Model> load_model(const RunDirectory& run,
                                           std::optional<std::int64_t> step);
 

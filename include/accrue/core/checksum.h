@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace accrue {
+
+/// XXH3 of 64 bits (Collet: xxHash, github.com/Cyan4973/xxHash), which notices bytes that changed
+/// by accident: one change in 2^64 goes unseen. It is no protection against somebody who forges.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(Checksum&&) noexcept;
+  Checksum& operator=(Checksum&&) noexcept;
+
+  /// Continues with `bytes`; how they are divided among calls does not count.
+  void add(std::string_view bytes);
+  /// Of all bytes so far: 16 hexadecimal digits.
+  std::string text() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The checksum of these bytes alone.
+std::string checksum_of(std::string_view bytes);
+
+}  // namespace accrue

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/run_directory.h"
+
+namespace accrue::train {
+
+/// A checkpoint as it lies on the disk.
+struct StoredCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path folder;
+  std::int64_t bytes = 0;  ///< of all its files
+  std::string damage;      ///< what is not as it was written, with file and tensor; empty: nothing
+  bool has_checksums = true;        ///< false: of an earlier version, only lengths can be compared
+  std::optional<double> best_eval;  ///< where it is the best evaluated one so far
+};
+
+enum class Thoroughness {
+  bookkeeping,  ///< lengths and state.json
+  contents,     ///< and the checksum of every tensor: all files are read once
+};
+
+/// All checkpoints of a run by step, damaged ones too. Throws a usage Error where this is no run.
+std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thoroughness thoroughness);
+
+struct Pruned {
+  std::vector<StoredCheckpoint> removed, kept;
+};
+/// Removes all but the `keep` (>= 1) newest checkpoints that are as they were written, and the best
+/// evaluated one; damaged ones only where `damaged` is set. Reads all of them first. Throws a usage
+/// Error where this is no run, or a process works on it.
+Pruned prune(const RunDirectory& run, std::int64_t keep, bool damaged);
+
+}  // namespace accrue::train

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "accrue/models/safetensors.h"
+
+namespace accrue::train {
+
+/// What the files of a checkpoint held when they were written: manifest.json, which is written
+/// last. A file that changed since, or came from another step, does not agree with it; and a
+/// manifest that changed agrees with no file.
+struct Manifest {
+  struct File {
+    std::int64_t bytes = 0;
+    std::string checksum;             ///< of a file without tensors
+    models::TensorChecksums tensors;  ///< of a safetensors file; its header is empty of others
+  };
+  std::int64_t step = 0;
+  std::map<std::string, File> files;  ///< by name
+};
+
+/// What `checkpoint` lacks, as errors about it say. A usage Error.
+Error not_whole(const std::filesystem::path& checkpoint, const std::string& expected,
+                const std::string& received);
+
+void write_manifest(const std::filesystem::path& checkpoint, const Manifest& manifest);
+/// None where there is no manifest.json: of checkpoints before there were manifests. Throws a usage
+/// Error where there is one that is none.
+std::optional<Manifest> read_manifest(const std::filesystem::path& checkpoint);
+
+/// Throws a usage Error that names the first file that is missing or of another length.
+void check_lengths(const std::filesystem::path& checkpoint, const Manifest& manifest);
+
+/// Reads a safetensors file of the checkpoint. Throws a usage Error that names the file and the
+/// first tensor whose bytes are not those that were written.
+void check_tensors(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                   const std::string& name);
+
+/// Throws a usage Error where `content`, which was read from the file, is not what was written.
+void check_content(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                   const std::string& name, const std::string& content);
+
+}  // namespace accrue::train

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "accrue/train/run_directory.h"
+
+namespace accrue::train {
+
+/// That this process alone works on a run directory. A lock (flock) on its file .accrue-lock, which
+/// dies with the process; the file says who holds it. It also keeps account of what this process
+/// made there, since nothing else is ever removed.
+class RunClaim {
+ public:
+  /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
+  /// written, and where another process holds it: the message names its host, process and start.
+  explicit RunClaim(const RunDirectory& run);
+  /// Lets go, and removes folders that it made where nothing is in them.
+  ~RunClaim();
+  RunClaim(const RunClaim&) = delete;
+  RunClaim& operator=(const RunClaim&) = delete;
+
+  /// Why the folder could not be locked (a file system without locks); empty where it is.
+  const std::string& remark() const { return remark_; }
+
+  /// Writes config.toml and run.json of a new run, in a folder that holds none. Throws a usage
+  /// Error where it cannot, and leaves nothing behind.
+  void create(const Config& config, const std::string& run_json);
+  /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
+  /// there is a whole checkpoint.
+  void abandon();
+  /// Throws a runtime Error where the folder was deleted, moved or replaced since.
+  void check_there() const;
+
+ private:
+  void make_folder();
+  bool open_lock();  ///< false: it was removed meanwhile
+  void say_who() const;
+  bool is_there() const;
+  void release();
+
+  RunDirectory run_;
+  int descriptor_ = -1;
+  std::string remark_;
+  std::vector<std::filesystem::path> made_folders_;  ///< the outermost first
+  std::vector<std::filesystem::path> made_files_;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,130 @@
+// What happens to run folders and checkpoints that others have their hands on.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RunFolder : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+    fs::create_directories(folder_ / "second");
+  }
+
+  std::string file(const std::string& name) const {
+    std::ifstream stream(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  void flip_a_bit(const std::string& name) const {
+    std::string content = file(name);
+    content[content.size() - 3] = static_cast<char>(content[content.size() - 3] ^ 1);
+    write(name, content);
+  }
+
+  /// In a folder of its own for its streams, on the same run.
+  Program second(Words arguments) const {
+    arguments.insert(arguments.begin(), ACCRUE_PROGRAM);
+    arguments.push_back("--run.out=" + (folder_ / "out").string());
+    arguments.push_back("--data.train=[\"" + (folder_ / "text.txt").string() + "\"]");
+    return {folder_ / "second", std::move(arguments)};
+  }
+};
+
+TEST_F(RunFolder, AUsersFileInItsPlaceIsLeftAlone) {
+  write("file", "a user's");
+  fs::create_symlink("file", folder_ / "link");
+  for (const char* out : {"file", "link"}) {
+    const Program::Result result = accrue({"train", "run.toml", "--run.out=" + std::string(out)});
+    EXPECT_EQ(result.status, 2) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("a file"));
+    EXPECT_EQ(file(out), "a user's");
+  }
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+}
+
+TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
+  Program first = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
+  while (!fs::exists(folder_ / "out/checkpoints/step-00000005"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::string config = (folder_ / "run.toml").string();
+  for (const Words& words : {Words{"train", config}, Words{"train", config, "--resume"}}) {
+    const Program::Result refused = second(words).wait();
+    EXPECT_EQ(refused.status, 2) << refused.errors;
+    EXPECT_THAT(refused.errors,
+                AllOf(HasSubstr("process " + std::to_string(first.process())), HasSubstr("since")));
+  }
+  const Program::Result pruned = Program(folder_ / "second", {ACCRUE_PROGRAM, "checkpoint", "prune",
+                                                              (folder_ / "out").string()})
+                                     .wait();
+  EXPECT_EQ(pruned.status, 2) << pruned.errors;
+  ::kill(first.process(), SIGTERM);
+  EXPECT_EQ(first.wait().status, 130);
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "out/.accrue-lock"));
+}
+
+TEST_F(RunFolder, DeletedDuringTheRunIsAnError) {
+  Program run = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
+  while (!fs::exists(folder_ / "out/checkpoints/step-00000005"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  fs::rename(folder_ / "out", folder_ / "moved");
+  const Program::Result result = run.wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.errors, HasSubstr("error: "));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(RunFolder, CheckpointsAreVerifiedListedAndPruned) {
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.checkpoint_every=1", "--run.keep=9"}).status, 0);
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
+
+  flip_a_bit("out/checkpoints/step-00000002/optimizer.safetensors");
+  const Program::Result verified = accrue({"checkpoint", "verify", "out", "--json"});
+  EXPECT_EQ(verified.status, 1);
+  const auto report = nlohmann::json::parse(verified.output);
+  EXPECT_FALSE(report["whole"]);
+  ASSERT_EQ(report["checkpoints"].size(), 4u);
+  EXPECT_TRUE(report["checkpoints"][0]["whole"]);
+  EXPECT_THAT(report["checkpoints"][1]["damage"].get<std::string>(),
+              HasSubstr("optimizer.safetensors"));
+  EXPECT_TRUE(report["checkpoints"][3].contains("best_eval_loss"));
+
+  const Program::Result listed = accrue({"checkpoint", "list", "out"});
+  EXPECT_EQ(listed.status, 0);
+  EXPECT_THAT(listed.output, AllOf(HasSubstr("step 1 "), HasSubstr("step 4 "), HasSubstr("best")));
+
+  EXPECT_EQ(accrue({"checkpoint", "prune", "out", "--keep", "1"}).status, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "out/checkpoints/step-00000002")) << "damaged ones stay";
+  EXPECT_FALSE(fs::exists(folder_ / "out/checkpoints/step-00000003"));
+  EXPECT_EQ(accrue({"checkpoint", "prune", "out", "--damaged"}).status, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "out/checkpoints/step-00000002"));
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
+
+  EXPECT_EQ(accrue({"checkpoint", "verify", "second"}).status, 2) << "it holds no run";
+  EXPECT_EQ(accrue({"checkpoint"}).status, 2);
+}
+
+TEST_F(RunFolder, SamplingFromADamagedCheckpointNamesTheTensor) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  flip_a_bit("out/checkpoints/step-00000004/model.safetensors");
+  const Program::Result result = accrue({"sample", "out", "--prompt", "a"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("model.safetensors"), HasSubstr("tensor \"")));
+  EXPECT_EQ(accrue({"sample", "out", "--prompt", "a", "--checkpoint", "2"}).status, 0);
+}
+
+}  // namespace
+}  // namespace accrue::testing
