@@ -187,6 +187,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(s
     if (wanted && has_checksums_ && name != state_file)
       check_tensors(folder_, found.manifest, name);
   }
+  has_ranks_ = found.manifest.files.contains(ranks_file);
   state_ = std::move(found.state);
   shape_ = std::move(found.shape);
 }
@@ -212,8 +213,8 @@ void VerifiedCheckpoint::load(models::Model& model, optim::Optimizer& optimizer)
 }
 
 StoredTensors VerifiedCheckpoint::ranks() const {
-  const fs::path path = folder_ / ranks_file;
-  return fs::exists(path) ? models::open_safetensors(path).tensors : StoredTensors{};
+  if (!has_ranks_) return {};
+  return models::open_safetensors(folder_ / ranks_file).tensors;
 }
 
 }  // namespace accrue::train

@@ -75,6 +75,7 @@ class VerifiedCheckpoint {
   TrainState state_;
   ModelConfig shape_;
   bool has_checksums_ = false;
+  bool has_ranks_ = false;
 };
 
 }  // namespace accrue::train
