@@ -39,10 +39,10 @@ class CompressedRun : public DistributedRun {
   /// As if the checkpoint had been written after a failure.
   static void take_away_what_ranks_kept(const Config& c, std::int64_t step) {
     const fs::path checkpoint = RunDirectory(c.run.out).checkpoint(step);
-    auto state = nlohmann::json::parse(read_file(checkpoint / "state.json"));
-    ASSERT_EQ(state["files"].erase("ranks.safetensors"), 1U);
+    auto manifest = nlohmann::json::parse(read_file(checkpoint / "manifest.json"));
+    ASSERT_EQ(manifest["files"].erase("ranks.safetensors"), 1U);
     fs::remove(checkpoint / "ranks.safetensors");
-    write_file_atomically(checkpoint / "state.json", state.dump());
+    write_file_atomically(checkpoint / "manifest.json", manifest.dump());
   }
 };
 
