@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline install clean help
+.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -23,6 +23,7 @@ TEST_ENV = OMP_WAIT_POLICY=passive
 help:
 	@echo 'make demo   set up, build, and train a small GPT on Python sources (about 5 minutes of training)'
 	@echo 'make test   set up, build, and run all tests'
+	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop'
 	@echo 'make bench-dist   two ranks of unequal speed: leases beside equal shares'
@@ -52,6 +53,11 @@ test: setup-test
 	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
+
+# The fault campaigns in full, about an hour; FAULTS='--only kill9 --count 50': some of them.
+faults: build
+	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
+	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
 ASAN_ROOMS = core kernels accum batch data memory optim train

@@ -155,7 +155,7 @@ RunResult RunLoop::run() {
   return {.step = state_.step,
           .interrupted = interrupted,
           .loss = last_loss_,
-          .eval_loss = last_eval_,
+          .eval_loss = state_.eval_loss,
           .peak_bytes = peak.peak().live,
           .peak_reserved_bytes = peak.peak().reserved,
           .checkpoint = parts_.directory.checkpoint(state_.step)};
@@ -197,7 +197,6 @@ void RunLoop::go_back(const std::string& reason) {
                                        state_.data_fingerprint, model_, parts_.optimizer);
   state_ = last.state;
   elapsed_before_ = state_.elapsed - watch_.seconds();
-  evaluated_step_ = -1;
   tell([&](Observer& o) { o.on_rollback(state_.step); });
   tell_event("rollback", reason + ": the run goes on after step " + std::to_string(state_.step) +
                              ", from " + last.checkpoint.filename().string());
@@ -358,11 +357,13 @@ std::optional<Evaluation> RunLoop::evaluate() {
 bool RunLoop::evaluate_if_due(bool last) {
   if (!parts_.work.data.val) return true;
   const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step, asked_before()));
-  if (!due || evaluated_step_ == state_.step) return true;
+  if (!due || state_.evaluated_step == state_.step) return true;
   std::optional<Evaluation> evaluation = evaluate();
   if (!evaluation) return false;
-  evaluation->step = evaluated_step_ = state_.step;
-  last_eval_ = evaluation->loss;
+  evaluation->step = state_.step;
+  state_.evaluated_step = state_.step;
+  state_.eval_loss =
+      std::isfinite(evaluation->loss) ? std::optional(evaluation->loss) : std::nullopt;
   tell([&](Observer& o) { o.on_evaluation(*evaluation); });
   if (eval_cadence_) eval_cadence_->done();
   note_best(evaluation->loss);

@@ -103,10 +103,9 @@ class RunLoop {
   Cadence checkpoint_cadence_;
   std::optional<Cadence> eval_cadence_;
   Stopwatch watch_;
-  std::optional<double> last_loss_, last_eval_;
+  std::optional<double> last_loss_;
   CheckpointWriter writer_;
   std::int64_t written_step_ = -1;  ///< of the newest checkpoint written (or begun) by this loop
-  std::int64_t evaluated_step_ = -1;
   bool takes_micro_statistics_ = false;  ///< model.batchnorm = "micro", and there is one
   bool in_optimizer_step_ = false;       ///< some parameters may be updated and others not
 };

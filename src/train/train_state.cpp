@@ -148,6 +148,8 @@ json to_json(const TrainState& state) {
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
   if (!state.units.empty()) out["units"] = state.units;
   if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
+  if (state.evaluated_step) out["evaluated"] = {{"step", *state.evaluated_step}};
+  if (state.eval_loss) out["evaluated"]["eval_loss"] = *state.eval_loss;
   if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
   return out;
 }
@@ -171,6 +173,11 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
   if (reader.has("units")) state.units = reader.small_integers("units");
   if (reader.has("inner_optimizers"))
     state.inner_optimizers = reader.integer("inner_optimizers", 1);
+  if (reader.has("evaluated")) {
+    const StateReader evaluated = reader.object("evaluated");
+    state.evaluated_step = evaluated.integer("step", 0, state.step);
+    if (evaluated.has("eval_loss")) state.eval_loss = evaluated.number("eval_loss");
+  }
   if (reader.has("best")) {
     const StateReader best = reader.object("best");
     state.best_eval = best.number("eval_loss");

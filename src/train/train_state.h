@@ -25,6 +25,9 @@ struct TrainState {
   memory::RecoveryState micro_batches;
   Recompute recompute = Recompute::none;
   std::vector<RankRecord> ranks = {};  ///< by rank; of a checkpoint none where one was alone
+  /// The last evaluation, so that a run that is resumed where it was made does not make it again.
+  std::optional<std::int64_t> evaluated_step;
+  std::optional<double> eval_loss;  ///< of it; none where it was not finite
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
   std::string data_fingerprint;

@@ -267,6 +267,18 @@ TEST_F(ResumeTest, StartsAgainWhereThereIsNoCheckpoint) {
   expect_same_bits(parameters_of(c), expected);
 }
 
+TEST_F(ResumeTest, DoesNotEvaluateAgainWhereItStands) {
+  const Config c = config();
+  const RunResult ended = Trainer(c).run();
+  Trainer trainer(c);
+  const auto recorder = std::make_shared<Recorder>();
+  trainer.add_observer(recorder);
+  const RunResult result = trainer.run({.resume = true});
+  EXPECT_TRUE(recorder->evaluations.empty());
+  EXPECT_TRUE(recorder->steps.empty());
+  EXPECT_EQ(result.eval_loss, ended.eval_loss);
+}
+
 TEST_F(ResumeTest, RefusesAnotherModelAndListsWhatMayChange) {
   Config c = config();
   Trainer(c).run();

@@ -1,0 +1,77 @@
+"""The fault campaigns: campaigns.py ACCRUE [--short | --only NAME] [--count N] [--seed S] [--jobs J] [--minutes M].
+
+Without --count each runs as often as what is promised was shown with; --short is what the tests run. Prints a line a
+campaign, a line beginning with BROKEN for each promise that was not kept, and ends with status 1 if there is one.
+"""
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+
+import damage
+import folders
+import kill9
+import ranks
+import signals
+import soak
+import tinyrun
+from tinyrun import Options
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    run: Callable[[Options], int]
+    count: int
+    short: int  # 0: not in the short form
+
+
+CAMPAIGNS = {
+    "kill9": Entry(lambda o: kill9.one_process(o, o.count), 500, 8),
+    "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 2),
+    "bit-flips": Entry(damage.bit_flips, 500, 8),
+    "truncations": Entry(damage.truncations, 200, 4),
+    "swaps": Entry(damage.swaps, 100, 4),
+    "double-starts": Entry(folders.double_starts, 100, 4),
+    "full-disks": Entry(folders.full_disks, 20, 2),
+    "foreign-files": Entry(folders.foreign_files, 1, 1),
+    "vanishing-folders": Entry(folders.vanishing_folders, 20, 2),
+    "signals": Entry(signals.storms, 50, 4),
+    "lost-ranks": Entry(ranks.lost_ranks, 1, 0),
+    "cut-links": Entry(ranks.cut_links, 6, 1),
+}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", help="the accrue to run")
+    parser.add_argument("--only", choices=[*CAMPAIGNS, "soak"], action="append", help="may be given several times")
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--count", type=int, help="instead of the campaign's own")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2, help="trials at once, where they do not need the machine")
+    parser.add_argument("--minutes", type=float, default=30, help="of the soak")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse()
+    failed = 0
+    for name, entry in CAMPAIGNS.items():
+        count = arguments.count or (entry.short if arguments.short else entry.count)
+        if (arguments.only and name not in arguments.only) or count == 0:
+            continue
+        begin = time.monotonic()
+        try:
+            failed |= entry.run(Options(arguments.program, count, arguments.seed, arguments.jobs))
+        except tinyrun.Broken as broken:
+            print(f"BROKEN {name}: {broken}")
+            failed = 1
+        print(f"    {name}: {time.monotonic() - begin:.0f} s", flush=True)
+    if arguments.only and "soak" in arguments.only:
+        failed |= soak.soak(Options(arguments.program, 1, arguments.seed, 1), arguments.minutes)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""kill -9 at any moment of a run, again and again until it ends: it has the bits of one that nobody disturbed."""
+import pathlib
+import random
+import subprocess
+import time
+
+import launchers
+import tinyrun
+from tinyrun import Campaign, Options, expect
+
+
+def killed_once(process: subprocess.Popen, moment: float) -> tinyrun.Ended | None:
+    """None where it was killed; else it had ended before."""
+    try:
+        process.wait(timeout=moment)
+        return tinyrun.wait(process)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None
+
+
+def one_process(options: Options, kills: int) -> int:
+    campaign = Campaign("kill -9 of one process")
+    with tinyrun.scratch() as folder:
+        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder))
+        begin = time.monotonic()
+        reference = tiny.out("reference")
+        expect(tiny.run(reference).status == 0, "the undisturbed run fails")
+        duration = time.monotonic() - begin
+        wanted = tinyrun.outcome(reference)
+
+        def trial(draw: random.Random, number: int) -> None:
+            out = tiny.out(f"trial{number}")
+            ended, killed = None, 0
+            while ended is None:
+                words = ["--resume"] if (out / "config.toml").exists() else []
+                # Towards the end of the trials every process would end before it is killed.
+                ended = killed_once(tiny.start(out, *words), draw.uniform(0.02, duration))
+                killed += ended is None
+            campaign.note("kills", killed)
+            expect(ended.status == 0, f"exit status {ended.status} after {killed} kills: {ended.errors}")
+            tinyrun.expect_same(out, wanted, f"after {killed} kills")
+            expect(not tinyrun.leftovers(out), f"left behind: {tinyrun.leftovers(out)}")
+
+        number = 0
+        while campaign.counts.get("kills", 0) < kills and not campaign.broken:
+            campaign.trials(options.jobs, options.seed + number, options.jobs, trial)
+            number += 1
+        other = tiny.out("other")
+        tiny.run(other, "--run.seed=7")
+        campaign.control(tinyrun.outcome(other) != wanted, "another seed has the same bits")
+    return campaign.end()
+
+
+def three_ranks(options: Options, kills: int) -> int:
+    """One rank or all; the others end by themselves."""
+    campaign = Campaign("kill -9 of 3 ranks")
+    with tinyrun.scratch() as folder:
+        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=150, every=8, timeout=20)
+        begin = time.monotonic()
+        reference = tiny.out("reference")
+        statuses = [tinyrun.wait(p).status for p in launchers.Ranks(tiny, reference, "by hand").processes]
+        expect(statuses == [0, 0, 0], f"the undisturbed run fails: {statuses}")
+        duration = time.monotonic() - begin
+        wanted = tinyrun.outcome(reference)
+
+        def trial(draw: random.Random, number: int) -> None:
+            out = tiny.out(f"trial{number}")
+            while True:
+                words = ("--resume",) if (out / "config.toml").exists() else ()
+                ranks = launchers.Ranks(tiny, out, "by hand", words)
+                time.sleep(draw.uniform(0.05, duration))
+                if all(process.poll() is not None for process in ranks.processes):
+                    ended = ranks.end_all()
+                    break
+                victims = range(3) if draw.random() < 0.3 else [draw.randrange(3)]
+                for rank in victims:
+                    ranks.processes[rank].kill()
+                ended = [tinyrun.wait(process) for process in ranks.processes]
+                campaign.note("kills")
+                expect(not any(end.hung for end in ended), "a rank hangs after another was killed")
+                if all(end.status == 0 for rank, end in enumerate(ended) if rank not in victims) and len(victims) < 3:
+                    continue  # killed after its work was done
+            expect(all(end.status == 0 for end in ended), f"{[end.status for end in ended]}: {ended[0].errors}")
+            tinyrun.expect_same(out, wanted)
+            expect(not tinyrun.leftovers(out), f"left behind: {tinyrun.leftovers(out)}")
+
+        number = 0
+        while campaign.counts.get("kills", 0) < kills and not campaign.broken:
+            campaign.trials(1, options.seed + number, 1, trial)
+            number += 1
+    return campaign.end()

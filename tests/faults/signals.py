@@ -1,0 +1,46 @@
+"""Storms of signals: the run ends with status 130, or had ended, and goes on to the same bits."""
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+import launchers
+import tinyrun
+from tinyrun import Campaign, Options, expect
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def storms(options: Options) -> int:
+    campaign = Campaign("storms of signals")
+    with tinyrun.scratch() as folder:
+        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder))
+        begin = time.monotonic()
+        reference = tiny.out("reference")
+        expect(tiny.run(reference).status == 0, "the undisturbed run fails")
+        duration = time.monotonic() - begin
+        wanted = tinyrun.outcome(reference)
+
+        def storm(process: subprocess.Popen, draw: random.Random) -> tinyrun.Ended:
+            # Before main() runs a signal meets the system's own answer.
+            time.sleep(0.25 + draw.uniform(0, duration))
+            while process.poll() is None:
+                launchers.kill(process.pid, draw.choice(STOPPING))
+                campaign.note("signals")
+                time.sleep(draw.uniform(0, 0.03))
+            return tinyrun.wait(process)
+
+        def trial(draw: random.Random, number: int) -> None:
+            out = tiny.out(f"trial{number}")
+            ended = storm(tiny.start(out), draw)
+            expect(ended.status in (0, 130), f"status {ended.status}: {ended.errors}")
+            campaign.note("storms that met a run", ended.status == 130)
+            if tinyrun.checkpoints(out):
+                expect(tiny.verify(out).status == 0, "a checkpoint is not whole")
+            again = tiny.finish(out)
+            expect(again.status == 0, f"afterwards: status {again.status}: {again.errors}")
+            tinyrun.expect_same(out, wanted)
+
+        campaign.trials(options.count, options.seed, options.jobs, trial)
+    return campaign.end()

@@ -1,0 +1,216 @@
+"""A training run of a second, and what stays of it: what all campaigns share. Only the standard library."""
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+
+SECONDS = 120  # after which a process is taken to hang
+TIMES = {"time", "elapsed", "seconds", "tokens_per_second", "updates_per_hour", "accumulation_seconds",
+         "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes",
+         "wire_bytes", "world", "budget_bytes", "micro_batches", "retries"}
+CONFIG = """
+[run]
+steps = {steps}
+checkpoint_every = "{every} steps"
+eval_every = "25 steps"
+keep = 3
+threads = 1
+[model]
+layers = 1
+heads = 1
+width = 16
+context = 16
+[data]
+train = ["{text}"]
+val_fraction = 0.05
+[batch]
+tokens = 96
+micro = 1
+[precision]
+accumulate = "fixed"
+[dist]
+timeout = "{timeout} s"
+[observe]
+progress = "off"
+"""
+
+
+@dataclasses.dataclass
+class Ended:
+    status: int  # the exit status; -N: ended by signal N
+    errors: str
+    seconds: float
+    hung: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a finished run left that does not depend on time."""
+    parameters: bytes
+    optimizer: bytes
+    metrics: tuple[str, ...]
+
+
+class TinyRun:
+    """A config and its text in a folder of their own; runs beside each other there."""
+
+    def __init__(self, program: str, folder: pathlib.Path, steps: int = 100, every: int = 4, timeout: int = 20):
+        self.program = str(pathlib.Path(program).resolve())
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        text = folder / "text.txt"
+        text.write_text("".join(f"line {i * 7919 % 1000} of a small text\n" for i in range(600)))
+        self.config = folder / "run.toml"
+        self.config.write_text(CONFIG.format(steps=steps, every=every, text=text, timeout=timeout))
+
+    def out(self, name: str) -> pathlib.Path:
+        return self.folder / name
+
+    def command(self, out: pathlib.Path, *words: str) -> list[str]:
+        return [self.program, "train", str(self.config), f"--run.out={out}", *words]
+
+    def start(self, out: pathlib.Path, *words: str, environment: dict[str, str] | None = None,
+              prefix: list[str] | None = None) -> subprocess.Popen:
+        return subprocess.Popen([*(prefix or []), *self.command(out, *words)], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, env=alone() | (environment or {}))
+
+    def run(self, out: pathlib.Path, *words: str) -> Ended:
+        return wait(self.start(out, *words))
+
+    def finish(self, out: pathlib.Path) -> Ended:
+        """To the end: a new run where there is none."""
+        return self.run(out, *(["--resume"] if (out / "config.toml").exists() else []))
+
+    def verify(self, out: pathlib.Path) -> Ended:
+        return wait(subprocess.Popen([self.program, "checkpoint", "verify", str(out)], stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE, env=alone()))
+
+
+def alone() -> dict[str, str]:
+    """No launcher's variables, and one thread that does not spin."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "OMPI_", "SLURM_", "TORCHELASTIC_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    return kept | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
+
+def wait(process: subprocess.Popen, seconds: float = SECONDS) -> Ended:
+    begin = time.monotonic()
+    try:
+        errors = process.communicate(timeout=seconds)[1]
+        return Ended(process.returncode, errors.decode(errors="replace"), time.monotonic() - begin)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        errors = process.communicate()[1]
+        return Ended(process.returncode, errors.decode(errors="replace"), time.monotonic() - begin, hung=True)
+
+
+def checkpoints(out: pathlib.Path) -> list[pathlib.Path]:
+    folder = out / "checkpoints"
+    return sorted(folder.glob("step-*")) if folder.exists() else []
+
+
+def events(out: pathlib.Path, name: str) -> list[str]:
+    return [line["reason"] for line in metrics(out) if line.get("event") == name]
+
+
+def metrics(out: pathlib.Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def outcome(out: pathlib.Path) -> Outcome:
+    last = checkpoints(out)[-1]
+    steps = [{key: value for key, value in line.items() if key not in TIMES} for line in metrics(out)
+             if "event" not in line]
+    return Outcome((last / "model.safetensors").read_bytes(), (last / "optimizer.safetensors").read_bytes(),
+                   tuple(json.dumps(step) for step in steps))
+
+
+def leftovers(out: pathlib.Path) -> list[str]:
+    """What no run leaves once it has ended: hidden and partial files and folders."""
+    found = [path.name for path in (*out.iterdir(), *(out / "checkpoints").iterdir())]
+    return [name for name in found if name.startswith(".") or ".partial" in name]
+
+
+def copy(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, symlinks=True)
+    return target
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Broken(Exception):
+    """A promise that was not kept; says which and how."""
+
+
+def expect(condition: bool, message: str) -> None:
+    if not condition:
+        raise Broken(message)
+
+
+def expect_same(out: pathlib.Path, wanted: Outcome, when: str = "") -> None:
+    """The bits of parameters, optimizer and metrics; says which differ first."""
+    found = outcome(out)
+    expect(found.parameters == wanted.parameters, f"{when}: other parameters")
+    expect(found.optimizer == wanted.optimizer, f"{when}: another optimizer's state")
+    for ours, theirs in zip(found.metrics, wanted.metrics):
+        expect(ours == theirs, f"{when}: metrics {ours} instead of {theirs}")
+    expect(len(found.metrics) == len(wanted.metrics),
+           f"{when}: {len(found.metrics)} lines of metrics instead of {len(wanted.metrics)}, the last being {found.metrics[-1]}")
+
+
+@dataclasses.dataclass
+class Campaign:
+    """Trials by seed; a table of what was seen, and the broken ones by their seeds."""
+    name: str
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    broken: list[str] = dataclasses.field(default_factory=list)
+
+    def note(self, what: str, count: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + count
+
+    def trials(self, count: int, seed: int, jobs: int, trial: Callable[[random.Random, int], None]) -> None:
+        def attempt(number: int) -> None:
+            try:
+                trial(random.Random(f"{self.name} {seed} {number}"), number)
+                self.note("trials as promised")
+            except Broken as broken:
+                self.broken.append(f"{self.name}, seed {seed}, trial {number}: {broken}")
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(attempt, range(count)))
+
+    def control(self, holds: bool, what: str) -> None:
+        """A negative control: the comparison has to see a difference that is there."""
+        self.note("controls that hold" if holds else "controls that FAIL")
+        if not holds:
+            self.broken.append(f"{self.name}: the control does not hold: {what}")
+
+    def end(self) -> int:
+        print(f"{self.name}: " + ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items())), flush=True)
+        for line in self.broken:
+            print("BROKEN " + line, flush=True)
+        return 1 if self.broken else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    program: str
+    count: int
+    seed: int
+    jobs: int
+
+
+def scratch() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="accrue-faults-")
