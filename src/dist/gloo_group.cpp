@@ -1,10 +1,14 @@
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/dist/group.h"
 #include "rank_store.h"
+#include "run_until.h"
 
 namespace accrue::dist {
 namespace {
@@ -12,6 +16,8 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 /// The engine's tag of what one rank sends another: it keeps their order within a tag.
 constexpr int kPassed = 1;
+/// How long the engine may take beyond its own timeout, and to end.
+constexpr std::chrono::milliseconds kSpare{500};
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";
@@ -49,6 +55,41 @@ class WithoutSigpipe {
   sigset_t before_{};
 };
 
+/// Opened once: by the end of a collective, or by who gives it up.
+class Latch {
+ public:
+  void open(bool is_done) {
+    const std::scoped_lock lock(mutex_);
+    if (!is_done_) is_done_ = is_done;
+    opened_.notify_all();
+  }
+  /// Whether it was the end.
+  bool wait() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [this] { return is_done_.has_value(); });
+    return *is_done_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  std::optional<bool> is_done_;
+};
+
+/// False where the guard gave it up. A collective cannot be stopped: the engine goes on with it.
+bool wait_for_collective(c10d::Work& work, Heartbeat& heart, Deadline until) {
+  const auto latch = std::make_shared<Latch>();
+  const Heartbeat::Guard guard(heart, until, [latch] { latch->open(false); });
+  work.getFuture()->addCallback([latch](c10::ivalue::Future&) { latch->open(true); });
+  return latch->wait() && work.wait();
+}
+
+/// The same of what one rank passes to another, which has no future.
+bool wait_for_passing(c10d::Work& work, Heartbeat& heart, Deadline until) {
+  const Heartbeat::Guard guard(heart, until, [&work] { work.abort(); });
+  return work.wait();
+}
+
 class GlooGroup final : public Group {
  public:
   GlooGroup(const Launch& launch, const GroupOptions& options)
@@ -59,12 +100,25 @@ class GlooGroup final : public Group {
     try {
       auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
       gloo->devices.push_back(device_for(launch));
-      engine_ = c10::make_intrusive<c10d::ProcessGroupGloo>(ranks_.store(), launch.rank,
-                                                            launch.world, std::move(gloo));
+      engine_ = run_until(from_now(options.timeout + kSpare), [gloo, launch,
+                                                               store = ranks_.take_connection()] {
+        return c10::make_intrusive<c10d::ProcessGroupGloo>(store, launch.rank, launch.world, gloo);
+      });
     } catch (const std::exception& error) {
       throw failed(0, "connect to the other ranks", first_line(error.what()));
     }
   }
+
+  /// The engine waits for whatever is under way, which may never end.
+  ~GlooGroup() override {
+    try {
+      run_until(from_now(kSpare), [engine = std::move(engine_)]() mutable { engine.reset(); });
+    } catch (const std::exception&) {
+      // It ends when its own timeouts do, or with the process.
+    }
+  }
+  GlooGroup(const GlooGroup&) = delete;
+  GlooGroup& operator=(const GlooGroup&) = delete;
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t world() const override { return world_; }
@@ -100,15 +154,26 @@ class GlooGroup final : public Group {
   class GlooWork final : public Work {
    public:
     GlooWork(GlooGroup& group, c10::intrusive_ptr<c10d::Work> work, std::int64_t number,
-             std::string what)
-        : group_(group), work_(std::move(work)), number_(number), what_(std::move(what)) {}
+             std::string what, bool is_collective)
+        : group_(group),
+          work_(std::move(work)),
+          number_(number),
+          what_(std::move(what)),
+          is_collective_(is_collective) {}
 
     void wait() override {
+      bool is_done = false;
+      std::string error = "not all of them";
       try {
-        work_->wait();
-      } catch (const std::exception& error) {
-        throw group_.failed(number_, what_, first_line(error.what()));
+        const auto wait = is_collective_ ? wait_for_collective : wait_for_passing;
+        // What an end has left under way is not waited for.
+        const Deadline until =
+            from_now(group_.ended_ ? std::chrono::milliseconds(0) : group_.timeout_);
+        is_done = wait(*work_, group_.ranks_.heart(), until);
+      } catch (const std::exception& failure) {
+        error = first_line(failure.what());
       }
+      if (!is_done) throw group_.failed(number_, what_, error);
     }
 
     bool is_done() const override { return work_->isCompleted(); }
@@ -118,23 +183,28 @@ class GlooGroup final : public Group {
     c10::intrusive_ptr<c10d::Work> work_;
     std::int64_t number_;
     std::string what_;
+    bool is_collective_;
   };
 
   /// `begin()` hands the collective to the engine.
   template <class Begin>
   std::unique_ptr<Work> start(std::string_view what, const Begin& begin) {
     ++collectives_;
-    return start_uncounted(what, [&] {
-      ranks_.enter(collectives_, what);
-      return begin();
-    });
+    ranks_.heart().enter(collectives_, what);
+    return begin_work(what, true, begin);
   }
 
   /// What only some ranks take part in does not count among the collectives.
   template <class Begin>
   std::unique_ptr<Work> start_uncounted(std::string_view what, const Begin& begin) {
+    return begin_work(what, false, begin);
+  }
+
+  template <class Begin>
+  std::unique_ptr<Work> begin_work(std::string_view what, bool is_collective, const Begin& begin) {
     try {
-      return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what));
+      return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what),
+                                        is_collective);
     } catch (const std::exception& error) {
       throw failed(collectives_, std::string(what), first_line(error.what()));
     }

@@ -1,0 +1,118 @@
+#include "heartbeat.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace accrue::dist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBeat{400};
+/// How often waits are looked at.
+constexpr milliseconds kLook{50};
+/// A host that ended may have ended well: what it sent before is taken in first.
+constexpr milliseconds kAfterTheHost{1200};
+/// How long a talk that is under way may take to end.
+constexpr milliseconds kLastWord{500};
+
+}  // namespace
+
+/// Outlives the heartbeat where its thread does.
+struct Heartbeat::Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<std::pair<std::int64_t, std::string>> entered;  ///< not told yet
+  bool stop = false;
+  bool ended = false;  ///< the thread
+  bool is_lost = false;
+  bool has_verdict = false;
+  Deadline answered = Clock::now();
+};
+
+Heartbeat::Heartbeat(RankNotes notes, milliseconds patience)
+    : patience_(patience), shared_(std::make_shared<Shared>()) {
+  talker_ =
+      std::thread([notes = std::move(notes), shared = shared_]() mutable { talk(notes, *shared); });
+  watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
+Heartbeat::~Heartbeat() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->changed.notify_all();
+  const bool ended = shared_->changed.wait_for(lock, kLastWord, [&] { return shared_->ended; });
+  lock.unlock();
+  ended ? talker_.join() : talker_.detach();
+}
+
+void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
+  std::unique_lock lock(shared.mutex);
+  try {
+    Deadline next_beat = Clock::now();
+    for (std::int64_t count = 0; !shared.stop;) {
+      const auto entered = std::exchange(shared.entered, std::nullopt);
+      const bool is_due = Clock::now() >= next_beat;
+      lock.unlock();
+      if (entered) notes.enter(entered->first, entered->second);
+      if (is_due) notes.beat(count++);
+      const bool has_verdict = is_due && notes.has_verdict();
+      lock.lock();
+      if (is_due) {
+        next_beat = from_now(kBeat);
+        shared.answered = Clock::now();
+        shared.has_verdict = has_verdict;
+      }
+      shared.changed.wait_until(lock, next_beat, [&] { return shared.stop || shared.entered; });
+    }
+  } catch (const std::exception&) {
+    lock.lock();
+    shared.is_lost = true;
+  }
+  shared.ended = true;
+  shared.changed.notify_all();
+}
+
+void Heartbeat::enter(std::int64_t collective, std::string_view what) {
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->entered = {collective, std::string(what)};
+  shared_->changed.notify_all();
+}
+
+milliseconds Heartbeat::silence() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - shared_->answered);
+}
+
+bool Heartbeat::is_over() const {
+  const std::scoped_lock lock(shared_->mutex);
+  const auto silence = Clock::now() - shared_->answered;
+  return shared_->has_verdict || silence > (shared_->is_lost ? kAfterTheHost : patience_);
+}
+
+void Heartbeat::watch(const std::stop_token& stop) {
+  std::unique_lock lock(guards_mutex_);
+  while (!stop.stop_requested()) {
+    const bool over = is_over();
+    const Deadline now = Clock::now();
+    for (Guard* guard : guards_)
+      if (over || now > guard->until_)
+        if (const auto interrupt = std::exchange(guard->interrupt_, nullptr)) interrupt();
+    stopped_.wait_for(lock, stop, kLook, [] { return false; });
+  }
+}
+
+Heartbeat::Guard::Guard(Heartbeat& heart, Deadline until, std::function<void()> interrupt)
+    : heart_(heart), until_(until), interrupt_(std::move(interrupt)) {
+  const std::scoped_lock lock(heart_.guards_mutex_);
+  heart_.guards_.push_back(this);
+}
+
+Heartbeat::Guard::~Guard() {
+  const std::scoped_lock lock(heart_.guards_mutex_);
+  std::erase(heart_.guards_, this);
+}
+
+}  // namespace accrue::dist
