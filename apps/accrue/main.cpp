@@ -3,14 +3,18 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <new>
+#include <string_view>
 
 #include "accrue/core/cause.h"
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/stop_signals.h"
 
 namespace {
 
@@ -52,11 +56,13 @@ int report(const std::string& message, int status) {
   return status;
 }
 
-}  // namespace
-
-int main(int count, char** words) {
+int run(int count, char** words) {
+  // Other verbs leave nothing half-made, and end by the signal, as the shell expects of a command.
+  if (count > 1 && words[1] == std::string_view("train")) accrue::cli::leave_on_stop_signals();
   // A reader that went away (a closed pipe) must not end a run.
   std::signal(SIGPIPE, SIG_IGN);
+  // A limit on the size of files is met as a full disk is: by an error.
+  std::signal(SIGXFSZ, SIG_IGN);
   accrue::memory::install_caching_allocator();
   try {
     return dispatch({words, words + count});
@@ -74,4 +80,15 @@ int main(int count, char** words) {
   } catch (const std::exception& error) {
     return report(accrue::cause_of(error), failed);
   }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const int status = run(count, words);
+  std::cout.flush();
+  std::fflush(nullptr);
+  // Threads that wait for a rank that is gone may outlive their group: nothing is taken from under
+  // them.
+  std::_Exit(status);
 }

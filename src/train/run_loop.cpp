@@ -58,9 +58,9 @@ WindowHooks RunLoop::hooks() {
       .interrupted =
           [this] {
             follow_budget();
-            return !parts_.ranks.are_many() && !rounds_ && signals_.interrupted();
+            return !parts_.ranks.are_many() && !rounds_ && parts_.signals.interrupted();
           },
-      .stop_requested = [this] { return signals_.interrupted(); },
+      .stop_requested = [this] { return parts_.signals.interrupted(); },
       .figures = [this](double seconds) { return figures(seconds); },
       .on_micro_batch =
           [this](std::int64_t done, std::int64_t total) {
@@ -336,7 +336,7 @@ std::optional<Evaluation> RunLoop::evaluate() {
                             .cancelled =
                                 [this] {
                                   follow_budget();
-                                  return !parts_.ranks.are_many() && signals_.interrupted();
+                                  return !parts_.ranks.are_many() && parts_.signals.interrupted();
                                 },
                             .ranks = &parts_.ranks};
   if (config_.run.eval_batches)

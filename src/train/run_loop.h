@@ -38,6 +38,7 @@ struct RunParts {
   const Trainer::GradientHook& gradient_hook;
   memory::BudgetWatch& budget_watch;
   const Ranks& ranks;
+  const SignalWatch& signals;
   const RunClaim* claim;  ///< null but on the first rank
 };
 
@@ -89,7 +90,6 @@ class RunLoop {
   TrainState state_;
   double elapsed_before_;
   optim::LearningRate learning_rate_;
-  SignalWatch signals_;
   std::optional<LocalRounds> rounds_;  ///< where ranks step alone
   memory::Recovery recovery_;
   TornWindows torn_windows_;

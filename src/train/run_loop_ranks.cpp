@@ -46,7 +46,7 @@ std::optional<LocalRounds::End> RunLoop::local_step_done(WindowRun& window) {
   state_.step = state_.window;
   if (is_within_round()) return std::nullopt;
   finish_writing();
-  LocalRounds::End end = rounds_->end(state_.window, signals_.interrupted());
+  LocalRounds::End end = rounds_->end(state_.window, parts_.signals.interrupted());
   state_.tokens += end.tokens_of_others;
   window.stop_requested = end.stop_requested;
   return end;

@@ -1,31 +1,61 @@
 #include "signals.h"
 
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
 namespace accrue::train {
 namespace {
 
-// A signal handler can reach nothing but a static.
-volatile std::sig_atomic_t signal_arrived = 0;
+constexpr std::int64_t kTogetherNanoseconds = 2'000'000'000;
 
-void note_signal(int) { signal_arrived = 1; }
+// A signal handler can reach nothing but statics; these take no lock.
+std::atomic<std::int64_t> first_arrived{0};  ///< nanoseconds on the monotonic clock; 0: none did
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+std::array<struct sigaction, kStopSignals.size()> previous_actions;
+
+std::int64_t monotonic_nanoseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void do_as_before(int signal) {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
+    if (kStopSignals[i] == signal) ::sigaction(signal, &previous_actions[i], nullptr);
+  ::raise(signal);
+}
+
+void note_signal(int signal) {
+  const int error = errno;
+  const std::int64_t now = monotonic_nanoseconds();
+  std::int64_t first = 0;
+  if (!first_arrived.compare_exchange_strong(first, now) && now - first > kTogetherNanoseconds)
+    do_as_before(signal);
+  errno = error;
+}
 
 }  // namespace
 
 SignalWatch::SignalWatch() {
-  signal_arrived = 0;
+  first_arrived = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
-  // SA_RESETHAND: a second signal finds the default action, so an impatient user gets out.
-  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &previous_interrupt_);
-  sigaction(SIGTERM, &action, &previous_terminate_);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    ::sigaction(kStopSignals[i], nullptr, &previous_actions[i]);
+    const bool stays = kStopSignals[i] == SIGHUP && previous_actions[i].sa_handler == SIG_IGN;
+    if (!stays) ::sigaction(kStopSignals[i], &action, nullptr);
+  }
 }
 
 SignalWatch::~SignalWatch() {
-  sigaction(SIGINT, &previous_interrupt_, nullptr);
-  sigaction(SIGTERM, &previous_terminate_, nullptr);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
+    ::sigaction(kStopSignals[i], &previous_actions[i], nullptr);
 }
 
-bool SignalWatch::interrupted() const { return signal_arrived != 0; }
+bool SignalWatch::interrupted() const { return first_arrived != 0; }
 
 }  // namespace accrue::train

@@ -1,11 +1,18 @@
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace accrue::train {
 
-/// While it lives, SIGINT and SIGTERM are noted instead of ending the process. The same signal
-/// again ends it at once. The note is process-wide, since signals are; one object at a time.
+/// The signals that ask a run to stop.
+inline constexpr std::array<int, 3> kStopSignals{SIGINT, SIGTERM, SIGHUP};
+
+/// While it lives, the stop signals are noted instead of doing what they did before. Launchers and
+/// terminals send one more than once, so more of them change nothing for two seconds; one that
+/// comes later is somebody who will not wait, and does what it did before this object. A SIGHUP
+/// that was ignored (nohup) stays ignored. The note is process-wide, since signals are; one object
+/// at a time.
 class SignalWatch {
  public:
   SignalWatch();
@@ -14,10 +21,6 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
 
   bool interrupted() const;
-
- private:
-  struct sigaction previous_interrupt_ {};
-  struct sigaction previous_terminate_ {};
 };
 
 }  // namespace accrue::train

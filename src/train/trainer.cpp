@@ -19,6 +19,7 @@
 #include "run_info.h"
 #include "run_loop.h"
 #include "run_plan.h"
+#include "signals.h"
 #include "sinks.h"
 
 namespace accrue::train {
@@ -160,7 +161,8 @@ struct Trainer::Impl {
                           add_resumption(info, resumed->state.step, options.command));
   }
 
-  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch, RunClaim* claim) {
+  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
+                  const SignalWatch& signals, RunClaim* claim) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.part);
     const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
@@ -175,7 +177,7 @@ struct Trainer::Impl {
       observers.clear();
     }
     RunLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                  budget_watch, ranks, claim},
+                  budget_watch, ranks, signals, claim},
                  std::move(state), resumed ? resumed->ranks : StoredTensors{});
     announce_start();
     if (claim != nullptr) announce_claim(*claim);
@@ -233,21 +235,30 @@ struct Trainer::Impl {
     if (!given_up.empty()) announce("checkpoint", given_up, step);
   }
 
-  /// On the first rank: that no other process works on the folder, which is fit for what is asked.
-  std::unique_ptr<RunClaim> claim_directory(bool resume) const {
-    if (!ranks.is_first()) return nullptr;
-    if (resume) check_run_directory(directory, resume);
-    auto claim = std::make_unique<RunClaim>(directory);
+  /// Before anything is planned. A process that works on the folder is named rather than its run.
+  void check_directory(bool resume) const {
+    if (!ranks.is_first()) return;
+    if (directory.holds_run()) const RunClaim probe(directory);
     check_run_directory(directory, resume);
-    std::error_code shows_when_one_is_written;
-    if (resume)
-      std::filesystem::create_directory(directory.checkpoints(), shows_when_one_is_written);
-    sweep(directory);
+  }
+
+  /// On the first rank; the others go on when the folder is theirs to read.
+  std::unique_ptr<RunClaim> claim_directory(bool resume) const {
+    std::unique_ptr<RunClaim> claim;
+    if (ranks.is_first()) {
+      claim = std::make_unique<RunClaim>(directory);
+      check_run_directory(directory, resume);
+      std::error_code shows_when_one_is_written;
+      if (resume)
+        std::filesystem::create_directory(directory.checkpoints(), shows_when_one_is_written);
+      sweep(directory);
+    }
+    ranks.as_first_says(true);
     return claim;
   }
 
   RunResult begin(const RunOptions& options) {
-    const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
+    check_directory(options.resume);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",
                         "gradients that are folded into the optimizer",
@@ -261,17 +272,18 @@ struct Trainer::Impl {
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = follow_budget(budget_watch)) announce("budget", *reason, 0);
     if (plans) decide_plan();
-    return train_or_abandon(options, budget_watch, claim.get());
+    return train_or_abandon(options, budget_watch);
   }
 
-  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch,
-                             RunClaim* claim) {
+  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+    const SignalWatch signals;  // before anything is written that a signal could leave half-made
+    const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
     // What shows only when it is tried must not block the corrected run.
     const auto abandon = [&] {
       if (!options.resume && claim != nullptr) claim->abandon();
     };
     try {
-      return train(options, budget_watch, claim);
+      return train(options, budget_watch, signals, claim.get());
     } catch (const Error& error) {
       if (error.kind() != Error::Kind::runtime) abandon();
       throw;

@@ -14,11 +14,10 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/row.h"
+#include "commands/stop_signals.h"
 
 namespace accrue::cli {
 namespace {
-
-constexpr int interrupted_status = 130;
 
 struct TrainArguments {
   std::string config;
@@ -119,6 +118,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   train::Trainer trainer(config, group);
   const train::RunResult result = trainer.run(
       {.resume = arguments.resume, .checkpoint = arguments.checkpoint, .command = typed});
+  ignore_stop_signals();
   if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);
   if (!result.interrupted) return 0;
   if (speaks)
@@ -141,7 +141,8 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
   verb->allow_extras();
   verb->footer(
       "--section.key=value overrides a key of the config: a TOML value or a bare word.\n"
-      "A run ends with status 0, or 130 after SIGINT or SIGTERM with a checkpoint written.\n\n"
+      "A run ends with status 0, or 130 after SIGINT, SIGTERM or SIGHUP with a checkpoint "
+      "written.\n\n"
       "Example:\n"
       "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
       "  accrue train gpt.toml --run.out=runs/first --resume");

@@ -78,7 +78,7 @@ class Trainer {
   /// group all ranks call it.
   const RunPlan& plan();
 
-  /// Trains to the end of the run, or to a SIGINT or SIGTERM, after which a checkpoint is written.
+  /// Trains to the end of the run, or to a SIGINT, SIGTERM or SIGHUP, after which a checkpoint is written.
   /// Throws a usage Error where run.out holds a run already and `resume` is not set, or where
   /// config, model or data differ from the run's in what may not change; nothing is written then.
   RunResult run(const RunOptions& options = {});
