@@ -7,6 +7,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -45,6 +47,67 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
   }
 }
 
+/// Where `path` is a link, what it points to, which need not be there; the link itself stays.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int most_links = 40;  // as many as Linux follows
+  std::error_code error;
+  for (int i = 0; i < most_links && std::filesystem::is_symlink(path, error); ++i)
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
+  return path;
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+/// A rename would put a file in the place of a device or a pipe.
+void refuse_what_is_no_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw usage_error(
+        "create " + path.string(), "a regular file, or none there",
+        std::filesystem::is_directory(status) ? "a folder" : "something that is no regular file",
+        "another name");
+}
+
+/// A file without a name goes with its process, however that ends. -1 where the file system has
+/// none (NFS, FUSE), or where it could not be given a name later.
+int open_nameless(const std::filesystem::path& folder) {
+  if (::access("/proc/self/fd", X_OK) != 0) return -1;
+  return ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
+}
+
+/// Calls `make(name)` with names beside `path` until one is free; it is to return a negative number
+/// and leave errno where it fails.
+template <class Make>
+std::pair<int, std::filesystem::path> with_free_name(const std::filesystem::path& path,
+                                                     const Make& make) {
+  const std::string process = std::to_string(::getpid());
+  for (int attempt = 0;; ++attempt) {
+    std::filesystem::path name = path;
+    name += ".partial-" + process + "-" + std::to_string(attempt);
+    const int made = make(name);
+    if (made >= 0 || errno != EEXIST) return {made, std::move(name)};
+  }
+}
+
+std::pair<int, std::filesystem::path> open_beside(const std::filesystem::path& path) {
+  return with_free_name(path, [](const std::filesystem::path& name) {
+    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  });
+}
+
+/// Gives a nameless file one beside `path`: a link cannot replace what is there, a rename can.
+std::filesystem::path give_name(int descriptor, const std::filesystem::path& path) {
+  const std::string nameless = "/proc/self/fd/" + std::to_string(descriptor);
+  auto [made, name] = with_free_name(path, [&](const std::filesystem::path& free_name) {
+    return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, free_name.c_str(), AT_SYMLINK_FOLLOW);
+  });
+  if (made < 0) throw system_failure("create", path, errno);
+  return name;
+}
+
 }  // namespace
 
 void sync_to_disk(const std::filesystem::path& path) {
@@ -53,27 +116,29 @@ void sync_to_disk(const std::filesystem::path& path) {
     throw system_failure("sync", path, errno);
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(path_) {
-  temporary_ += ".partial";
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(behind_links(std::move(path))) {
+  refuse_what_is_no_file(path_);
+  descriptor_ = open_nameless(folder_of(path_));
+  if (descriptor_ < 0) std::tie(descriptor_, temporary_) = open_beside(path_);
   if (descriptor_ < 0) throw system_failure("create", path_, errno);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, path_); }
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) throw system_failure("write", path_, errno);
+  if (temporary_.empty()) temporary_ = give_name(descriptor_, path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     throw system_failure("rename", path_, errno);
   ::close(descriptor_);
   descriptor_ = -1;
-  sync_to_disk(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+  sync_to_disk(folder_of(path_));
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {

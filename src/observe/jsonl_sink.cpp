@@ -48,9 +48,18 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return step->get<std::int64_t>();
 }
 
+/// Nothing is taken out of a file that somebody else wrote: its first line is whole and no metrics.
+void require_metrics(const std::string& content, const std::filesystem::path& file) {
+  const std::size_t end = content.find('\n');
+  if (end == std::string::npos || step_of(content.substr(0, end))) return;
+  throw usage_error("write " + file.string(), "a new file, or metrics of an earlier attempt",
+                    "a file that begins with something else", "another name");
+}
+
 void remove_lines_after(const std::filesystem::path& file, std::int64_t last_step) {
   if (!std::filesystem::is_regular_file(file)) return;
   const std::string content = read_file(file);
+  require_metrics(content, file);
   std::string kept;
   std::istringstream lines(content);
   for (std::string line; std::getline(lines, line);) {

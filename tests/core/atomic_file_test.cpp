@@ -1,6 +1,15 @@
 #include "accrue/core/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <set>
+#include <string>
 
 #include "accrue/core/error.h"
 
@@ -41,6 +50,86 @@ TEST(AtomicFile, KeepsTheOldContentUntilCommitAndRemovesAnAbandonedTemporary) {
   file.commit();
   EXPECT_EQ(read_file(folder / "a"), "in parts");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+}
+
+class AtomicFileBeside : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / "atomic_file_beside_test";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void put(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_ / name) << content;
+  }
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path().filename());
+    return found;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(AtomicFileBeside, LeavesTheUsersFilesWithNamesLikeATemporarysAlone) {
+  const std::string mine = "a.partial-" + std::to_string(::getpid()) + "-0";
+  put("a.partial", "the user's");
+  put(mine, "the user's, too");
+  write_file_atomically(folder_ / "a", "new");
+  { AtomicFile(folder_ / "a").write("given up"); }
+  EXPECT_EQ(names(), (std::set<std::string>{"a", "a.partial", mine}));
+  EXPECT_EQ(read_file(folder_ / "a"), "new");
+  EXPECT_EQ(read_file(folder_ / "a.partial"), "the user's");
+  EXPECT_EQ(read_file(folder_ / mine), "the user's, too");
+}
+
+TEST_F(AtomicFileBeside, ReplacesWhatALinkPointsToAndKeepsTheLink) {
+  fs::create_directory(folder_ / "far");
+  put("far/target", "old");
+  fs::create_symlink("far/target", folder_ / "link");
+  fs::create_symlink("far/later", folder_ / "dangling");
+  write_file_atomically(folder_ / "link", "new");
+  write_file_atomically(folder_ / "dangling", "first");
+  EXPECT_EQ(fs::read_symlink(folder_ / "link"), "far/target");
+  EXPECT_EQ(fs::read_symlink(folder_ / "dangling"), "far/later");
+  EXPECT_EQ(read_file(folder_ / "far/target"), "new");
+  EXPECT_EQ(read_file(folder_ / "far/later"), "first");
+}
+
+TEST_F(AtomicFileBeside, RefusesFoldersAndPipesAndLeavesThem) {
+  fs::create_directory(folder_ / "folder");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0644), 0);
+  fs::create_symlink("pipe", folder_ / "link");
+  for (const char* name : {"folder", "pipe", "link"}) {
+    try {
+      write_file_atomically(folder_ / name, "x");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage) << error.what();
+    }
+  }
+  EXPECT_TRUE(fs::is_directory(folder_ / "folder"));
+  EXPECT_TRUE(fs::is_fifo(folder_ / "pipe"));
+  EXPECT_EQ(names().size(), 3U);
+}
+
+TEST_F(AtomicFileBeside, LeavesNothingWhereItsProcessIsKilled) {
+  if (const int probe = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE, 0644); probe >= 0)
+    ::close(probe);
+  else
+    return;  // This file system has no files without a name: they would be named here.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(folder_ / "a");
+    file.write("half of");
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(names(), std::set<std::string>{});
 }
 
 TEST(ReadFile, NamesTheMissingFile) {

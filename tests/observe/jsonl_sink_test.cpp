@@ -150,6 +150,19 @@ TEST_F(JsonlSinkTest, KeepsAWholeFileAsItIs) {
   EXPECT_EQ(lines().size(), 1u);
 }
 
+TEST_F(JsonlSinkTest, LeavesAFileThatHoldsSomethingElseAlone) {
+  const std::string notes = "{\"mine\": 1}\n{\"step\": 7}\nnotes\n";
+  std::ofstream(file_) << notes;
+  EXPECT_THROW(sink(2), Error);
+  EXPECT_EQ(read_file(file_), notes);
+}
+
+TEST_F(JsonlSinkTest, TakesAFileWhoseOnlyLineIsTorn) {
+  std::ofstream(file_) << "{\"step\":1,\"lo";
+  sink(0).on_step(full_report());
+  EXPECT_EQ(lines().size(), 1u);
+}
+
 TEST_F(JsonlSinkTest, SaysWhyItCannotBeOpened) {
   EXPECT_THROW(JsonlSink("/nowhere/metrics.jsonl", 0, warnings_, [] { return 0.0; }), Error);
 }

@@ -8,15 +8,20 @@ namespace accrue {
 
 /// Writes `content` so that `path` holds either its old content or all of the new one, whatever
 /// happens: a temporary beside it, fsync, rename, fsync of the folder.
-/// Throws a runtime Error naming the path and the system's reason (disk full, no permission).
+/// Where `path` is a link, what it points to is replaced and the link stays. Nothing else is
+/// touched: the temporary's name was free. Throws a runtime Error naming the path and the system's
+/// reason (disk full, no permission), and a usage Error where there is a folder, a device or a
+/// pipe.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// The same for content that is too large to be held at once: bytes go to a temporary beside
 /// `path`, which takes its place in `commit`. Without a commit the temporary is removed and `path`
-/// is untouched.
+/// is untouched. The temporary has no name until then, where the file system can do that: a process
+/// that is killed leaves nothing.
 class AtomicFile {
  public:
-  /// Throws a runtime Error naming the path where it cannot be created.
+  /// Throws a runtime Error naming the path where it cannot be created, and a usage Error where
+  /// there is something that is no regular file.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

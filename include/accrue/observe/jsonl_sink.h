@@ -24,7 +24,8 @@ class JsonlSink : public Observer {
  public:
   /// `first_step`: steps done already. Lines of an earlier attempt beyond it are removed,
   /// atomically, as are lines that are torn. Throws a runtime Error where the file cannot be
-  /// opened. A write that fails later is warned of once, on `warnings`; the run goes on.
+  /// opened, and a usage Error where it holds something else than metrics, which stays as it is. A
+  /// write that fails later is warned of once, on `warnings`; the run goes on.
   JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
             std::function<double()> unix_clock);
   /// With warnings on stderr and the system's clock.
