@@ -10,9 +10,9 @@ TORCH="torch==2.13.0"                          # the CPU build on the package in
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 DEEPSPEED="deepspeed==0.19.8"
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
-          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libstb-dev libxxhash-dev
+          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libspng-dev libjpeg-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
-TEST_PACKAGES=(clang-format clang-tidy)
+TEST_PACKAGES=(clang-format clang-tidy libstb-dev)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'error: setup: %s\n' "$*" >&2; exit 2; }

@@ -20,10 +20,11 @@ Error unreadable(const std::filesystem::path& path, int error) {
                        "restoring it, then resuming the run");
 }
 
-Error changed(const std::filesystem::path& path, std::int64_t before, std::int64_t now) {
-  return runtime_error("read " + path.string(),
-                       std::to_string(before) + " bytes, as when it was opened",
-                       std::to_string(now) + " bytes", "restoring it, then resuming the run");
+Error changed(const std::filesystem::path& path, const std::string& expected,
+              const std::string& received) {
+  return runtime_error("read " + path.string(), expected, received,
+                       "restoring it, then resuming the run (a file that was mended on purpose: "
+                       "--resume --accept-data)");
 }
 
 }  // namespace
@@ -41,9 +42,12 @@ class FilePool::Descriptor {
 
   int get() const { return fd_; }
   int error() const { return error_; }
-  std::int64_t bytes() const {
+  Version version() const {
     struct stat status {};
-    return ::fstat(fd_, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : 0;
+    if (::fstat(fd_, &status) != 0) return {};
+    constexpr std::int64_t nanoseconds_per_second = 1'000'000'000;
+    return {.bytes = status.st_size,
+            .modified_ns = status.st_mtim.tv_sec * nanoseconds_per_second + status.st_mtim.tv_nsec};
   }
 
  private:
@@ -53,14 +57,14 @@ class FilePool::Descriptor {
 
 FilePool::FilePool(std::vector<std::filesystem::path> paths, const std::string& what)
     : paths_(std::move(paths)) {
-  bytes_.reserve(paths_.size());
+  versions_.reserve(paths_.size());
   for (const std::filesystem::path& path : paths_) {
     const Descriptor file(path);
     if (file.error() != 0) {
       throw usage_error(what, "files that can be read", path.string() + ": " + reason(file.error()),
                         "a glob that leaves it out, or its permissions");
     }
-    bytes_.push_back(file.bytes());
+    versions_.push_back(file.version());
   }
 }
 
@@ -69,9 +73,18 @@ FilePool::~FilePool() = default;
 std::shared_ptr<const FilePool::Descriptor> FilePool::reopen(std::size_t file) const {
   auto descriptor = std::make_shared<const Descriptor>(paths_[file]);
   if (descriptor->error() != 0) throw unreadable(paths_[file], descriptor->error());
-  if (descriptor->bytes() != bytes_[file])
-    throw changed(paths_[file], bytes_[file], descriptor->bytes());
+  require_unchanged(file, *descriptor);
   return descriptor;
+}
+
+void FilePool::require_unchanged(std::size_t file, const Descriptor& descriptor) const {
+  const Version before = versions_[file], now = descriptor.version();
+  if (now == before) return;
+  if (now.bytes != before.bytes)
+    throw changed(paths_[file], std::to_string(before.bytes) + " bytes, as when it was opened",
+                  std::to_string(now.bytes) + " bytes");
+  throw changed(paths_[file], "the content that it had when it was opened",
+                "a file that was written to since");
 }
 
 // A slot holds any of the files that are congruent modulo the number of slots: no lists to keep,
@@ -95,10 +108,13 @@ void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> 
       if (errno == EINTR) continue;
       throw unreadable(paths_[file], errno);
     }
-    if (got == 0) throw changed(paths_[file], bytes_[file], descriptor->bytes());
+    if (got == 0) break;
     out = out.subspan(static_cast<std::size_t>(got));
     offset += got;
   }
+  // Afterwards, so that no change before or while it was read goes unseen.
+  require_unchanged(file, *descriptor);
+  if (!out.empty()) throw unreadable(paths_[file], EIO);
 }
 
 }  // namespace accrue::data

@@ -17,20 +17,26 @@ class FilePool {
  public:
   static constexpr std::size_t max_open_files = 64;
 
-  /// Notes each file's size. Throws a usage Error, its operation being `what`, where one cannot be
-  /// read.
+  /// Notes each file's size and when it was last changed. Throws a usage Error, its operation being
+  /// `what`, where one cannot be read.
   FilePool(std::vector<std::filesystem::path> paths, const std::string& what);
   ~FilePool();
 
   std::size_t count() const { return paths_.size(); }
   const std::filesystem::path& path(std::size_t file) const { return paths_[file]; }
-  std::int64_t bytes(std::size_t file) const { return bytes_[file]; }
+  std::int64_t bytes(std::size_t file) const { return versions_[file].bytes; }
 
-  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error where the file
-  /// shrank, was replaced by one of another size, or cannot be read any more.
+  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error where the file was
+  /// changed since it was noted, in place or by another one at its path, or cannot be read any
+  /// more. (What stands at the path counts when the file is opened: an open one keeps its content.)
   void read(std::size_t file, std::int64_t offset, std::span<std::byte> out) const;
 
  private:
+  /// What the system says of a file's content.
+  struct Version {
+    std::int64_t bytes = 0, modified_ns = 0;
+    bool operator==(const Version&) const = default;
+  };
   class Descriptor;
   struct Slot {
     std::size_t file = 0;
@@ -39,9 +45,10 @@ class FilePool {
 
   std::shared_ptr<const Descriptor> descriptor_of(std::size_t file) const;
   std::shared_ptr<const Descriptor> reopen(std::size_t file) const;
+  void require_unchanged(std::size_t file, const Descriptor& descriptor) const;
 
   std::vector<std::filesystem::path> paths_;
-  std::vector<std::int64_t> bytes_;
+  std::vector<Version> versions_;
   mutable std::mutex mutex_;  ///< guards slots_; reading happens outside of it
   mutable std::array<Slot, max_open_files> slots_;
 };

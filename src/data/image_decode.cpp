@@ -1,86 +1,67 @@
 #include "image_decode.h"
 
-#include <limits>
-#include <memory>
+#include <array>
+#include <string_view>
+#include <vector>
 
-// Only what is documented to be read, from memory, and no image that would need gigabytes.
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_NO_STDIO
-#define STBI_NO_LINEAR
-#define STBI_NO_HDR
-#define STBI_ONLY_PNG
-#define STBI_ONLY_JPEG
-#define STBI_ONLY_BMP
-#define STBI_ONLY_PNM
-#define STBI_MAX_DIMENSIONS 16384
-#include <stb_image.h>
+#include "jpeg_decode.h"
+#include "png_decode.h"
 
 namespace accrue::data {
 namespace {
 
-const stbi_uc* bytes_of(std::span<const std::byte> encoded) {
-  return reinterpret_cast<const stbi_uc*>(encoded.data());
-}
+/// No image that would need gigabytes.
+constexpr std::uint32_t kMostPixelsASide = 16384;
 
-bool is_too_large(std::span<const std::byte> encoded) {
-  return encoded.size() > static_cast<std::size_t>(std::numeric_limits<int>::max());
-}
+/// By their first bytes, formats that people have and this version does not read.
+struct Signature {
+  std::string_view bytes, name;
+};
+constexpr std::array<Signature, 9> other_formats{{{"BM", "BMP"},
+                                                  {"P1", "PNM"},
+                                                  {"P2", "PNM"},
+                                                  {"P3", "PNM"},
+                                                  {"P5", "PNM"},
+                                                  {"P6", "PNM"},
+                                                  {"GIF8", "GIF"},
+                                                  {"RIFF", "WebP"},
+                                                  {"II*", "TIFF"}}};
 
-/// Fewer bytes than its header promises, of formats whose decoder takes what is missing as it
-/// comes: PNM and BMP.
-bool is_cut_short(std::span<const std::byte> encoded) {
-  const auto size = static_cast<std::int64_t>(encoded.size());
-  const stbi_uc* const bytes = bytes_of(encoded);
-  if (size >= 6 && bytes[0] == 'B' && bytes[1] == 'M') {
-    const std::int64_t stated =
-        bytes[2] | bytes[3] << 8 | bytes[4] << 16 | static_cast<std::int64_t>(bytes[5]) << 24;
-    return size < stated;
-  }
-  stbi__context context;
-  stbi__start_mem(&context, bytes, static_cast<int>(size));
-  if (stbi__pnm_test(&context) == 0) return false;
-  int width = 0, height = 0, components = 0;
-  const int bits = stbi__pnm_info(&context, &width, &height, &components);
-  if (bits == 0) return false;
-  const std::int64_t pixels = std::int64_t{width} * height * components * (bits == 16 ? 2 : 1);
-  return context.img_buffer_end - context.img_buffer < pixels;
-}
-
-std::int64_t channels_of(int components) { return components <= 2 ? 1 : 3; }
-
-void to_planes(const stbi_uc* interleaved, const ImageShape& shape, std::span<std::uint8_t> out) {
+/// Pixels of `stride` bytes to planes of the first `channels` of each.
+void to_planes(std::span<const std::uint8_t> interleaved, std::size_t stride,
+               const ImageShape& shape, std::span<std::uint8_t> out) {
   const auto area = static_cast<std::size_t>(shape.height * shape.width);
-  const auto channels = static_cast<std::size_t>(shape.channels);
-  for (std::size_t c = 0; c < channels; ++c)
-    for (std::size_t i = 0; i < area; ++i) out[c * area + i] = interleaved[i * channels + c];
+  for (std::size_t c = 0; c < static_cast<std::size_t>(shape.channels); ++c)
+    for (std::size_t i = 0; i < area; ++i) out[c * area + i] = interleaved[i * stride + c];
 }
 
 }  // namespace
 
 std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded) {
-  int width = 0, height = 0, components = 0;
-  if (is_too_large(encoded) ||
-      stbi_info_from_memory(bytes_of(encoded), static_cast<int>(encoded.size()), &width, &height,
-                            &components) == 0 ||
-      width < 1 || height < 1)
-    return std::nullopt;
-  return ImageShape{channels_of(components), height, width};
+  if (is_png(encoded)) return png_shape(encoded, kMostPixelsASide);
+  if (is_jpeg(encoded)) return jpeg_shape(encoded, kMostPixelsASide);
+  return std::nullopt;
+}
+
+std::string other_image_format(std::span<const std::byte> encoded) {
+  const std::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  for (const Signature& format : other_formats)
+    if (bytes.starts_with(format.bytes)) return std::string(format.name);
+  return "";
 }
 
 std::string decode_image(std::span<const std::byte> encoded, const ImageShape& shape,
                          std::span<std::uint8_t> pixels) {
-  if (is_too_large(encoded)) return "more than 2 GiB";
-  if (is_cut_short(encoded)) return "the file is cut short";
-  int width = 0, height = 0, components = 0;
-  const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> decoded(
-      stbi_load_from_memory(bytes_of(encoded), static_cast<int>(encoded.size()), &width, &height,
-                            &components, static_cast<int>(shape.channels)),
-      &stbi_image_free);
-  if (!decoded) return stbi_failure_reason();
-  if (ImageShape{channels_of(components), height, width} != shape) return "another shape";
-  to_planes(decoded.get(), shape, pixels);
-  return "";
+  const std::optional<ImageShape> found = image_shape_of(encoded);
+  if (!found) return "its header is damaged";
+  if (*found != shape) return "another shape";
+  const std::size_t stride = is_png(encoded) ? 3 : static_cast<std::size_t>(shape.channels);
+  std::vector<std::uint8_t> interleaved(static_cast<std::size_t>(shape.height * shape.width) *
+                                        stride);
+  std::string problem =
+      is_png(encoded) ? decode_png(encoded, interleaved) : decode_jpeg(encoded, shape, interleaved);
+  if (problem.empty()) to_planes(interleaved, stride, shape, pixels);
+  return problem;
 }
 
 }  // namespace accrue::data

@@ -156,9 +156,13 @@ class ImageFolders final : public ImageStore {
     for (std::size_t file = 0; file < files_->count(); ++file) {
       const auto shape = shape_of(*files_, file);
       if (!shape) {
-        throw usage_error(what, "images (PNG, JPEG, BMP or PNM)",
-                          files_->path(file).string() + ": none that can be read",
-                          "a glob that leaves it out");
+        const std::string other = other_image_format(read_file(*files_, file, 16));
+        throw usage_error(
+            what, "images (PNG or JPEG)",
+            files_->path(file).string() + ": " +
+                (other.empty() ? "none that can be read" : "none that can be read, but " + other),
+            other.empty() ? "a glob that leaves it out"
+                          : "converting it to PNG, or a glob that leaves it out");
       }
       if (file == 0) shape_ = *shape;
       if (*shape == shape_) continue;

@@ -9,10 +9,11 @@
 
 namespace accrue::data {
 
-/// Whether the file's name says that it is an encoded image, in whichever case.
+/// Whether the file's name says that it is an encoded image, in whichever case; also of formats
+/// that are refused by name, which must not pass as text.
 inline bool has_image_suffix(const std::filesystem::path& path) {
-  constexpr std::array<std::string_view, 7> suffixes{".png", ".jpg", ".jpeg", ".bmp",
-                                                     ".ppm", ".pgm", ".pnm"};
+  constexpr std::array<std::string_view, 11> suffixes{
+      ".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pnm", ".gif", ".tif", ".tiff", ".webp"};
   std::string suffix = path.extension().string();
   std::transform(suffix.begin(), suffix.end(), suffix.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

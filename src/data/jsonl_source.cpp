@@ -128,17 +128,25 @@ std::size_t JsonlSource::file_of(std::int64_t index) const {
       std::upper_bound(sample_ends_.begin(), sample_ends_.end(), index) - sample_ends_.begin());
 }
 
-// Up to where the next sample begins, and of that the line alone: blank lines and those left out
-// may follow.
+// By pieces until the line ends: what stands between it and the next sample, blank lines and those
+// left out, can be as long as the file.
 std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer) const {
+  constexpr std::int64_t beside_tokens = 256;  // what a short object's other characters take
   const std::size_t file = file_of(index);
   const std::int64_t begin = begins_[static_cast<std::size_t>(index)];
-  const bool is_last = index + 1 == sample_ends_[file];
-  const std::int64_t end =
-      is_last ? files_->bytes(file) : begins_[static_cast<std::size_t>(index) + 1];
-  buffer.resize(static_cast<std::size_t>(end - begin));
-  files_->read(file, begin, std::as_writable_bytes(std::span(buffer)));
-  return std::string_view(buffer).substr(0, buffer.find('\n'));
+  buffer.clear();
+  while (true) {
+    const std::int64_t known = std::ssize(buffer), left = files_->bytes(file) - begin - known;
+    const std::int64_t piece = std::min(left, std::max(known, tokens(index) + beside_tokens));
+    if (piece <= 0) return buffer;
+    buffer.resize(static_cast<std::size_t>(known + piece));
+    files_->read(
+        file, begin + known,
+        std::as_writable_bytes(std::span(buffer)).subspan(static_cast<std::size_t>(known)));
+    const std::size_t feed = buffer.find('\n', static_cast<std::size_t>(known));
+    if (feed != std::string::npos) return std::string_view(buffer).substr(0, feed);
+    if (known > LineReader::longest_bytes) return buffer;  // as one that changed
+  }
 }
 
 void JsonlSource::require_unchanged(std::int64_t index, const JsonSampleParser& parser,

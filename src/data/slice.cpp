@@ -24,6 +24,7 @@ class Slice final : public Source {
   std::optional<ImageShape> image_shape() const override { return source_->image_shape(); }
   std::vector<std::string> classes() const override { return source_->classes(); }
   std::vector<std::string> remarks() const override { return source_->remarks(); }
+  void check_contents() const override { source_->check_contents(); }
   std::string fingerprint() const override {
     return source_->fingerprint() + ", samples " + range();
   }

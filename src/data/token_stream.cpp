@@ -1,7 +1,11 @@
 #include "token_stream.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -87,6 +91,47 @@ void TokenStream::read_file(std::size_t file, std::int64_t first, std::span<std:
   files_->read(file, layout.offset + first * layout.width, scratch);
   widen(scratch, layout.width, out);
   if (traits_.vocab_bound > 0) check_vocab(file, first, out);
+}
+
+std::vector<TokenStream::Piece> TokenStream::pieces_to_check() const {
+  constexpr std::int64_t piece_tokens = std::int64_t{1} << 20;
+  std::vector<Piece> pieces;
+  if (traits_.vocab_bound == 0) return pieces;
+  for (std::size_t file = 0; file < layouts_.size(); ++file) {
+    const TokenLayout& layout = layouts_[file];
+    if (traits_.vocab_bound >= std::int64_t{1} << 8 * layout.width) continue;
+    for (std::int64_t first = 0; first < layout.tokens; first += piece_tokens)
+      pieces.push_back({file, first, std::min(piece_tokens, layout.tokens - first)});
+  }
+  return pieces;
+}
+
+void TokenStream::check(const Piece& piece) const {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(piece.count));
+  Scratch scratch;
+  read_file(piece.file, piece.first, ids, scratch);
+}
+
+void TokenStream::check_contents() const {
+  std::call_once(checked_, [this] {
+    const std::vector<Piece> pieces = pieces_to_check();
+    const std::int64_t count = std::ssize(pieces);
+    std::atomic<std::int64_t> first_bad{count};
+    std::exception_ptr problem;  // of that piece, whichever thread finds it
+    std::mutex mutex;
+    at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < std::min(end, first_bad.load()); ++i) {
+        try {
+          check(pieces[static_cast<std::size_t>(i)]);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (i < first_bad) problem = std::current_exception();
+          first_bad = std::min(i, first_bad.load());
+        }
+      }
+    });
+    if (problem) std::rethrow_exception(problem);
+  });
 }
 
 void TokenStream::check_vocab(std::size_t file, std::int64_t first,

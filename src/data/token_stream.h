@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,10 +37,16 @@ class TokenStream final : public Source {
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
   std::int64_t tokens(std::int64_t) const override { return traits_.context; }
   std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }
+  void check_contents() const override;
   std::string fingerprint() const override { return fingerprint_.text(); }
 
  private:
   using Scratch = std::vector<std::byte>;
+  /// Consecutive tokens of one file.
+  struct Piece {
+    std::size_t file = 0;
+    std::int64_t first = 0, count = 0;
+  };
 
   std::int64_t length() const { return ends_.back(); }
   /// Tokens [first, first + out.size()) of the stream.
@@ -47,6 +54,10 @@ class TokenStream final : public Source {
   /// The same of one file, which holds them all.
   void read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
                  Scratch& scratch) const;
+  /// Those of the files that can hold an id outside the vocabulary, in order.
+  std::vector<Piece> pieces_to_check() const;
+  /// Throws what fetch() would throw for it.
+  void check(const Piece& piece) const;
   void check_vocab(std::size_t file, std::int64_t first, std::span<const std::int64_t> ids) const;
 
   std::unique_ptr<const FilePool> files_;
@@ -54,6 +65,7 @@ class TokenStream final : public Source {
   std::vector<std::int64_t> ends_;  ///< the stream's length up to and with file i
   StreamTraits traits_;
   Fingerprint fingerprint_;
+  mutable std::once_flag checked_;
 };
 
 }  // namespace accrue::data

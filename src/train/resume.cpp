@@ -23,13 +23,6 @@ fs::path requested_folder(const RunDirectory& run, const std::string& requested)
   return requested;
 }
 
-void check_data(const TrainState& state, const std::string& data_fingerprint) {
-  if (state.data_fingerprint == data_fingerprint) return;
-  throw usage_error("resume", "the data the run was started with (" + state.data_fingerprint + ")",
-                    "other data (" + data_fingerprint + ")",
-                    "the same files, or a new run.out that starts from this model");
-}
-
 /// The newest one that is as it was written; notes those that are not.
 std::optional<VerifiedCheckpoint> newest_whole(const RunDirectory& run,
                                                std::vector<std::string>& skipped) {
@@ -96,16 +89,20 @@ void check_config_unchanged(const Config& started, const Config& now) {
 }
 
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
-                        const std::string& data_fingerprint, models::Model& model,
+                        const DataIdentity& data, bool accept_data, models::Model& model,
                         optim::Optimizer& optimizer) {
   Resumed resumed;
   const std::optional<VerifiedCheckpoint> checkpoint =
       requested.empty() ? newest_whole(run, resumed.skipped)
                         : std::optional<VerifiedCheckpoint>(requested_folder(run, requested));
   if (!checkpoint) return resumed;
-  check_data(checkpoint->state(), data_fingerprint);
+  const DataIdentity& before = checkpoint->state().data;
+  if (check_continuity(before, data, accept_data) == DataChange::accepted)
+    resumed.data_change = "other data were accepted by --accept-data: " + data.fingerprint +
+                          " instead of " + before.fingerprint;
   checkpoint->load(model, optimizer);
   resumed.state = checkpoint->state();
+  resumed.state.data = data;
   resumed.ranks = checkpoint->ranks();
   resumed.checkpoint = checkpoint->folder();
   resumed.has_checksums = checkpoint->has_checksums();

@@ -16,6 +16,8 @@ struct Resumed {
   std::filesystem::path checkpoint;  ///< empty then
   bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums() of it
   StoredTensors ranks;               ///< VerifiedCheckpoint::ranks() of it
+  /// What changed in the data, where that was accepted; empty: nothing.
+  std::string data_change;
   std::vector<std::string> skipped;  ///< what is wrong with newer ones
 };
 
@@ -37,9 +39,9 @@ void check_config_unchanged(const Config& started, const Config& now);
 
 /// Loads the newest checkpoint that is as it was written, or the `requested` one (a folder or a
 /// step), into model and optimizer. Throws a usage Error that names the file and the tensor where
-/// the requested one is damaged, or all are, and where the data changed.
+/// the requested one is damaged, or all are, and where the data changed (check_continuity).
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
-                        const std::string& data_fingerprint, models::Model& model,
+                        const DataIdentity& data, bool accept_data, models::Model& model,
                         optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

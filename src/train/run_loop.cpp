@@ -193,8 +193,8 @@ std::optional<WindowRun> RunLoop::run_unless_torn(batch::Range range, std::int64
 
 /// What was folded into the optimizer's state cannot be taken out again.
 void RunLoop::go_back(const std::string& reason) {
-  const Resumed last = load_checkpoint(parts_.directory, std::to_string(written_step_),
-                                       state_.data_fingerprint, model_, parts_.optimizer);
+  const Resumed last = load_checkpoint(parts_.directory, std::to_string(written_step_), state_.data,
+                                       false, model_, parts_.optimizer);
   state_ = last.state;
   elapsed_before_ = state_.elapsed - watch_.seconds();
   tell([&](Observer& o) { o.on_rollback(state_.step); });

@@ -19,6 +19,7 @@ class StateReader {
     if (!object.is_object()) throw wrong("", "an object", object);
   }
 
+  bool is_set(const char* name) const { return object_.value(name, json(false)) == true; }
   bool has(const char* name) const { return object_.contains(name); }
 
   std::int64_t integer(const char* name, std::int64_t least,
@@ -130,6 +131,12 @@ memory::RecoveryState micro_batches_from_json(const StateReader& plan) {
           .quiet_windows = plan.has("quiet_windows") ? plan.integer("quiet_windows", 0) : 0};
 }
 
+DataIdentity data_from_json(const StateReader& in) {
+  return {.fingerprint = in.text("fingerprint"),
+          .samples = in.has("samples") ? in.integer("samples", 0) : 0,
+          .checked = in.is_set("checked")};
+}
+
 }  // namespace
 
 json to_json(const TrainState& state) {
@@ -143,7 +150,11 @@ json to_json(const TrainState& state) {
              {"recompute", to_string(state.recompute)},
              {"micro_batch_now", state.micro_batches.micro_batch},
              {"quiet_windows", state.micro_batches.quiet_windows}}},
-           {"data", {{"next_window", state.window}, {"fingerprint", state.data_fingerprint}}}};
+           {"data",
+            {{"next_window", state.window},
+             {"fingerprint", state.data.fingerprint},
+             {"samples", state.data.samples},
+             {"checked", state.data.checked}}}};
   if (state.ranks.size() > 1)
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
   if (!state.units.empty()) out["units"] = state.units;
@@ -169,7 +180,7 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
   if (reader.has("ranks"))
     for (const json& rank : reader.array("ranks"))
       state.ranks.push_back(rank_from_json({rank, "ranks.", operation}));
-  state.data_fingerprint = reader.object("data").text("fingerprint");
+  state.data = data_from_json(reader.object("data"));
   if (reader.has("units")) state.units = reader.small_integers("units");
   if (reader.has("inner_optimizers"))
     state.inner_optimizers = reader.integer("inner_optimizers", 1);

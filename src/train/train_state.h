@@ -8,6 +8,7 @@
 
 #include "accrue/core/recompute.h"
 #include "accrue/memory/recovery.h"
+#include "data_continuity.h"
 #include "rank_record.h"
 
 namespace accrue::train {
@@ -30,7 +31,7 @@ struct TrainState {
   std::optional<double> eval_loss;  ///< of it; none where it was not finite
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
-  std::string data_fingerprint;
+  DataIdentity data;
   /// Whose inner optimizers the checkpoint holds, where each rank has its own; none: one for all.
   std::optional<std::int64_t> inner_optimizers;
   std::vector<int> units;  ///< of fixed-point sums (accum::GradientBuffer::units); else empty

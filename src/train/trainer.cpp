@@ -66,6 +66,7 @@ struct Trainer::Impl {
     const std::string checkpoint =
         options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;
     return {{"resume", options.resume ? checkpoint : "no"},
+            {"accept-data", options.accept_data ? "yes" : "no"},
             {"plan", plans ? "a new one" : "the checkpoint's"}};
   }
 
@@ -92,7 +93,7 @@ struct Trainer::Impl {
     make_learning_rate(work.config, make_horizon(*plan))
         .at(0);  // throws before anything is written
     if (claim != nullptr) create_directory(optimizer, options, *claim);
-    return first_state(fingerprint_of(work.data));
+    return first_state();
   }
 
   void create_directory(const optim::Optimizer& optimizer, const RunOptions& options,
@@ -106,21 +107,34 @@ struct Trainer::Impl {
     claim.create(given, describe_run(work.config, options.command));
   }
 
-  TrainState first_state(std::string fingerprint) {
+  TrainState first_state() {
     const std::int64_t micro = decide_plan().micro_batch;
     return {.micro_batches = {.planned = micro, .micro_batch = micro},
             .recompute = plan->recompute,
             .ranks = records,
-            .data_fingerprint = std::move(fingerprint)};
+            .data = data};
+  }
+
+  /// Before anything is planned or written. A run that is resumed checked its data as it began.
+  void check_data(bool resume) {
+    data = {.fingerprint = fingerprint_of(work.data), .samples = work.data.train->size()};
+    if (resume && !directory.checkpoint_steps().empty()) {
+      const std::int64_t newest = directory.checkpoint_steps().back();
+      const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;
+      data.checked = before.checked && before.fingerprint == data.fingerprint;
+    }
+    if (data.checked) return;
+    work.data.train->check_contents();
+    if (work.data.val) work.data.val->check_contents();
+    data.checked = true;
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
     check_config_unchanged(directory.config(), given);
-    const std::string fingerprint = fingerprint_of(work.data);
-    Resumed found =
-        load_checkpoint(directory, options.checkpoint, fingerprint, *work.model, optimizer);
+    Resumed found = load_checkpoint(directory, options.checkpoint, data, options.accept_data,
+                                    *work.model, optimizer);
     if (found.checkpoint.empty()) {
-      found.state = first_state(fingerprint);
+      found.state = first_state();
     } else {
       take_up_plan(found.state);
     }
@@ -225,6 +239,7 @@ struct Trainer::Impl {
     if (!claim.remark().empty()) announce("run_directory", claim.remark(), 0);
     if (!resumed || resumed->checkpoint.empty()) return;
     const std::int64_t step = resumed->state.step;
+    if (!resumed->data_change.empty()) announce("data", resumed->data_change, step);
     if (!resumed->has_checksums)
       announce("checkpoint",
                resumed->checkpoint.filename().string() +
@@ -259,6 +274,7 @@ struct Trainer::Impl {
 
   RunResult begin(const RunOptions& options) {
     check_directory(options.resume);
+    check_data(options.resume);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",
                         "gradients that are folded into the optimizer",
@@ -267,7 +283,7 @@ struct Trainer::Impl {
       throw usage_error("gradient hook", "a gradient that each rank has all of",
                         "one that is divided among the ranks", "dist.shard = \"none\"");
     const bool plans = needs_plan(options);
-    ranks.begin(work, fingerprint_of(work.data), start_of(options, plans));
+    ranks.begin(work, data.fingerprint, start_of(options, plans));
     memory::BudgetWatch budget_watch(given.memory.budget_file);
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = follow_budget(budget_watch)) announce("budget", *reason, 0);
@@ -298,6 +314,7 @@ struct Trainer::Impl {
   Ranks ranks;
   Workload work;
   RunDirectory directory;
+  DataIdentity data;  ///< once it is checked
   std::optional<RunPlan> plan;
   std::vector<RankRecord> records;  ///< by rank, as the plan or a checkpoint has them
   std::optional<Resumed> resumed;

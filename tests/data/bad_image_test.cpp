@@ -50,22 +50,29 @@ class BadImages : public ::testing::Test {
 TEST_F(BadImages, ControlIsFine) { EXPECT_EQ(open_knowing(all())->size(), 2); }
 
 TEST_F(BadImages, AreNoImages) {
-  for (const std::string& content :
-       {std::string("hello"), std::string(), std::string("\x89PNG\r\n\x1a\n"),
-        std::string(10'000, 'x'), std::string("P6\n")}) {
+  for (const std::string& content : {std::string("hello"), std::string(),
+                                     std::string("\x89PNG\r\n\x1a\n"), std::string(10'000, 'x')}) {
     const auto file = folder_.write("set/dog/2.png", content);
     EXPECT_THAT(opening_refused(all()), AllOf(HasSubstr(file), HasSubstr("none that can be read")));
   }
 }
 
+TEST_F(BadImages, OfOtherFormatsAreRefusedByTheirNames) {
+  const std::pair<const char*, const char*> others[] = {
+      {"BM\x46", "BMP"}, {"P6\n4 4\n", "PNM"}, {"GIF89a", "GIF"}, {"II*", "TIFF"}};
+  for (const auto& [content, name] : others) {
+    const auto file = folder_.write("set/dog/2.bmp", content);
+    EXPECT_THAT(opening_refused(all()),
+                AllOf(HasSubstr(file), HasSubstr(name), HasSubstr("converting it to PNG")));
+  }
+}
+
 TEST_F(BadImages, DoNotDecode) {
   const testing::Picture picture = make_picture(4, 4, 3, 3);
-  std::vector<std::string> broken{png(picture).substr(0, 40)};
-  for (std::string whole : {png(picture), bmp(picture), pnm(picture)}) {
-    broken.push_back(whole.substr(0, whole.size() * 3 / 4));
-    whole.pop_back();
-    if (!whole.starts_with("\x89PNG")) broken.push_back(whole);  // a PNG ends with its checksum
-  }
+  const std::string whole = png(picture), photo = testing::jpeg(picture);
+  const std::vector<std::string> broken{whole.substr(0, 40), whole.substr(0, whole.size() * 3 / 4),
+                                        photo.substr(0, photo.size() - 9),
+                                        photo.substr(0, photo.size() - 2)};
   for (const std::string& content : broken) {
     const auto file = folder_.write("set/dog/0.png", content);
     const auto source = open_knowing(all());
@@ -77,10 +84,15 @@ TEST_F(BadImages, DoNotDecode) {
 }
 
 TEST_F(BadImages, NeverCrashWhateverTheBytes) {
-  const std::string good = png(make_picture(4, 4, 3, 3));
-  for (std::size_t i = 0; i < good.size(); ++i) {
-    std::string corrupt = good;
-    corrupt[i] = static_cast<char>(~corrupt[i]);
+  const testing::Picture picture = make_picture(4, 4, 3, 3);
+  std::vector<std::string> damaged;
+  for (const std::string& good : {png(picture), testing::jpeg(picture)})
+    for (std::size_t i = 0; i < good.size(); ++i) {
+      damaged.push_back(good);
+      damaged.back()[i] = static_cast<char>(~good[i]);
+      damaged.push_back(good.substr(0, i));
+    }
+  for (const std::string& corrupt : damaged) {
     folder_.write("set/dog/0.png", corrupt);
     try {
       const auto source = open_knowing(all());

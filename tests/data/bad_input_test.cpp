@@ -134,13 +134,45 @@ TEST(BadInput, FileThatShrankSinceItWasOpened) {
   const auto before_any_read = open(file, 9);
   fetch(*source, {100});
   std::filesystem::resize_file(file, 500);
-  EXPECT_NO_THROW(fetch(*source, {3}));
-  const auto message = refusal(Error::Kind::runtime, [&] { fetch(*source, {100}); });
+  const auto message = refusal(Error::Kind::runtime, [&] { fetch(*source, {3}); });
   EXPECT_THAT(message, HasSubstr(file));
   EXPECT_THAT(message, HasSubstr("expected 1000 bytes"));
   EXPECT_THAT(message, HasSubstr("received 500 bytes"));
   EXPECT_THAT(refusal(Error::Kind::runtime, [&] { fetch(*before_any_read, {3}); }),
               HasSubstr("received 500 bytes"));
+}
+
+TEST(BadInput, FileThatWasWrittenToSinceItWasOpened) {
+  const Folder folder;
+  for (const char* format : {"text", "tokens"}) {
+    const std::string file = folder.write("a", std::string(1000, 'a'));
+    const auto source = open(file, 8, format);
+    EXPECT_NO_THROW(fetch(*source, {0})) << "the control";
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary) << 'b';
+    // Within the resolution of the clock two writes look like one.
+    std::filesystem::last_write_time(
+        file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
+    EXPECT_THAT(refusal(Error::Kind::runtime, [&] { fetch(*source, {0}); }),
+                AllOf(HasSubstr(file), HasSubstr("written to")));
+  }
+}
+
+TEST(BadInput, AllTokensAreCheckedBeforeAnyIsNeeded) {
+  const Folder folder;
+  // More than two of the pieces that threads take, of two files.
+  std::vector<std::int64_t> ids(3 << 20, 6);
+  const std::string first = folder.write("a.bin", packed<std::uint16_t>(ids));
+  EXPECT_NO_THROW(open(first, 8, "tokens", 7)->check_contents()) << "the control";
+  ids[(2 << 20) + 5] = 9;
+  ids[(1 << 20) + 77] = 8;
+  const std::string second = folder.write("b.bin", packed<std::uint16_t>(ids));
+  const auto source = open(folder.path("*.bin"), 8, "tokens", 7);
+  for (int again = 0; again < 2; ++again)
+    EXPECT_THAT(
+        refusal(Error::Kind::usage, [&] { source->check_contents(); }),
+        AllOf(HasSubstr(second), HasSubstr("id 8 at token " + std::to_string((1 << 20) + 77))));
+  EXPECT_NO_THROW(open(folder.path("*.bin"), 8, "tokens", 10)->check_contents());
+  EXPECT_NO_THROW(open(folder.path("*.bin"), 8, "tokens")->check_contents()) << "no vocabulary";
 }
 
 TEST(BadInput, FileThatIsGone) {

@@ -44,23 +44,11 @@ std::string png(const Picture& p) {
   return text;
 }
 
-std::string bmp(const Picture& p) {
-  std::string text;
-  stbi_write_bmp_to_func(append, &text, static_cast<int>(p.width), static_cast<int>(p.height),
-                         static_cast<int>(p.channels), p.pixels.data());
-  return text;
-}
-
 std::string jpeg(const Picture& p) {
   std::string text;
   stbi_write_jpg_to_func(append, &text, static_cast<int>(p.width), static_cast<int>(p.height),
                          static_cast<int>(p.channels), p.pixels.data(), 95);
   return text;
-}
-
-std::string pnm(const Picture& p) {
-  return (p.channels == 1 ? "P5\n" : "P6\n") + std::to_string(p.width) + " " +
-         std::to_string(p.height) + "\n255\n" + std::string(p.pixels.begin(), p.pixels.end());
 }
 
 std::vector<double> levels_of(const Picture& p) {

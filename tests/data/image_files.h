@@ -23,9 +23,7 @@ Picture make_picture(std::int64_t height, std::int64_t width, std::int64_t chann
 Picture make_gradient(std::int64_t height, std::int64_t width);
 
 std::string png(const Picture& picture);
-std::string bmp(const Picture& picture);
 std::string jpeg(const Picture& picture);
-std::string pnm(const Picture& picture);  ///< PGM or PPM
 
 /// What a source makes of it: [C, H, W], byte b being 2 * b / 255 - 1; alpha left out.
 std::vector<double> levels_of(const Picture& picture);

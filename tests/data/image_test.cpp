@@ -51,10 +51,8 @@ TEST(ImageFolders, ReadEveryFormatAndLeaveAlphaOut) {
     std::string (*encode)(const Picture&);
     std::int64_t channels;
   };
-  for (const Row& row :
-       {Row{"a.png", testing::png, 1}, Row{"a.png", testing::png, 2}, Row{"a.png", testing::png, 3},
-        Row{"a.PNG", testing::png, 4}, Row{"a.bmp", testing::bmp, 3}, Row{"a.ppm", testing::pnm, 3},
-        Row{"a.pgm", testing::pnm, 1}}) {
+  for (const Row& row : {Row{"a.png", testing::png, 1}, Row{"a.png", testing::png, 2},
+                         Row{"a.png", testing::png, 3}, Row{"a.PNG", testing::png, 4}}) {
     const Folder folder;
     const Picture cat = make_picture(5, 7, row.channels, 1),
                   dog = make_picture(5, 7, row.channels, 2);
@@ -85,8 +83,8 @@ TEST(ImageFolders, ReadJpegClosely) {
 
 TEST(ImageFolders, GoFromMinusOneToOne) {
   const Folder folder;
-  folder.write("a/1.pgm", testing::pnm({1, 3, 1, {0, 255, 51}}));
-  folder.write("b/1.pgm", testing::pnm({1, 3, 1, {0, 0, 0}}));
+  folder.write("a/1.png", testing::png({1, 3, 1, {0, 255, 51}}));
+  folder.write("b/1.png", testing::png({1, 3, 1, {0, 0, 0}}));
   EXPECT_TRUE(shows(fetch(*open_images(folder.path("*/*")), {0}).inputs[0], {-1, 1, -0.6}));
 }
 

@@ -7,6 +7,7 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
+#include "support/png.h"
 
 namespace accrue::testing {
 namespace {
@@ -38,12 +39,12 @@ class DataRun : public AccrueProgram {
       std::filesystem::create_directories(folder_ / "images" / label);
       std::string pixels(64, '\0');
       for (int p = 0; p < 64; ++p) pixels[static_cast<std::size_t>(p)] = char(i * 37 + p * (7 + i));
-      write("images/" + label + "/" + std::to_string(i) + ".pgm", "P5\n8 8\n255\n" + pixels);
+      write("images/" + label + "/" + std::to_string(i) + ".png", png_of(8, 8, 1, pixels));
     }
     write("run.toml",
           "[run]\nout = \"out\"\nsteps = 4\nthreads = 1\ncheckpoint_every = 2\n"
           "[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\nbatchnorm = \"exact\"\n"
-          "[data]\ntrain = [\"images/*/*.pgm\"]\nval_fraction = 0.2\n"
+          "[data]\ntrain = [\"images/*/*.png\"]\nval_fraction = 0.2\n"
           "[batch]\nsamples = 8\nmicro = 3\n");
   }
 
@@ -124,7 +125,7 @@ TEST_F(DataRun, RefusesHeldOutDataThatCannotBeEvaluated) {
   EXPECT_THAT(refused({"--data.val=[\"ids.jsonl\"]"}), HasSubstr("id 900"));
   write_images();
   std::filesystem::create_directories(folder_ / "other/odd");
-  write("other/odd/1.pgm", "P5\n9 9\n255\n" + std::string(81, '\1'));
+  write("other/odd/1.png", png_of(9, 9, 1, std::string(81, '\1')));
   EXPECT_THAT(refused({"--data.val=[\"other/*/*\"]", "--data.val_fraction=0"}),
               HasSubstr("images of 1 x 8 x 8, as in data.train"));
 }
@@ -145,11 +146,11 @@ TEST_F(DataRun, ResumesExactBatchNormalisationToTheSameBits) {
 
 TEST_F(DataRun, AnImageThatDoesNotDecodeIsNamedAndTheStepsBeforeItAreKept) {
   write_images();
-  write("images/odd/9.pgm", "P5\n8 8\n255\ncut short");
+  write("images/odd/9.png", read_file(folder_ / "images/odd/9.png").substr(0, 60));
   const auto result = accrue({"train", "run.toml", "--data.val_fraction=0",
                               "--data.order=sequential", "--run.checkpoint_every=100"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("odd/9.pgm"));
+  EXPECT_THAT(result.errors, HasSubstr("odd/9.png"));
   EXPECT_THAT(result.errors, HasSubstr("does not decode"));
   EXPECT_TRUE(has_checkpoint(2));
 }

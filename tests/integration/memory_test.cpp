@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue_program.h"
+#include "support/png.h"
 
 namespace accrue::testing {
 namespace {
@@ -29,9 +30,7 @@ class Memory : public AccrueProgram {
       for (int x = 0; x < 3 * width; ++x)
         pixels[static_cast<std::size_t>(y * 3 * width + x)] =
             static_cast<char>((x / stripe + y / (2 * stripe)) % 2 * 200 + (x * 31 + y * 17) % 23);
-    std::ofstream(file, std::ios::binary) << "P6\n"
-                                          << width << ' ' << height << "\n255\n"
-                                          << pixels;
+    std::ofstream(file, std::ios::binary) << png_of(width, height, 3, pixels);
   }
 };
 
@@ -39,13 +38,13 @@ TEST_F(Memory, AResNetTrainsOnLargeImagesByOneAtATimeWithinFourGibibytes) {
   for (int kind = 0; kind < 2; ++kind) {
     const auto folder = folder_ / "pictures" / ("kind" + std::to_string(kind));
     std::filesystem::create_directories(folder);
-    write_picture(folder / "0.ppm", 16 << kind);
+    write_picture(folder / "0.png", 16 << kind);
     for (int copy = 1; copy < 8; ++copy)
-      std::filesystem::copy_file(folder / "0.ppm", folder / (std::to_string(copy) + ".ppm"));
+      std::filesystem::copy_file(folder / "0.png", folder / (std::to_string(copy) + ".png"));
   }
   write("run.toml",
         "[run]\nout = \"out\"\nsteps = 1\n[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\n"
-        "batchnorm = \"convert-group\"\n[data]\ntrain = [\"pictures/**/*.ppm\"]\n"
+        "batchnorm = \"convert-group\"\n[data]\ntrain = [\"pictures/**/*.png\"]\n"
         "[batch]\nsamples = 16\nmicro = 1\n[memory]\nbudget = \"3.5GiB\"\n");
   const auto result = accrue({"train", "run.toml"});
   ASSERT_EQ(result.status, 0) << result.errors;

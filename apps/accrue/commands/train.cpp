@@ -24,6 +24,7 @@ struct TrainArguments {
   std::string checkpoint;
   std::string trace;  // none where empty
   bool resume = false;
+  bool accept_data = false;
   bool dry_run = false;
   std::vector<std::string> overrides;
 };
@@ -116,8 +117,10 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
   train::Trainer trainer(config, group);
-  const train::RunResult result = trainer.run(
-      {.resume = arguments.resume, .checkpoint = arguments.checkpoint, .command = typed});
+  const train::RunResult result = trainer.run({.resume = arguments.resume,
+                                               .checkpoint = arguments.checkpoint,
+                                               .accept_data = arguments.accept_data,
+                                               .command = typed});
   ignore_stop_signals();
   if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);
   if (!result.interrupted) return 0;
@@ -148,12 +151,16 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
       "  accrue train gpt.toml --run.out=runs/first --resume");
   auto arguments = std::make_shared<TrainArguments>();
   verb->add_option("CONFIG", arguments->config, "Config file (TOML)");
-  const CLI::Option* resume =
+  CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
                        "(a step or a folder)")
           ->expected(0, 1)
           ->type_name("[CHECKPOINT]");
+  verb->add_flag("--accept-data", arguments->accept_data,
+                 "With --resume: go on with files that were changed since, where they hold as many "
+                 "samples as before")
+      ->needs(resume);
   verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
   verb->add_option("--trace", arguments->trace,
                    "Write what each thread does and waits for into this file (for Perfetto or "

@@ -42,9 +42,12 @@ class Source {
   /// and so is spans[i].sample_id: spans, where there are any, are in the order of `indices`.
   /// Padding is id 0 with target -100 and weight 0.
   /// Throws a usage Error naming file and position where a token lies outside the vocabulary or an
-  /// image does not decode, and a runtime Error where a file shrank, was replaced by one of another
-  /// size, or cannot be read any more.
+  /// image does not decode, and a runtime Error where a file was changed since it was opened, or
+  /// cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;
+  /// Reads everything once, on all threads, where that can show what fetch() would throw for:
+  /// tokens outside the vocabulary. Once for each source; throws as fetch() does.
+  virtual void check_contents() const {}
   /// Identifies the data: what a resume compares. Covers the format and packing; and of each file,
   /// in order, the name without its folder (data may move), the size, and a hash of its bytes: of
   /// all of them up to 4 MiB, else of the first and the last MiB and of 32 blocks of 64 KiB evenly
@@ -58,7 +61,8 @@ struct SourceOptions {
   /// match is taken once.
   std::vector<std::string> globs;
   /// auto, text, tokens, jsonl, images. auto goes by suffix: .bin is tokens, .jsonl and .json-lines
-  /// are jsonl, .png .jpg .jpeg .bmp .ppm .pgm .pnm are images, all else is text.
+  /// are jsonl, .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp,
+  /// .ppm, .gif, .tiff, .webp ...); all else is text.
   std::string format = "auto";
   std::string tokenizer = "bytes";
   std::int64_t context = 256;  ///< T, which images do not need
@@ -85,7 +89,7 @@ struct SourceOptions {
 /// ignored.
 ///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1; alpha is left out. A folder per
-/// class (PNG, JPEG, BMP, PNM; classes sorted by name, and spread evenly over the samples' order),
+/// class (PNG, JPEG; classes sorted by name, and spread evenly over the samples' order),
 /// CIFAR-10 or CIFAR-100 binaries (.bin; fine labels), or idx files (MNIST: of
 /// X-images-idx3-ubyte the labels are in X-labels-idx1-ubyte beside it).
 ///

@@ -41,6 +41,8 @@ struct RunOptions {
   bool resume = false;
   std::string
       checkpoint;  ///< with `resume`: a checkpoint folder or a step; empty: the newest whole one
+  /// With `resume`: data that changed are accepted where they hold as many samples as before.
+  bool accept_data = false;
   std::vector<std::string> command;  ///< as typed, for run.json
 };
 
@@ -78,9 +80,10 @@ class Trainer {
   /// group all ranks call it.
   const RunPlan& plan();
 
-  /// Trains to the end of the run, or to a SIGINT, SIGTERM or SIGHUP, after which a checkpoint is written.
-  /// Throws a usage Error where run.out holds a run already and `resume` is not set, or where
-  /// config, model or data differ from the run's in what may not change; nothing is written then.
+  /// Trains to the end of the run, or to a SIGINT, SIGTERM or SIGHUP, after which a checkpoint is
+  /// written. Throws a usage Error where run.out holds a run already and `resume` is not set, or
+  /// where config, model or data differ from the run's in what may not change; nothing is written
+  /// then.
   RunResult run(const RunOptions& options = {});
 
  private:

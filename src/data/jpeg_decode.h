@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "accrue/data/source.h"
+
+namespace accrue::data {
+
+/// JPEG by libjpeg-turbo: baseline and progressive, grey and colour. What the library would only
+/// warn of, a file cut short above all, is damage.
+bool is_jpeg(std::span<const std::byte> encoded);
+/// What the header says: 1 channel of grey, 3 of colour; nothing where it is none, larger than
+/// `most_pixels_a_side`, or not reached in these bytes.
+std::optional<ImageShape> jpeg_shape(std::span<const std::byte> encoded,
+                                     std::uint32_t most_pixels_a_side);
+/// Rows of `channels` bytes a pixel into `interleaved`. Returns why it failed, or an empty string.
+std::string decode_jpeg(std::span<const std::byte> encoded, const ImageShape& shape,
+                        std::span<std::uint8_t> interleaved);
+
+}  // namespace accrue::data

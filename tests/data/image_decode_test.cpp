@@ -1,0 +1,148 @@
+#include "image_decode.h"
+
+#include <gmock/gmock.h>
+#include <jpeglib.h>
+
+#include <cstdio>
+
+#include "image_files.h"
+
+namespace accrue::data {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using testing::Picture;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::vector<std::uint8_t> pixels_of(const std::string& encoded, const ImageShape& shape) {
+  std::vector<std::uint8_t> pixels(
+      static_cast<std::size_t>(shape.channels * shape.height * shape.width));
+  EXPECT_EQ(decode_image(bytes_of(encoded), shape, pixels), "");
+  return pixels;
+}
+
+struct HandMade {
+  const char* name;
+  std::string encoded;
+  ImageShape shape;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// Made by Python's zlib and struct from the standard (ISO/IEC 15948), not by a PNG library.
+std::vector<HandMade> made_by_hand() {
+  const auto text = [](std::initializer_list<int> bytes) {
+    std::string result;
+    for (const int byte : bytes) result.push_back(static_cast<char>(byte));
+    return result;
+  };
+  return {
+      {"sixteen_bits",
+       text({137, 80, 78, 71,  13, 10,  26,  10, 0,  0,  0,   13,  73,  72,  68, 82, 0, 0,
+             0,   2,  0,  0,   0,  1,   16,  0,  0,  0,  0,   129, 217, 252, 21, 0,  0, 0,
+             13,  73, 68, 65,  84, 120, 218, 99, 16, 98, 248, 199, 0,   0,   2,  73, 1, 17,
+             11,  91, 37, 224, 0,  0,   0,   0,  73, 69, 78,  68,  174, 66,  96, 130}),
+       {1, 1, 2},
+       {0x12, 0xfe}},
+      {"palette",
+       text({137, 80,  78,  71, 13, 10, 26, 10, 0,   0,   0,  13,  73,  72,  68, 82,  0,   0,
+             0,   3,   0,   0,  0,  1,  2,  3,  0,   0,   0,  102, 142, 252, 39, 0,   0,   0,
+             9,   80,  76,  84, 69, 10, 20, 30, 40,  50,  60, 70,  80,  90,  22, 172, 132, 116,
+             0,   0,   0,   10, 73, 68, 65, 84, 120, 218, 99, 104, 1,   0,   0,  134, 0,   133,
+             17,  125, 183, 91, 0,  0,  0,  0,  73,  69,  78, 68,  174, 66,  96, 130}),
+       {3, 1, 3},
+       {70, 10, 40, 80, 20, 50, 90, 30, 60}},
+      {"interlaced",
+       text({137, 80,  78, 71,  13, 10,  26,  10, 0,   0,   0,  13, 73,  72,  68,  82, 0,  0,
+             0,   2,   0,  0,   0,  2,   8,   0,  0,   0,   1,  32, 218, 98,  110, 0,  0,  0,
+             15,  73,  68, 65,  84, 120, 218, 99, 224, 102, 16, 99, 80,  212, 1,   0,  1,  15,
+             0,   111, 47, 226, 83, 73,  0,   0,  0,   0,   73, 69, 78,  68,  174, 66, 96, 130}),
+       {1, 2, 2},
+       {11, 22, 33, 44}},
+      {"one_bit",
+       text({137, 80,  78,  71, 13, 10, 26, 10,  0,   0,  0,   13, 73,  72,  68,  82,  0,
+             0,   0,   8,   0,  0,  0,  1,  1,   0,   0,  0,   0,  203, 123, 210, 238, 0,
+             0,   0,   10,  73, 68, 65, 84, 120, 218, 99, 216, 4,  0,   0,   180, 0,   179,
+             137, 144, 205, 47, 0,  0,  0,  0,   73,  69, 78,  68, 174, 66,  96,  130}),
+       {1, 1, 8},
+       {255, 0, 255, 255, 0, 0, 255, 0}},
+  };
+}
+
+TEST(PngDecode, ReadsEveryKindOfSample) {
+  for (const HandMade& image : made_by_hand()) {
+    EXPECT_EQ(image_shape_of(bytes_of(image.encoded)), image.shape) << image.name;
+    EXPECT_THAT(pixels_of(image.encoded, image.shape), ElementsAreArray(image.pixels))
+        << image.name;
+    EXPECT_EQ(image_shape_of(bytes_of(image.encoded).first(33)), image.shape) << "its header";
+  }
+}
+
+TEST(PngDecode, NoticesAnyDamagedByteOfWhatItReads) {
+  const std::string whole = testing::png(testing::make_picture(4, 4, 3, 1));
+  const ImageShape shape{3, 4, 4};
+  const std::vector<std::uint8_t> right = pixels_of(whole, shape);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 4);
+    std::vector<std::uint8_t> pixels(right.size());
+    if (decode_image(bytes_of(damaged), shape, pixels).empty()) {
+      EXPECT_EQ(pixels, right) << i;
+    }
+  }
+}
+
+std::string encoded_jpeg(J_COLOR_SPACE space, int components, bool progressive) {
+  jpeg_compress_struct image{};
+  jpeg_error_mgr errors{};
+  image.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&image);
+  unsigned char* memory = nullptr;
+  unsigned long bytes = 0;
+  jpeg_mem_dest(&image, &memory, &bytes);
+  image.image_width = 20;
+  image.image_height = 12;
+  image.input_components = components;
+  image.in_color_space = space;
+  jpeg_set_defaults(&image);
+  jpeg_set_quality(&image, 100, TRUE);
+  if (progressive) jpeg_simple_progression(&image);
+  jpeg_start_compress(&image, TRUE);
+  std::vector<unsigned char> row(static_cast<std::size_t>(20 * components), 120);
+  JSAMPROW rows[] = {row.data()};
+  while (image.next_scanline < image.image_height) jpeg_write_scanlines(&image, rows, 1);
+  jpeg_finish_compress(&image);
+  std::string text(reinterpret_cast<const char*>(memory), bytes);
+  jpeg_destroy_compress(&image);
+  std::free(memory);
+  return text;
+}
+
+TEST(JpegDecode, ReadsGreyColourAndProgressive) {
+  for (const bool progressive : {false, true}) {
+    const std::string grey = encoded_jpeg(JCS_GRAYSCALE, 1, progressive);
+    EXPECT_EQ(image_shape_of(bytes_of(grey)), (ImageShape{1, 12, 20}));
+    EXPECT_THAT(pixels_of(grey, {1, 12, 20}), Each(120));
+    const std::string colour = encoded_jpeg(JCS_RGB, 3, progressive);
+    EXPECT_THAT(pixels_of(colour, {3, 12, 20}),
+                Each(::testing::AllOf(::testing::Ge(119), ::testing::Le(121))));
+  }
+}
+
+TEST(JpegDecode, RefusesWhatItDoesNotRead) {
+  std::vector<std::uint8_t> pixels(3 * 12 * 20);
+  const std::string cmyk = encoded_jpeg(JCS_CMYK, 4, false);
+  EXPECT_THAT(decode_image(bytes_of(cmyk), {3, 12, 20}, pixels), HasSubstr("CMYK"));
+  const std::string colour = encoded_jpeg(JCS_RGB, 3, true);
+  for (std::size_t length = 2; length < colour.size(); length += 7)
+    EXPECT_NE(decode_image(bytes_of(colour).first(length), {3, 12, 20}, pixels), "") << length;
+  EXPECT_EQ(decode_image(bytes_of(colour), {3, 12, 20}, pixels), "") << "the control";
+  EXPECT_EQ(decode_image(bytes_of(colour), {3, 20, 12}, pixels), "another shape");
+}
+
+}  // namespace
+}  // namespace accrue::data

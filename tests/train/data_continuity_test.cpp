@@ -1,0 +1,42 @@
+#include "data_continuity.h"
+
+#include <gmock/gmock.h>
+
+#include "support/errors.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::usage_message;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const DataIdentity started{.fingerprint = "text: 1 files, hash a", .samples = 10, .checked = true};
+
+TEST(DataContinuity, UnchangedDataGoOn) {
+  for (const bool accept : {false, true})
+    EXPECT_EQ(check_continuity(started, started, accept), DataChange::none);
+}
+
+TEST(DataContinuity, ChangedDataAreAcceptedByNameAlone) {
+  DataIdentity now = started;
+  now.fingerprint = "text: 1 files, hash b";
+  EXPECT_THAT(usage_message([&] { check_continuity(started, now, false); }),
+              AllOf(HasSubstr("hash a"), HasSubstr("hash b"), HasSubstr("--accept-data")));
+  EXPECT_EQ(check_continuity(started, now, true), DataChange::accepted);
+}
+
+TEST(DataContinuity, AnotherNumberOfSamplesIsNeverAccepted) {
+  DataIdentity now{.fingerprint = "text: 1 files, hash b", .samples = 11};
+  EXPECT_THAT(usage_message([&] { check_continuity(started, now, true); }),
+              AllOf(HasSubstr("10 training samples"), HasSubstr("11 in")));
+  now.samples = 0;
+  const DataIdentity old{.fingerprint = "text: 1 files, hash a"};
+  EXPECT_THAT(
+      usage_message([&] { check_continuity(old, {.fingerprint = "b", .samples = 10}, true); }),
+      HasSubstr("a checkpoint that tells"));
+}
+
+}  // namespace
+}  // namespace accrue::train
