@@ -64,6 +64,12 @@ class Cable:
     shape: Shape
     delays: bool  # whether packets are delayed as the shape says
     ends: tuple[End, ...]
+    far: tuple[tuple[End, str], ...]  # where the other side of each rank's cable is, and its interface
+
+    def cut(self, rank: int) -> None:
+        """Pulls the rank's plug: its interface stays, and nothing comes or goes any more. For good."""
+        end, interface = self.far[rank]
+        _do(end, "ip", "link", "set", interface, "down")
 
     def environment(self, rank: int) -> dict[str, str]:
         return WITH_TOOLS | {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(self.ends)),
@@ -94,7 +100,8 @@ def cable(shape: Shape, ends: int = 2) -> Iterator[Cable]:
         for end, interface in sockets:
             _do(end, "ip", "link", "set", interface, "up")
             delays = _shape(end, interface, shape) and delays
-        yield Cable(shape, delays, tuple(ranks))
+        far = sockets[1::2] if ends > 2 else reversed(sockets)
+        yield Cable(shape, delays, tuple(ranks), tuple(far))
 
 
 def run_ranks(cable: Cable, command_of: Callable[[int], list[str]], timeout: float,

@@ -190,8 +190,10 @@ class GlooGroup final : public Group {
   template <class Begin>
   std::unique_ptr<Work> start(std::string_view what, const Begin& begin) {
     ++collectives_;
-    ranks_.heart().enter(collectives_, what);
-    return begin_work(what, true, begin);
+    return begin_work(what, true, [&] {
+      ranks_.enter(collectives_, what);
+      return begin();
+    });
   }
 
   /// What only some ranks take part in does not count among the collectives.

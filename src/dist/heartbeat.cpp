@@ -1,7 +1,6 @@
 #include "heartbeat.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace accrue::dist {
@@ -24,7 +23,6 @@ constexpr milliseconds kLastWord{500};
 struct Heartbeat::Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<std::pair<std::int64_t, std::string>> entered;  ///< not told yet
   bool stop = false;
   bool ended = false;  ///< the thread
   bool is_lost = false;
@@ -51,21 +49,14 @@ Heartbeat::~Heartbeat() {
 void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
   std::unique_lock lock(shared.mutex);
   try {
-    Deadline next_beat = Clock::now();
-    for (std::int64_t count = 0; !shared.stop;) {
-      const auto entered = std::exchange(shared.entered, std::nullopt);
-      const bool is_due = Clock::now() >= next_beat;
+    for (std::int64_t count = 0; !shared.stop; ++count) {
       lock.unlock();
-      if (entered) notes.enter(entered->first, entered->second);
-      if (is_due) notes.beat(count++);
-      const bool has_verdict = is_due && notes.has_verdict();
+      notes.beat(count);
+      const bool has_verdict = notes.has_verdict();
       lock.lock();
-      if (is_due) {
-        next_beat = from_now(kBeat);
-        shared.answered = Clock::now();
-        shared.has_verdict = has_verdict;
-      }
-      shared.changed.wait_until(lock, next_beat, [&] { return shared.stop || shared.entered; });
+      shared.answered = Clock::now();
+      shared.has_verdict = has_verdict;
+      shared.changed.wait_for(lock, kBeat, [&] { return shared.stop; });
     }
   } catch (const std::exception&) {
     lock.lock();
@@ -73,12 +64,6 @@ void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
   }
   shared.ended = true;
   shared.changed.notify_all();
-}
-
-void Heartbeat::enter(std::int64_t collective, std::string_view what) {
-  const std::scoped_lock lock(shared_->mutex);
-  shared_->entered = {collective, std::string(what)};
-  shared_->changed.notify_all();
 }
 
 milliseconds Heartbeat::silence() const {

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -25,9 +22,6 @@ class Heartbeat {
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
-
-  /// To be told to the others soon, by the heartbeat's thread.
-  void enter(std::int64_t collective, std::string_view what);
 
   /// Since the store last answered.
   std::chrono::milliseconds silence() const;

@@ -1,5 +1,6 @@
 #include "rank_store.h"
 
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
@@ -15,6 +16,9 @@ using std::chrono::milliseconds;
 /// How long an answer of the store may be under way when the time for it is over, and how long a
 /// rank that lives may go without one.
 constexpr milliseconds kAnswer{1200};
+/// More than a heartbeat.
+constexpr milliseconds kLate{600};
+constexpr milliseconds kPollSilence{20};
 
 constexpr const char* kConnect = "connect to the other ranks";
 
@@ -94,6 +98,11 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
                       "looking at the messages of the rank named, or a longer dist.timeout");
 }
 
+void RankStore::enter(std::int64_t collective, std::string_view what) {
+  // It is sent and not answered, so it waits only where the host has read nothing for long.
+  if (!decided_ && heart_->silence() <= kAnswer) notes_->enter(collective, what);
+}
+
 std::vector<std::string> RankStore::gather(std::string_view topic, const std::string& mine) {
   return exchange(std::string(topic) + " " + std::to_string(++gathers_), mine, topic);
 }
@@ -104,13 +113,20 @@ std::string RankStore::host_is_gone() const {
          (agent_hosts_store_ ? "the launcher's agent" : "rank 0") + ", at " + place_ + ")";
 }
 
+/// The heartbeat asks the store all the time: what that does not hear nobody will. Where an answer
+/// is late, time tells.
+bool RankStore::is_deaf() const {
+  if (!heart_) return false;
+  while (heart_->silence() > kLate && heart_->silence() <= kAnswer)
+    std::this_thread::sleep_for(kPollSilence);
+  return heart_->silence() > kAnswer;
+}
+
 template <class Decide>
 std::string RankStore::decide(Decide decide) noexcept {
   if (decided_) return *decided_;
   try {
-    // Its heartbeat asks the store all the time: what that does not hear nobody will.
-    const bool is_deaf = heart_ && heart_->silence() > kAnswer;
-    decided_ = is_deaf ? host_is_gone() : run_until(from_now(kEnd), std::move(decide));
+    decided_ = is_deaf() ? host_is_gone() : run_until(from_now(kEnd), std::move(decide));
   } catch (const std::exception&) {
     decided_ = host_is_gone();
   }

@@ -28,6 +28,9 @@ class RankStore {
   c10::intrusive_ptr<c10d::Store> take_connection() { return std::move(for_engine_); }
   Heartbeat& heart() { return *heart_; }
 
+  /// Tells the others which collective this rank enters; nothing where they could not hear it.
+  void enter(std::int64_t collective, std::string_view what);
+
   /// All ranks' texts, by rank. Throws a runtime Error naming those whose text did not come in
   /// time, or the store's host where that is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
@@ -50,6 +53,7 @@ class RankStore {
   template <class Decide>
   std::string decide(Decide decide) noexcept;
   std::string host_is_gone() const;
+  bool is_deaf() const;
 
   int rank_, world_;
   bool hosts_store_, agent_hosts_store_;

@@ -20,14 +20,31 @@ constexpr int kKilled = 128 + 9;
 
 class GroupTest : public ::testing::Test {
  protected:
-  Results run(const std::string& scenario, int world, int started) {
+  static std::filesystem::path folder_of(const std::string& scenario, int world) {
     const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-    const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
-                                         (std::string("accrue_") + test.name() + scenario +
-                                          std::to_string(world) + "_" + std::to_string(::getpid()));
+    return std::filesystem::path(::testing::TempDir()) /
+           (std::string("accrue_") + test.name() + scenario + std::to_string(world) + "_" +
+            std::to_string(::getpid()));
+  }
+  Results run(const std::string& scenario, int world, int started) {
+    const std::filesystem::path folder = folder_of(scenario, world);
     Results results = accrue::testing::run_ranks(folder, world, started, [&](int) {
       return std::vector<std::string>{ACCRUE_DIST_RANK, scenario};
     });
+    std::filesystem::remove_all(folder);
+    return results;
+  }
+  /// Those of the ranks that live on when `rank` freezes itself; that one is killed after them.
+  Results run_with_frozen(int rank, const std::string& scenario, int world) {
+    const std::filesystem::path folder = folder_of(scenario, world);
+    auto programs = accrue::testing::start_ranks(folder, world, world, [&](int) {
+      return std::vector<std::string>{ACCRUE_DIST_RANK, scenario};
+    });
+    Results results;
+    for (int other = 0; other < world; ++other)
+      if (other != rank) results.push_back(programs[static_cast<std::size_t>(other)].wait());
+    ::kill(programs[static_cast<std::size_t>(rank)].process(), SIGKILL);
+    EXPECT_EQ(programs[static_cast<std::size_t>(rank)].wait().status, kKilled) << "it was frozen";
     std::filesystem::remove_all(folder);
     return results;
   }
@@ -140,6 +157,39 @@ TEST_F(GroupTest, TheDeathOfTheStoresHostIsNoticed) {
       EXPECT_THAT(results[rank].errors, HasSubstr("no sign of life from the host of the store"));
       EXPECT_THAT(results[rank].output, IsEmpty());
     }
+  }
+}
+
+TEST_F(GroupTest, AFrozenHostOfTheStoreHoldsNobody) {
+  for (const char* scenario :
+       {"host_frozen", "host_frozen_before_texts", "host_frozen_before_passing"})
+    for (const auto& result : run_with_frozen(0, scenario, 3)) {
+      EXPECT_EQ(result.status, 1) << scenario;
+      EXPECT_THAT(result.errors,
+                  HasSubstr("no sign of life from the host of the store (rank 0, at 127.0.0.1"));
+      EXPECT_THAT(result.output, IsEmpty());
+    }
+}
+
+TEST_F(GroupTest, AFrozenRankIsNamed) {
+  for (const auto& result : run_with_frozen(1, "frozen", 3)) {
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank 1 (last in:"));
+  }
+}
+
+TEST_F(GroupTest, ARankThatWaitsHearsThatTheOthersGaveUp) {
+  // Its own timeout is longer than the test's.
+  for (const auto& result : run_with_frozen(1, "heard_of", 3)) {
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank 1"));
+  }
+}
+
+TEST_F(GroupTest, TheStoreListensOnTheInterfaceOfMasterAddrAlone) {
+  for (auto& result : run("reachable", 2)) {
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(numbers_of(result.output)["reachable"], (std::vector<double>{1, 0}));
   }
 }
 

@@ -1,6 +1,9 @@
 #include "rank_scenarios.h"
 
 #include <ATen/ATen.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -103,10 +106,11 @@ void failing(const Launch& launch, const Words&) {
 }
 
 /// `next` is what the others do.
-void without_the_host(const Launch& launch, const std::function<void(Group&)>& next) {
+void without_the_host(const Launch& launch, const std::function<void(Group&)>& next,
+                      int signal = SIGKILL) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
   group->barrier("the first barrier");
-  if (group->rank() == 0) std::raise(SIGKILL);
+  if (group->rank() == 0) std::raise(signal);
   next(*group);
   std::cout << "stepped\n";
 }
@@ -117,6 +121,58 @@ void host_killed(const Launch& launch, const Words&) {
 
 void host_killed_before_texts(const Launch& launch, const Words&) {
   without_the_host(launch, [](Group& group) { group.gather_texts("greeting", "hello"); });
+}
+
+void host_frozen(const Launch& launch, const Words&) {
+  without_the_host(
+      launch, [](Group& group) { group.barrier("the second barrier"); }, SIGSTOP);
+}
+
+void host_frozen_before_texts(const Launch& launch, const Words&) {
+  without_the_host(
+      launch, [](Group& group) { group.gather_texts("greeting", "hello"); }, SIGSTOP);
+}
+
+void host_frozen_before_passing(const Launch& launch, const Words&) {
+  without_the_host(
+      launch,
+      [](Group& group) {
+        at::Tensor values = at::zeros({4});
+        group.start_receive(values, 0, "activations")->wait();
+      },
+      SIGSTOP);
+}
+
+void frozen(const Launch& launch, const Words&) {
+  without_rank_1(launch, [](Group&) { std::raise(SIGSTOP); });
+}
+
+/// Rank 2 comes to the sum when the others have given rank 1 up: their timeout is shorter.
+void heard_of(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = launch.rank == 2 ? 1000s : 1s});
+  group->barrier("the first barrier");
+  if (group->rank() == 1) std::raise(SIGSTOP);
+  sum_and_step(group);
+}
+
+/// Whether the store answers at an address.
+bool is_reachable(const char* address, std::uint16_t port) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(port);
+  ::inet_pton(AF_INET, address, &place.sin_addr);
+  const bool connected =
+      ::connect(descriptor, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
+  ::close(descriptor);
+  return connected;
+}
+
+void reachable(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  std::cout << "reachable " << is_reachable("127.0.0.1", launch.master_port) << ' '
+            << is_reachable("127.0.0.2", launch.master_port) << '\n';
+  group->barrier("the end");
 }
 
 /// Each rank passes lists on to the next and back, several before the first is taken.
@@ -182,6 +238,12 @@ const std::map<std::string, Scenario>& scenarios() {
       {"failing", failing},
       {"host_killed", host_killed},
       {"host_killed_before_texts", host_killed_before_texts},
+      {"host_frozen", host_frozen},
+      {"host_frozen_before_texts", host_frozen_before_texts},
+      {"host_frozen_before_passing", host_frozen_before_passing},
+      {"frozen", frozen},
+      {"heard_of", heard_of},
+      {"reachable", reachable},
       {"connecting", connecting},
       {"broken_pipes", broken_pipes},
       {"passing", passing},

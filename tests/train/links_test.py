@@ -92,6 +92,32 @@ class Links(unittest.TestCase):
                 name, _ = self.train_together(ranks, *overrides)
                 self.assertEqual(self.parameters(name), self.parameters("alone"))
 
+    def test_a_rank_whose_cable_is_cut_is_named_and_all_end(self):
+        # From where the store is hosted and from elsewhere; the rank that is cut off misses the store's host.
+        host = "no sign of life from the host of the store (rank 0, at 10.77.0.1:"
+        for lost, messages in ((2, ["no sign of life from rank 2", "no sign of life from rank 2", host]),
+                               (0, ["no sign of life from rank 1", host, host])):
+            with self.subTest(lost=lost), netns.cable(LINK, 3) as cable:
+                name = f"cut {lost}"
+                metrics = self.folder / name / "metrics.jsonl"
+                cut = []
+
+                def cut_after_a_step():
+                    if not cut and metrics.exists() and '"lr"' in metrics.read_text():
+                        cable.cut(lost)
+                        cut.append(lost)
+
+                command = self.command(name, "--run.steps=1000000", "--dist.timeout=3 s")
+                with self.assertRaises(netns.RankFailed) as ended:
+                    netns.run_ranks(cable, lambda rank: command, SECONDS, cut_after_a_step)
+                self.assertTrue(cut, ended.exception)
+                ranks = str(ended.exception).split("rank 0: exit status ", 1)[1]
+                for rank, message in enumerate(messages):
+                    own = ranks.split(f"\nrank {rank + 1}: exit status ")[0]
+                    self.assertTrue(own.startswith("1\n"), ended.exception)
+                    self.assertIn(message, own)
+                    ranks = ranks[len(own):].removeprefix(f"\nrank {rank + 1}: exit status ")
+
     def test_the_comparison_sees_other_parameters(self):
         self.train_alone("alone")
         self.train_alone("other", "--batch.micro=2", "--precision.accumulate=fp32")

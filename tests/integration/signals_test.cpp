@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr int kInterrupted = 130;
+
+class Signals : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
+
+  static void wait_until(const std::function<bool()>& is_so) {
+    const auto deadline = std::chrono::steady_clock::now() + 2min;
+    while (!is_so()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the program does not come to it";
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
+  /// Whether the process has taken `signal` into its own hands: it came to its first lines.
+  static bool catches(pid_t process, int signal) {
+    std::ifstream status("/proc/" + std::to_string(process) + "/status");
+    for (std::string word; status >> word;) {
+      if (word != "SigCgt:") continue;
+      status >> word;
+      return ((std::stoull(word, nullptr, 16) >> (signal - 1)) & 1) != 0;
+    }
+    return false;
+  }
+
+  bool has_steps(const std::string& run) const {
+    const auto file = folder_ / run / "metrics.jsonl";
+    return std::filesystem::exists(file) && read_file(file).find("\"lr\"") != std::string::npos;
+  }
+
+  Program start_long(const std::string& run) const {
+    return start({"train", "run.toml", "--run.steps=1000000", "--run.out=" + run});
+  }
+
+  /// Resumed by the steps that are left, so its newest checkpoint is whole.
+  void expect_resumes(const std::string& run) const {
+    std::filesystem::path newest;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / run / "checkpoints"))
+      if (entry.path().filename().string().starts_with("step-"))
+        newest = std::max(newest, entry.path());
+    if (newest.empty()) return;
+    const auto state = nlohmann::json::parse(read_file(newest / "state.json"));
+    EXPECT_TRUE(state.contains("step"));
+    const auto result =
+        accrue({"train", "run.toml", "--run.steps=60", "--run.out=" + run, "--resume"});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.errors.find("checkpoint_skipped"), std::string::npos) << result.errors;
+  }
+};
+
+TEST_F(Signals, EachOfThemStopsARunWithACheckpoint) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const std::string run = "run" + std::to_string(signal);
+    Program program = start_long(run);
+    wait_until([&] { return has_steps(run); });
+    ::kill(program.process(), signal);
+    const auto result = program.wait();
+    EXPECT_EQ(result.status, kInterrupted) << signal << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("a checkpoint was written"));
+  }
+}
+
+TEST_F(Signals, MoreOfThemAtOnceChangeNothing) {
+  Program program = start_long("out");
+  wait_until([&] { return has_steps("out"); });
+  for (int i = 0; i < 20; ++i)
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::kill(program.process(), signal);
+  const auto result = program.wait();
+  EXPECT_EQ(result.status, kInterrupted) << result.errors;
+}
+
+TEST_F(Signals, BeforeTheRunNothingIsLeftBehind) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Program program = start_long("out");
+    wait_until([&] { return catches(program.process(), signal); });
+    ::kill(program.process(), signal);
+    const auto result = program.wait();
+    EXPECT_EQ(result.status, kInterrupted) << result.errors;
+    // Where the run had begun by then, it ended with a checkpoint.
+    if (std::filesystem::exists(folder_ / "out")) {
+      EXPECT_THAT(result.errors, HasSubstr("a checkpoint was written"));
+    }
+    std::filesystem::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(Signals, StormsAtAnyMomentLeaveAWholeCheckpoint) {
+  std::mt19937 random(16);
+  for (int storm = 0; storm < 8; ++storm) {
+    const std::string run = "storm" + std::to_string(storm);
+    Program program = start({"train", "run.toml", "--run.steps=60", "--run.out=" + run});
+    wait_until([&] {
+      return catches(program.process(), SIGHUP) && catches(program.process(), SIGTERM) &&
+             catches(program.process(), SIGINT);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+    for (int i = 0; i < 300; ++i) {
+      constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+      ::kill(program.process(), signals[random() % 3]);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    }
+    const auto result = program.wait();
+    EXPECT_TRUE(result.status == kInterrupted || result.status == 0)
+        << result.status << result.errors;
+    if (std::filesystem::exists(folder_ / run)) expect_resumes(run);
+  }
+}
+
+TEST_F(Signals, AHangUpThatIsIgnoredStaysSo) {
+  Program program(folder_, {"/usr/bin/nohup", ACCRUE_PROGRAM, "train", "run.toml"});
+  wait_until([&] { return catches(program.process(), SIGTERM); });
+  EXPECT_FALSE(catches(program.process(), SIGHUP));
+  for (int i = 0; i < 5; ++i) {
+    ::kill(program.process(), SIGHUP);
+    std::this_thread::sleep_for(20ms);
+  }
+  const auto result = program.wait();
+  EXPECT_EQ(result.status, 0) << result.errors;
+}
+
+TEST_F(Signals, ALimitOnFileSizesIsAnErrorAndEarlierCheckpointsStand) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  std::filesystem::remove_all(folder_ / "out/checkpoints/step-00000004");
+  const auto model = folder_ / "out/checkpoints/step-00000002/model.safetensors";
+  const std::string before = read_file(model);
+  const auto limit = std::to_string(before.size() / 2);
+  Program limited(folder_, {"/usr/bin/prlimit", "--fsize=" + limit, ACCRUE_PROGRAM, "train",
+                            "run.toml", "--resume"});
+  const auto result = limited.wait();
+  EXPECT_EQ(result.status, 1) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("File too large"));
+  EXPECT_EQ(read_file(model), before);
+  EXPECT_EQ(accrue({"train", "run.toml", "--resume"}).status, 0);
+}
+
+}  // namespace
+}  // namespace accrue::testing
