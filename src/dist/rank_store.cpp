@@ -70,12 +70,15 @@ RankStore::Connections RankStore::connect(const Launch& launch) const {
       return Connections{store, store->clone(), store->clone()};
     });
   } catch (const std::exception& error) {
-    throw runtime_error(
-        kConnect, std::string(hosts_store_ ? "to host" : "to reach") + " their store at " + place_,
-        std::string(error.what()).substr(0, std::string_view(error.what()).find('\n')),
-        hosts_store_ ? "another MASTER_PORT"
-                     : "starting rank 0, and MASTER_ADDR, MASTER_PORT and firewalls; the "
-                       "store listens on the interface of MASTER_ADDR alone");
+    const std::string what = error.what();
+    const std::string reason = what.substr(0, what.find('\n'));
+    if (hosts_store_)
+      throw runtime_error(kConnect, "to host their store at " + place_, reason,
+                          "another MASTER_PORT");
+    throw runtime_error(kConnect, "to reach their store at " + place_,
+                        host_is_gone() + ": " + reason,
+                        "starting rank 0, and MASTER_ADDR, MASTER_PORT and firewalls; the store "
+                        "listens on the interface of MASTER_ADDR alone");
   }
 }
 

@@ -140,6 +140,31 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   EXPECT_EQ(last, steps_of(c).back()["step"]);
 }
 
+TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
+  constexpr int world = 3;
+  for (const int frozen : {0, 1}) {
+    Config c = small("frozen" + std::to_string(frozen));
+    c.run.steps = 100000;
+    c.dist.timeout = {2, Duration::Unit::seconds};
+    std::vector<Program> ranks = start(c, world);
+    wait_for_metrics(c);
+    ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGSTOP);
+    for (int rank = 0; rank < world; ++rank) {
+      if (rank == frozen) continue;
+      const Program::Result result = ranks[static_cast<std::size_t>(rank)].wait();
+      EXPECT_EQ(result.status, 1);
+      EXPECT_THAT(result.errors, HasSubstr(frozen == 0 ? "host of the store (rank 0"
+                                                       : "no sign of life from rank 1"));
+    }
+    // It wakes up and finds itself alone.
+    ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGCONT);
+    const Program::Result result = ranks[static_cast<std::size_t>(frozen)].wait();
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("no sign of life from"));
+    EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
+  }
+}
+
 TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
   Config c = small("run");
   c.run.steps = 100000;

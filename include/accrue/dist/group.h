@@ -13,7 +13,8 @@
 namespace accrue::dist {
 
 struct GroupOptions {
-  /// How long a rank waits for the others: to connect, and in each collective. > 0.
+  /// How long a rank waits for the others: to connect, and in each collective. > 0. Whatever
+  /// became of them or of the store's host, it has given up five seconds later at most.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
@@ -62,9 +63,9 @@ class Group : public Exchange {
   /// what they are.
   virtual std::vector<std::string> gather_texts(std::string_view topic,
                                                 const std::string& mine) = 0;
-  /// Tells the others why this rank ends; to be called before its process does. Their collectives
-  /// fail when it has ended, or after the timeout, and gather_texts() at once, with this reason.
-  /// Nothing where an earlier error is known, which then is the reason of this one too.
+  /// Tells the others why this rank ends; to be called before its process does. Whatever they wait
+  /// in fails within a second, with this reason. Nothing where an earlier error is known, which
+  /// then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
 
   /// Bytes that were sent from this rank: of a sum 2 (world - 1) / world times its own, as
