@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "elementwise_optimizer.h"
 
@@ -69,7 +68,7 @@ std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
                                      const StateOptions& state) {
   require_option(options.beta1, 0, 1, "beta1");
   require_option(options.beta2, 0, 1, "beta2");
-  require_option(options.eps, 0, std::numeric_limits<double>::infinity(), "eps");
+  require_eps(options.eps);
   return std::make_unique<Adam>(resolve_groups(parameters, groups), options, state);
 }
 

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "accrue/core/error.h"
 #include "elementwise_optimizer.h"
@@ -65,7 +64,7 @@ std::unique_ptr<Optimizer> make_adama(const NamedParameters& parameters,
                                       const AdamOptions& options, const StateOptions& state) {
   require_option(options.beta1, 0, 1, "beta1");
   require_option(options.beta2, 0, 1, "beta2");
-  require_option(options.eps, 0, std::numeric_limits<double>::infinity(), "eps");
+  require_eps(options.eps);
   if (!options.decoupled_decay)
     throw usage_error("make AdamA", "decoupled weight decay (as AdamW's)", "L2",
                       "decoupled_decay = true: L2's part of the gradient would have to be squared "

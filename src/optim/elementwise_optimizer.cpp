@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "accrue/core/error.h"
@@ -142,6 +143,15 @@ void require_option(double value, double lower, double upper, const char* name) 
   std::ostringstream expected, received;
   expected << name << " in [" << lower << ", " << upper << ')';
   received << value;
+  throw usage_error("make optimizer", expected.str(), received.str(), "its default");
+}
+
+void require_eps(double eps) {
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  if (eps >= kLeast && std::isfinite(eps)) return;
+  std::ostringstream expected, received;
+  expected << "eps in [" << kLeast << ", inf), as an update of what has no gradient is 0 / eps";
+  received << eps;
   throw usage_error("make optimizer", expected.str(), received.str(), "its default");
 }
 

@@ -128,5 +128,8 @@ at::Tensor penalised_gradient(const Update& update, const UpdatedTensors& tensor
 
 /// Throws a usage Error unless lower <= value < upper.
 void require_option(double value, double lower, double upper, const char* name);
+/// Throws a usage Error unless `eps` keeps 0 / (sqrt(0) + eps) from being 0 / 0 in fp32: where no
+/// gradient came, moments are 0.
+void require_eps(double eps);
 
 }  // namespace accrue::optim

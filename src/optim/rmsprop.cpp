@@ -55,7 +55,7 @@ std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
                                         const RmsPropOptions& options, const StateOptions& state) {
   constexpr double kUnbounded = std::numeric_limits<double>::infinity();
   require_option(options.alpha, 0, 1, "alpha");
-  require_option(options.eps, 0, kUnbounded, "eps");
+  require_eps(options.eps);
   require_option(options.momentum, 0, kUnbounded, "momentum");
   return std::make_unique<RmsProp>(resolve_groups(parameters, groups), options, state);
 }

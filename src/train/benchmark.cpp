@@ -61,10 +61,11 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   result.optimizer_seconds = spread_of(optimizer);
   result.ceiling_gflops = spread_of(ceiling).median / 1e9;
   result.peak_gflops = spread_of(peak).median / 1e9;
-  result.model_gflops = static_cast<double>(bench.model().flops_per_sample()) *
-                        static_cast<double>(bench.window_samples()) /
-                        (result.seconds_per_micro_batch.median * count) / 1e9;
-  result.share_of_ceiling = result.model_gflops / result.ceiling_gflops;
+  if (const std::int64_t flops = bench.model().flops_per_sample(); flops > 0) {
+    result.model_gflops = static_cast<double>(flops) * static_cast<double>(bench.window_samples()) /
+                          (result.seconds_per_micro_batch.median * count) / 1e9;
+    result.share_of_ceiling = *result.model_gflops / result.ceiling_gflops;
+  }
   return result;
 }
 

@@ -361,17 +361,30 @@ bool RunLoop::evaluate_if_due(bool last) {
   std::optional<Evaluation> evaluation = evaluate();
   if (!evaluation) return false;
   evaluation->step = state_.step;
-  state_.evaluated_step = state_.step;
-  state_.eval_loss =
-      std::isfinite(evaluation->loss) ? std::optional(evaluation->loss) : std::nullopt;
-  tell([&](Observer& o) { o.on_evaluation(*evaluation); });
   if (eval_cadence_) eval_cadence_->done();
-  note_best(evaluation->loss);
+  take_evaluation(*evaluation);
   return true;
 }
 
+/// A loss that is no number is none to report, and never the best.
+void RunLoop::take_evaluation(const Evaluation& evaluation) {
+  state_.evaluated_step = state_.step;
+  state_.eval_loss.reset();
+  if (!std::isfinite(evaluation.loss)) {
+    const std::string reason = "the loss of the evaluation after step " +
+                               std::to_string(state_.step) + " is " +
+                               (std::isnan(evaluation.loss) ? "not a number" : "infinite");
+    tell([&](Observer& o) {
+      o.on_event({.name = "evaluation", .reason = reason, .step = state_.step});
+    });
+    return;
+  }
+  state_.eval_loss = evaluation.loss;
+  tell([&](Observer& o) { o.on_evaluation(evaluation); });
+  note_best(evaluation.loss);
+}
+
 void RunLoop::note_best(double eval_loss) {
-  if (!std::isfinite(eval_loss)) return;
   if (!config_.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss)) return;
   state_.best_eval = eval_loss;
   state_.best_step = state_.step;

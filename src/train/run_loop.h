@@ -80,6 +80,7 @@ class RunLoop {
   NamedParameters state_of_ranks();
   void load_state_of_ranks(const StoredTensors& of_ranks);
   void finish_writing();
+  void take_evaluation(const Evaluation& evaluation);
   void note_best(double eval_loss);
   template <class Notify>
   void tell(Notify&& notify);

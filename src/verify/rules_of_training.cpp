@@ -10,16 +10,9 @@ namespace {
 
 using Found = std::optional<Finding>;
 
-/// From here on the learning rate found for another batch is a different experiment.
-constexpr double changed_batch = 1.9;
 /// Adam's first steps have the size of the learning rate whatever the gradient: above this they are
 /// known to hurt transformers without a warm-up.
 constexpr double large_first_rate = 1e-3;
-
-double batch_in_its_unit(const RunFacts& facts) {
-  const auto& batch = facts.config.batch;
-  return static_cast<double>(batch.tokens ? *batch.tokens : batch.samples.value_or(0));
-}
 
 Horizon horizon_of(const RunFacts& facts) {
   return {.total_steps = facts.total_steps,
@@ -33,24 +26,6 @@ double warmup_steps(const RunFacts& facts) {
 }
 
 bool is_adam(const RunFacts& facts) { return facts.config.optim.kind.starts_with("adam"); }
-
-Found unscaled_rate(const RunFacts& facts) {
-  const auto& optim = facts.config.optim;
-  if (optim.scale_lr != "none" || !optim.base_batch) return {};
-  const double ratio = batch_in_its_unit(facts) / static_cast<double>(*optim.base_batch);
-  if (ratio < changed_batch && ratio > 1 / changed_batch) return {};
-  return Finding{"lr-unscaled",
-                 Severity::warning,
-                 "optim.lr was found for a batch of " + std::to_string(*optim.base_batch) +
-                     ", this one is " + number(ratio) + " times as large, and scale_lr is \"none\"",
-                 is_adam(facts) ? "optim.scale_lr = \"sqrt\" (lr " +
-                                      number(optim.lr * std::sqrt(ratio)) + "), usual for Adam"
-                                : "optim.scale_lr = \"linear\" (lr " + number(optim.lr * ratio) +
-                                      "), usual for SGD",
-                 {{"batch_ratio", ratio},
-                  {"lr_linear", optim.lr * ratio},
-                  {"lr_sqrt", optim.lr * std::sqrt(ratio)}}};
-}
 
 Found long_warmup(const RunFacts& facts) {
   const double warmup = warmup_steps(facts), total = static_cast<double>(facts.total_steps);
@@ -83,13 +58,7 @@ Found no_warmup(const RunFacts& facts) {
 Found floor_of_rate(const RunFacts& facts) {
   const auto& optim = facts.config.optim;
   const double floor = optim.schedule.min_lr;
-  if (floor == 0) return {};
-  if (optim.schedule.kind == "constant")
-    return Finding{"min-lr-unused",
-                   Severity::advice,
-                   "optim.schedule.min_lr has no part in a constant schedule",
-                   "removing it, or kind = \"cosine\"",
-                   {{"min_lr", floor}}};
+  if (optim.schedule.kind == "constant") return {};
   if (floor < optim.lr / 2) return {};
   return Finding{"min-lr-high",
                  Severity::advice,
@@ -153,7 +122,7 @@ Found batch_beyond_epoch(const RunFacts& facts) {
 }  // namespace
 
 std::vector<Rule> schedule_rules() {
-  return {unscaled_rate, long_warmup, no_warmup, floor_of_rate, split_second_moment};
+  return {long_warmup, no_warmup, floor_of_rate, split_second_moment};
 }
 std::vector<Rule> data_rules() { return {no_labels, dropped_window, batch_beyond_epoch}; }
 

@@ -148,5 +148,32 @@ TEST_F(TrainingRun, WritesACheckpointWhenInterrupted) {
   EXPECT_FALSE(std::filesystem::is_empty(folder_ / "a b" / "checkpoints"));
 }
 
+TEST_F(TrainingRun, AnEvaluationThatIsNotFiniteIsAnEventAndNeverTheBest) {
+  const auto result = succeed({"train", "run.toml", "--run.steps=1", "--optim.lr=1e38"});
+  EXPECT_THAT(result.errors, HasSubstr("the loss of the evaluation after step 1 is"));
+  EXPECT_THAT(result.output, ::testing::Not(HasSubstr("eval_loss")));
+  int told = 0;
+  for (const json& line : metrics()) {
+    EXPECT_FALSE(line.contains("eval_loss")) << line;
+    told += line.value("event", "") == "evaluation" ? 1 : 0;
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(json::parse(file("out/checkpoints/step-00000001/state.json")).contains("best"));
+}
+
+TEST_F(TrainingRun, RefusesAKeyThatTheChosenKindsDoNotRead) {
+  EXPECT_THAT(refused({"train", "run.toml", "--optim.momentum=0.5"}),
+              HasSubstr("optim.kind = \"sgd\" or \"rmsprop\""));
+  EXPECT_FALSE(exists("out"));
+  succeed({"train", "run.toml"});
+  EXPECT_THAT(file("out/config.toml"), ::testing::Not(HasSubstr("momentum")));
+  // Earlier versions stated all keys.
+  std::string old = file("out/config.toml");
+  old.insert(old.find("clip = "), "momentum = 0.9\n");
+  write("out/config.toml", old);
+  succeed({"train", "run.toml", "--resume"});
+  succeed({"sample", "out", "--prompt=the"});
+}
+
 }  // namespace
 }  // namespace accrue::testing

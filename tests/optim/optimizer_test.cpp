@@ -293,6 +293,12 @@ TEST(OptimizerTest, OptionsOutOfRangeAreNamed) {
               HasSubstr("beta2 in [0, 1), received -0.1"));
   EXPECT_THAT(usage_message([&] { make_adam(parameters, groups, {.eps = NAN}); }),
               HasSubstr("eps in"));
+  EXPECT_THAT(usage_message([&] { make_adam(parameters, groups, {.eps = 0}); }),
+              HasSubstr("no gradient is 0 / eps, received 0"));
+  EXPECT_THAT(usage_message([&] { make_adama(parameters, groups, {.eps = 0}); }),
+              HasSubstr("eps in"));
+  EXPECT_THAT(usage_message([&] { make_rmsprop(parameters, groups, {.eps = 1e-60}); }),
+              HasSubstr("eps in"));
   EXPECT_THAT(usage_message([&] { make_sgd(parameters, groups, {.momentum = -1}); }),
               HasSubstr("momentum in [0, inf), received -1"));
   EXPECT_THAT(usage_message([&] { make_rmsprop(parameters, groups, {.alpha = 2}); }),

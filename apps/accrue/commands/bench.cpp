@@ -43,10 +43,10 @@ nlohmann::json to_json(const train::BenchmarkResult& r) {
   out["system_allocations_per_micro_batch"] = r.system_allocations;
   out["page_faults_per_micro_batch"] = r.minor_page_faults;
   out["loss"] = r.loss;
-  out["model_gflops"] = r.model_gflops;
+  if (r.model_gflops) out["model_gflops"] = *r.model_gflops;
   out["ceiling_gflops"] = r.ceiling_gflops;
   out["peak_gflops"] = r.peak_gflops;
-  out["share_of_ceiling"] = r.share_of_ceiling;
+  if (r.share_of_ceiling) out["share_of_ceiling"] = *r.share_of_ceiling;
   return out;
 }
 
@@ -70,8 +70,11 @@ void print(const train::BenchmarkResult& r) {
               format_bytes(r.peak_bytes).c_str(), format_bytes(r.peak_resident_bytes).c_str());
   std::printf("%-24s%.1f page faults and %.2f allocations from the system per micro-batch\n", "",
               r.minor_page_faults, r.system_allocations);
-  std::printf("%-24s%.0f GFLOP/s of %.0f at the model's shapes (%.0f%%), %.0f at 2048^3\n", "speed",
-              r.model_gflops, r.ceiling_gflops, 100 * r.share_of_ceiling, r.peak_gflops);
+  if (r.model_gflops && r.share_of_ceiling)
+    std::printf("%-24s%.0f GFLOP/s, %.0f%% of the ceiling\n", "speed", *r.model_gflops,
+                100 * *r.share_of_ceiling);
+  std::printf("%-24s%.0f GFLOP/s at the model's shapes, %.0f at 2048^3\n", "ceiling",
+              r.ceiling_gflops, r.peak_gflops);
 }
 
 nlohmann::json to_json(const train::MicroSweep& sweep) {

@@ -68,7 +68,8 @@ class Optimizer {
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
-  double eps = 1e-8;
+  double eps =
+      1e-8;  ///< at least the least normal fp32: what has no gradient is 0 / eps, not 0 / 0
   /// AdamW (Loshchilov and Hutter, arXiv:1711.05101), else Adam with L2.
   bool decoupled_decay = true;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "accrue/core/recompute.h"
@@ -42,11 +43,13 @@ struct BenchmarkResult {
   /// to ask the system for, and pages mapped anew.
   double system_allocations = 0;
   double minor_page_faults = 0;
-  double loss = 0;            ///< of the last window: a run that diverges is no benchmark
-  double model_gflops = 0;    ///< 6 N + attention per token, at the median speed
+  double loss = 0;  ///< of the last window: a run that diverges is no benchmark
+  /// 6 N + attention per token, at the median speed; none of a model that does not tell
+  /// (TorchScript).
+  std::optional<double> model_gflops;
   double ceiling_gflops = 0;  ///< GEMM rate at the model's own shapes
   double peak_gflops = 0;     ///< GEMM rate at 2048 x 2048 x 2048
-  double share_of_ceiling = 0;
+  std::optional<double> share_of_ceiling;
 };
 
 /// Trains the config's model on its data for a few windows without a run directory and measures.

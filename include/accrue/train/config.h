@@ -146,19 +146,25 @@ struct Config {
 /// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens,
 /// run.epochs; batch.tokens, batch.samples; data.val, data.val_fraction) an override of one
 /// replaces the file's. Throws a usage Error that names the key: unknown (with the nearest known
-/// one), of the wrong type or out of range, another system's name (with its translation), or a key
-/// or value that is not in this version.
+/// one), of the wrong type or out of range, another system's name (with its translation), a key
+/// or value that is not in this version, or a key that is stated and that the chosen kinds do not
+/// read (optim.momentum with adamw), with the kinds that do. The file of a run folder (config.toml
+/// beside run.json) may state what is not read, as earlier versions wrote every key there.
 Config load_config(const std::filesystem::path& file,
                    const std::vector<std::string>& overrides = {});
+/// Whose words a config is: a run's may state keys that are not read.
+enum class ConfigOrigin { user, run };
 /// The same from text; `origin` names it in errors.
 Config parse_config(const std::string& toml, const std::string& origin,
-                    const std::vector<std::string>& overrides = {});
+                    const std::vector<std::string>& overrides = {},
+                    ConfigOrigin kind = ConfigOrigin::user);
 
-/// The config as TOML with every value stated: what a run directory keeps. parse_config reads it
-/// back to an equal Config.
+/// The config as TOML with every value stated that it reads: what a run directory keeps.
+/// parse_config reads it back to an equal Config.
 std::string to_toml(const Config& config);
 
-/// A key that differs, as "section.key", with both values printed.
+/// A key that differs, as "section.key", with both values printed; "not stated" where it is not
+/// read.
 struct ConfigDifference {
   std::string key;
   std::string before;

@@ -1,11 +1,12 @@
 #include "checks.h"
 
+#include <limits>
 #include <vector>
 
 #include "accrue/core/error.h"
 #include "accrue/core/words.h"
 #include "accrue/train/gradient_folding.h"
-#include "key_builders.h"
+#include "key.h"
 #include "value.h"
 
 namespace accrue::train {
@@ -44,13 +45,6 @@ void check_data(const Config& config, const StatedKeys& stated, const std::strin
                       "data.val or data.val_fraction, or removing run.eval_every");
 }
 
-void refuse_keys_of_other_kinds(const std::string& kind, const StatedKeys& stated) {
-  for (const auto& [key, place] : stated)
-    if (!kind_has_key(kind, key))
-      throw usage_error(place, "a key that model.kind \"" + kind + "\" has", "one that it has not",
-                        "removing " + key);
-}
-
 void check_heads(const Config& config, const StatedKeys& stated) {
   if (config.model.width % config.model.heads == 0) return;
   throw usage_error(where(stated, "model.width"),
@@ -85,19 +79,10 @@ void check_torchscript(const Config& config, const StatedKeys& stated) {
 }
 
 void check_gpt2(const Config& config, const StatedKeys& stated) {
-  if (!config.model.from.empty()) {
-    for (const char* key :
-         {"model.layers", "model.heads", "model.width", "model.context", "model.vocab"})
-      if (stated.contains(key))
-        throw usage_error(where(stated, key), "the shape to come from model.from alone",
-                          "a value for it", "removing " + std::string(key));
-  } else {
-    check_heads(config, stated);
-  }
+  if (config.model.from.empty()) check_heads(config, stated);
 }
 
 void check_model(const Config& config, const StatedKeys& stated) {
-  refuse_keys_of_other_kinds(config.model.kind, stated);
   if (config.model.kind == "resnet") return check_resnet(config, stated);
   if (config.model.kind == "vit") return check_vit(config, stated);
   if (config.model.kind == "torchscript") return check_torchscript(config, stated);
@@ -208,7 +193,37 @@ void check_dist(const Config& config, const StatedKeys& stated) {
                     to_toml(Value{config.dist.timeout.value}), "for example \"5 min\"");
 }
 
+std::string value_in_words(const std::string& name, const Config& config) {
+  const std::optional<Value> value = find_key(name)->get(config);
+  return name + (value ? " = " + to_toml(*value) : " not stated");
+}
+
+void check_is_read(const std::string& name, const std::string& place, const Config& config) {
+  const Reader* const missing = missing_reader(*find_key(name), config);
+  if (missing == nullptr) return;
+  throw usage_error(
+      place, "a key that this config reads, and " + name + " is read with " + missing->with,
+      value_in_words(missing->decider, config), "removing " + name + ", or " + missing->with);
+}
+
+/// A row of an embedding that no sample used has gradient 0 and moments 0.
+void check_eps(const Config& config, const std::string& place) {
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  if (config.optim.eps >= kLeast) return;
+  throw usage_error(place,
+                    "at least " + to_toml(Value{kLeast}) +
+                        ", as an update is divided by the root of a second moment plus eps, and "
+                        "where no gradient came that is 0 / 0",
+                    to_toml(Value{config.optim.eps}), "optim.eps = 1e-8");
+}
+
 }  // namespace
+
+void check_statements(const Config& config, const StatedKeys& stated) {
+  for (const auto& [name, place] : stated) check_is_read(name, place, config);
+  if (const auto eps = stated.find("optim.eps"); eps != stated.end())
+    check_eps(config, eps->second);
+}
 
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin) {
   check_exactly_one({"run.steps", "run.tokens", "run.epochs"}, stated, origin, "run.steps = 1000");

@@ -14,4 +14,8 @@ using StatedKeys = std::map<std::string, std::string>;
 /// Throws a usage Error; `origin` names the config where a key is missing.
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin);
 
+/// What a statement must not be although the key alone would take it: of a key that the config does
+/// not read, or a value with which training is not defined. Throws a usage Error.
+void check_statements(const Config& config, const StatedKeys& stated);
+
 }  // namespace accrue::train

@@ -107,18 +107,36 @@ std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
   return entries;
 }
 
+/// A run folder's own config, which its run.json stands beside.
+bool is_of_run(const std::filesystem::path& file) {
+  return file.filename() == "config.toml" &&
+         std::filesystem::exists(std::filesystem::path(file).replace_filename("run.json"));
+}
+
+std::optional<Value> read_value(const Key& key, const Config& config) {
+  return is_read(key, config) ? key.get(config) : std::nullopt;
+}
+
 }  // namespace
 
 Config parse_config(const std::string& toml, const std::string& origin,
-                    const std::vector<std::string>& overrides) {
+                    const std::vector<std::string>& overrides, ConfigOrigin kind) {
   Config config;
-  StatedKeys stated;
+  StatedKeys stated, answered_for;
   for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated);
+  if (kind == ConfigOrigin::user) answered_for = stated;
 
   const std::vector<Entry> overriding = read_overrides(overrides);
-  for (const Entry& entry : overriding) withdraw_alternatives(entry.path, config, stated);
-  for (const Entry& entry : overriding) apply(entry, config, stated);
+  for (const Entry& entry : overriding) {
+    withdraw_alternatives(entry.path, config, stated);
+    withdraw_alternatives(entry.path, config, answered_for);
+  }
+  for (const Entry& entry : overriding) {
+    apply(entry, config, stated);
+    answered_for[entry.path] = place(entry);
+  }
   set_defaults_of_kind(config, stated);
+  check_statements(config, answered_for);
   check_together(config, stated, origin);
   return config;
 }
@@ -127,13 +145,14 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   if (std::filesystem::is_directory(file))
     throw usage_error("read config " + file.string(), "a TOML file", "a folder",
                       "the config.toml in it");
-  return parse_config(read_file(file), file.string(), overrides);
+  return parse_config(read_file(file), file.string(), overrides,
+                      is_of_run(file) ? ConfigOrigin::run : ConfigOrigin::user);
 }
 
 std::string to_toml(const Config& config) {
   std::string text, section;
   for (const Key& key : keys()) {
-    const auto value = key.get(config);
+    const auto value = read_value(key, config);
     if (!value) continue;
     if (section_of(key.name) != section) {
       text += (section.empty() ? "[" : "\n[") + section_of(key.name) + "]\n";
@@ -150,7 +169,8 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
   };
   std::vector<ConfigDifference> found;
   for (const Key& key : keys()) {
-    const std::string old_text = printed(key.get(before)), new_text = printed(key.get(after));
+    const std::string old_text = printed(read_value(key, before)),
+                      new_text = printed(read_value(key, after));
     if (old_text != new_text) found.push_back({key.name, old_text, new_text});
   }
   return found;

@@ -17,6 +17,13 @@ struct Stated {
   std::string where;                ///< "config key optim.lr (run.toml:3:7)": names it in errors
 };
 
+/// Which configs read a key.
+struct Reader {
+  std::string with;     ///< for people: `optim.kind = "sgd" or "rmsprop"`
+  std::string decider;  ///< the key that decides it
+  std::function<bool(const Config&)> holds;
+};
+
 /// One row of the table of keys: all that the parser, the printer and the errors know about a key.
 struct Key {
   std::string name;      ///< "optim.schedule.warmup"
@@ -26,7 +33,15 @@ struct Key {
   /// The value a config has; none where it states none, or for keys that are not in this version.
   std::function<std::optional<Value>(const Config&)> get;
   bool may_change_on_resume = false;
+  /// All of them hold in a config that reads the key; none: every config does.
+  std::vector<Reader> read_by = {};
 };
+
+/// The first reader that this config has not; null where the config reads the key.
+const Reader* missing_reader(const Key& key, const Config& config);
+inline bool is_read(const Key& key, const Config& config) {
+  return missing_reader(key, config) == nullptr;
+}
 
 /// The table, in the order of docs/design.md, section 5.
 const std::vector<Key>& keys();

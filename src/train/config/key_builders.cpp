@@ -227,29 +227,20 @@ Key resumable(Key key) {
   return key;
 }
 
-bool kind_has_key(const std::string& kind, const std::string& key) {
-  if (key == "loss.cross_entropy") return kind == "gpt2";
-  if (kind == "resnet")
-    return key != "model.heads" && key != "model.context" && key != "model.dropout";
-  if (kind == "torchscript")
-    return key != "model.layers" && key != "model.heads" && key != "model.width" &&
-           key != "model.dropout";
-  return true;
-}
-
-Key of_kind(Key key) {
-  key.get = [get = std::move(key.get), name = key.name](const Config& config) {
-    return kind_has_key(config.model.kind, name) ? get(config) : std::nullopt;
-  };
+Key read_where(std::string with, std::string decider, std::function<bool(const Config&)> holds,
+               Key key) {
+  key.read_by.push_back({std::move(with), std::move(decider), std::move(holds)});
   return key;
 }
 
-Key shape(Key key) {
-  key.get = [get = std::move(key.get)](const Config& config) {
-    const bool fixed_by_folder = config.model.kind == "gpt2" && !config.model.from.empty();
-    return fixed_by_folder ? std::nullopt : get(config);
+Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key) {
+  auto holds = [decider, values](const Config& config) {
+    const std::optional<Value> value = find_key(decider)->get(config);
+    const auto* const text = value ? value->as<std::string>() : nullptr;
+    return text && std::find(values.begin(), values.end(), *text) != values.end();
   };
-  return of_kind(std::move(key));
+  return read_where(decider + " = " + choice_in_words(values, {}), decider, std::move(holds),
+                    std::move(key));
 }
 
 }  // namespace accrue::train

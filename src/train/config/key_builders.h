@@ -158,11 +158,11 @@ Key budget_key(std::string name);
 Key later_key(std::string name, std::vector<Value> harmless);
 
 Key resumable(Key key);
-/// A key of the model's shape: stated for the kinds of model that have it, and not where a folder
-/// given by model.from fixes it.
-Key shape(Key key);
-/// A key that not every kind of model has.
-Key of_kind(Key key);
-bool kind_has_key(const std::string& kind, const std::string& key);
+/// A key that is read where `decider`, a choice, has one of `values`; besides what it needs
+/// already.
+Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
+/// The same for what no single value of `decider` says; `with` is for people.
+Key read_where(std::string with, std::string decider, std::function<bool(const Config&)> holds,
+               Key key);
 
 }  // namespace accrue::train

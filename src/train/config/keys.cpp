@@ -14,6 +14,50 @@ Key decided_by_optimizer(Key gradients) {
   return gradients;
 }
 
+Key read_with_validation(Key key) {
+  return read_where(
+      "validation data (data.val or data.val_fraction)", "data.val",
+      [](const Config& c) { return !c.data.val.empty() || c.data.val_fraction > 0; },
+      std::move(key));
+}
+
+/// A key of the model's shape, which a folder of a gpt2 fixes.
+Key shape(Key key) {
+  return read_where(
+      "model.from = \"\", as a gpt2 has the shape that its folder has", "model.from",
+      [](const Config& c) { return c.model.kind != "gpt2" || c.model.from.empty(); },
+      std::move(key));
+}
+
+/// A key of samples of tokens, and of a vit's patches.
+Key read_with_a_length(Key key) {
+  return read_where(
+      "data of text or tokens", "data.format",
+      [](const Config& c) { return c.model.kind != "torchscript" || c.data.format != "images"; },
+      std::move(key));
+}
+
+/// A key of one data.format or another; of "auto" only the files tell.
+Key read_with_format(std::vector<std::string> formats, Key key) {
+  formats.emplace_back("auto");
+  key = read_with("data.format", formats, std::move(key));
+  return read_with("model.kind", {"gpt2", "torchscript"}, std::move(key));
+}
+
+/// A key of steps that all ranks take together.
+Key read_without_local_steps(Key key) {
+  return read_where(
+      "dist.local_steps = 1 and no dist.outer, as ranks that step alone sum no gradients",
+      "dist.local_steps", [](const Config& c) { return !c.dist.takes_outer_steps(); },
+      std::move(key));
+}
+
+Key read_without_stages(Key key) {
+  return read_where(
+      "dist.stages = 1, as all stages of a pipeline run the same micro-batches", "dist.stages",
+      [](const Config& c) { return c.dist.stages == 1; }, std::move(key));
+}
+
 std::vector<Key> run_keys() {
   return {
       resumable(string_key(
@@ -35,12 +79,12 @@ std::vector<Key> run_keys() {
           "run.checkpoint_every", {}, [](auto& c) -> auto& { return c.run.checkpoint_every; })),
       resumable(integer_key(
           "run.keep", {1}, [](auto& c) -> auto& { return c.run.keep; })),
-      resumable(boolean_key(
-          "run.keep_best", [](auto& c) -> auto& { return c.run.keep_best; })),
+      read_with_validation(resumable(boolean_key(
+          "run.keep_best", [](auto& c) -> auto& { return c.run.keep_best; }))),
       resumable(duration_key(
           "run.eval_every", {}, [](auto& c) -> auto& { return c.run.eval_every; })),
-      resumable(integer_or_word_key(
-          "run.eval_batches", {1}, "all", [](auto& c) -> auto& { return c.run.eval_batches; })),
+      read_with_validation(resumable(integer_or_word_key(
+          "run.eval_batches", {1}, "all", [](auto& c) -> auto& { return c.run.eval_batches; }))),
   };
 }
 
@@ -49,26 +93,33 @@ std::vector<Key> model_keys() {
       choice_key(
           "model.kind", {"gpt2", "vit", "resnet", "torchscript"}, {{"llama"}},
           [](auto& c) -> auto& { return c.model.kind; }),
-      shape(integer_key(
-          "model.layers", {1}, [](auto& c) -> auto& { return c.model.layers; })),
-      shape(integer_key(
-          "model.heads", {1}, [](auto& c) -> auto& { return c.model.heads; })),
-      shape(integer_key(
-          "model.width", {1}, [](auto& c) -> auto& { return c.model.width; })),
-      shape(integer_key(
-          "model.context", {1}, [](auto& c) -> auto& { return c.model.context; })),
+      read_with("model.kind", {"gpt2", "vit", "resnet"},
+                shape(integer_key(
+                    "model.layers", {1}, [](auto& c) -> auto& { return c.model.layers; }))),
+      read_with("model.kind", {"gpt2", "vit"},
+                shape(integer_key(
+                    "model.heads", {1}, [](auto& c) -> auto& { return c.model.heads; }))),
+      read_with("model.kind", {"gpt2", "vit", "resnet"},
+                shape(integer_key(
+                    "model.width", {1}, [](auto& c) -> auto& { return c.model.width; }))),
+      read_with("model.kind", {"gpt2", "vit", "torchscript"},
+                read_with_a_length(shape(integer_key(
+                    "model.context", {1}, [](auto& c) -> auto& { return c.model.context; })))),
       shape(integer_or_word_key(
           "model.vocab", {1}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
-      of_kind(number_key(
-          "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
-          [](auto& c) -> auto& { return c.model.dropout; })),
+      read_with("model.kind", {"gpt2", "vit"},
+                number_key(
+                    "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
+                    [](auto& c) -> auto& { return c.model.dropout; })),
       string_key(
           "model.from", "a folder in Hugging Face's GPT-2 format, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
-      choice_key(
-          "model.batchnorm",
-          {"error", "convert-group", "convert-layer", "convert-instance", "exact", "micro"}, {},
-          [](auto& c) -> auto& { return c.model.batchnorm; }),
+      read_with(
+          "model.kind", {"resnet", "torchscript"},
+          choice_key(
+              "model.batchnorm",
+              {"error", "convert-group", "convert-layer", "convert-instance", "exact", "micro"}, {},
+              [](auto& c) -> auto& { return c.model.batchnorm; })),
   };
 }
 
@@ -84,14 +135,15 @@ std::vector<Key> data_keys() {
       choice_key(
           "data.format", {"auto", "text", "tokens", "jsonl", "images"}, {},
           [](auto& c) -> auto& { return c.data.format; }),
-      choice_key(
-          "data.tokenizer", {"bytes"}, {{"a tokenizer file"}},
-          [](auto& c) -> auto& { return c.data.tokenizer; }),
+      read_with_format({"text", "jsonl"}, choice_key(
+                                              "data.tokenizer", {"bytes"}, {{"a tokenizer file"}},
+                                              [](auto& c) -> auto& { return c.data.tokenizer; })),
       choice_key(
           "data.order", {"shuffle", "sequential"}, {},
           [](auto& c) -> auto& { return c.data.order; }),
-      boolean_key(
-          "data.packing", [](auto& c) -> auto& { return c.data.packing; }),
+      read_with_format({"jsonl"},
+                       boolean_key(
+                           "data.packing", [](auto& c) -> auto& { return c.data.packing; })),
   };
 }
 
@@ -120,7 +172,7 @@ std::vector<Key> precision_keys() {
             "not in this version: it trains on the CPU, which has no usable fp16 "
             "matrix product; bf16 is its mixed precision"}},
           [](auto& c) -> auto& { return c.precision.compute; }),
-      later_key("precision.loss_scale", {{"dynamic"}}),
+      later_key("precision.loss_scale", {}),
       choice_key(
           "precision.accumulate",
           {"fp32", "fp64", "bf16", "bf16-kahan", "bf16-stochastic", "fixed"}, {},
@@ -145,9 +197,10 @@ std::vector<Key> memory_keys() {
 
 std::vector<Key> loss_keys() {
   return {
-      of_kind(choice_key(
-          "loss.cross_entropy", {"fused", "plain"}, {},
-          [](auto& c) -> auto& { return c.loss.cross_entropy; })),
+      read_with("model.kind", {"gpt2"},
+                choice_key(
+                    "loss.cross_entropy", {"fused", "plain"}, {},
+                    [](auto& c) -> auto& { return c.loss.cross_entropy; })),
       number_key(
           "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.loss.label_smoothing; }),
@@ -164,17 +217,19 @@ std::vector<Key> optim_keys() {
       number_key(
           "optim.lr", {.least = 0, .least_excluded = true},
           [](auto& c) -> auto& { return c.optim.lr; }),
-      betas_key("optim.betas"),
-      number_key(
-          "optim.eps", {.least = 0}, [](auto& c) -> auto& { return c.optim.eps; }),
+      read_with("optim.kind", {"adamw", "adam", "adama"}, betas_key("optim.betas")),
+      read_with("optim.kind", {"adamw", "adam", "rmsprop", "adama"},
+                number_key(
+                    "optim.eps", {.least = 0}, [](auto& c) -> auto& { return c.optim.eps; })),
       number_key(
           "optim.weight_decay", {.least = 0},
           [](auto& c) -> auto& { return c.optim.weight_decay; }),
       choice_key(
           "optim.decay", {"matrices", "all"}, {}, [](auto& c) -> auto& { return c.optim.decay; }),
-      number_key(
-          "optim.momentum", {.least = 0, .most = 1, .most_excluded = true},
-          [](auto& c) -> auto& { return c.optim.momentum; }),
+      read_with("optim.kind", {"sgd", "rmsprop"},
+                number_key(
+                    "optim.momentum", {.least = 0, .most = 1, .most_excluded = true},
+                    [](auto& c) -> auto& { return c.optim.momentum; })),
       number_key(
           "optim.clip", {.least = 0}, [](auto& c) -> auto& { return c.optim.clip; }),
       choice_key(
@@ -186,14 +241,16 @@ std::vector<Key> optim_keys() {
       duration_key(
           "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
           [](auto& c) -> auto& { return c.optim.schedule.warmup; }),
-      number_key(
-          "optim.schedule.min_lr", {.least = 0},
-          [](auto& c) -> auto& { return c.optim.schedule.min_lr; }),
+      read_with("optim.schedule.kind", {"cosine", "linear"},
+                number_key(
+                    "optim.schedule.min_lr", {.least = 0},
+                    [](auto& c) -> auto& { return c.optim.schedule.min_lr; })),
       choice_key(
           "optim.scale_lr", {"none", "linear", "sqrt"}, {},
           [](auto& c) -> auto& { return c.optim.scale_lr; }),
-      integer_key(
-          "optim.base_batch", {1}, [](auto& c) -> auto& { return c.optim.base_batch; }),
+      read_with("optim.scale_lr", {"linear", "sqrt"},
+                integer_key(
+                    "optim.base_batch", {1}, [](auto& c) -> auto& { return c.optim.base_batch; })),
   };
 }
 
@@ -203,10 +260,10 @@ std::vector<Key> dist_keys() {
           "dist.backend", {"auto", "gloo"},
           {{"nccl", "not in this version: it trains on the CPU, where Gloo is the backend"}},
           [](auto& c) -> auto& { return c.dist.backend; })),
-      resumable(choice_key(
-          "dist.reduce", {"overlap", "end"}, {}, [](auto& c) -> auto& { return c.dist.reduce; })),
-      resumable(choice_key(
-          "dist.shares", {"speed", "equal"}, {}, [](auto& c) -> auto& { return c.dist.shares; })),
+      read_without_local_steps(read_without_stages(resumable(choice_key(
+          "dist.reduce", {"overlap", "end"}, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
+      read_without_stages(resumable(choice_key(
+          "dist.shares", {"speed", "equal"}, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
       resumable(choice_key(
           "dist.shard", {"none", "optimizer"}, {}, [](auto& c) -> auto& { return c.dist.shard; })),
       choice_key(
@@ -261,6 +318,12 @@ std::vector<Key> all_keys() {
 }
 
 }  // namespace
+
+const Reader* missing_reader(const Key& key, const Config& config) {
+  const auto missing = std::find_if(key.read_by.begin(), key.read_by.end(),
+                                    [&](const Reader& reader) { return !reader.holds(config); });
+  return missing == key.read_by.end() ? nullptr : &*missing;
+}
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> table = all_keys();
