@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline install clean help
+.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline fuzz fuzz-corpus fuzz-build install clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -32,6 +32,7 @@ help:
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
+	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: seconds)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -67,6 +68,20 @@ asan: setup-test
 	@cmake --build build/asan-ubsan -j $(JOBS) --target $(addsuffix _test,$(ASAN_ROOMS))
 	@$(TEST_ENV) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	  ctest --test-dir build/asan-ubsan --output-on-failure -j 1 -R '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS))))$$'
+
+# libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target (two hours);
+# fuzz-corpus: the corpus and a few seconds more. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.
+fuzz-build:
+	@scripts/setup.sh fuzz
+	@mkdir -p build
+	@$(call CONFIGURE,fuzz)
+	@cmake --build build/fuzz -j $(JOBS) --target accrue_fuzz
+
+fuzz: fuzz-build
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),600) $(ARGS)
+
+fuzz-corpus: fuzz-build
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),5) $(ARGS)
 
 bench: setup-test
 	@mkdir -p build

@@ -11,8 +11,9 @@ target_compile_options(
             $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
             $<$<BOOL:${ACCRUE_WERROR}>:-Werror>)
 if(ACCRUE_SANITIZE)
-  target_compile_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE}
-                                                  -fno-omit-frame-pointer)
+  # Clang's check of dynamic types needs type information that libtorch does not export.
+  target_compile_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE} -fno-omit-frame-pointer
+                                                  $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=vptr>)
   target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
 endif()
 find_program(ACCRUE_MOLD mold)

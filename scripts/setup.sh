@@ -2,6 +2,7 @@
 # Installs what accrue is built with. Idempotent: what is there already is left alone.
 #   scripts/setup.sh build   system packages by apt; libtorch and oneDNN in .venv
 #   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
+#   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, in .venv-peers (which sees .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,6 +14,7 @@ PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libspng-dev libjpeg-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(clang-format clang-tidy libstb-dev)
+FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'error: setup: %s\n' "$*" >&2; exit 2; }
@@ -78,10 +80,14 @@ case "${1:-build}" in
     make_venv .venv "$TORCH $ONEDNN" pip_build
     make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test
     ;;
+  fuzz)
+    install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
+    make_venv .venv "$TORCH $ONEDNN" pip_build
+    ;;
   peers)
     install_packages "${PACKAGES[@]}"
     make_venv .venv "$TORCH $ONEDNN" pip_build
     make_venv .venv-peers "$TORCH $DEEPSPEED $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, fuzz or peers, received $1; try scripts/setup.sh build" ;;
 esac

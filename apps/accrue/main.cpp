@@ -14,6 +14,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/standard_output.h"
 #include "commands/stop_signals.h"
 
 namespace {
@@ -57,6 +58,7 @@ int report(const std::string& message, int status) {
 }
 
 int run(int count, char** words) {
+  accrue::cli::occupy_standard_streams();
   // Other verbs leave nothing half-made, and end by the signal, as the shell expects of a command.
   if (count > 1 && words[1] == std::string_view("train")) accrue::cli::leave_on_stop_signals();
   // A reader that went away (a closed pipe) must not end a run.
@@ -65,7 +67,7 @@ int run(int count, char** words) {
   std::signal(SIGXFSZ, SIG_IGN);
   accrue::memory::install_caching_allocator();
   try {
-    return dispatch({words, words + count});
+    return accrue::cli::finish_output(dispatch({words, words + count}));
   } catch (const accrue::Error& error) {
     return report(error.what(), error.exit_code());
   } catch (const c10::OutOfMemoryError& error) {

@@ -12,7 +12,8 @@ struct BlockCodec {
   std::size_t block_bytes;
   void (*encode)(const float* from, std::size_t count, std::uint8_t* to);
   void (*decode_add)(const std::uint8_t* from, std::size_t count, float* to);  ///< to += value
-  /// Whether all values that `count` elements decode to are finite.
+  /// Whether all values that `count` elements can decode to are finite. A code that no encoder
+  /// writes, whose scale could take an element out of range, counts as one that is not.
   bool (*is_finite)(const std::uint8_t* from, std::size_t count);
 };
 inline constexpr std::size_t kCodecBlock = 256;

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 /// The engine's tag of what one rank sends another: it keeps their order within a tag.
 constexpr int kPassed = 1;
-/// How long the engine may take beyond its own timeout, and to end.
+/// How long the engine may take beyond its own timeout, and to end after a failure.
 constexpr std::chrono::milliseconds kSpare{500};
 
 bool is_loopback(const std::string& address) {
@@ -112,7 +112,8 @@ class GlooGroup final : public Group {
   /// The engine waits for whatever is under way, which may never end.
   ~GlooGroup() override {
     try {
-      run_until(from_now(kSpare), [engine = std::move(engine_)]() mutable { engine.reset(); });
+      run_until(from_now(ended_ ? kSpare : timeout_),
+                [engine = std::move(engine_)]() mutable { engine.reset(); });
     } catch (const std::exception&) {
       // It ends when its own timeouts do, or with the process.
     }

@@ -15,7 +15,7 @@ constexpr milliseconds kLook{50};
 /// A host that ended may have ended well: what it sent before is taken in first.
 constexpr milliseconds kAfterTheHost{1200};
 /// How long a talk that is under way may take to end.
-constexpr milliseconds kLastWord{500};
+constexpr milliseconds kLastWord{1000};
 
 }  // namespace
 

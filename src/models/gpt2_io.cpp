@@ -75,8 +75,10 @@ void take_tied_head(TensorsByName& tensors, const std::string& origin) {
   tensors.erase(head);
 }
 
+/// A link that points nowhere is there, too.
 void refuse_existing(const std::filesystem::path& file) {
-  if (std::filesystem::exists(file))
+  std::error_code unreadable;
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, unreadable)))
     throw usage_error("save a model to " + file.parent_path().string(), "a folder without a model",
                       file.string(), "another folder");
 }
@@ -124,9 +126,12 @@ std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2
 void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model) {
   const std::filesystem::path config = folder / "config.json";
   const std::filesystem::path weights = folder / "model.safetensors";
+  std::error_code failed;
+  if (std::filesystem::exists(folder, failed) && !std::filesystem::is_directory(folder, failed))
+    throw usage_error("save a model to " + folder.string(), "a folder, or none there",
+                      "something that is no folder", "another name");
   refuse_existing(config);
   refuse_existing(weights);
-  std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed)
     throw runtime_error("make " + folder.string(), "a folder that can be made", failed.message(),

@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "accrue/core/error.h"
-#include "accrue/train/workload.h"
 #include "checkpoint.h"
 #include "checkpoint_folders.h"
 
@@ -60,14 +59,6 @@ fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> st
   throw usage_error("open a checkpoint of " + run.root().string(),
                     step ? "step " + std::to_string(*step) : "at least one checkpoint",
                     list_of(folders), "one of these, or a longer run");
-}
-
-std::unique_ptr<models::Model> load_model(const RunDirectory& run,
-                                          std::optional<std::int64_t> step) {
-  const VerifiedCheckpoint checkpoint(find_checkpoint(run, step), VerifiedCheckpoint::Files::model);
-  std::unique_ptr<models::Model> model = make_model(checkpoint.with_shape(run.config()));
-  checkpoint.load(*model);
-  return model;
 }
 
 }  // namespace accrue::train

@@ -1,11 +1,14 @@
 #include "accrue/train/trace.h"
 
 #include <ATen/record_function.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -31,10 +34,7 @@ struct Trace::Impl {
     if (listening != nullptr)
       throw usage_error("trace into " + path.string(), "one trace at a time", "a second",
                         "ending the first one");
-    file.open(path);
-    if (!file)
-      throw runtime_error("trace into " + path.string(), "a file that can be created",
-                          std::strerror(errno), "another file");
+    create(path);
     listening = this;
     file << "[\n";
     handle = at::addGlobalCallback(
@@ -45,9 +45,43 @@ struct Trace::Impl {
     at::removeCallback(handle);
     const std::lock_guard lock(mutex);
     listening = nullptr;
+    if (rows.empty())
+      take_back();
+    else
+      finish();
+  }
+
+  void finish() {
     file << json{{"name", "end of the trace"},       {"ph", "i"}, {"s", "g"},
                  {"ts", microseconds(Clock::now())}, {"pid", 0},  {"tid", 0}}
          << "\n]\n";
+    file.close();
+    if (!file)
+      std::cerr << "warning: trace into " << file_name.string()
+                << ": spans are missing at its end, as not all of it could be written" << std::endl;
+  }
+
+  /// Only what nobody has: the name of a trace may be mistyped.
+  void create(const std::filesystem::path& path) {
+    const int made = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (made < 0 && errno == EEXIST)
+      throw usage_error("trace into " + path.string(), "a new file", "one that is there",
+                        "another name, or removing it");
+    if (made >= 0) {
+      ::close(made);
+      file.open(path);
+    }
+    if (!file.is_open())
+      throw runtime_error("trace into " + path.string(), "a file that can be created",
+                          std::strerror(errno), "another file");
+    file_name = path;
+  }
+
+  /// What ended before its first span must not keep the next attempt from that name.
+  void take_back() {
+    file.close();
+    std::error_code ignored;
+    std::filesystem::remove(file_name, ignored);
   }
 
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) {
@@ -99,6 +133,7 @@ struct Trace::Impl {
   static std::mutex mutex;  // guards `listening`, its file and rows
   static Impl* listening;
 
+  std::filesystem::path file_name;
   std::ofstream file;
   const Clock::time_point start = Clock::now();
   const std::uint64_t training_thread = at::RecordFunction::currentThreadId();

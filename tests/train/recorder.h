@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accrue/core/observer.h"
@@ -20,6 +23,20 @@ class Recorder : public Observer {
   std::vector<StepReport> steps;
   std::vector<Evaluation> evaluations;
   std::vector<Event> events;
+};
+
+/// Does something after a step, as another process would.
+class AfterStep : public Observer {
+ public:
+  AfterStep(std::int64_t step, std::function<void()> action)
+      : step_(step), action_(std::move(action)) {}
+  void on_step(const StepReport& report) override {
+    if (report.step == step_) action_();
+  }
+
+ private:
+  std::int64_t step_;
+  std::function<void()> action_;
 };
 
 }  // namespace accrue::train::testing

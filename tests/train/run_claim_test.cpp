@@ -7,6 +7,7 @@
 
 #include "accrue/core/atomic_file.h"
 #include "support/errors.h"
+#include "train/recorder.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train {
@@ -110,27 +111,13 @@ TEST_F(RunClaimTest, NoticesThatTheFolderIsGone) {
   EXPECT_NO_THROW(claim.check_there()) << "the control: it came back";
 }
 
-/// Deletes or moves the run directory in the middle of a run.
-class AfterStep : public Observer {
- public:
-  AfterStep(std::int64_t step, std::function<void()> action)
-      : step_(step), action_(std::move(action)) {}
-  void on_step(const StepReport& report) override {
-    if (report.step == step_) action_();
-  }
-
- private:
-  std::int64_t step_;
-  std::function<void()> action_;
-};
-
 TEST_F(RunClaimTest, ARunWhoseFolderGoesEndsWithAnError) {
   const fs::path away = folder_ / "away";
   for (const bool deleted : {true, false}) {
     Config c = config(deleted ? "deleted" : "moved");
     c.run.checkpoint_every = {1, Duration::Unit::steps};
     Trainer trainer(c);
-    trainer.add_observer(std::make_shared<AfterStep>(
+    trainer.add_observer(std::make_shared<testing::AfterStep>(
         3, [&] { deleted ? void(fs::remove_all(c.run.out)) : fs::rename(c.run.out, away); }));
     error_of([&] { trainer.run(); }, Error::Kind::runtime);
     EXPECT_FALSE(fs::exists(c.run.out)) << "it did not come back as half a folder";

@@ -3,12 +3,14 @@
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "support/errors.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train {
@@ -83,6 +85,24 @@ TEST_F(TraceFile, IsOneAtATimeAndNeedsAFile) {
   const Trace trace(file());
   EXPECT_THROW(Trace(folder_ / "second.json"), Error);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "second.json"));
+}
+
+TEST_F(TraceFile, ReplacesNothing) {
+  std::ofstream(folder_ / "notes") << "mine";
+  std::filesystem::create_symlink("notes", folder_ / "link");
+  std::filesystem::create_symlink("nowhere", folder_ / "dangling");
+  for (const std::filesystem::path& taken :
+       {folder_ / "notes", folder_ / "link", folder_ / "dangling",
+        std::filesystem::path("/dev/null")})
+    EXPECT_THAT(accrue::testing::usage_message([&] { const Trace trace(taken); }),
+                ::testing::HasSubstr(taken.string()));
+  EXPECT_EQ(read_file(folder_ / "notes"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "nowhere"));
+}
+
+TEST_F(TraceFile, IsTakenBackWhereNothingHappened) {
+  { const Trace trace(file()); }
+  EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
 }  // namespace

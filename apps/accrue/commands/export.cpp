@@ -24,8 +24,9 @@ struct ExportArguments {
 
 /// save_gpt2_folder guards the model's own files; these are the ones written beside them.
 void check_nothing_is_replaced(const fs::path& folder) {
+  std::error_code unreadable;
   for (const char* name : {"README.md", "tokenizer.json", "tokenizer_config.json"})
-    if (fs::exists(folder / name))
+    if (fs::exists(fs::symlink_status(folder / name, unreadable)))
       throw usage_error("export to " + folder.string(), "a new or empty folder",
                         std::string("one with a ") + name, "another --out");
 }

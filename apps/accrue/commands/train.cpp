@@ -163,7 +163,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
       ->needs(resume);
   verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
   verb->add_option("--trace", arguments->trace,
-                   "Write what each thread does and waits for into this file (for Perfetto or "
+                   "Write what each thread does and waits for into this new file (for Perfetto or "
                    "chrome://tracing)")
       ->type_name("FILE");
   verb->callback([=, &action, &typed] {

@@ -18,8 +18,9 @@ namespace accrue::train {
 /// time (usage Error); the thread that makes it is the training thread.
 class Trace {
  public:
-  /// Throws a runtime Error where the file cannot be created. What cannot be written later (a full
-  /// disk) is left out: the run goes on.
+  /// Makes a new file: throws a usage Error where there is one, or anything else, of that name, and
+  /// a runtime Error where it cannot be created. What cannot be written later (a full disk) is left
+  /// out and warned of at the end: the run goes on. Where no span ended, the file is removed again.
   explicit Trace(const std::filesystem::path& file);
   ~Trace();
   Trace(const Trace&) = delete;

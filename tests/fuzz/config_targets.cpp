@@ -1,0 +1,53 @@
+// Configs, overrides on the command line, and the config.json of a Hugging Face folder.
+#include <sstream>
+
+#include "accrue/train/config.h"
+#include "fuzz_targets.h"
+#include "gpt2_config.h"
+#include "scratch.h"
+
+namespace accrue::fuzz {
+namespace {
+
+/// What a run keeps of its config reads back to the same.
+void expect_reads_back(const train::Config& config) {
+  const std::string text = train::to_toml(config);
+  const train::Config again = train::parse_config(text, "config.toml");
+  expect(train::differences(config, again).empty(), "config.toml reads back to the same config");
+  expect(train::to_toml(again) == text, "config.toml is written the same way twice");
+}
+
+constexpr const char* whole_config =
+    "[run]\nout = \"out\"\nsteps = 4\n[data]\ntrain = [\"a.txt\"]\n[batch]\nsamples = 8\n";
+
+}  // namespace
+
+void fuzz_config(Input input) {
+  train::Config config;
+  config = train::parse_config(std::string(text_of(input)), "fuzz.toml");
+  expect_reads_back(config);
+}
+
+/// A line each.
+void fuzz_overrides(Input input) {
+  std::vector<std::string> overrides;
+  std::istringstream lines{std::string(text_of(input))};
+  for (std::string line; std::getline(lines, line);) overrides.push_back(line);
+  expect_reads_back(train::parse_config(whole_config, "fuzz.toml", overrides));
+}
+
+void fuzz_gpt2_config(Input input) {
+  const models::Gpt2Options options =
+      models::parse_gpt2_config(std::string(text_of(input)), "config.json", {});
+  expect(options.layers > 0 && options.heads > 0 && options.width > 0 && options.context > 0 &&
+             options.vocab > 0,
+         "an accepted model has a shape");
+  const models::Gpt2Options again =
+      models::parse_gpt2_config(models::make_gpt2_config(options), "config.json", {});
+  expect(again.layers == options.layers && again.heads == options.heads &&
+             again.width == options.width && again.context == options.context &&
+             again.vocab == options.vocab,
+         "config.json reads back to the same shape");
+}
+
+}  // namespace accrue::fuzz

@@ -1,0 +1,84 @@
+// Files of training data, each opened and read as training does.
+#include <algorithm>
+#include <numeric>
+
+#include "accrue/data/source.h"
+#include "fuzz_targets.h"
+#include "image_decode.h"
+#include "scratch.h"
+
+namespace accrue::fuzz {
+namespace {
+
+constexpr std::int64_t most_samples = 64;  // read of an input, so that it stays quick
+
+/// Every sample alone and all of them together.
+void read_all(const data::Source& source) {
+  const std::int64_t count = std::min(source.size(), most_samples);
+  expect(count > 0, "an accepted source has samples");
+  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  for (const std::int64_t index : all) {
+    expect(source.tokens(index) > 0, "a sample has tokens");
+    source.fetch(std::span(&index, 1));
+  }
+  source.fetch(all);
+  source.fingerprint();
+}
+
+void open_and_read(const std::filesystem::path& file, const std::string& format, bool packing) {
+  read_all(*data::open_source({.globs = {file.string()},
+                               .format = format,
+                               .context = 16,
+                               .vocab = format == "images" ? 0 : 1000,
+                               .packing = packing},
+                              "data.train"));
+}
+
+/// The first two bytes say how many of the rest are the first part.
+std::pair<Input, Input> two_parts(Input input) {
+  if (input.size() < 2) return {};
+  const std::size_t stated = std::size_t{input[0]} << 8 | input[1];
+  const Input rest = input.subspan(2);
+  const std::size_t first = std::min(stated, rest.size());
+  return {rest.first(first), rest.subspan(first)};
+}
+
+}  // namespace
+
+/// The first bit says whether samples are packed.
+void fuzz_jsonl(Input input) {
+  if (input.empty()) return;
+  open_and_read(put("lines.jsonl", input.subspan(1)), "jsonl", (input[0] & 1) != 0);
+}
+
+void fuzz_tokens(Input input) { open_and_read(put("ids.bin", input), "tokens", false); }
+
+void fuzz_images(Input input) {
+  constexpr std::int64_t most_pixels = std::int64_t{1} << 22;  // what is larger only takes longer
+  const auto encoded = std::as_bytes(input);
+  const auto shape = data::image_shape_of(encoded);
+  if (!shape) return;
+  expect(shape->channels == 1 || shape->channels == 3, "images are grey or colour");
+  expect(shape->height > 0 && shape->width > 0, "images have pixels");
+  if (shape->height * shape->width > most_pixels) return;
+  std::vector<std::uint8_t> pixels(
+      static_cast<std::size_t>(shape->channels * shape->height * shape->width));
+  data::decode_image(encoded, *shape, pixels);
+}
+
+void fuzz_idx(Input input) {
+  const auto [images, labels] = two_parts(input);
+  put("idx/x-labels-idx1-ubyte", labels);
+  open_and_read(put("idx/x-images-idx3-ubyte", images), "images", false);
+}
+
+/// Labels alone matter, so a byte of input stands for 16 of a file.
+void fuzz_cifar(Input input) {
+  std::vector<std::uint8_t> file(input.size() * 16);
+  for (std::size_t i = 0; i < file.size(); ++i) file[i] = input[i / 16];
+  if (!input.empty()) file.resize(file.size() - input[0] % 16);
+  open_and_read(put("data_batch.bin", file), "images", false);
+}
+
+}  // namespace accrue::fuzz

@@ -1,0 +1,78 @@
+// The entry points that libFuzzer calls.   accrue_fuzz --target=NAME [libFuzzer's flags] CORPUS...
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "accrue/core/error.h"
+#include "fuzz_targets.h"
+
+namespace accrue::fuzz {
+namespace {
+
+struct Target {
+  std::string_view name;
+  void (*run)(Input);
+};
+
+constexpr std::array targets{Target{"config", fuzz_config},
+                             Target{"overrides", fuzz_overrides},
+                             Target{"gpt2_config", fuzz_gpt2_config},
+                             Target{"jsonl", fuzz_jsonl},
+                             Target{"tokens", fuzz_tokens},
+                             Target{"images", fuzz_images},
+                             Target{"idx", fuzz_idx},
+                             Target{"cifar", fuzz_cifar},
+                             Target{"safetensors", fuzz_safetensors},
+                             Target{"state", fuzz_state},
+                             Target{"manifest", fuzz_manifest},
+                             Target{"block_codec", fuzz_block_codec},
+                             Target{"parcels", fuzz_parcels}};
+
+/// libFuzzer gives its entry point the input and nothing else.
+const Target* chosen = nullptr;
+
+void list_targets_and_exit() {
+  for (const Target& target : targets)
+    std::printf("%.*s\n", static_cast<int>(target.name.size()), target.name.data());
+  std::exit(0);
+}
+
+const Target* find_target(std::string_view name) {
+  for (const Target& target : targets)
+    if (target.name == name) return &target;
+  return nullptr;
+}
+
+}  // namespace
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "expected: %s\n", what);
+  std::abort();
+}
+
+}  // namespace accrue::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int* count, char*** words) {
+  using namespace accrue::fuzz;
+  constexpr std::string_view flag = "--target=";
+  for (int i = 1; i < *count; ++i) {
+    const std::string_view word = (*words)[i];
+    if (word == "--list") list_targets_and_exit();
+    if (word.starts_with(flag)) chosen = find_target(word.substr(flag.size()));
+  }
+  if (chosen != nullptr) return 0;
+  std::fputs("error: accrue_fuzz: expected --target= and a name, received another; try --list\n",
+             stderr);
+  std::exit(2);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    accrue::fuzz::chosen->run({data, size});
+  } catch (const accrue::Error&) {
+    // It was refused, in words.
+  }
+  return 0;
+}

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace accrue::fuzz {
+
+using Input = std::span<const std::uint8_t>;
+
+/// Each takes any bytes. accrue::Error is an answer; every other exception, a failed `expect`, a
+/// report of a sanitizer, more than 10 s or 2 GiB is a finding.
+void fuzz_config(Input input);
+void fuzz_overrides(Input input);
+void fuzz_gpt2_config(Input input);
+void fuzz_jsonl(Input input);
+void fuzz_tokens(Input input);
+void fuzz_images(Input input);
+void fuzz_idx(Input input);
+void fuzz_cifar(Input input);
+void fuzz_safetensors(Input input);
+void fuzz_state(Input input);
+void fuzz_manifest(Input input);
+void fuzz_block_codec(Input input);
+void fuzz_parcels(Input input);
+
+/// Ends the program, with what did not hold on stderr.
+void expect(bool holds, const char* what);
+
+}  // namespace accrue::fuzz

@@ -1,0 +1,43 @@
+// Files of tensors, and the bookkeeping of a checkpoint.
+#include "accrue/models/safetensors.h"
+#include "checkpoint.h"
+#include "fuzz_targets.h"
+#include "manifest.h"
+#include "scratch.h"
+
+namespace accrue::fuzz {
+
+void fuzz_safetensors(Input input) {
+  const std::filesystem::path path = put("model.safetensors", input);
+  const models::TensorFile file = models::read_safetensors(path);
+  std::size_t bytes = 0;
+  for (const NamedParameter& tensor : file.tensors) bytes += tensor.tensor.nbytes();
+  expect(bytes <= input.size(), "no tensor is larger than its file");
+  const std::filesystem::path copy = scratch("copy.safetensors");
+  models::write_safetensors(copy, file.tensors, file.metadata);
+  const models::TensorFile again = models::read_safetensors(copy);
+  expect(again.tensors.size() == file.tensors.size() && again.metadata == file.metadata,
+         "what was read is written and read back");
+}
+
+void fuzz_state(Input input) {
+  const std::filesystem::path checkpoint = put("checkpoint/state.json", input).parent_path();
+  const train::TrainState state = train::read_checkpoint_state(checkpoint);
+  expect(state.micro_batches.planned > 0 && state.micro_batches.micro_batch > 0,
+         "an accepted micro-batch has samples");
+  expect(state.step >= 0 && state.window >= state.step && state.samples >= 0 && state.tokens >= 0,
+         "counts of an accepted state are not negative");
+  train::VerifiedCheckpoint(checkpoint, train::VerifiedCheckpoint::Files::none).with_shape({});
+}
+
+void fuzz_manifest(Input input) {
+  const std::filesystem::path checkpoint = put("checkpoint/manifest.json", input).parent_path();
+  const std::optional<train::Manifest> manifest = train::read_manifest(checkpoint);
+  expect(manifest.has_value(), "a manifest that is there is read or refused");
+  train::write_manifest(checkpoint, *manifest);
+  expect(train::read_manifest(checkpoint)->files.size() == manifest->files.size(),
+         "what was read is written and read back");
+  train::check_lengths(checkpoint, *manifest);
+}
+
+}  // namespace accrue::fuzz
