@@ -32,7 +32,7 @@ help:
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
-	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: seconds)'
+	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -70,7 +70,7 @@ asan: setup-test
 	  ctest --test-dir build/asan-ubsan --output-on-failure -j 1 -R '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS))))$$'
 
 # libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target (two hours);
-# fuzz-corpus: the corpus and a few seconds more. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.
+# fuzz-corpus: what was kept of them (tests/fuzz/corpus), once each. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.
 fuzz-build:
 	@scripts/setup.sh fuzz
 	@mkdir -p build
@@ -81,7 +81,7 @@ fuzz: fuzz-build
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600) $(ARGS)
 
 fuzz-corpus: fuzz-build
-	@scripts/fuzz.sh $(or $(SECONDS_EACH),5) $(ARGS)
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),0) $(ARGS)
 
 bench: setup-test
 	@mkdir -p build

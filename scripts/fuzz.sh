@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs each fuzzer on its corpus, then on what it makes of it.   scripts/fuzz.sh SECONDS [TARGET...]
+# 0 seconds: the corpus alone, so that what CI finds is the change's.
 # What is found is written to build/fuzz/findings, with how to run it again; new inputs go to build/fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "$0")/.."

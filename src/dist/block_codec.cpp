@@ -152,12 +152,15 @@ bool is_finite_bf16(const std::uint8_t* from, std::size_t count) {
   return finite;
 }
 
+/// -128 is no code of ours, but can arrive.
+constexpr float kMostStepsOfACode = 128;
+
 bool is_finite_int8(const std::uint8_t* from, std::size_t count) {
   bool finite = true;
   for (std::size_t begin = 0; begin < count; begin += kCodecBlock, from += kInt8BlockBytes) {
     float scale;
     std::memcpy(&scale, from, sizeof scale);
-    finite &= std::isfinite(kMostSteps * scale);
+    finite &= std::isfinite(kMostStepsOfACode * scale);
   }
   return finite;
 }

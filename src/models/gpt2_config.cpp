@@ -21,10 +21,13 @@ class ConfigFile {
                         "another folder");
   }
 
-  std::int64_t integer(const char* key) const {
+  /// How many there are of something: so few that products of two of them are numbers, too.
+  std::int64_t count(const char* key) const {
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const auto found = root_.find(key);
     if (found == root_.end()) throw wrong(key, "a number", "no such key");
-    if (!found->is_number_integer()) throw wrong(key, "a whole number", found->dump());
+    const bool fits = found->is_number_integer() && *found >= 1 && *found <= most;
+    if (!fits) throw wrong(key, "a whole number from 1 to " + std::to_string(most), found->dump());
     return found->get<std::int64_t>();
   }
 
@@ -64,11 +67,11 @@ Gpt2Options parse_gpt2_config(const std::string& text, const std::string& file,
                               Gpt2Options options) {
   const ConfigFile config(text, file);
   config.require_one_of("model_type", {"gpt2"});
-  options.layers = config.integer("n_layer");
-  options.heads = config.integer("n_head");
-  options.width = config.integer("n_embd");
-  options.context = config.integer("n_positions");
-  options.vocab = config.integer("vocab_size");
+  options.layers = config.count("n_layer");
+  options.heads = config.count("n_head");
+  options.width = config.count("n_embd");
+  options.context = config.count("n_positions");
+  options.vocab = config.count("vocab_size");
   // Both names stand for the tanh form of GELU.
   config.require_one_of("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   config.require("layer_norm_epsilon", 1e-5);

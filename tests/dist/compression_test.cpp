@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "block_codec.h"
@@ -49,6 +50,19 @@ TEST(Bf16Codec, IsTheNearest) {
   // Halfway between two, and above the largest.
   const at::Tensor ties = at::tensor({1 + 0x1p-8f, 1 + 3 * 0x1p-8f, -1 - 0x1p-8f, 0x1p-133f});
   EXPECT_TRUE(at::equal(coded(bf16_codec(), ties), ties.to(at::kBFloat16).to(at::kFloat)));
+}
+
+/// Found by a fuzzer: -128 is no code of ours.
+TEST(Int8Codec, ACodeThatOverflowsIsNotFinite) {
+  std::vector<std::uint8_t> code(kInt8BlockBytes);
+  const auto is_finite = [&](float scale) {
+    std::memcpy(code.data(), &scale, sizeof scale);
+    return int8_codec().is_finite(code.data(), kCodecBlock);
+  };
+  code[sizeof(float)] = 0x80;
+  const float most = std::numeric_limits<float>::max();
+  EXPECT_TRUE(is_finite(most / 129));
+  EXPECT_FALSE(is_finite(most / 127.5F));
 }
 
 TEST(Int8Codec, IsTheNearestMultipleOfItsBlocksStep) {
