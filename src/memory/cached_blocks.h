@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,18 +33,7 @@ class CachedBlocks {
   void release_free();
 
   void set_budget(std::optional<std::int64_t> bytes);
-  void leave_outside(std::int64_t bytes);
-  struct Limits {
-    std::optional<std::int64_t> budget;
-    std::int64_t outside = 0;
-    std::optional<std::int64_t> for_tensors() const {
-      return budget ? std::optional(std::max<std::int64_t>(0, *budget - outside)) : std::nullopt;
-    }
-  };
-  Limits limits();
-
-  /// Of all that is reserved, small blocks included, what is resident.
-  std::int64_t resident_now();
+  std::optional<std::int64_t> budget();
 
   /// Around a fork(), so that the child finds the lock free and the lists whole.
   void lock() { mutex_.lock(); }
@@ -84,8 +72,7 @@ class CachedBlocks {
 
   Counters& counters_;
   std::mutex mutex_;
-  Limits limits_;
-  std::optional<std::int64_t> budget_;                     ///< of tensors
+  std::optional<std::int64_t> budget_;
   std::array<std::vector<FreeBlock>, kSizeClasses> free_;  ///< each from the oldest to the newest
   std::unordered_map<void*, UsedBlock> in_use_;
   std::uint64_t frees_ = 0;

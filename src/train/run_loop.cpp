@@ -80,8 +80,7 @@ WindowHooks RunLoop::hooks() {
       .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); }};
 }
 
-/// Between micro-batches: memory may be taken away, or given back, during the run, and what lies
-/// outside tensors comes and goes.
+/// Between micro-batches: memory may be taken away, or given back, during the run.
 void RunLoop::follow_budget() {
   if (const auto reason = train::follow_budget(parts_.budget_watch))
     tell_of_this_rank("budget", *reason);
