@@ -24,11 +24,7 @@ def one_process(options: Options, kills: int) -> int:
     campaign = Campaign("kill -9 of one process")
     with tinyrun.scratch() as folder:
         tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder))
-        begin = time.monotonic()
-        reference = tiny.out("reference")
-        expect(tiny.run(reference).status == 0, "the undisturbed run fails")
-        duration = time.monotonic() - begin
-        wanted = tinyrun.outcome(reference)
+        wanted, duration = tiny.undisturbed(tiny.out("reference"))
 
         def trial(draw: random.Random, number: int) -> None:
             out = tiny.out(f"trial{number}")

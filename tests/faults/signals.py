@@ -16,11 +16,7 @@ def storms(options: Options) -> int:
     campaign = Campaign("storms of signals")
     with tinyrun.scratch() as folder:
         tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder))
-        begin = time.monotonic()
-        reference = tiny.out("reference")
-        expect(tiny.run(reference).status == 0, "the undisturbed run fails")
-        duration = time.monotonic() - begin
-        wanted = tinyrun.outcome(reference)
+        wanted, duration = tiny.undisturbed(tiny.out("reference"))
 
         def storm(process: subprocess.Popen, draw: random.Random) -> tinyrun.Ended:
             # Before main() runs a signal meets the system's own answer.

@@ -85,6 +85,12 @@ class TinyRun:
     def run(self, out: pathlib.Path, *words: str) -> Ended:
         return wait(self.start(out, *words))
 
+    def undisturbed(self, out: pathlib.Path) -> tuple["Outcome", float]:
+        """What a run that nobody disturbs leaves, and its seconds."""
+        ended = self.run(out)
+        expect(ended.status == 0, f"the undisturbed run fails: {ended.errors}")
+        return outcome(out), ended.seconds
+
     def finish(self, out: pathlib.Path) -> Ended:
         """To the end: a new run where there is none."""
         return self.run(out, *(["--resume"] if (out / "config.toml").exists() else []))
