@@ -124,7 +124,7 @@ class ImageFolders final : public ImageStore {
     if (failure.empty()) return sample.of_class;
     throw usage_error("read " + files_->path(sample.file).string(),
                       "an image of " + text_of(shape_), "one that does not decode: " + failure,
-                      "replacing it, or a glob that leaves it out");
+                      "replacing it, then --resume --accept-data");
   }
 
  private:

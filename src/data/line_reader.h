@@ -20,7 +20,7 @@ struct Line {
 class LineReader {
  public:
   /// A line that is longer is no line of text: the file is something else.
-  static constexpr std::int64_t longest_bytes = std::int64_t{256} << 20;
+  static constexpr std::int64_t longest_bytes = std::int64_t{64} << 20;
 
   LineReader(const FilePool& files, std::size_t file, const std::string& what);
   /// The next line that is not blank, or nothing at the end of the file. Throws a usage Error, its

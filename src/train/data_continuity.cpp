@@ -12,12 +12,15 @@ DataChange check_continuity(const DataIdentity& before, const DataIdentity& now,
     throw usage_error("resume", expected, received,
                       "the same files; or --accept-data, where only what was not read yet was "
                       "changed; or a new run.out that starts from this model");
-  if (before.samples == now.samples) return DataChange::accepted;
+  if (before.samples == now.samples && before.held_out == now.held_out) return DataChange::accepted;
+  const auto counts = [](const DataIdentity& data) {
+    return std::to_string(data.samples) + " training samples and " + std::to_string(data.held_out) +
+           " held out";
+  };
   throw usage_error("resume with --accept-data",
-                    before.samples == 0
-                        ? "a checkpoint that tells how many samples its data had"
-                        : std::to_string(before.samples) + " training samples, as before",
-                    std::to_string(now.samples) + " in " + received,
+                    before.samples == 0 ? "a checkpoint that tells how many samples its data had"
+                                        : counts(before) + ", as before",
+                    counts(now) + " in " + received,
                     "the same files, or a new run.out that starts from this model");
 }
 

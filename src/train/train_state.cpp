@@ -134,6 +134,7 @@ memory::RecoveryState micro_batches_from_json(const StateReader& plan) {
 DataIdentity data_from_json(const StateReader& in) {
   return {.fingerprint = in.text("fingerprint"),
           .samples = in.has("samples") ? in.integer("samples", 0) : 0,
+          .held_out = in.has("held_out") ? in.integer("held_out", 0) : 0,
           .checked = in.is_set("checked")};
 }
 
@@ -154,6 +155,7 @@ json to_json(const TrainState& state) {
             {{"next_window", state.window},
              {"fingerprint", state.data.fingerprint},
              {"samples", state.data.samples},
+             {"held_out", state.data.held_out},
              {"checked", state.data.checked}}}};
   if (state.ranks.size() > 1)
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));

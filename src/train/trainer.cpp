@@ -117,7 +117,9 @@ struct Trainer::Impl {
 
   /// Before anything is planned or written. A run that is resumed checked its data as it began.
   void check_data(bool resume) {
-    data = {.fingerprint = fingerprint_of(work.data), .samples = work.data.train->size()};
+    data = {.fingerprint = fingerprint_of(work.data),
+            .samples = work.data.train->size(),
+            .held_out = work.data.val ? work.data.val->size() : 0};
     if (resume && !directory.checkpoint_steps().empty()) {
       const std::int64_t newest = directory.checkpoint_steps().back();
       const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;

@@ -63,7 +63,7 @@ TEST_F(ChangedData, IsAcceptedByNameWhereItHoldsAsManySamples) {
   std::ofstream(folder_ / "text.txt", std::ios::app) << std::string(200, 'x');
   const Program::Result longer = accrue({"train", "run.toml", "--resume", "--accept-data"});
   EXPECT_EQ(longer.status, 2);
-  EXPECT_THAT(longer.errors, HasSubstr("training samples, as before"));
+  EXPECT_THAT(longer.errors, HasSubstr("held out, as before"));
   EXPECT_EQ(accrue({"train", "run.toml", "--accept-data"}).status, 2) << "it goes with --resume";
 }
 

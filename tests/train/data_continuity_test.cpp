@@ -30,7 +30,10 @@ TEST(DataContinuity, ChangedDataAreAcceptedByNameAlone) {
 TEST(DataContinuity, AnotherNumberOfSamplesIsNeverAccepted) {
   DataIdentity now{.fingerprint = "text: 1 files, hash b", .samples = 11};
   EXPECT_THAT(usage_message([&] { check_continuity(started, now, true); }),
-              AllOf(HasSubstr("10 training samples"), HasSubstr("11 in")));
+              AllOf(HasSubstr("10 training samples"), HasSubstr("11 training samples")));
+  now = {.fingerprint = "text: 1 files, hash b", .samples = 10, .held_out = 3};
+  EXPECT_THAT(usage_message([&] { check_continuity(started, now, true); }),
+              AllOf(HasSubstr("0 held out"), HasSubstr("3 held out")));
   now.samples = 0;
   const DataIdentity old{.fingerprint = "text: 1 files, hash a"};
   EXPECT_THAT(
