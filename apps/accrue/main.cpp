@@ -65,7 +65,7 @@ int run(int count, char** words) {
   std::signal(SIGPIPE, SIG_IGN);
   // A limit on the size of files is met as a full disk is: by an error.
   std::signal(SIGXFSZ, SIG_IGN);
-  accrue::memory::install_caching_allocator();
+  accrue::memory::install_caching_allocator(accrue::memory::BudgetOf::process);
   try {
     return accrue::cli::finish_output(dispatch({words, words + count}));
   } catch (const accrue::Error& error) {

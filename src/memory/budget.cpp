@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "accrue/core/atomic_file.h"
@@ -21,6 +22,8 @@ std::atomic<int> signals_arrived{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void note_signal(int) { ++signals_arrived; }
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 
 std::string describe(std::optional<std::int64_t> budget) {
   return budget ? "a budget of " + format_bytes(*budget) : "no budget";
@@ -44,20 +47,43 @@ std::string without_space_around(const std::string& text) {
 
 }  // namespace
 
-std::int64_t auto_budget(std::int64_t reserved, std::int64_t available) {
-  constexpr std::int64_t kLeastReserve = std::int64_t{64} << 20, kShareOfReserve = 32;
-  const std::int64_t all = reserved + available;
+std::int64_t auto_budget(std::int64_t held, std::int64_t available) {
+  constexpr std::int64_t kLeastReserve = 32 * kMebibyte, kShareOfReserve = 32;
+  const std::int64_t all = held + available;
   return std::max<std::int64_t>(0, all - std::max(kLeastReserve, all / kShareOfReserve));
 }
 
 std::optional<std::int64_t> resolve_budget(std::string_view text) {
   if (text == "none") return std::nullopt;
-  if (text == "auto") return auto_budget(usage().reserved, available_bytes());
+  if (text == "auto") return auto_budget(held_of_a_budget(), available_bytes());
   const std::int64_t bytes = parse_bytes(text, "memory.budget").count;
   if (bytes == 0)
     throw usage_error("memory.budget", "more than 0 bytes", "\"" + std::string(text) + "\"",
                       "none, auto, or a size such as \"6GiB\"");
   return bytes;
+}
+
+std::int64_t held_of_a_budget() {
+  return budget_of() == BudgetOf::process ? resident_bytes() : usage().reserved;
+}
+
+std::int64_t reserve_outside(std::int64_t budget) {
+  constexpr std::int64_t kLeast = 24 * kMebibyte, kShare = 64;
+  return kLeast + budget / kShare;
+}
+
+std::optional<std::string> measure_outside() {
+  const std::optional<std::int64_t> stated = budget();
+  if (!stated || budget_of() != BudgetOf::process) return std::nullopt;
+  const std::int64_t in_tensors = resident_in_tensors();
+  const std::int64_t outside = std::max<std::int64_t>(0, resident_bytes() - in_tensors);
+  const std::int64_t before = left_outside(), now = outside + reserve_outside(*stated);
+  leave_outside(now);
+  constexpr std::int64_t kShareTold = 8;
+  if (std::abs(now - before) < *stated / kShareTold) return std::nullopt;
+  return "outside tensors the program holds " + format_bytes(outside) + ": of the budget of " +
+         format_bytes(*stated) + " " + format_bytes(tensor_budget().value_or(0)) +
+         " are left to tensors, after " + format_bytes(std::max<std::int64_t>(0, *stated - before));
 }
 
 BudgetWatch::BudgetWatch(std::filesystem::path file) : file_(std::move(file)) {
@@ -73,15 +99,15 @@ BudgetWatch::BudgetWatch(std::filesystem::path file) : file_(std::move(file)) {
 BudgetWatch::~BudgetWatch() { sigaction(SIGUSR1, &previous_action_, nullptr); }
 
 std::optional<BudgetChange> BudgetWatch::poll(std::optional<std::int64_t> budget,
-                                              std::int64_t reserved) {
+                                              std::int64_t held) {
   if (auto change = poll_file(budget)) return change;
   const int signals = signals_arrived.exchange(0);
   if (signals == 0) return std::nullopt;
-  const auto from = static_cast<double>(budget.value_or(reserved));
+  const auto from = static_cast<double>(budget.value_or(held));
   constexpr double kLeftBySignal = 0.9;
   const auto to = static_cast<std::int64_t>(from * std::pow(kLeftBySignal, signals));
   return changed(budget, to,
-                 "SIGUSR1 takes a tenth" + std::string(budget ? "" : " of what is reserved") +
+                 "SIGUSR1 takes a tenth" + std::string(budget ? "" : " of what is held") +
                      (signals > 1 ? ", " + std::to_string(signals) + " times" : ""));
 }
 

@@ -49,13 +49,32 @@ void CachedBlocks::release_free() {
 
 void CachedBlocks::set_budget(std::optional<std::int64_t> bytes) {
   const std::lock_guard lock(mutex_);
-  budget_ = bytes;
+  limits_.budget = bytes;
+  budget_ = limits_.for_tensors();
   make_room(0);
 }
 
-std::optional<std::int64_t> CachedBlocks::budget() {
+void CachedBlocks::leave_outside(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  return budget_;
+  limits_.outside = bytes;
+  budget_ = limits_.for_tensors();
+  make_room(0);
+}
+
+CachedBlocks::Limits CachedBlocks::limits() {
+  const std::lock_guard lock(mutex_);
+  return limits_;
+}
+
+std::int64_t CachedBlocks::resident_now() {
+  const std::lock_guard lock(mutex_);
+  std::size_t resident = 0;
+  for (const auto& [data, used] : in_use_)
+    resident += resident_pages_bytes(data, used.block.resident);
+  for (const auto& list : free_)
+    for (const FreeBlock& free : list)
+      resident += resident_pages_bytes(free.block.data, free.block.resident);
+  return counters_.reserved() - signed_bytes(resident_bytes_) + signed_bytes(resident);
 }
 
 /// What would be missing if all that can be given back were: negative or 0 where it fits.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +34,18 @@ class CachedBlocks {
   void release_free();
 
   void set_budget(std::optional<std::int64_t> bytes);
-  std::optional<std::int64_t> budget();
+  void leave_outside(std::int64_t bytes);
+  struct Limits {
+    std::optional<std::int64_t> budget;
+    std::int64_t outside = 0;
+    std::optional<std::int64_t> for_tensors() const {
+      return budget ? std::optional(std::max<std::int64_t>(0, *budget - outside)) : std::nullopt;
+    }
+  };
+  Limits limits();
+
+  /// Of all that is reserved, small blocks included, what is resident.
+  std::int64_t resident_now();
 
   /// Around a fork(), so that the child finds the lock free and the lists whole.
   void lock() { mutex_.lock(); }
@@ -72,7 +84,8 @@ class CachedBlocks {
 
   Counters& counters_;
   std::mutex mutex_;
-  std::optional<std::int64_t> budget_;
+  Limits limits_;
+  std::optional<std::int64_t> budget_;                     ///< of tensors
   std::array<std::vector<FreeBlock>, kSizeClasses> free_;  ///< each from the oldest to the newest
   std::unordered_map<void*, UsedBlock> in_use_;
   std::uint64_t frees_ = 0;

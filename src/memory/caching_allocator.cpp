@@ -3,6 +3,9 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <pthread.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -28,7 +31,8 @@ class CachingAllocator final : public c10::Allocator {
     return allocator;
   }
 
-  explicit CachingAllocator(c10::Allocator* previous) : previous_(previous) {}
+  CachingAllocator(c10::Allocator* previous, BudgetOf budget_of)
+      : budget_of_(budget_of), previous_(previous) {}
 
   c10::DataPtr allocate(std::size_t bytes) override {
     void* const data = bytes == 0 ? nullptr : take(bytes);
@@ -41,6 +45,7 @@ class CachingAllocator final : public c10::Allocator {
     default_copy_data(destination, source, bytes);
   }
 
+  BudgetOf budget_of() const { return budget_of_; }
   Counters& counters() { return counters_; }
   CachedBlocks& cached() { return cached_; }
   std::int64_t last_missing_bytes() const { return last_missing_bytes_; }
@@ -103,7 +108,8 @@ class CachingAllocator final : public c10::Allocator {
   [[noreturn]] void refuse_budget(std::size_t bytes, std::int64_t missing) {
     refuse(bytes, missing,
            format_bytes(missing) + " (" + std::to_string(missing) +
-               " bytes) too few in a budget of " + format_bytes(cached_.budget().value_or(0)));
+               " bytes) too few in a budget of " +
+               format_bytes(cached_.limits().for_tensors().value_or(0)) + " for tensors");
   }
 
   [[noreturn]] void refuse(std::size_t bytes, std::int64_t missing, const std::string& received) {
@@ -121,6 +127,7 @@ class CachingAllocator final : public c10::Allocator {
   static constexpr std::size_t kLargestRequestBytes =
       static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max() / 2);
 
+  BudgetOf budget_of_;
   c10::Allocator* previous_;
   Counters counters_;
   SmallBlocks small_{counters_};
@@ -138,10 +145,10 @@ CachingAllocator& require_installed(const char* operation) {
 
 }  // namespace
 
-void install_caching_allocator() {
+void install_caching_allocator(BudgetOf budget_of) {
   static std::once_flag once;
-  std::call_once(once, [] {
-    auto* const allocator = new CachingAllocator(c10::GetCPUAllocator());
+  std::call_once(once, [budget_of] {
+    auto* const allocator = new CachingAllocator(c10::GetCPUAllocator(), budget_of);
     CachingAllocator::installed() = allocator;
     c10::SetCPUAllocator(allocator);
     const auto unlock = [] { CachingAllocator::installed().load()->cached().unlock(); };
@@ -151,6 +158,11 @@ void install_caching_allocator() {
 
 bool caching_allocator_installed() { return CachingAllocator::installed() != nullptr; }
 
+BudgetOf budget_of() {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? BudgetOf::tensors : allocator->budget_of();
+}
+
 Usage usage() {
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? Usage{} : allocator->counters().usage();
@@ -159,6 +171,9 @@ Usage usage() {
 void release_cached() {
   if (CachingAllocator* const allocator = CachingAllocator::installed())
     allocator->cached().release_free();
+#ifdef __GLIBC__
+  malloc_trim(0);  // what the heap keeps of freed blocks is outside every free list of ours
+#endif
 }
 
 void set_budget(std::optional<std::int64_t> bytes) {
@@ -171,7 +186,26 @@ void set_budget(std::optional<std::int64_t> bytes) {
 
 std::optional<std::int64_t> budget() {
   CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? std::nullopt : allocator->cached().budget();
+  return allocator == nullptr ? std::nullopt : allocator->cached().limits().budget;
+}
+
+std::optional<std::int64_t> tensor_budget() {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? std::nullopt : allocator->cached().limits().for_tensors();
+}
+
+void leave_outside(std::int64_t bytes) {
+  require_installed("leave a part of the budget").cached().leave_outside(bytes);
+}
+
+std::int64_t left_outside() {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? 0 : allocator->cached().limits().outside;
+}
+
+std::int64_t resident_in_tensors() {
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? 0 : allocator->cached().resident_now();
 }
 
 std::int64_t last_missing_bytes() {

@@ -133,6 +133,9 @@ const PlanEntry* next_larger(const std::vector<PlanEntry>& entries, const PlanEn
 }
 
 std::string limit_in_words(const PlanQuestion& question) {
+  if (question.outside_bytes > 0)
+    return "the " + format_bytes(question.limit_bytes) + " that the budget of " +
+           format_bytes(question.limit_bytes + question.outside_bytes) + " leaves to tensors";
   return std::string(question.is_budget ? "the budget of " : "the limit of ") +
          format_bytes(question.limit_bytes);
 }

@@ -61,7 +61,9 @@ std::string advice(const Need& need, const PlanQuestion& question) {
         format_count(share * (1 - kPlanMargin) * static_cast<double>(question.parameter_count)) +
         " parameters in place of " + format_count(static_cast<double>(question.parameter_count)));
   }
-  add("a budget of " + (need.exact ? format_bytes(with_margin(need.bytes)) : in_words(need)));
+  const std::int64_t outside = question.outside_bytes;
+  add("a budget of " + (need.exact ? format_bytes(with_margin(need.bytes) + outside)
+                                   : "more than " + format_bytes(need.bytes + outside)));
   return text;
 }
 
@@ -72,7 +74,10 @@ Error refusal(const std::vector<Fact>& facts, const PlanQuestion& question) {
   const std::int64_t missing = std::max<std::int64_t>(0, need.bytes - question.limit_bytes);
   return {Error::Kind::refused, "plan the micro-batch",
           "memory for " + describe(need.point) + ", which takes " + in_words(need),
-          format_bytes(question.limit_bytes) + ", of which " +
+          format_bytes(question.limit_bytes + question.outside_bytes) + ", of which " +
+              (question.outside_bytes > 0
+                   ? format_bytes(question.outside_bytes) + " are taken by the program itself and "
+                   : "") +
               format_bytes(question.resident.total()) + " are parameters, gradients" +
               (question.resident.cuts > 0 ? ", a window's activations at its cuts" : "") +
               " and optimizer state; " + (need.exact ? "" : "at least ") + format_bytes(missing) +

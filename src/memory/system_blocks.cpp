@@ -1,7 +1,10 @@
 #include "system_blocks.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "size_class.h"
@@ -40,5 +43,20 @@ void* take_from_system(std::size_t bytes) {
 void return_to_system(void* block, std::size_t bytes) { munmap(block, bytes); }
 
 void empty_pages(void* pages, std::size_t bytes) { madvise(pages, bytes, MADV_DONTNEED); }
+
+std::size_t resident_pages_bytes(void* block, std::size_t bytes) {
+  constexpr std::size_t kPagesAtOnce = 4096;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::array<unsigned char, kPagesAtOnce> answers{};
+  std::size_t resident = 0;
+  for (std::size_t at = 0; at < bytes; at += kPagesAtOnce * page) {
+    const std::size_t length = std::min(bytes - at, kPagesAtOnce * page);
+    if (mincore(static_cast<std::byte*>(block) + at, length, answers.data()) != 0) return bytes;
+    const auto end = answers.begin() + static_cast<std::ptrdiff_t>((length + page - 1) / page);
+    resident += page * static_cast<std::size_t>(std::count_if(
+                           answers.begin(), end, [](unsigned char a) { return (a & 1U) != 0; }));
+  }
+  return std::min(resident, bytes);
+}
 
 }  // namespace accrue::memory

@@ -1,6 +1,7 @@
 #include "system_memory.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -101,6 +102,12 @@ std::int64_t available_bytes_under(const fs::path& root) {
 }
 
 std::int64_t available_bytes() { return available_bytes_under("/"); }
+
+std::int64_t resident_bytes() {
+  std::ifstream pages("/proc/self/statm");
+  std::int64_t mapped = 0, resident = 0;
+  return pages >> mapped >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
 
 std::int64_t peak_resident_bytes() {
 #ifdef __APPLE__

@@ -14,7 +14,7 @@ namespace {
 
 /// Of the machine, and of the budget where one is set.
 std::int64_t free_bytes() {
-  const std::optional<std::int64_t> budget = memory::budget();
+  const std::optional<std::int64_t> budget = memory::tensor_budget();
   if (!budget) return memory::available_bytes();
   memory::release_cached();  // free lists are no use of the budget
   const std::int64_t left = std::max<std::int64_t>(0, *budget - memory::usage().reserved);

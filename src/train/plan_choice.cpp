@@ -27,7 +27,7 @@ std::vector<Recompute> modes_of(const Workload& work, bool is_open) {
 }
 
 std::optional<std::int64_t> budget_of(const Config& config) {
-  if (const auto held = memory::budget()) return held;
+  if (const auto held = memory::tensor_budget()) return held;
   return memory::resolve_budget(config.memory.budget);
 }
 
@@ -45,12 +45,20 @@ memory::PlanQuestion plan_question(const Workload& work) {
   const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
   return {.window_samples = work.schedule.samples_per_window,
           .limit_bytes = budget.value_or(0),
+          .outside_bytes = budget ? memory::left_outside() : 0,
           .is_budget = budget.has_value(),
           .modes = modes,
           .micro_batch = config.batch.micro,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
           .context = config.model.kind == "gpt2" ? config.model.context : 0,
           .parameter_count = models::parameter_count(*work.model)};
+}
+
+void follow_outside(memory::PlanQuestion& question) {
+  const std::optional<std::int64_t> left = memory::tensor_budget();
+  if (!question.is_budget || !left) return;
+  question.limit_bytes = *left;
+  question.outside_bytes = memory::left_outside();
 }
 
 bool is_decided(const memory::PlanQuestion& question) {

@@ -15,6 +15,10 @@ bool can_recompute(const Workload& work);
 /// model allow. Throws a usage Error where memory.recompute asks for what the model has not.
 memory::PlanQuestion plan_question(const Workload& work);
 
+/// What is left to tensors of a budget that holds, after trials have shown what the program takes
+/// besides.
+void follow_outside(memory::PlanQuestion& question);
+
 /// Whether config and limits leave a single answer.
 bool is_decided(const memory::PlanQuestion& question);
 

@@ -8,6 +8,7 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/data/fetch.h"
+#include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
 #include "accrue/train/forward_backward.h"
@@ -22,8 +23,6 @@ constexpr double enough_seconds = 0.3, most_seconds = 3;  ///< of repeats
 /// Micro-batches that exist at once at most, which is in a replay: the one that runs, the one it is
 /// fetched again for, and two that the loader has ready.
 constexpr std::size_t micro_batches_at_once = 4;
-/// A step of lr 0 changes nothing only where what it multiplies is finite.
-constexpr double least_eps = 1e-8;
 
 /// The samples of a micro-batch that takes the most memory: the longest ones.
 std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64_t count) {
@@ -43,12 +42,6 @@ std::int64_t bytes_of(const NamedParameters& tensors) {
   std::int64_t bytes = 0;
   for (const NamedParameter& p : tensors) bytes += static_cast<std::int64_t>(p.tensor.nbytes());
   return bytes;
-}
-
-std::unique_ptr<optim::Optimizer> make_trial_optimizer(const Workload& work) {
-  Config config = work.config;
-  config.optim.eps = std::max(config.optim.eps, least_eps);
-  return make_optimizer(config, work.model->parameters(), work.part);
 }
 
 /// As much memory as exact batch normalisation will keep of a window, where it keeps it in memory.
@@ -85,7 +78,7 @@ PlanTrials::PlanTrials(const Workload& work)
     : work_(work),
       buffers_(*work.model),
       cuts_(hold_cuts(work)),
-      optimizer_(make_trial_optimizer(work)),
+      optimizer_(make_optimizer(work.config, work.model->parameters(), work.part)),
       window_(make_gradient_buffer(work.config, *work.model)),
       resident_{.parameters = bytes_of(work.model->parameters()) + bytes_of(work.model->buffers()),
                 .gradients = window_.buffer()->bytes(),
@@ -120,6 +113,7 @@ memory::Measured PlanTrials::attempt(const Work& work) {
     const HeldPeak peak(resident_);
     const double seconds = work();
     buffers_.restore();
+    memory::measure_outside();
     return {.peak_bytes = peak.bytes(), .seconds = seconds};
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
@@ -173,7 +167,8 @@ memory::Measured PlanTrials::out_of_memory() {
   window_.discard();
   buffers_.restore();
   memory::release_cached();
-  const std::int64_t limit = memory::budget().value_or(resident_.total());
+  memory::measure_outside();
+  const std::int64_t limit = memory::tensor_budget().value_or(resident_.total());
   return {.fits = false, .peak_bytes = limit + memory::last_missing_bytes()};
 }
 

@@ -80,7 +80,8 @@ WindowHooks RunLoop::hooks() {
       .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); }};
 }
 
-/// Between micro-batches: memory may be taken away, or given back, during the run.
+/// Between micro-batches: memory may be taken away, or given back, during the run, and what lies
+/// outside tensors comes and goes.
 void RunLoop::follow_budget() {
   if (const auto reason = train::follow_budget(parts_.budget_watch))
     tell_of_this_rank("budget", *reason);

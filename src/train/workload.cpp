@@ -6,6 +6,7 @@
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
+#include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
@@ -138,6 +139,7 @@ Workload open_workload(Config config) {
   work.data = open_datasets(config, std::move(train));
   work.schedule = make_window_schedule(config, work.data.train);
   work.config = std::move(config);
+  memory::measure_outside();
   return work;
 }
 

@@ -58,8 +58,12 @@ TEST_F(Bench, TheProfileIsForPeopleAndForPrograms) {
 }
 
 TEST_F(Bench, TheSweepSaysWhatDoesNotFit) {
-  const auto result = accrue({"bench", "run.toml", "--sweep-micro", "--json", "--rounds=1",
-                              "--batch.samples=1024", "--memory.budget=24MiB"});
+  const auto plan = accrue({"plan", "run.toml", "--json", "--memory.budget=1GiB"});
+  const auto outside = nlohmann::json::parse(plan.output).at("outside_bytes").get<std::int64_t>();
+  const std::string budget = std::to_string(outside + (std::int64_t{24} << 20));
+  const auto result =
+      accrue({"bench", "run.toml", "--sweep-micro", "--json", "--rounds=1", "--batch.samples=1024",
+              "--model.width=128", "--memory.budget=" + budget});
   ASSERT_EQ(result.status, 0) << result.errors;
   const nlohmann::json sizes = nlohmann::json::parse(result.output).at("sizes");
   EXPECT_FALSE(sizes.front().at("fits").get<bool>());

@@ -67,5 +67,30 @@ TEST_F(Memory, ABudgetThatHoldsNoSampleIsRefusedWithWhatWouldFit) {
   EXPECT_EQ(accrue({"train", "run.toml", "--memory.budget=1GiB"}).status, 0);
 }
 
+/// Resident as the kernel counts it, planning trials, evaluation and checkpoints included.
+TEST_F(Memory, TheProcessStaysWithinItsBudget) {
+  write_small_run();
+  const Words shape{"--model.layers=4",    "--model.width=128",  "--model.context=64",
+                    "--batch.tokens=8192", "--batch.micro=auto", "--run.eval_every=2"};
+  for (const long mebibytes : {320L, 448L, 1024L}) {
+    const std::string name = std::to_string(mebibytes);
+    Words words{"train", "run.toml", "--run.out=b" + name, "--memory.budget=" + name + "MiB"};
+    words.insert(words.end(), shape.begin(), shape.end());
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_LE(result.peak_resident_kibibytes, mebibytes * 1024) << name;
+    EXPECT_GT(result.peak_resident_kibibytes, 64 * 1024) << "or nothing was measured";
+  }
+}
+
+TEST_F(Memory, ABudgetBelowTheProgramItselfIsRefusedWithWhatItTakes) {
+  write_small_run();
+  const auto result = accrue({"train", "run.toml", "--memory.budget=40MiB"});
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("more than the program itself holds outside tensors"));
+  EXPECT_THAT(result.errors, HasSubstr("try a budget of at least"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
 }  // namespace
 }  // namespace accrue::testing

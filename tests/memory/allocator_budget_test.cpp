@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/budget.h"
 #include "allocator_fixture.h"
 
 namespace accrue::memory {
@@ -123,6 +124,41 @@ TEST_F(AllocatorBudgetTest, BelowWhatIsLiveItRefusesUntilEnoughWasFreed) {
   held.reset();
   EXPECT_EQ(reserved(), 16 * kMebi) << "freed beyond the budget, it goes back at once";
   EXPECT_EQ(refusal_of(16 * kMebi), "");
+}
+
+TEST_F(AllocatorBudgetTest, WhatIsLeftOutsideIsNotForTensors) {
+  allow(32 * kMebi);
+  leave_outside(12 * kMebi);
+  EXPECT_EQ(tensor_budget(), start_.reserved + 20 * kMebi);
+  EXPECT_EQ(budget(), start_.reserved + 32 * kMebi);
+  EXPECT_EQ(refusal_of(20 * kMebi), "");
+  EXPECT_NE(refusal_of(21 * kMebi), "");
+  bytes_tensor(20 * kMebi);
+  leave_outside(24 * kMebi);
+  EXPECT_EQ(reserved(), 8 * kMebi) << "free lists beyond it go back at once";
+  leave_outside(1 << 30);
+  EXPECT_EQ(tensor_budget(), 0);
+  leave_outside(0);
+  EXPECT_EQ(refusal_of(32 * kMebi), "");
+}
+
+/// Against the kernel's own count of this process.
+TEST_F(AllocatorBudgetTest, OnlyPagesThatWereWrittenAreResident) {
+  const std::int64_t before = resident_in_tensors(), process = resident_bytes();
+  const at::Tensor held = bytes_tensor(64 * kMebi);
+  EXPECT_LT(resident_in_tensors(), before + kMebi) << "reserved, and not written to";
+  held.narrow(0, 0, 32 * kMebi).fill_(1);
+  const std::int64_t half = resident_in_tensors() - before;
+  EXPECT_GE(half, 32 * kMebi);
+  EXPECT_LE(half, 34 * kMebi) << "up to a huge page more";
+  EXPECT_NEAR(static_cast<double>(resident_bytes() - process), static_cast<double>(half), 4e6);
+}
+
+TEST_F(AllocatorBudgetTest, OfALibraryCountsTensorsAlone) {
+  ASSERT_EQ(budget_of(), BudgetOf::tensors);
+  allow(kMebi);
+  EXPECT_EQ(measure_outside(), std::nullopt);
+  EXPECT_EQ(left_outside(), 0);
 }
 
 TEST_F(AllocatorBudgetTest, SmallRequestsAreCountedButNotRefused) {

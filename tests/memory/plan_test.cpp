@@ -286,6 +286,23 @@ TEST(Plan, RefusesWhatDoesNotFitWithTheBytesMissing) {
   }
 }
 
+TEST(Plan, SaysWhatOfTheBudgetTheProgramTakes) {
+  constexpr std::int64_t mebi = 1 << 20;
+  PlanQuestion asked = question(8, 1150);
+  asked.modes = {Recompute::none};
+  asked.outside_bytes = 300 * mebi;
+  try {
+    plan(measure(machine().trial(), asked), asked);
+    FAIL() << "a plan beyond the limit";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("of which 300 MiB are taken by the program itself and"));
+    EXPECT_THAT(error.what(), HasSubstr("a budget of 300 MiB")) << "what is needed comes on top";
+  }
+  asked.limit_bytes = 100 * mebi;
+  EXPECT_THAT(plan(measure(machine().trial(), asked), asked).reason,
+              HasSubstr("of the 100 MiB that the budget of 400 MiB leaves to tensors"));
+}
+
 TEST(Plan, SaysAtLeastWhereNotEvenOneSampleRan) {
   Machine on = machine();
   on.memory = 1100;

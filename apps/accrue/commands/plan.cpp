@@ -70,7 +70,9 @@ nlohmann::json to_json(const train::PlanReport& report) {
                      {"alternatives", nlohmann::json::array()},
                      {"trials", nlohmann::json::array()}};
   if (report.closing_seconds) out["closing_seconds"] = *report.closing_seconds;
-  if (report.question.is_budget) out["budget_bytes"] = report.question.limit_bytes;
+  if (report.question.is_budget)
+    out["budget_bytes"] = report.question.limit_bytes + report.question.outside_bytes;
+  if (report.question.outside_bytes > 0) out["outside_bytes"] = report.question.outside_bytes;
   if (report.batch_tokens > 0) {
     out["batch_tokens"] = report.batch_tokens;
     out["tokens_per_second"] = static_cast<double>(report.batch_tokens) / report.seconds_per_step();
@@ -110,6 +112,10 @@ void print(const train::PlanReport& report) {
   print_row("peak", format_bytes(plan.chosen.peak_bytes) + " predicted, " +
                         format_bytes(report.measured.peak_bytes) + " measured");
   print_breakdown(plan.breakdown);
+  if (report.question.outside_bytes > 0)
+    print_row("outside",
+              format_bytes(report.question.outside_bytes) +
+                  " of the budget for what is no tensor: code, libraries, heap, a reserve");
   print_row("micro-batch", seconds_text(plan.chosen.micro_batch_seconds) + " predicted, " +
                                seconds_text(report.measured.seconds) + " measured");
   std::string step = seconds_text(report.seconds_per_step());

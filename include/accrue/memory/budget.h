@@ -9,14 +9,30 @@
 
 namespace accrue::memory {
 
-/// The tensor bytes that `memory.budget` allows: "none" is none, "6GiB" is that much, "auto" what
-/// the cgroup's limit, or the system, still has beside what is reserved already (auto_budget).
+/// The bytes that `memory.budget` allows: "none" is none, "6GiB" is that much, "auto" what the
+/// cgroup's limit, or the system, still has beside what is held already (auto_budget): resident by
+/// the process, or reserved for tensors where the budget is for them alone.
 /// Throws a usage Error where the text is nothing of this, or 0 bytes.
 std::optional<std::int64_t> resolve_budget(std::string_view text);
 
-/// All that is `reserved` or `available`, less a reserve for what is no tensor: a thirty-second of
-/// it, at least 64 MiB. At least 0.
-std::int64_t auto_budget(std::int64_t reserved, std::int64_t available);
+/// All that is `held` or `available`, less a reserve for what the kernel keeps of it and for other
+/// programs: a thirty-second of it, at least 32 MiB. At least 0.
+std::int64_t auto_budget(std::int64_t held, std::int64_t available);
+
+/// What a budget counts of this process now: what is resident, or what tensors reserve.
+std::int64_t held_of_a_budget();
+
+/// What is kept free of a budget of the whole process for what grows outside tensors until it is
+/// measured again, and for page tables: 24 MiB and a sixty-fourth of the budget
+/// (docs/notes/resident_budget.md has the measurements).
+std::int64_t reserve_outside(std::int64_t budget);
+
+/// Where a budget of the whole process holds (BudgetOf::process): measures what is resident and
+/// lies outside tensors (code, libraries, stacks, the heap), and leaves it and reserve_outside()
+/// out of what tensors may take. To be asked whenever that may have changed: it costs about a
+/// millisecond a GiB. Returns what it found, for people, where that is much more or less than was
+/// left before.
+std::optional<std::string> measure_outside();
 
 /// What the budget is from now on, and why.
 struct BudgetChange {
@@ -37,11 +53,11 @@ class BudgetWatch {
   BudgetWatch& operator=(const BudgetWatch&) = delete;
 
   /// To be asked between micro-batches: one stat() while nothing changes. `budget` is the one that
-  /// holds, `reserved` what a signal takes a tenth of where there is none.
+  /// holds, `held` what a signal takes a tenth of where there is none.
   ///
   /// A file that is not readable, says nothing known, or is gone changes nothing, and is answered
   /// once with the budget that holds and the reason. An empty file is one that is being written.
-  std::optional<BudgetChange> poll(std::optional<std::int64_t> budget, std::int64_t reserved);
+  std::optional<BudgetChange> poll(std::optional<std::int64_t> budget, std::int64_t held);
 
  private:
   /// What stat() says of a version of the file.

@@ -32,15 +32,22 @@ struct Usage {
 /// system has no more, the free lists are given back and it is asked again; then c10's
 /// OutOfMemoryError says what was asked for, in use and reserved. Thread-safe; a forked child may
 /// go on allocating.
-void install_caching_allocator();
+///
+/// `budget_of` says what set_budget() is for: of a library in somebody's process for tensors alone,
+/// of a program for all that is resident, whose part outside tensors measure_outside() (budget.h)
+/// takes off.
+enum class BudgetOf { tensors, process };
+void install_caching_allocator(BudgetOf budget_of = BudgetOf::tensors);
 bool caching_allocator_installed();
+BudgetOf budget_of();
 
 /// Zeros where the allocator is not installed.
 Usage usage();
-/// Returns the free lists' memory to the system.
+/// Returns the free lists' memory to the system, and what the heap has free.
 void release_cached();
 
-/// From now on an allocation that would take `reserved` beyond `bytes` first gives back as much of
+/// From now on an allocation that would take `reserved` beyond `bytes`, less what is left to what
+/// lies outside tensors (leave_outside()), first gives back as much of
 /// the free lists as it needs, and throws c10's OutOfMemoryError where that is not enough. Memory
 /// already in tensors is never touched: with a budget below it, allocations are refused until
 /// enough was freed. Free lists beyond the budget are given back at once.
@@ -50,6 +57,15 @@ void release_cached();
 /// hold it is not installed.
 void set_budget(std::optional<std::int64_t> bytes);
 std::optional<std::int64_t> budget();
+/// What it leaves to tensors: budget() less left_outside(), at least 0.
+std::optional<std::int64_t> tensor_budget();
+/// Bytes of any budget that are not for tensors; 0 until told. Free lists beyond what is left then
+/// are given back at once.
+void leave_outside(std::int64_t bytes);
+std::int64_t left_outside();
+/// Of `reserved`, what is resident now, page by page: a block that was never written to is not.
+/// Costs about a millisecond a GiB.
+std::int64_t resident_in_tensors();
 
 /// Of the last allocation that failed: the bytes it would have gone beyond the budget, or all that
 /// it asked for where the system had none. 0 where none failed.
@@ -94,6 +110,9 @@ class FailingAllocations {
   std::int64_t before_first_, count_;
 };
 
+/// The resident memory of this process, files that are mapped included; 0 where the system does not
+/// tell.
+std::int64_t resident_bytes();
 /// The most resident memory this process ever had (ru_maxrss), in bytes.
 std::int64_t peak_resident_bytes();
 /// Pages that the system has had to map into this process so far without reading them from anywhere

@@ -61,7 +61,10 @@ struct Breakdown {
 /// What is to be planned, and within which limits.
 struct PlanQuestion {
   std::int64_t window_samples = 1;  ///< of a full batch, >= 1
-  std::int64_t limit_bytes = 0;     ///< for all that the process holds
+  std::int64_t limit_bytes = 0;     ///< for all that tensors take
+  /// What of the budget is not for tensors, as the program itself takes it: the budget is
+  /// limit_bytes and this.
+  std::int64_t outside_bytes = 0;
   /// Whether the limit is a budget that must hold. Else it is only a preference: where nothing
   /// stays within it, what takes the least memory is chosen.
   bool is_budget = true;

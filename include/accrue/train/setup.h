@@ -15,11 +15,12 @@ void use_threads(std::int64_t threads);
 /// What each of `processes` that share this machine's cores may keep busy; at least 1.
 std::int64_t threads_beside(std::int64_t processes);
 /// The threads and the memory budget that the config states, for the whole process. Throws a usage
-/// Error where a budget is asked for and memory::install_caching_allocator was not called.
+/// Error where a budget is asked for and memory::install_caching_allocator was not called, a
+/// refused one where the program itself takes all of it.
 void use_resources(const Config& config);
 
-/// Takes over what `watch` tells, and returns the reason; nothing where nothing changed, or no
-/// allocator holds a budget.
+/// Takes over what `watch` tells, measures what lies outside tensors, and returns the reason of
+/// what changed much; nothing where nothing did, or no allocator holds a budget.
 std::optional<std::string> follow_budget(memory::BudgetWatch& watch);
 
 struct MicroDecision {

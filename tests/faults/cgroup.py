@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Training in a memory cgroup of exactly memory.budget: nothing is killed, and no process is ever resident beyond its
+budget, planning trials, evaluations and checkpoints included.
+
+    cgroup.py PROGRAM [--short] [--budgets 320 448 700 1024] [--auto]
+
+Needs a memory controller (version 1 or 2) whose groups this user may make; says so and ends with status 77 where there
+is none. Each line: the budget, how the run ended, the most that was resident (wait4) and the most that was charged.
+"""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+MEBI = 1 << 20
+SKIPPED = 77
+ROOT = pathlib.Path("/sys/fs/cgroup")
+CONFIG = """
+[run]
+steps = 4
+eval_every = 2
+checkpoint_every = "1 steps"
+[model]
+layers = {layers}
+heads = 4
+width = {width}
+context = 128
+[data]
+train = ["{text}"]
+val_fraction = 0.01
+[batch]
+tokens = 8192
+[optim]
+lr = 1e-3
+[observe]
+progress = "lines"
+"""
+
+
+class Group:
+    """A cgroup of exactly so many bytes; swap is not used beyond them."""
+
+    def __init__(self, limit: int):
+        unified = "memory" in (ROOT / "cgroup.controllers").read_text() if (ROOT / "cgroup.controllers").exists() else False
+        base = ROOT if unified else ROOT / "memory"
+        self.folder = base / f"accrue_budget_{os.getpid()}"
+        self.folder.mkdir()
+        self.peak = "memory.peak" if unified else "memory.max_usage_in_bytes"
+        try:
+            (self.folder / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(str(limit))
+            swap = self.folder / "memory.swap.max"
+            if unified and swap.exists():
+                swap.write_text("0")
+        except OSError:
+            self.folder.rmdir()
+            raise
+
+    def enter(self) -> None:
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def charged(self) -> int:
+        return int((self.folder / self.peak).read_text())
+
+    def remove(self) -> None:
+        for _ in range(50):
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                time.sleep(0.1)
+
+
+def train(program: str, folder: pathlib.Path, limit: int, budget: str, shape: dict) -> tuple[int, int, int, str]:
+    """Status, most resident and most charged bytes, and what the run said."""
+    text = folder / "text.txt"
+    text.write_text("".join(f"line {i * 7919 % 1000} of a text\n" for i in range(40_000)))
+    (folder / "run.toml").write_text(CONFIG.format(text=text, **shape))
+    group = Group(limit)
+    try:
+        with open(folder / "said", "w") as said:
+            process = subprocess.Popen([program, "train", str(folder / "run.toml"), f"--run.out={folder / 'out'}",
+                                        f"--memory.budget={budget}"], stdout=said, stderr=said, preexec_fn=group.enter,
+                                       env=os.environ | {"OMP_WAIT_POLICY": "passive"})
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode, usage.ru_maxrss * 1024, group.charged(), (folder / "said").read_text()
+    finally:
+        group.remove()
+
+
+def holds(program: str, limit: int, budget: str, shape: dict) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        status, resident, charged, said = train(program, pathlib.Path(folder), limit, budget, shape)
+    fits = budget == "auto" or resident <= limit
+    print(f"cgroup of {limit // MEBI} MiB, budget {budget}, {shape}: status {status}, {resident / MEBI:.0f} MiB resident, "
+          f"{charged / MEBI:.0f} MiB charged", flush=True)
+    if status != 0 or not fits:
+        print(said[-2000:], flush=True)
+    return status == 0 and fits
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--budgets", type=int, nargs="*", default=[320, 400, 512, 700, 1024, 2048], help="MiB")
+    options = parser.parse_args()
+    try:
+        Group(512 * MEBI).remove()
+    except OSError as error:
+        print(f"skipped: no memory cgroup can be made here ({error})")
+        return SKIPPED
+    small, large = dict(layers=4, width=128), dict(layers=6, width=384)
+    budgets = [400] if options.short else options.budgets
+    cases = [(size, f"{size}MiB", small) for size in budgets] + [(budgets[0], "auto", small)]
+    if not options.short:
+        cases += [(size, f"{size}MiB", large) for size in budgets if size >= 700]
+        cases += [(size, "auto", small) for size in budgets[1:]]
+    failed = [case for case in cases if not holds(options.program, case[0] * MEBI, case[1], case[2])]
+    print(f"{len(cases) - len(failed)} of {len(cases)} stayed within their budgets")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
