@@ -13,7 +13,9 @@ target_compile_options(
 if(ACCRUE_SANITIZE)
   # Clang's check of dynamic types needs type information that libtorch does not export.
   target_compile_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE} -fno-omit-frame-pointer
-                                                  $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=vptr>)
+                                                  $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=vptr>
+                                                  # The GCC manual: sanitizers raise its false positives.
+                                                  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
 endif()
 find_program(ACCRUE_MOLD mold)
