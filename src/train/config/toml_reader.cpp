@@ -4,9 +4,11 @@
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "accrue/core/error.h"
+#include "toml_ascii.h"
 
 namespace accrue::train {
 namespace {
@@ -49,6 +51,7 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
 }
 
 std::optional<toml::table> try_parse(const std::string& text) {
+  if (stray_character(text)) return std::nullopt;
   try {
     return toml::parse(text);
   } catch (const toml::parse_error&) {
@@ -82,6 +85,12 @@ bool is_key_path(const std::string& path) {
 }  // namespace
 
 std::vector<Entry> read_toml(const std::string& text, const std::string& origin) {
+  if (const auto stray = stray_character(text)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(*stray), '\n');
+    throw usage_error("read config " + origin + ":" + std::to_string(line), "valid TOML",
+                      "a character outside ASCII that is in no string and no comment",
+                      "quotes around it");
+  }
   std::vector<Entry> entries;
   try {
     flatten(toml::parse(text), "", origin, entries);
