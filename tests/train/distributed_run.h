@@ -93,7 +93,8 @@ class DistributedRun : public TinyRun {
       EXPECT_EQ(result.status, 0) << result.errors;
   }
 
-  /// What a run with micro-batches of `samples` needs, by its plan.
+  /// What a process with micro-batches of `samples` needs, by its plan, and what ranks' threads and
+  /// connections may take besides.
   std::string budget_for(const Config& c, std::int64_t samples) const {
     const Words words{ACCRUE_PROGRAM,
                       "plan",
@@ -104,7 +105,9 @@ class DistributedRun : public TinyRun {
     const accrue::testing::Program::Result result = accrue::testing::Program(folder_, words).wait();
     EXPECT_EQ(result.status, 0) << result.errors;
     const nlohmann::json plan = nlohmann::json::parse(result.output);
-    return std::to_string(plan["predicted_peak_bytes"].get<std::int64_t>() / 1024 + 1) + "KiB";
+    const std::int64_t bytes = plan["predicted_peak_bytes"].get<std::int64_t>() +
+                               plan["outside_bytes"].get<std::int64_t>();
+    return std::to_string(bytes / (1 << 20) + 12) + "MiB";
   }
 
   /// Those of metrics.jsonl that have `key`.
