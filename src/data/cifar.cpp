@@ -51,7 +51,7 @@ class Cifar final : public ImageStore {
     return names;
   }
 
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+  ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
     const auto file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -
                                                ends_.begin());
     const std::int64_t record = index - (file == 0 ? 0 : ends_[file - 1]);
@@ -60,7 +60,7 @@ class Cifar final : public ImageStore {
     files_->read(file, begin + version_.label_bytes - 1,
                  std::as_writable_bytes(std::span(&label, 1)));
     files_->read(file, begin + version_.label_bytes, std::as_writable_bytes(pixels));
-    return label;
+    return {.label = label, .failure = {}};
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -116,13 +117,22 @@ std::string suggestion_for(const std::string& glob) {
   return "an absolute path, or **/ for files in any folder below";
 }
 
+using Identity = std::pair<dev_t, ino_t>;
+
+/// The file itself, whatever its name; none where there is no such file.
+std::optional<Identity> identity_of(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  return Identity(status.st_dev, status.st_ino);
+}
+
 void sort_and_drop_duplicates(std::vector<fs::path>& files) {
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
-  std::set<std::pair<dev_t, ino_t>> seen;
+  std::set<Identity> seen;
   std::erase_if(files, [&](const fs::path& file) {
-    struct stat status {};
-    return ::stat(file.c_str(), &status) == 0 && !seen.emplace(status.st_dev, status.st_ino).second;
+    const std::optional<Identity> identity = identity_of(file);
+    return identity && !seen.insert(*identity).second;
   });
 }
 
@@ -146,6 +156,30 @@ std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const 
   }
   sort_and_drop_duplicates(files);
   return files;
+}
+
+std::set<fs::path> matching(const std::vector<fs::path>& paths,
+                            const std::vector<std::string>& globs, const std::string& what) {
+  if (globs.empty()) return {};
+  std::set<Identity> wanted;
+  for (const fs::path& file : expand_globs(globs, what))
+    if (const auto identity = identity_of(file)) wanted.insert(*identity);
+  std::set<fs::path> found;
+  for (const fs::path& path : paths)
+    if (const auto identity = identity_of(path); identity && wanted.contains(*identity))
+      found.insert(path);
+  return found;
+}
+
+std::vector<fs::path> without(const std::vector<fs::path>& paths,
+                              const std::set<fs::path>& excluded, const std::string& what) {
+  std::vector<fs::path> rest = paths;
+  std::erase_if(rest, [&](const fs::path& path) { return excluded.contains(path); });
+  if (rest.empty())
+    throw usage_error(what, "files beside those that data.exclude names",
+                      "none: all " + std::to_string(paths.size()) + " are excluded",
+                      "a narrower data.exclude");
+  return rest;
 }
 
 }  // namespace accrue::data

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,16 @@ namespace accrue::data {
 /// working directory where one of them matches nothing, and where a folder cannot be read.
 std::vector<std::filesystem::path> expand_globs(const std::vector<std::string>& globs,
                                                 const std::string& what);
+
+/// Those of `paths` that are files which `globs` match, whatever their names there. Throws as
+/// expand_globs() does; no globs match nothing.
+std::set<std::filesystem::path> matching(const std::vector<std::filesystem::path>& paths,
+                                         const std::vector<std::string>& globs,
+                                         const std::string& what);
+
+/// `paths` without those `excluded`, in order. Throws a usage Error where none is left.
+std::vector<std::filesystem::path> without(const std::vector<std::filesystem::path>& paths,
+                                           const std::set<std::filesystem::path>& excluded,
+                                           const std::string& what);
 
 }  // namespace accrue::data

@@ -69,13 +69,13 @@ class Idx final : public ImageStore {
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_.text(); }
 
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+  ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
     const auto pair = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -
                                                ends_.begin());
     const std::int64_t position = index - (pair == 0 ? 0 : ends_[pair - 1]);
     files_->read(2 * pair, images_header_bytes + position * std::ssize(pixels),
                  std::as_writable_bytes(pixels));
-    return labels_[static_cast<std::size_t>(index)];
+    return {.label = labels_[static_cast<std::size_t>(index)], .failure = {}};
   }
 
  private:

@@ -28,12 +28,13 @@ Bytes read_file(const FilePool& files, std::size_t file, std::int64_t most_bytes
   return bytes;
 }
 
-/// The shape that the file's first bytes tell; of a JPEG that begins with much else, the whole's.
+/// The shape that the file's first bytes tell; more of them where much else stands before it.
 std::optional<ImageShape> shape_of(const FilePool& files, std::size_t file) {
   constexpr std::int64_t header_bytes = 4096;
   const auto shape = image_shape_of(read_file(files, file, header_bytes));
   if (shape || files.bytes(file) <= header_bytes) return shape;
-  return image_shape_of(read_file(files, file, files.bytes(file)));
+  constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
+  return image_shape_of(read_file(files, file, most_bytes));
 }
 
 bool holds_image(const fs::path& folder) {
@@ -98,11 +99,13 @@ class ImageFolders final : public ImageStore {
   ImageFolders(std::unique_ptr<const FilePool> files, const ImageOptions& options,
                const std::string& what)
       : files_(std::move(files)) {
+    for (std::size_t file = 0; file < files_->count(); ++file)
+      excluded_.push_back(options.excluded.contains(files_->path(file)));
     classes_ = options.classes.empty() ? found_classes(what) : options.classes;
     check_shapes(what);
     Spread spread(classes_.size());
     for (std::size_t file = 0; file < files_->count(); ++file)
-      spread.add(file, class_number(file, what));
+      if (!excluded_[file] || has_known_class(file)) spread.add(file, class_number(file, what));
     std::vector<std::string> parts;
     for (std::size_t i = 0; i < classes_.size(); ++i)
       parts.push_back(classes_[i] + ":" + std::to_string(spread.count(i)));
@@ -117,14 +120,14 @@ class ImageFolders final : public ImageStore {
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_->text(); }
 
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+  ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
     const Sample& sample = samples_[static_cast<std::size_t>(index)];
+    if (excluded_[sample.file]) return {};
     const std::string failure =
         decode_image(read_file(*files_, sample.file, files_->bytes(sample.file)), shape_, pixels);
-    if (failure.empty()) return sample.of_class;
-    throw usage_error("read " + files_->path(sample.file).string(),
-                      "an image of " + text_of(shape_), "one that does not decode: " + failure,
-                      "replacing it, then --resume --accept-data");
+    if (failure.empty()) return {.label = sample.of_class, .failure = {}};
+    return {.label = {},
+            .failure = files_->path(sample.file).string() + " does not decode: " + failure};
   }
 
  private:
@@ -143,6 +146,10 @@ class ImageFolders final : public ImageStore {
                       "a glob like \"train/*/*.png\"");
   }
 
+  bool has_known_class(std::size_t file) const {
+    return std::ranges::find(classes_, class_of(files_->path(file))) != classes_.end();
+  }
+
   std::size_t class_number(std::size_t file, const std::string& what) const {
     const std::string name = class_of(files_->path(file));
     const auto found = std::find(classes_.begin(), classes_.end(), name);
@@ -153,7 +160,10 @@ class ImageFolders final : public ImageStore {
   }
 
   void check_shapes(const std::string& what) {
-    for (std::size_t file = 0; file < files_->count(); ++file) {
+    const auto first = static_cast<std::size_t>(
+        std::distance(excluded_.begin(), std::ranges::find(excluded_, false)));
+    for (std::size_t file = first; file < files_->count(); ++file) {
+      if (excluded_[file]) continue;
       const auto shape = shape_of(*files_, file);
       if (!shape) {
         const std::string other = other_image_format(read_file(*files_, file, 16));
@@ -164,16 +174,17 @@ class ImageFolders final : public ImageStore {
             other.empty() ? "a glob that leaves it out"
                           : "converting it to PNG, or a glob that leaves it out");
       }
-      if (file == 0) shape_ = *shape;
+      if (file == first) shape_ = *shape;
       if (*shape == shape_) continue;
       throw usage_error(what, "images of one shape (channels x height x width)",
-                        files_->path(0).string() + " (" + text_of(shape_) + ") beside " +
+                        files_->path(first).string() + " (" + text_of(shape_) + ") beside " +
                             files_->path(file).string() + " (" + text_of(*shape) + ")",
                         "scaling them to one size before training");
     }
   }
 
   std::unique_ptr<const FilePool> files_;
+  std::vector<bool> excluded_;  ///< by file
   ImageShape shape_;
   std::vector<std::string> classes_;
   std::vector<Sample> samples_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "glob.h"
 #include "source_errors.h"
 
 namespace accrue::data {
@@ -58,9 +59,10 @@ Kind common_kind(const std::vector<fs::path>& paths, const std::string& what) {
 
 std::unique_ptr<ImageStore> open_store(std::vector<fs::path> paths, const ImageOptions& options,
                                        const std::string& what) {
-  const Kind kind = common_kind(paths, what);
-  if (kind == Kind::cifar) return open_cifar(std::move(paths), options, what);
-  if (kind == Kind::idx) return open_idx(std::move(paths), options, what);
+  std::vector<fs::path> used = without(paths, options.excluded, what);
+  const Kind kind = common_kind(used, what);
+  if (kind == Kind::cifar) return open_cifar(std::move(used), options, what);
+  if (kind == Kind::idx) return open_idx(std::move(used), options, what);
   return open_image_folders(std::move(paths), options, what);
 }
 
@@ -92,16 +94,29 @@ class ImageSource final : public Source {
     batch::MicroBatch micro;
     micro.inputs = at::empty({count, shape.channels, shape.height, shape.width}, at::kFloat);
     micro.targets = at::empty({count}, at::kLong);
-    micro.tokens = count;
     auto* inputs = micro.inputs.mutable_data_ptr<float>();
     auto* targets = micro.targets.mutable_data_ptr<std::int64_t>();
     std::vector<std::uint8_t> pixels(
         static_cast<std::size_t>(shape.channels * shape.height * shape.width));
-    for (const std::int64_t index : indices) {
+    for (std::int64_t place = 0; place < count; ++place) {
+      const std::int64_t index = indices[static_cast<std::size_t>(place)];
       require_index(index, size());
-      *targets++ = store_->read(index, pixels);
+      ImageRead image = store_->read(index, pixels);
+      if (!image.label) {
+        if (!image.failure.empty()) micro.left_out.push_back({place, std::move(image.failure)});
+        continue;
+      }
+      *targets++ = *image.label;
       inputs = std::transform(pixels.begin(), pixels.end(), inputs,
                               [this](std::uint8_t pixel) { return levels_[pixel]; });
+      micro.sample_ids.push_back(place);
+    }
+    micro.tokens = std::ssize(micro.sample_ids);
+    if (micro.tokens == count) {
+      micro.sample_ids.clear();
+    } else {
+      micro.inputs = micro.inputs.narrow(0, 0, micro.tokens);
+      micro.targets = micro.targets.narrow(0, 0, micro.tokens);
     }
     return micro;
   }

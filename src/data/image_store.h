@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +14,12 @@
 
 namespace accrue::data {
 
+/// What became of an image that was asked for.
+struct ImageRead {
+  std::optional<std::int64_t> label;  ///< its class; none where there are no pixels
+  std::string failure;                ///< why it does not decode, with its name
+};
+
 /// Images of one shape and their classes, however they are kept. Safe from several threads.
 class ImageStore {
  public:
@@ -20,14 +28,15 @@ class ImageStore {
   virtual ImageShape shape() const = 0;
   virtual std::vector<std::string> classes() const = 0;
   virtual std::vector<std::string> remarks() const { return {}; }
-  /// Image `index` as bytes [C, H, W]; returns its class.
-  virtual std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const = 0;
+  /// Puts image `index` into `pixels`, as bytes [C, H, W].
+  virtual ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const = 0;
   virtual std::string fingerprint() const = 0;
 };
 
 struct ImageOptions {
-  std::vector<std::string> classes;  ///< known ones; empty: as the files say
-  std::int64_t class_bound = 0;      ///< labels must be below; 0: not checked
+  std::vector<std::string> classes;          ///< known ones; empty: as the files say
+  std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
+  std::set<std::filesystem::path> excluded;  ///< of the paths, those not to be used
 };
 
 /// Of each opener: throws a usage Error, its operation being `what`, that names the file, as

@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,15 @@
 #include "accrue/data/fetch.h"
 
 namespace accrue::data {
+namespace {
+
+std::vector<std::int64_t> numbers_of(batch::Range range) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(range.size()));
+  std::iota(numbers.begin(), numbers.end(), range.begin);
+  return numbers;
+}
+
+}  // namespace
 
 Loader::Loader(std::shared_ptr<const Source> source, batch::Sampler sampler, std::size_t ahead)
     : source_(std::move(source)), sampler_(sampler), ahead_(ahead) {
@@ -32,12 +42,25 @@ Loader::~Loader() {
 }
 
 batch::MicroBatch Loader::fetch(batch::Range ordinals) const {
-  std::vector<std::int64_t> ids, samples;
-  for (std::int64_t ordinal = ordinals.begin; ordinal < ordinals.end; ++ordinal) {
-    ids.push_back(ordinal);
-    samples.push_back(sampler_.sample(ordinal));
-  }
-  return fetch_as(*source_, samples, std::move(ids));
+  return fetch_draws(numbers_of(ordinals));
+}
+
+batch::MicroBatch Loader::fetch_draws(std::vector<std::int64_t> ordinals) const {
+  const std::vector<std::int64_t> samples = samples_of(ordinals);
+  return fetch_as(*source_, samples, std::move(ordinals));
+}
+
+batch::MicroBatch Loader::fetch_full(batch::Range ordinals) const {
+  std::vector<std::int64_t> ids = numbers_of(ordinals);
+  const std::vector<std::int64_t> samples = samples_of(ids);
+  return data::fetch_full(*source_, samples, std::move(ids));
+}
+
+std::vector<std::int64_t> Loader::samples_of(const std::vector<std::int64_t>& ordinals) const {
+  std::vector<std::int64_t> samples;
+  samples.reserve(ordinals.size());
+  for (const std::int64_t ordinal : ordinals) samples.push_back(sampler_.sample(ordinal));
+  return samples;
 }
 
 void Loader::prefetch(std::vector<batch::Range> ranges) {

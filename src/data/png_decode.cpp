@@ -51,6 +51,8 @@ std::string decode_png(std::span<const std::byte> encoded, std::span<std::uint8_
   if (error == 0)
     error =
         spng_decode_image(context.get(), interleaved.data(), interleaved.size(), SPNG_FMT_RGB8, 0);
+  // The checksum of the last pixels is compared when what comes after them is read.
+  if (error == 0) error = spng_decode_chunks(context.get());
   return error == 0 ? "" : spng_strerror(error);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -93,12 +94,16 @@ StreamTraits traits_of(const SourceOptions& options, Format format) {
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
   check_options(options, what);
-  Paths paths = expand_globs(options.globs, what);
+  const Paths all = expand_globs(options.globs, what);
+  std::set<std::filesystem::path> excluded = matching(all, options.exclude, "data.exclude");
+  Paths paths = without(all, excluded, what);
   const Format format = format_of(options.format, paths, what);
   check_format(options, format, what);
   if (format == Format::images) {
-    return open_images(std::move(paths), {.classes = options.classes, .class_bound = options.vocab},
-                       what);
+    return open_images(
+        all,
+        {.classes = options.classes, .class_bound = options.vocab, .excluded = std::move(excluded)},
+        what);
   }
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
   if (format == Format::jsonl) {

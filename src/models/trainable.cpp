@@ -1,5 +1,7 @@
 #include "accrue/models/trainable.h"
 
+#include <ATen/ATen.h>
+
 #include "accrue/core/error.h"
 
 namespace accrue::models {
@@ -43,8 +45,13 @@ Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
                           const ForwardContext& context) {
   const at::NoGradGuard no_grad;
-  const Activations output = run_segments(model, micro, context);
   Evaluated result;
+  if (micro.is_empty()) {
+    result.losses.assign(model.losses().size(),
+                         Loss{.sum = at::zeros({}, at::kDouble), .weight = 0});
+    return result;
+  }
+  const Activations output = run_segments(model, micro, context);
   for (const LossHead& head : model.losses()) {
     result.losses.push_back(head.forward(output, micro, context, 1));
     if (head.correct && !result.correct) result.correct = head.correct(output, micro);

@@ -35,9 +35,8 @@ CutPlace decide_cut_place(const CutNeeds& needs) {
 }
 
 CutPlace choose_cut_place(const Workload& work, std::int64_t window_samples) {
-  const std::vector<std::int64_t> first{0};
-  const batch::MicroBatch sample = data::fetch_as(*work.data.train, first, first);
-  const std::int64_t bytes_per_sample = cut_bytes_per_sample(*work.model, sample);
+  const std::int64_t bytes_per_sample =
+      cut_bytes_per_sample(*work.model, data::fetch_one(*work.data.train));
   return decide_cut_place({.bytes_per_sample = bytes_per_sample,
                            .window_samples = window_samples,
                            .available_bytes = free_bytes()});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "accrue/core/observer.h"
 #include "accrue/data/source.h"
@@ -23,5 +24,8 @@ struct EvaluationOptions {
 /// Throws a usage Error where no label counts.
 std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
                                           const EvaluationOptions& options);
+
+/// The first ten reasons of what was left out of it.
+std::string left_out_of(const Evaluation& evaluation);
 
 }  // namespace accrue::train

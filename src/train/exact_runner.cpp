@@ -67,7 +67,9 @@ WindowRun ExactRunner::attempt(std::int64_t index, const std::vector<batch::Rang
     result = {.interrupted = run.interrupted,
               .tokens = run.tokens,
               .micro_batches = micro_batches_,
-              .seconds = watch.seconds()};
+              .seconds = watch.seconds(),
+              .left_out = run.left_out};
+    require_few_left_out(result.left_out, options_.max_quarantined, parts, index);
     if (run.interrupted) return result;
     watch.restart();
     result.gradient = window_.close();

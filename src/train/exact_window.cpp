@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "exact_pass.h"
@@ -11,7 +15,7 @@ struct ExactWindow::Impl {
   std::uint64_t seed;
   ExactOptions options;
   CutStore store;
-  std::vector<ExactPart> parts;  ///< of the last run, without the quarantined ones
+  std::vector<ExactPart> parts;  ///< of the last run, without empty and quarantined ones
   bool audit = false;
 
   void load(std::int64_t index, std::span<const batch::Range> ranges, ExactRun& result) {
@@ -19,15 +23,16 @@ struct ExactWindow::Impl {
     for (const batch::Range& range : ranges) {
       ExactPart part;
       part.micro = fetch(range);
-      part.ref = {.index = static_cast<std::int64_t>(parts.size()),
-                  .sample_ids = part.micro.sample_ids};
+      part.ref = {.index = result.micro_batches++, .sample_ids = part.micro.sample_ids};
+      std::ranges::move(std::exchange(part.micro.left_out, {}),
+                        std::back_inserter(result.left_out));
+      if (part.micro.is_empty()) continue;
       part.context = batch::training_context(part.micro, seed, index);
       part.inputs = store.keep(part.micro.inputs);
       part.micro.inputs.reset();
       result.tokens += part.micro.tokens;
       parts.push_back(std::move(part));
     }
-    result.micro_batches = static_cast<std::int64_t>(parts.size());
   }
 
   ExactPass pass() {

@@ -11,6 +11,7 @@ namespace accrue::train {
 
 PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& micro,
                             const ForwardContext& context, const PassOptions& options) {
+  if (micro.is_empty()) return {.weights = std::vector<double>(model.losses().size(), 0)};
   ChainRun chain(model.segments(), micro, context, options.recompute);
   const models::Activations output = as_leaves(chain.forward());
   const HeadLosses::Total total = HeadLosses(model, options).total(output, micro, context);

@@ -107,8 +107,7 @@ at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
 
 void expect_to_take_a_sample(const Config& config, models::Model& model,
                              const data::Source& train) {
-  const std::vector<std::int64_t> first{0};
-  const batch::MicroBatch sample = data::fetch_as(train, first, first);
+  const batch::MicroBatch sample = data::fetch_one(train);
   const std::string operation = "run " + config.model.from + " on a sample";
   const std::string inputs =
       c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -97,6 +99,7 @@ WindowRun PipelineRunner::attempt(std::int64_t index) {
 void PipelineRunner::run_passes(WindowRun& result) {
   kept_.clear();
   found_bad_.clear();
+  left_out_.clear();
   in_ledger_ = 0;
   waiting_seconds_ = 0;
   std::vector<batch::Range> ranges;
@@ -141,6 +144,8 @@ void PipelineRunner::run_forward(std::int64_t position) {
   MicroRef ref{.index = index, .sample_ids = micro.sample_ids};
   InFlight& flight = in_flight_.emplace_back(stage_, std::move(ref), std::move(micro), context,
                                              options_.recompute);
+  std::ranges::copy(flight.micro.left_out, std::back_inserter(left_out_));
+  if (flight.micro.is_empty()) return;
   models::Activations input;
   if (!stage_.is_first()) input = receive(stage_.index() - 1, "activations of the stage before");
   models::Activations output = flight.chain.forward(std::move(input));
@@ -158,8 +163,12 @@ void PipelineRunner::run_backward(bool is_last) {
   leave_out_known_bad(flight.ref.index);
   window_.begin(flight.ref);
   options_.reduce->begin_micro_batch(is_last);
-  const bool is_good = stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight);
-  if (!is_good) tell_stage_before(true, {});
+  if (flight.micro.is_empty()) {
+    // All stages know it by themselves and tell each other nothing.
+    window_.commit(0, 0);
+  } else if (!(stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight))) {
+    tell_stage_before(true, {});
+  }
   ++in_ledger_;
   in_flight_.pop_front();
   if (hooks_.on_micro_batch)
@@ -305,6 +314,8 @@ void PipelineRunner::close(WindowRun& result) {
   result.closing_seconds = watch.seconds();
   require_few_quarantined(window_.ledger(), options_.max_quarantined,
                           static_cast<std::int64_t>(parts_.size()));
+  require_few_left_out(left_out_, options_.max_quarantined, parts_, window_.ledger().window);
+  if (stage_.is_last()) result.left_out = std::move(left_out_);
   take_ledger(window_, result);
   take_totals(*options_.reduce, result);
   result.quarantined /= stage_.count();

@@ -84,7 +84,8 @@ class PipelineRunner final : public Runner {
   std::vector<std::int64_t> kept_;    ///< the others
   /// By this stage, in this attempt, and why.
   std::map<std::int64_t, std::string> found_bad_;
-  std::vector<int> units_;  ///< of fixed-point sums, when the window began
+  std::vector<batch::LeftOut> left_out_;  ///< samples, in this attempt
+  std::vector<int> units_;                ///< of fixed-point sums, when the window began
   std::deque<InFlight> in_flight_;
   std::int64_t in_ledger_ = 0;  ///< micro-batches of the window
   std::int64_t reruns_ = 0;     ///< of the window

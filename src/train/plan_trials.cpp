@@ -93,7 +93,7 @@ std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
     indices.push_back(longest_[static_cast<std::size_t>(id) % longest_.size()]);
   std::vector<batch::MicroBatch> micros;
   for (std::size_t i = 0; i < micro_batches_at_once; ++i)
-    micros.push_back(data::fetch_as(*work_.data.train, indices, ids));
+    micros.push_back(data::fetch_full(*work_.data.train, indices, ids));
   return micros;
 }
 

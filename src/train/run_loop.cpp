@@ -42,7 +42,7 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state, const StoredTensors& o
   reduce_ = parts.ranks.make_reduce(config_, window_.buffer());
   window_.set_reduction(reduce_.get());
   std::optional<PipelineStage> stage =
-      parts.ranks.make_stage(config_, model_, loader_.fetch({0, parts.plan.micro_batch}));
+      parts.ranks.make_stage(config_, model_, loader_.fetch_full({0, parts.plan.micro_batch}));
   if (stage) pipeline_.emplace(stage->count(), stage->division);
   runner_ = make_runner(config_, model_, window_, loader_, hooks(),
                         {.cut_folder = parts.plan.cuts_in_file ? parts.directory.root() : "",
@@ -216,6 +216,8 @@ RunLoop::Ran RunLoop::run_window() {
   torn_windows_.closed(state_.window);
   if (window.together) take_figures(window);
   if (!window.lost_reason.empty()) tell_event("dropped", window.lost_reason);
+  if (!window.left_out.empty())
+    tell_of_this_rank("quarantine", "left out of the batch: " + describe(window.left_out));
   if (!rounds_ && window.micro_batches > 0 && window.quarantined == window.micro_batches) {
     throw runtime_error(
         "step " + std::to_string(state_.step + 1), "a finite loss",
@@ -319,8 +321,9 @@ void RunLoop::tell_step(const StepReport& report, const WindowRun& window) {
   if (report.stepped || !window.lost_reason.empty()) return;
   tell([&](Observer& o) {
     o.on_event({.name = "no_step",
-                .reason = window.quarantined > 0 ? "no label counts in what is left of the batch"
-                                                 : "no label in the batch counts",
+                .reason = window.quarantined > 0 || !window.left_out.empty()
+                              ? "no label counts in what is left of the batch"
+                              : "no label in the batch counts",
                 .step = state_.step});
   });
 }
@@ -369,6 +372,8 @@ bool RunLoop::evaluate_if_due(bool last) {
 
 /// A loss that is no number is none to report, and never the best.
 void RunLoop::take_evaluation(const Evaluation& evaluation) {
+  if (!evaluation.left_out.empty())
+    tell_of_this_rank("quarantine", "left out of the evaluation: " + left_out_of(evaluation));
   state_.evaluated_step = state_.step;
   state_.eval_loss.reset();
   if (!std::isfinite(evaluation.loss)) {

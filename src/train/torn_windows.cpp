@@ -9,7 +9,7 @@ void TornWindows::left_out(std::int64_t window, const MicroRef& micro) {
 }
 
 bool TornWindows::known_bad(std::int64_t window, const MicroRef& micro) const {
-  return known_bad_.contains({window, micro.sample_ids.front()});
+  return !micro.sample_ids.empty() && known_bad_.contains({window, micro.sample_ids.front()});
 }
 
 void TornWindows::torn_by_gradient(std::int64_t window, const std::string& reason) {

@@ -26,9 +26,9 @@ std::string describe_quarantined(const LedgerView& ledger) {
 
 }  // namespace
 
-std::int64_t allowed_quarantined(double limit, std::int64_t micro_batches) {
+std::int64_t allowed_quarantined(double limit, std::int64_t count) {
   if (limit <= 0) return 0;
-  const double allowed = std::floor(limit * static_cast<double>(micro_batches));
+  const double allowed = std::floor(limit * static_cast<double>(count));
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(allowed));
 }
 
@@ -51,6 +51,28 @@ void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_
       std::to_string(quarantined) + ": " + describe_quarantined(ledger),
       "looking at these samples, a lower optim.lr, a longer warm-up, --resume from an earlier "
       "checkpoint, or a larger batch.max_quarantined");
+}
+
+std::string describe(std::span<const batch::LeftOut> left_out) {
+  std::string text;
+  for (const batch::LeftOut& sample : left_out)
+    text += (text.empty() ? "sample " : "; sample ") + std::to_string(sample.sample_id) + ": " +
+            sample.reason;
+  return text;
+}
+
+void require_few_left_out(std::span<const batch::LeftOut> left_out, double limit,
+                          std::span<const batch::Range> parts, std::int64_t window) {
+  if (left_out.empty()) return;
+  const std::int64_t samples = parts.back().end - parts.front().begin;
+  const std::int64_t allowed = allowed_quarantined(limit, samples);
+  if (std::ssize(left_out) <= allowed) return;
+  throw runtime_error("window " + std::to_string(window),
+                      "at most " + std::to_string(allowed) + " of its " + std::to_string(samples) +
+                          " samples that cannot be read",
+                      std::to_string(left_out.size()) + ": " + describe(left_out),
+                      "--resume with data.exclude for these files, --resume --accept-data once "
+                      "they are mended, or --resume with a larger batch.max_quarantined");
 }
 
 void take_ledger(const accum::Window& window, WindowRun& result) {
@@ -146,9 +168,15 @@ void WindowRunner::run_micro_batches(std::vector<batch::Range>& parts, WindowRun
     if (!run_or_undo(i, parts, result)) continue;
     if (window_.is_torn()) return;
     ++i;
-    require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
+    require_few_bad(result, parts);
     if (hooks_.on_micro_batch) hooks_.on_micro_batch(static_cast<std::int64_t>(i), micro_batches_);
   }
+}
+
+void WindowRunner::require_few_bad(const WindowRun& result,
+                                   std::span<const batch::Range> parts) const {
+  require_few_quarantined(window_.ledger(), options_.max_quarantined, micro_batches_);
+  require_few_left_out(result.left_out, options_.max_quarantined, parts, window_.ledger().window);
 }
 
 bool WindowRunner::stop_if_interrupted(WindowRun& result) {
@@ -177,6 +205,7 @@ bool WindowRunner::run_or_undo(std::size_t position, std::vector<batch::Range>& 
       result.micro_batch_peak_bytes =
           std::max(result.micro_batch_peak_bytes.value_or(0), peak.peak().live);
     result.tokens += micro.tokens;
+    result.left_out.insert(result.left_out.end(), micro.left_out.begin(), micro.left_out.end());
     retries_.passed();
     return true;
   } catch (const std::exception& error) {
@@ -253,8 +282,7 @@ void WindowRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBatch&
 Loss WindowRunner::replay(const MicroRef& ref) {
   replayed_ = true;
   if (is_first_committed(ref)) at_open_.restore();
-  const PassResult result =
-      pass(loader_.fetch({ref.sample_ids.front(), ref.sample_ids.back() + 1}));
+  const PassResult result = pass(loader_.fetch_draws(ref.sample_ids));
   if (!result.finite)
     throw runtime_error("replay " + describe(ref), "the finite loss of the first time",
                         "one that is not finite",

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,13 @@ struct WindowRun {
   std::optional<dist::WindowTotals> together = {};
   std::vector<double> figures = {};             ///< those of WindowHooks, of all ranks added up
   bool stop_requested = false;                  ///< on any rank
+  std::vector<batch::LeftOut> left_out = {};    ///< samples that could not be read, on this rank
   std::optional<accum::MeanGradient> gradient;  ///< none where the total weight is 0 or it was lost
 };
 
-/// Micro-batches of a window of `micro_batches` that may be quarantined: the fraction `limit` of
+/// Micro-batches, or samples, of a window of `count` that may be left out: the fraction `limit` of
 /// them rounded down, at least one; none where `limit` is 0.
-std::int64_t allowed_quarantined(double limit, std::int64_t micro_batches);
+std::int64_t allowed_quarantined(double limit, std::int64_t count);
 
 /// "micro-batch 3 (samples 12 to 15)".
 std::string describe(const MicroRef& micro);
@@ -54,6 +56,14 @@ std::string describe(const MicroRef& micro);
 /// Throws a runtime Error naming samples and reasons where more micro-batches of a window of
 /// `micro_batches` are quarantined than allowed.
 void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_t micro_batches);
+
+/// Throws a runtime Error with the reasons where more samples of a window of `parts` could not be
+/// read than may be: the fraction `limit` of them, as allowed_quarantined().
+void require_few_left_out(std::span<const batch::LeftOut> left_out, double limit,
+                          std::span<const batch::Range> parts, std::int64_t window);
+
+/// "sample 17: cat/3.png does not decode: ...; sample 29: ...".
+std::string describe(std::span<const batch::LeftOut> left_out);
 
 /// Puts what a window that just closed tells into `result`.
 void take_ledger(const accum::Window& window, WindowRun& result);
@@ -76,7 +86,7 @@ struct WindowHooks {
 };
 
 struct WindowRunnerOptions {
-  double max_quarantined = 0.1;  ///< of a window's micro-batches (allowed_quarantined)
+  double max_quarantined = 0.1;  ///< of a window's micro-batches, and samples (allowed_quarantined)
   /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1.
   optim::LossScaler* loss_scaler = nullptr;
   /// Of exact batch normalisation: a folder for the activations at its cuts; empty: memory.
@@ -127,6 +137,7 @@ class WindowRunner final : public Runner {
  private:
   WindowRun attempt(std::int64_t index, std::vector<batch::Range>& parts);
   void run_micro_batches(std::vector<batch::Range>& parts, WindowRun& result);
+  void require_few_bad(const WindowRun& result, std::span<const batch::Range> parts) const;
   bool stop_if_interrupted(WindowRun& result);
   bool run_or_undo(std::size_t position, std::vector<batch::Range>& parts, WindowRun& result);
   void undo();  ///< the micro-batch that ran out of memory

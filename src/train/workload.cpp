@@ -21,6 +21,7 @@ std::shared_ptr<const data::Source> open_files(const Config& config,
                                                std::vector<std::string> classes = {}) {
   data::SourceOptions options;
   options.globs = globs;
+  options.exclude = config.data.exclude;
   options.format = config.data.format;
   options.tokenizer = config.data.tokenizer;
   options.context = config.model.context;

@@ -56,8 +56,7 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, std::int64_t
     return context;
   };
   window.set_replay([&](const MicroRef& ref) {
-    const batch::MicroBatch micro =
-        loader_->fetch({ref.sample_ids.front(), ref.sample_ids.back() + 1});
+    const batch::MicroBatch micro = loader_->fetch_draws(ref.sample_ids);
     const train::PassResult pass = train::forward_backward(model_, micro, context_of(micro));
     return Loss{at::scalar_tensor(pass.loss_sum, at::kDouble), pass.weight};
   });

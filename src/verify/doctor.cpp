@@ -135,7 +135,7 @@ class Measurements {
 
  private:
   batch::MicroBatch first(std::int64_t samples) const {
-    return loader_.fetch({window_.begin, std::min(window_.end, window_.begin + samples)});
+    return loader_.fetch_full({window_.begin, std::min(window_.end, window_.begin + samples)});
   }
 
   void take_larger(Timer& timer) {

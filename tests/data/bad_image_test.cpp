@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "accrue/core/error.h"
+#include "accrue/data/fetch.h"
 #include "accrue/data/source.h"
 #include "folder.h"
 #include "image_files.h"
@@ -77,10 +78,107 @@ TEST_F(BadImages, DoNotDecode) {
     const auto file = folder_.write("set/dog/0.png", content);
     const auto source = open_knowing(all());
     ASSERT_EQ(source->size(), 3);
-    const auto message = refusal(Error::Kind::usage, [&] { fetch(*source, {0, 1, 2}); });
-    EXPECT_THAT(message, AllOf(HasSubstr(file), HasSubstr("does not decode")));
-    EXPECT_NO_THROW(fetch(*source, {2}));
+    const batch::MicroBatch micro =
+        fetch_as(*source, std::vector<std::int64_t>{2, 1, 0, 1, 0}, {30, 40, 50, 60, 70});
+    ASSERT_EQ(micro.left_out.size(), 2);
+    const std::int64_t damaged = micro.left_out[0].sample_id;
+    EXPECT_THAT(micro.left_out[0].reason, AllOf(HasSubstr(file), HasSubstr("does not decode")));
+    EXPECT_EQ(micro.inputs.size(0), 3);
+    EXPECT_EQ(micro.targets.size(0), 3);
+    EXPECT_EQ(micro.tokens, 3);
+    EXPECT_THAT(micro.sample_ids, ::testing::SizeIs(3));
+    EXPECT_THAT(micro.sample_ids, ::testing::Not(::testing::Contains(damaged)));
   }
+}
+
+TEST_F(BadImages, OthersStandInWhereTheShapeIsWanted) {
+  folder_.write("set/cat/0.png", png(make_picture(4, 4, 3, 3)).substr(0, 50));
+  const auto source = open_knowing(all());
+  const std::vector<std::int64_t> both{0, 1, 2};
+  const batch::MicroBatch micro = fetch_full(*source, both, {7, 8, 9});
+  EXPECT_EQ(micro.inputs.size(0), 3);
+  EXPECT_THAT(micro.sample_ids, ::testing::ElementsAre(7, 8, 9));
+  EXPECT_EQ(fetch_one(*source).inputs.size(0), 1);
+  folder_.write("set/cat/1.png", png(make_picture(4, 4, 3, 3)).substr(0, 50));
+  folder_.write("set/dog/1.png", png(make_picture(4, 4, 3, 3)).substr(0, 50));
+  const auto none = open_knowing(all());
+  EXPECT_THAT(refusal(Error::Kind::usage,
+                      [&] {
+                        fetch_full(*none, both, {7, 8, 9});
+                      }),
+              HasSubstr("does not decode"));
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { fetch_one(*none); }), HasSubstr("none among 3"));
+}
+
+/// What PNG's checksums are for.
+TEST_F(BadImages, NoFlippedBitOfAPngGivesOtherPixels) {
+  const std::string good = png(make_picture(4, 4, 3, 3));
+  folder_.write("set/dog/0.png", good);
+  const auto whole = open_knowing(all());
+  const std::vector<std::int64_t> everything{0, 1, 2};
+  const at::Tensor expected = whole->fetch(everything).inputs;
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::string damaged = good;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    folder_.write("set/dog/0.png", damaged);
+    try {
+      const batch::MicroBatch micro = open_knowing(all())->fetch(everything);
+      EXPECT_TRUE(micro.inputs.size(0) == 2 || at::equal(micro.inputs, expected)) << bit;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("0.png"));
+    }
+  }
+}
+
+class ExcludedFiles : public BadImages {
+ protected:
+  std::unique_ptr<Source> open_without(const std::string& glob,
+                                       const std::vector<std::string>& exclude) const {
+    return open_source({.globs = {glob}, .exclude = exclude, .context = 2}, "data.train");
+  }
+};
+
+/// So that a run goes on with the samples it would have had.
+TEST_F(ExcludedFiles, KeepTheirPlacesAmongImages) {
+  folder_.write("set/cat/2.png", png(make_picture(4, 4, 3, 4)));
+  folder_.write("set/dog/2.png", png(make_picture(4, 4, 3, 5)));
+  const auto whole = open_without(all(), {});
+  const auto some = open_without(all(), {folder_.path("set/./cat/2*")});
+  EXPECT_EQ(some->size(), 4);
+  EXPECT_EQ(some->fingerprint(), whole->fingerprint());
+  const std::vector<std::int64_t> everything{0, 1, 2, 3};
+  const batch::MicroBatch all_rows = whole->fetch(everything), rows = some->fetch(everything);
+  EXPECT_THAT(rows.left_out, ::testing::IsEmpty()) << "on purpose";
+  ASSERT_EQ(rows.sample_ids.size(), 3);
+  for (std::size_t row = 0; row < rows.sample_ids.size(); ++row)
+    EXPECT_TRUE(at::equal(rows.inputs[static_cast<std::int64_t>(row)],
+                          all_rows.inputs[rows.sample_ids[row]]));
+  EXPECT_EQ(rows.targets.eq(0).sum().item<std::int64_t>(), 1);
+}
+
+TEST_F(ExcludedFiles, NeedNotBeImagesOfThatShape) {
+  folder_.write("set/cat/0.png", "no image");
+  folder_.write("set/dog/2.png", png(make_picture(9, 9, 3, 5)));
+  EXPECT_THROW(open_without(all(), {folder_.path("set/cat/0.png")}), Error);
+  const auto source =
+      open_without(all(), {folder_.path("set/cat/0.png"), folder_.path("set/dog/2.png")});
+  EXPECT_EQ(source->image_shape(), (ImageShape{3, 4, 4}));
+}
+
+TEST_F(ExcludedFiles, OfAllElseAreAsIfTheyWereNotThere) {
+  folder_.write("a.txt", "abcd");
+  folder_.write("b.txt", "0123");
+  folder_.write("c.jsonl", "{\"text\": \"other\"}\n");
+  const auto source = open_without(folder_.path("[ab].txt"), {folder_.path("b*")});
+  EXPECT_EQ(source->fingerprint(), open_without(folder_.path("a.txt"), {})->fingerprint());
+  EXPECT_NO_THROW(open_without(folder_.path("*.*"), {folder_.path("*.jsonl")}));
+}
+
+TEST_F(ExcludedFiles, MatchAFileAndLeaveOne) {
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open_without(all(), {folder_.path("no/*")}); }),
+              AllOf(HasSubstr("data.exclude"), HasSubstr("no/*")));
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open_without(all(), {all()}); }),
+              HasSubstr("all 2 are excluded"));
 }
 
 TEST_F(BadImages, NeverCrashWhateverTheBytes) {

@@ -48,6 +48,10 @@ class DataRun : public AccrueProgram {
           "[batch]\nsamples = 8\nmicro = 3\n");
   }
 
+  void damage(const std::string& image) const {
+    write(image, read_file(folder_ / image).substr(0, 45));
+  }
+
   std::vector<json> metrics() const {
     std::vector<json> lines;
     std::istringstream content(read_file(folder_ / "out/metrics.jsonl"));
@@ -144,15 +148,71 @@ TEST_F(DataRun, ResumesExactBatchNormalisationToTheSameBits) {
   EXPECT_THAT(read_file(folder_ / "out" / model), HasSubstr("bn1.running_mean"));
 }
 
-TEST_F(DataRun, AnImageThatDoesNotDecodeIsNamedAndTheStepsBeforeItAreKept) {
+/// Whatever the split, with batch normalisation over the window or without.
+TEST_F(DataRun, AnImageThatDoesNotDecodeIsLeftOutAndNamed) {
   write_images();
-  write("images/odd/9.png", read_file(folder_ / "images/odd/9.png").substr(0, 45));
-  const auto result = accrue({"train", "run.toml", "--data.val_fraction=0",
-                              "--data.order=sequential", "--run.checkpoint_every=100"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("odd/9.png"));
-  EXPECT_THAT(result.errors, HasSubstr("does not decode"));
-  EXPECT_TRUE(has_checkpoint(2));
+  damage("images/odd/9.png");
+  for (const char* norm : {"exact", "convert-group"}) {
+    std::vector<double> losses;
+    for (const char* micro : {"1", "3", "8"}) {
+      std::filesystem::remove_all(folder_ / "out");
+      const auto result =
+          accrue({"train", "run.toml", "--data.val_fraction=0", "--run.steps=3",
+                  std::string("--batch.micro=") + micro, std::string("--model.batchnorm=") + norm});
+      EXPECT_EQ(result.status, 0) << result.errors;
+      const auto told = events("quarantine");
+      ASSERT_EQ(told.size(), 1u) << "an epoch";
+      EXPECT_THAT(told[0]["reason"].get<std::string>(), HasSubstr("odd/9.png does not decode"));
+      int weight = 0;
+      for (const json& line : metrics())
+        if (line.contains("lr")) {
+          weight += line["weight"].get<int>();
+          EXPECT_EQ(line["quarantined"], 0);
+          losses.push_back(line["loss"]);
+        }
+      EXPECT_EQ(weight, 23);
+    }
+    for (std::size_t i = 3; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], losses[i % 3], 1e-4 * losses[i]) << norm;
+  }
+}
+
+TEST_F(DataRun, GoesOnWithoutImagesThatDoNotDecode) {
+  write_images();
+  const Words train{"train", "run.toml", "--data.val_fraction=0", "--batch.max_quarantined=0"};
+  const std::string exclude = "--data.exclude=[\"images/odd/9.png\"]";
+  const auto with = [&](const Words& more) {
+    Words words = train;
+    words.insert(words.end(), more.begin(), more.end());
+    return accrue(words);
+  };
+  damage("images/odd/9.png");
+  const auto stopped = with({});
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.errors, HasSubstr("at most 0 of its 8 samples"));
+  EXPECT_THAT(stopped.errors, HasSubstr("odd/9.png does not decode"));
+  EXPECT_THAT(stopped.errors, HasSubstr("data.exclude"));
+  const auto resumed = with({"--resume", exclude});
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_EQ(with({"--run.out=whole", exclude}).status, 0);
+  const std::string model = "checkpoints/step-00000004/model.safetensors";
+  EXPECT_EQ(read_file(folder_ / "out" / model), read_file(folder_ / "whole" / model));
+  EXPECT_EQ(events("quarantine").size(), 0u);
+  EXPECT_EQ(with({"--run.out=generous", "--batch.max_quarantined=1"}).status, 0);
+  EXPECT_EQ(read_file(folder_ / "generous" / model), read_file(folder_ / "whole" / model))
+      << "left out and excluded are the same";
+}
+
+TEST_F(DataRun, LeavesOutOfTheEvaluationWhatDoesNotDecode) {
+  write_images();
+  for (const char* name : {"images/odd/23.png", "images/even/22.png"}) damage(name);
+  const auto result = accrue({"train", "run.toml", "--data.train=[\"images/*/1?.png\"]",
+                              "--data.val=[\"images/*/2?.png\"]", "--data.val_fraction=0"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  const auto told = events("quarantine");
+  ASSERT_FALSE(told.empty());
+  EXPECT_THAT(told[0]["reason"].get<std::string>(), HasSubstr("left out of the evaluation: "));
+  EXPECT_THAT(told[0]["reason"].get<std::string>(), HasSubstr("odd/23.png does not decode"));
 }
 
 TEST_F(DataRun, RefusesAModelOfImagesThatDoesNotFitThem) {

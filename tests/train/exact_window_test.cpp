@@ -212,6 +212,28 @@ TEST(ExactWindow, LeavesOutAMicroBatchWhoseInputsAreNotFinite) {
   }
 }
 
+/// Also where it is all of a micro-batch: it is none of the statistics.
+TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
+  const batch::MicroBatch all = images();
+  const std::vector<batch::Range> parts{{0, 3}, {3, 5}, {5, 9}};
+  Exact exact(sequential({}), all);
+  ExactWindow damaged(
+      *exact.model, exact.window,
+      [&](batch::Range range) {
+        batch::MicroBatch part = slice(all, {range.begin, range.begin == 3 ? 3 : range.end});
+        if (range.begin == 3) part.left_out = {{1009, "damaged"}, {1012, "damaged"}};
+        return part;
+      },
+      seed);
+  exact.window.open(window_index);
+  const ExactRun run = damaged.run(window_index, parts);
+  EXPECT_EQ(run.left_out.size(), 2);
+  EXPECT_EQ(run.micro_batches, 3);
+  EXPECT_TRUE(run.quarantined.empty());
+  expect_same_bits(collect(*exact.model, exact.window),
+                   exact_window(sequential({}), all, {{0, 3}, {5, 9}}));
+}
+
 /// Cross-entropy whose sum, or gradient, is not finite where the fifth sample takes part.
 models::LossFunction broken_loss(bool finite_value) {
   return [=](const at::Tensor& logits, const batch::MicroBatch& micro) {

@@ -46,6 +46,7 @@ struct PlantedFaults {
   std::map<std::int64_t, std::int64_t> gradients = {};  ///< of this layer are not finite
   bool spreads = false;                                 ///< and those of the layers before
   std::map<std::int64_t, std::int64_t> large = {};      ///< gradients of this layer's weight
+  std::set<std::int64_t> unreadable = {};               ///< has no row
 };
 
 /// An embedding, and blocks that each pass on two tensors.
@@ -129,9 +130,10 @@ WindowHooks hooks_into(StageOutcome& outcome) {
           }};
 }
 
-data::Loader make_loader() {
-  return {std::make_shared<PipelineSamples>(),
-          batch::Sampler(kPipelineSamples, batch::Order::sequential, 0)};
+data::Loader make_loader(const PlantedFaults& faults) {
+  auto samples = std::make_shared<PipelineSamples>();
+  samples->damage(faults.unreadable);
+  return {std::move(samples), batch::Sampler(kPipelineSamples, batch::Order::sequential, 0)};
 }
 
 constexpr double kGenerous = 0.5;  ///< of a window that may be left out
@@ -139,7 +141,7 @@ constexpr double kGenerous = 0.5;  ///< of a window that may be left out
 StageOutcome run_alone(const PlantedFaults& faults, accum::Accumulation accumulation) {
   Layers model(faults);
   accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
-  data::Loader loader = make_loader();
+  data::Loader loader = make_loader(faults);
   StageOutcome outcome;
   WindowRunner runner(model, window, loader, 1, hooks_into(outcome),
                       {.max_quarantined = kGenerous});
@@ -165,7 +167,7 @@ std::vector<StageOutcome> run_stages(const PlantedFaults& faults, accum::Accumul
     dist::DeferredReduce reduce(group, buffer, {.overlap = false});
     accum::Window window(buffer);
     window.set_reduction(&reduce);
-    data::Loader loader = make_loader();
+    data::Loader loader = make_loader(faults);
     StageOutcome& outcome = outcomes[rank];
     try {
       PipelineRunner runner(
@@ -269,6 +271,24 @@ TEST(PipelineRunner, EndsOnAllStagesWhereTooManyAreNotFinite) {
   const PlantedFaults faults{.losses = {2, 9}};
   for (const StageOutcome& stage : run_stages(faults, accum::Accumulation::fp64, 2, 0))
     EXPECT_THAT(stage.run.lost_reason, HasSubstr("samples 2 to 3"));
+}
+
+/// All of micro-batch 1, and one of micro-batch 4.
+TEST(PipelineRunner, LeavesOutSamplesThatCannotBeRead) {
+  const PlantedFaults faults{.losses = {6}, .unreadable = {2, 3, 9}};
+  for (const std::int64_t stages : {2, 3}) {
+    const std::vector<StageOutcome> all = run_stages(faults, accum::Accumulation::fp64, stages);
+    expect_equal(all, run_alone(faults, accum::Accumulation::fp64));
+    EXPECT_EQ(all[0].run.tokens, 9 * kPipelineLength);
+    EXPECT_EQ(all[0].run.weight, 7 * kPipelineLength) << "samples 6 and 7 are quarantined besides";
+    std::vector<std::int64_t> told;
+    for (const StageOutcome& stage : all)
+      for (const batch::LeftOut& sample : stage.run.left_out) told.push_back(sample.sample_id);
+    EXPECT_THAT(told, ElementsAre(2, 3, 9)) << "by one stage";
+  }
+  const PlantedFaults many{.losses = {}, .unreadable = {2, 3, 9}};
+  for (const StageOutcome& stage : run_stages(many, accum::Accumulation::fp64, 2, 0.2))
+    EXPECT_THAT(stage.run.lost_reason, HasSubstr("file 9 is damaged"));
 }
 
 TEST(PipelineReport, BubbleIsThePartOfAllTimeThatIsNotWork) {

@@ -182,8 +182,8 @@ struct WindowRunnerFixture {
 
   TwoLosses model;
   accum::Window window{std::make_shared<accum::GradientBuffer>(model.parameters())};
-  data::Loader loader{std::make_shared<WindowSamples>(),
-                      batch::Sampler(kWindowSamples, batch::Order::sequential, 0)};
+  std::shared_ptr<WindowSamples> samples = std::make_shared<WindowSamples>();
+  data::Loader loader{samples, batch::Sampler(kWindowSamples, batch::Order::sequential, 0)};
   std::vector<std::string> told;
   WindowRunner runner;
 };
@@ -206,6 +206,61 @@ TEST(WindowRunner, GivesLossesWithDenominatorsOfTheirOwnTheFullBatchsGradient) {
     WindowRun run = f.run(micro);
     EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kWindowSamples})));
     expect_equal(f.gradients(std::move(run.gradient)), expected);
+  }
+}
+
+std::vector<std::int64_t> ids_of(const std::vector<batch::LeftOut>& left_out) {
+  std::vector<std::int64_t> ids;
+  for (const batch::LeftOut& sample : left_out) ids.push_back(sample.sample_id);
+  return ids;
+}
+
+/// Whatever the split, also where all samples of a micro-batch cannot be read.
+TEST(WindowRunner, LeavesOutSamplesThatCannotBeRead) {
+  WindowRunnerFixture f({.max_quarantined = 0.25});
+  const Tensors whole = f.reference();
+  f.samples->damage({0, 5, 6, 15});
+  const Tensors expected = f.reference();
+  EXPECT_GT(accrue::testing::relative_error(whole[0], expected[0]), 1e-3) << "the control";
+  for (const std::int64_t micro : {1, 2, 3, 16}) {
+    WindowRun run = f.run(micro);
+    EXPECT_THAT(ids_of(run.left_out), ElementsAre(0, 5, 6, 15));
+    EXPECT_EQ(run.left_out[1].reason, "file 5 is damaged");
+    EXPECT_EQ(run.quarantined, 0);
+    EXPECT_EQ(run.tokens, 12 * kWindowLength);
+    EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kWindowSamples})));
+    expect_equal(f.gradients(std::move(run.gradient)), expected);
+  }
+}
+
+/// A replay takes the rows of the first time, and tells of the others once.
+TEST(WindowRunner, ReplaysAroundSamplesThatCannotBeRead) {
+  for (const std::int64_t micro : {1, 4}) {
+    WindowRunnerFixture f({.max_quarantined = 0.25});
+    f.samples->damage({1, 2, 7});
+    f.model.bad_gradients = {13};
+    WindowRun run = f.run(micro);
+    EXPECT_EQ(run.quarantined, 1);
+    EXPECT_GT(std::ssize(f.model.contexts), kWindowSamples / micro) << "passes of the replay";
+    EXPECT_THAT(ids_of(run.left_out), ElementsAre(1, 2, 7));
+    WindowRunnerFixture without({.max_quarantined = 0.5});
+    without.samples->damage(micro == 1 ? std::set<std::int64_t>{1, 2, 7, 13}
+                                       : std::set<std::int64_t>{1, 2, 7, 12, 13, 14, 15});
+    expect_equal(f.gradients(std::move(run.gradient)), without.reference());
+  }
+}
+
+TEST(WindowRunner, EndsWhereTooManySamplesCannotBeRead) {
+  for (const std::int64_t micro : {1, 4, 16}) {
+    WindowRunnerFixture f({.max_quarantined = 0.125});
+    f.samples->damage({3, 8});
+    EXPECT_EQ(f.run(micro).left_out.size(), 2);
+    f.samples->damage({3, 8, 15});
+    const std::string message = error_of([&] { f.run(micro); });
+    EXPECT_THAT(message, HasSubstr("at most 2 of its 16 samples"));
+    EXPECT_THAT(message, HasSubstr("sample 8: file 8 is damaged"));
+    EXPECT_THAT(message, HasSubstr("data.exclude"));
+    EXPECT_FALSE(f.window.is_open());
   }
 }
 

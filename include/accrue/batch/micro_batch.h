@@ -3,11 +3,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "accrue/core/forward_context.h"
 
 namespace accrue::batch {
+
+/// A sample that was asked for and cannot be used.
+struct LeftOut {
+  std::int64_t sample_id = 0;
+  std::string reason;  ///< with the name of its file
+};
 
 /// Samples that go through the model together.
 struct MicroBatch {
@@ -19,6 +26,11 @@ struct MicroBatch {
   std::int64_t tokens = 0;               ///< inputs that are not padding; of images: how many
   /// Where the samples lie when several share a row (packing); empty: R = B, a row each.
   std::vector<SampleSpan> spans;
+  /// Samples that would be among them if they could be read; these have no row and no id above.
+  std::vector<LeftOut> left_out;
+
+  /// Whether nothing is left to run: B = 0.
+  bool is_empty() const { return inputs.defined() && inputs.size(0) == 0; }
 };
 
 /// What a training pass over `micro` may depend on besides it.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accrue/core/step_report.h"
 
@@ -21,6 +22,7 @@ struct Evaluation {
   std::optional<double> accuracy;  ///< of a classifier, weighted as the loss
   double weight = 0;
   double seconds = 0;
+  std::vector<std::string> left_out = {};  ///< of this rank's samples, why each that was
 };
 
 /// What is known when a run starts.

@@ -9,9 +9,17 @@
 
 namespace accrue::data {
 
-/// Samples `indices` of `source` as a micro-batch whose sample_ids, and those of its spans, are
-/// `ids`: one for each.
+/// Samples `indices` of `source` as a micro-batch whose sample_ids, and those of its spans and of
+/// what is left out, are of `ids`: one for each index.
 batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> indices,
                            std::vector<std::int64_t> ids);
+
+/// As many rows as `indices`, for whoever needs the shape rather than the samples: others stand in
+/// for those that are left out. Throws a usage Error where no sample of `source` can be used.
+batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
+                             std::vector<std::int64_t> ids);
+
+/// The first sample that can be used, as a micro-batch. Throws as fetch_full() does.
+batch::MicroBatch fetch_one(const Source& source);
 
 }  // namespace accrue::data

@@ -35,6 +35,9 @@ class Loader {
   /// Samples sampler.sample(ordinal) for each ordinal, which become the micro-batch's sample_ids
   /// and those of its spans.
   batch::MicroBatch fetch(batch::Range ordinals) const;
+  batch::MicroBatch fetch_draws(std::vector<std::int64_t> ordinals) const;
+  /// The same with as many rows (data::fetch_full).
+  batch::MicroBatch fetch_full(batch::Range ordinals) const;
 
   /// Asks for micro-batches after those asked for before. Returns at once.
   void prefetch(std::vector<batch::Range> ranges);
@@ -48,6 +51,7 @@ class Loader {
  private:
   using Outcome = std::variant<batch::MicroBatch, std::exception_ptr>;
 
+  std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& ordinals) const;
   void work();
   Outcome attempt(batch::Range range) const noexcept;
 

@@ -38,12 +38,14 @@ class Source {
   /// What whoever starts a run should be told of, a sentence each: what was left out.
   virtual std::vector<std::string> remarks() const { return {}; }
 
-  /// Samples `indices` (each in [0, size())) as one micro-batch. sample_ids are left to the caller,
-  /// and so is spans[i].sample_id: spans, where there are any, are in the order of `indices`.
-  /// Padding is id 0 with target -100 and weight 0.
-  /// Throws a usage Error naming file and position where a token lies outside the vocabulary or an
-  /// image does not decode, and a runtime Error where a file was changed since it was opened, or
-  /// cannot be read any more.
+  /// Samples `indices` (each in [0, size())) as one micro-batch. Ids are left to the caller
+  /// (fetch_as), and so is spans[i].sample_id: spans, where there are any, are in the order of
+  /// `indices`. Padding is id 0 with target -100 and weight 0.
+  /// An image that does not decode has no row; neither has one that SourceOptions::exclude names.
+  /// Where such are among them, sample_ids are the places in `indices` of those with a row, and
+  /// left_out names those that do not decode, by place, too.
+  /// Throws a usage Error naming file and position where a token lies outside the vocabulary, and a
+  /// runtime Error where a file was changed since it was opened, or cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;
   /// Reads everything once, on all threads, where that can show what fetch() would throw for:
   /// tokens outside the vocabulary. Once for each source; throws as fetch() does.
@@ -60,6 +62,10 @@ struct SourceOptions {
   /// followed by **, and hidden names only where the pattern says the dot). A file that several
   /// match is taken once.
   std::vector<std::string> globs;
+  /// Files that are not to be used, as `globs`; what matches none of those has no effect. Of images
+  /// in folders, they keep their places among the samples (fetch() gives them no row), and so does
+  /// everything else: a run can go on without some. Of all else it is as if they were not there.
+  std::vector<std::string> exclude;
   /// auto, text, tokens, jsonl, images. auto goes by suffix: .bin is tokens, .jsonl and .json-lines
   /// are jsonl, .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp,
   /// .ppm, .gif, .tiff, .webp ...); all else is text.

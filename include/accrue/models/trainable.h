@@ -105,7 +105,7 @@ struct Evaluated {
   std::vector<Loss> losses;
   std::optional<double> correct;  ///< of the first loss that can tell
 };
-/// Forward through all segments and losses, without a gradient.
+/// Forward through all segments and losses, without a gradient; of an empty micro-batch all is 0.
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
                           const ForwardContext& context);
 /// The same as one loss. Several losses are added; a usage

@@ -49,6 +49,7 @@ struct ModelConfig {
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
+  std::vector<std::string> exclude;  ///< files of either that are not to be used
   double val_fraction = 0;
   std::string format = "auto";  ///< auto, text, tokens, jsonl, images
   std::string tokenizer = "bytes";
@@ -61,7 +62,8 @@ struct BatchConfig {
   std::optional<std::int64_t> samples;
   std::optional<std::int64_t> micro;  ///< none: auto
   std::string last = "weighted";      ///< weighted, drop
-  /// Of a window's micro-batches, that may be left out for what is not finite.
+  /// Of a window's micro-batches, that may be left out for what is not finite; and of its samples,
+  /// for what cannot be read.
   double max_quarantined = 0.1;
 };
 

@@ -42,6 +42,7 @@ struct ExactRun {
   std::int64_t tokens = 0;
   std::int64_t micro_batches = 0;         ///< with the quarantined ones
   std::vector<std::int64_t> quarantined;  ///< by their place in the window
+  std::vector<batch::LeftOut> left_out;   ///< samples that could not be read
 };
 
 /// Runs a window with the batch normalisation of its full batch, however it is split.

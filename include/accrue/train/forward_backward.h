@@ -30,8 +30,9 @@ struct PassResult {
 
 /// Runs the chain forward, cut between its segments, takes the losses, and runs it backward segment
 /// by segment, last first; gradients land in the parameters' open slots. A non-finite loss is found
-/// before backward. A head whose factor is 0 is not run. Throws a usage Error naming
-/// LossHead::weight where heads have different weights and no factors say how they share a mean.
+/// before backward. Of an empty micro-batch nothing runs, and all is 0. A head whose factor is 0 is
+/// not run. Throws a usage Error naming LossHead::weight where heads have different weights and no
+/// factors say how they share a mean.
 ///
 /// With full recomputation blocks (Segment::begins_block) run forward without a graph and once more
 /// before their backward; the last one, whose backward comes first, runs once. Selective

@@ -129,6 +129,9 @@ std::vector<Key> data_keys() {
           "data.train", "an array of file patterns", [](auto& c) -> auto& { return c.data.train; }),
       strings_key(
           "data.val", "an array of file patterns", [](auto& c) -> auto& { return c.data.val; }),
+      resumable(strings_key(
+          "data.exclude", "an array of file patterns",
+          [](auto& c) -> auto& { return c.data.exclude; })),
       number_key(
           "data.val_fraction", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.data.val_fraction; }),
@@ -158,9 +161,9 @@ std::vector<Key> batch_keys() {
       later_key("batch.schedule", {{Value::Array{}}}),
       choice_key(
           "batch.last", {"weighted", "drop"}, {}, [](auto& c) -> auto& { return c.batch.last; }),
-      number_key(
+      resumable(number_key(
           "batch.max_quarantined", {.least = 0, .most = 1},
-          [](auto& c) -> auto& { return c.batch.max_quarantined; }),
+          [](auto& c) -> auto& { return c.batch.max_quarantined; })),
   };
 }
 

@@ -46,6 +46,7 @@ dropout = 0.1
 [data]
 train = ["a/*.txt", "b.txt"]
 val = "c.txt"
+exclude = ["a/old.txt"]
 format = "jsonl"
 tokenizer = "bytes"
 order = "sequential"

@@ -75,6 +75,7 @@ const std::map<std::string, Expectation> expectations{
      {.value = "micro", .only_with = {"resnet", "torchscript", "torchscript of images"}}},
     {"data.train", {"c"}},
     {"data.val", {"c"}},
+    {"data.exclude", {"d"}},
     {"data.val_fraction", {"0.1"}},
     {"data.tokenizer", {"bytes", {"vit", "resnet", "torchscript of images", "tokens"}}},
     {"data.order", {"shuffle"}},
