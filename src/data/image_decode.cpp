@@ -17,15 +17,20 @@ constexpr std::uint32_t kMostPixelsASide = 16384;
 struct Signature {
   std::string_view bytes, name;
 };
-constexpr std::array<Signature, 9> other_formats{{{"BM", "BMP"},
-                                                  {"P1", "PNM"},
-                                                  {"P2", "PNM"},
-                                                  {"P3", "PNM"},
-                                                  {"P5", "PNM"},
-                                                  {"P6", "PNM"},
-                                                  {"GIF8", "GIF"},
-                                                  {"RIFF", "WebP"},
-                                                  {"II*", "TIFF"}}};
+constexpr std::array<Signature, 13> other_formats{
+    {{"BM", "BMP"},
+     {"P1", "PNM"},
+     {"P2", "PNM"},
+     {"P3", "PNM"},
+     {"P4", "PNM"},
+     {"P5", "PNM"},
+     {"P6", "PNM"},
+     {"GIF8", "GIF"},
+     {"P7", "PAM"},
+     {"RIFF", "WebP"},
+     {"II*", "TIFF"},
+     {"MM", "TIFF"},
+     {"\xff\xd8", "JPEG that is damaged, or of neither grey nor RGB (CMYK)"}}};
 
 /// Pixels of `stride` bytes to planes of the first `channels` of each.
 void to_planes(std::span<const std::uint8_t> interleaved, std::size_t stride,
@@ -53,7 +58,10 @@ std::string other_image_format(std::span<const std::byte> encoded) {
 std::string decode_image(std::span<const std::byte> encoded, const ImageShape& shape,
                          std::span<std::uint8_t> pixels) {
   const std::optional<ImageShape> found = image_shape_of(encoded);
-  if (!found) return "its header is damaged";
+  if (!found) {
+    const std::string other = other_image_format(encoded);
+    return other.empty() ? "its header is damaged" : "it is " + other;
+  }
   if (*found != shape) return "another shape";
   const std::size_t stride = is_png(encoded) ? 3 : static_cast<std::size_t>(shape.channels);
   std::vector<std::uint8_t> interleaved(static_cast<std::size_t>(shape.height * shape.width) *

@@ -11,6 +11,9 @@ namespace {
 /// A progressive file can ask for any number of passes over all of its pixels.
 constexpr int kMostScans = 200;
 
+/// All coefficients of a progressive file are held at once.
+constexpr long kMostBytes = 1L << 30;
+
 /// The library's own way out of an error is to leave the function by longjmp, so what runs under it
 /// (`attempt`) holds nothing that has to be destroyed.
 struct Session {
@@ -78,6 +81,7 @@ class Decoder {
     session_.encoded = reinterpret_cast<const unsigned char*>(encoded.data());
     session_.encoded_bytes = encoded.size();
     made_ = attempt(session_, [](Session& session) { jpeg_create_decompress(&session.image); });
+    if (made_) session_.image.mem->max_memory_to_use = kMostBytes;
     session_.progress.progress_monitor = count_scans;
     session_.image.progress = &session_.progress;
   }
@@ -93,6 +97,11 @@ class Decoder {
   bool made_ = false;
 };
 
+/// Not the four inks of print.
+bool is_grey_or_rgb(const jpeg_decompress_struct& image) {
+  return image.num_components == 1 || image.num_components == 3;
+}
+
 }  // namespace
 
 bool is_jpeg(std::span<const std::byte> encoded) {
@@ -104,9 +113,10 @@ std::optional<ImageShape> jpeg_shape(std::span<const std::byte> encoded,
   Decoder decoder(encoded);
   if (!decoder.run(read_header)) return std::nullopt;
   const jpeg_decompress_struct& image = decoder.session().image;
-  if (image.image_width > most_pixels_a_side || image.image_height > most_pixels_a_side)
+  if (image.image_width > most_pixels_a_side || image.image_height > most_pixels_a_side ||
+      !is_grey_or_rgb(image))
     return std::nullopt;
-  return ImageShape{image.num_components == 1 ? 1 : 3, image.image_height, image.image_width};
+  return ImageShape{image.num_components, image.image_height, image.image_width};
 }
 
 std::string decode_jpeg(std::span<const std::byte> encoded, const ImageShape& shape,
@@ -115,9 +125,6 @@ std::string decode_jpeg(std::span<const std::byte> encoded, const ImageShape& sh
   Session& session = decoder.session();
   if (!decoder.run(read_header)) return session.message;
   const jpeg_decompress_struct& image = session.image;
-  if (image.num_components != 1 && image.num_components != 3)
-    return "it has " + std::to_string(image.num_components) +
-           " components (CMYK): convert it to RGB";
   const ImageShape found{image.num_components, image.image_height, image.image_width};
   if (found != shape || std::ssize(interleaved) != shape.channels * shape.height * shape.width)
     return "another shape";

@@ -59,7 +59,8 @@ bool LineReader::read_more() {
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, kept);
   begin_ = 0;
   // At least as much again as is kept, so that a long line is moved seldom.
-  const auto more = std::min(static_cast<std::size_t>(left), std::max(block_bytes, kept));
+  const auto more = std::min({static_cast<std::size_t>(left), std::max(block_bytes, kept),
+                              std::size_t{longest_bytes} + block_bytes - kept});
   buffer_.resize(std::max(buffer_.size(), kept + more));
   files_.read(file_, offset_ + static_cast<std::int64_t>(kept),
               std::as_writable_bytes(std::span(buffer_)).subspan(kept, more));

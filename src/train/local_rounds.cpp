@@ -1,5 +1,6 @@
 #include "local_rounds.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -51,7 +52,9 @@ void LocalRounds::End::tell(StepReport& report) const {
 
 void LocalRounds::load_state(const StoredTensors& state, std::int64_t steps) {
   rounds_->load_state(state);
-  last_began_ = began_ = steps;
+  began_ = steps;
+  last_began_ = std::max<std::int64_t>(0, steps - 1);
+  while (last_began_ > 0 && !rounds_->ends_round(last_began_)) --last_began_;
 }
 
 }  // namespace accrue::train

@@ -91,6 +91,11 @@ void RunLoop::tell_event(const std::string& name, const std::string& reason) {
   tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step + 1}); });
 }
 
+/// Of the step that was done last, not of the one under way.
+void RunLoop::tell_event_after(const std::string& name, const std::string& reason) {
+  tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step}); });
+}
+
 /// What the others do not know of: the first rank tells of it after the window.
 void RunLoop::tell_of_this_rank(const std::string& name, const std::string& reason) {
   if (parts_.ranks.is_first()) return tell_event(name, reason);
@@ -124,17 +129,15 @@ RunResult RunLoop::run() {
                 .parameters = parts_.plan.parameters,
                 .summary = summarise(config_, parts_.plan)});
   });
-  if (pipeline_)
-    tell([&](Observer& o) {
-      o.on_event({.name = "dist",
-                  .reason = pipeline_->in_words(parts_.plan.micro_batches),
-                  .step = state_.step});
-    });
+  if (pipeline_) tell_event_after("dist", pipeline_->in_words(parts_.plan.micro_batches));
   const memory::PeakScope peak;
   bool interrupted = false;
   try {
     // A window that is torn goes back to a checkpoint, so there has to be one.
     if (window_.buffer()->folds()) write();
+    // A run that was stopped in an evaluation, or before it, is still owed it.
+    if (state_.window > 0 && state_.window < parts_.plan.total_steps && !is_within_round())
+      interrupted = !evaluate_if_due(false);
     while (!interrupted && state_.window < parts_.plan.total_steps) {
       const bool last = state_.window + 1 == parts_.plan.total_steps;
       const Ran ran = run_window();
@@ -143,7 +146,6 @@ RunResult RunLoop::run() {
       interrupted = ran == Ran::interrupted || !evaluate_if_due(last);
       if (!interrupted) checkpoint_if_due(last);
     }
-    // A run that was stopped in its last evaluation is still owed it.
     interrupted = interrupted || !evaluate_if_due(true);
     if (written_step_ != state_.step) write();
     finish_writing();
@@ -319,13 +321,9 @@ StepReport RunLoop::report_of(const WindowRun& window, double seconds) {
 void RunLoop::tell_step(const StepReport& report, const WindowRun& window) {
   tell([&](Observer& o) { o.on_step(report); });
   if (report.stepped || !window.lost_reason.empty()) return;
-  tell([&](Observer& o) {
-    o.on_event({.name = "no_step",
-                .reason = window.quarantined > 0 || !window.left_out.empty()
-                              ? "no label counts in what is left of the batch"
-                              : "no label in the batch counts",
-                .step = state_.step});
-  });
+  tell_event_after("no_step", window.quarantined > 0 || !window.left_out.empty()
+                                  ? "no label counts in what is left of the batch"
+                                  : "no label in the batch counts");
 }
 
 void RunLoop::grow_if_quiet(const WindowRun& window) {
@@ -380,9 +378,7 @@ void RunLoop::take_evaluation(const Evaluation& evaluation) {
     const std::string reason = "the loss of the evaluation after step " +
                                std::to_string(state_.step) + " is " +
                                (std::isnan(evaluation.loss) ? "not a number" : "infinite");
-    tell([&](Observer& o) {
-      o.on_event({.name = "evaluation", .reason = reason, .step = state_.step});
-    });
+    tell_event_after("evaluation", reason);
     return;
   }
   state_.eval_loss = evaluation.loss;

@@ -54,6 +54,7 @@ class RunLoop {
   WindowHooks hooks();
   batch::Range lease(batch::Range window);
   void tell_event(const std::string& name, const std::string& reason);
+  void tell_event_after(const std::string& name, const std::string& reason);
   void tell_of_this_rank(const std::string& name, const std::string& reason);
   std::vector<double> figures(double seconds) const;
   void take_figures(const WindowRun& window);

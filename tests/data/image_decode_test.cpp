@@ -82,21 +82,22 @@ TEST(PngDecode, ReadsEveryKindOfSample) {
   }
 }
 
-TEST(PngDecode, NoticesAnyDamagedByteOfWhatItReads) {
+TEST(PngDecode, NoticesEveryDamagedByteBeforeTheEndChunk) {
   const std::string whole = testing::png(testing::make_picture(4, 4, 3, 1));
   const ImageShape shape{3, 4, 4};
-  const std::vector<std::uint8_t> right = pixels_of(whole, shape);
-  for (std::size_t i = 0; i < whole.size(); ++i) {
+  constexpr std::size_t end_chunk_bytes = 12;
+  for (std::size_t i = 0; i + end_chunk_bytes < whole.size(); ++i) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 4);
-    std::vector<std::uint8_t> pixels(right.size());
-    if (decode_image(bytes_of(damaged), shape, pixels).empty()) {
-      EXPECT_EQ(pixels, right) << i;
-    }
+    std::vector<std::uint8_t> pixels(3 * 4 * 4);
+    EXPECT_NE(decode_image(bytes_of(damaged), shape, pixels), "") << i;
   }
+  EXPECT_THAT(pixels_of(whole, shape), ::testing::SizeIs(3 * 4 * 4)) << "the control";
 }
 
-std::string encoded_jpeg(J_COLOR_SPACE space, int components, bool progressive) {
+enum class Scans { one, progressive, one_each };
+
+std::string encoded_jpeg(J_COLOR_SPACE space, int components, Scans scans) {
   jpeg_compress_struct image{};
   jpeg_error_mgr errors{};
   image.err = jpeg_std_error(&errors);
@@ -110,7 +111,19 @@ std::string encoded_jpeg(J_COLOR_SPACE space, int components, bool progressive) 
   image.in_color_space = space;
   jpeg_set_defaults(&image);
   jpeg_set_quality(&image, 100, TRUE);
-  if (progressive) jpeg_simple_progression(&image);
+  if (scans == Scans::progressive) jpeg_simple_progression(&image);
+  std::vector<jpeg_scan_info> each;
+  for (int component = 0; component < components; ++component)
+    each.push_back({.comps_in_scan = 1,
+                    .component_index = {component, 0, 0, 0},
+                    .Ss = 0,
+                    .Se = 63,
+                    .Ah = 0,
+                    .Al = 0});
+  if (scans == Scans::one_each) {
+    image.scan_info = each.data();
+    image.num_scans = components;
+  }
   jpeg_start_compress(&image, TRUE);
   std::vector<unsigned char> row(static_cast<std::size_t>(20 * components), 120);
   JSAMPROW rows[] = {row.data()};
@@ -123,11 +136,11 @@ std::string encoded_jpeg(J_COLOR_SPACE space, int components, bool progressive) 
 }
 
 TEST(JpegDecode, ReadsGreyColourAndProgressive) {
-  for (const bool progressive : {false, true}) {
-    const std::string grey = encoded_jpeg(JCS_GRAYSCALE, 1, progressive);
+  for (const Scans scans : {Scans::one, Scans::progressive, Scans::one_each}) {
+    const std::string grey = encoded_jpeg(JCS_GRAYSCALE, 1, scans);
     EXPECT_EQ(image_shape_of(bytes_of(grey)), (ImageShape{1, 12, 20}));
     EXPECT_THAT(pixels_of(grey, {1, 12, 20}), Each(120));
-    const std::string colour = encoded_jpeg(JCS_RGB, 3, progressive);
+    const std::string colour = encoded_jpeg(JCS_RGB, 3, scans);
     EXPECT_THAT(pixels_of(colour, {3, 12, 20}),
                 Each(::testing::AllOf(::testing::Ge(119), ::testing::Le(121))));
   }
@@ -135,13 +148,31 @@ TEST(JpegDecode, ReadsGreyColourAndProgressive) {
 
 TEST(JpegDecode, RefusesWhatItDoesNotRead) {
   std::vector<std::uint8_t> pixels(3 * 12 * 20);
-  const std::string cmyk = encoded_jpeg(JCS_CMYK, 4, false);
+  const std::string cmyk = encoded_jpeg(JCS_CMYK, 4, Scans::one);
+  EXPECT_EQ(image_shape_of(bytes_of(cmyk)), std::nullopt) << "when the run starts";
   EXPECT_THAT(decode_image(bytes_of(cmyk), {3, 12, 20}, pixels), HasSubstr("CMYK"));
-  const std::string colour = encoded_jpeg(JCS_RGB, 3, true);
+  const std::string colour = encoded_jpeg(JCS_RGB, 3, Scans::progressive);
   for (std::size_t length = 2; length < colour.size(); length += 7)
     EXPECT_NE(decode_image(bytes_of(colour).first(length), {3, 12, 20}, pixels), "") << length;
   EXPECT_EQ(decode_image(bytes_of(colour), {3, 12, 20}, pixels), "") << "the control";
   EXPECT_EQ(decode_image(bytes_of(colour), {3, 20, 12}, pixels), "another shape");
+}
+
+/// A few hundred bytes a scan, each of which costs a pass over all pixels.
+TEST(JpegDecode, RefusesEndlessScans) {
+  const std::string whole = encoded_jpeg(JCS_RGB, 3, Scans::one_each);
+  const std::string start_of_scan = "\xff\xda", end = "\xff\xd9";
+  const std::size_t last = whole.rfind(start_of_scan);
+  const std::string head = whole.substr(0, last),
+                    scan = whole.substr(last, whole.size() - last - end.size());
+  const auto with = [&](int times) {
+    std::string image = head;
+    for (int i = 0; i < times; ++i) image += scan;
+    return image + end;
+  };
+  std::vector<std::uint8_t> pixels(3 * 12 * 20);
+  EXPECT_EQ(decode_image(bytes_of(with(100)), {3, 12, 20}, pixels), "") << "the control";
+  EXPECT_EQ(decode_image(bytes_of(with(300)), {3, 12, 20}, pixels), "more than 200 scans");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 """Half an hour of steps, evaluations and checkpoints: resident memory, descriptors and threads stay flat.
 
-Flat: the median resident memory of the last quarter is at most 1% and 2 MiB above that of the second quarter, and
-there are no more descriptors and threads at any time in the last quarter than in the second.
+Flat: the median resident memory of the last quarter is at most 1% and 2 MiB above that of the second quarter, and the
+medians of descriptors and threads are no larger. (What is open for a moment, while a checkpoint is written, is seen or
+not as it happens; a leak stays, and with a checkpoint a second its median grows by hundreds.)
 """
 import dataclasses
 import os
@@ -15,7 +16,7 @@ import launchers
 import tinyrun
 from tinyrun import Campaign, Options, expect
 
-EVERY_SECONDS = 2.0
+EVERY_SECONDS = 0.5
 CHECKPOINT_SECONDS = 1
 
 
@@ -43,13 +44,26 @@ def watch(process: subprocess.Popen, seconds: float) -> list[Sample]:
 def check_flat(samples: list[Sample], name: str) -> None:
     quarter = len(samples) // 4
     early, late = samples[quarter:2 * quarter], samples[-quarter:]
-    before, after = (statistics.median(s.resident_kib for s in part) for part in (early, late))
-    print(f"{name}: resident {before / 1024:.1f} MiB in the second quarter, {after / 1024:.1f} in the last; "
-          f"descriptors {max(s.descriptors for s in early)}, {max(s.descriptors for s in late)}; "
-          f"threads {max(s.threads for s in early)}, {max(s.threads for s in late)}; {len(samples)} samples", flush=True)
+
+    def medians(what: str) -> tuple[float, float]:
+        return tuple(statistics.median(getattr(s, what) for s in part) for part in (early, late))
+
+    before, after = medians("resident_kib")
+    descriptors, threads = medians("descriptors"), medians("threads")
+    print(f"{name}: medians of the second and the last quarter: resident {before / 1024:.1f} and {after / 1024:.1f} MiB; "
+          f"descriptors {descriptors[0]:g} and {descriptors[1]:g}; threads {threads[0]:g} and {threads[1]:g}; "
+          f"{len(samples)} samples", flush=True)
     expect(after <= before * 1.01 + 2048, f"{name}: resident memory grows from {before} to {after} KiB")
-    for what in ("descriptors", "threads"):
-        expect(max(getattr(s, what) for s in late) <= max(getattr(s, what) for s in early), f"{name}: {what} grow")
+    expect(descriptors[1] <= descriptors[0], f"{name}: descriptors grow from {descriptors[0]} to {descriptors[1]}")
+    expect(threads[1] <= threads[0], f"{name}: threads grow from {threads[0]} to {threads[1]}")
+
+
+def is_flat(samples: list[Sample]) -> bool:
+    try:
+        check_flat(samples, "control")
+    except tinyrun.Broken:
+        return False
+    return True
 
 
 def soak(options: Options, minutes: float) -> int:
@@ -70,10 +84,8 @@ def soak(options: Options, minutes: float) -> int:
             campaign.note("lines of metrics", steps)
 
         campaign.trials(1, options.seed, 1, trial)
-        growing = [Sample(100_000 + 100 * i, 10, 4) for i in range(100)]
-        try:
-            check_flat(growing, "control")
-            campaign.control(False, "growing memory passes as flat")
-        except tinyrun.Broken:
-            campaign.control(True, "")
+        for what, growing in {"memory": lambda i: Sample(100_000 + 100 * i, 10, 4),
+                              "descriptors": lambda i: Sample(100_000, 10 + i // 20, 4),
+                              "threads": lambda i: Sample(100_000, 10, 4 + i // 40)}.items():
+            campaign.control(not is_flat([growing(i) for i in range(100)]), f"growing {what} pass as flat")
     return campaign.end()

@@ -72,8 +72,9 @@ class DistributedRun : public TinyRun {
     return accrue::testing::run_ranks(folder_, world, world, [&](int) { return words; });
   }
 
-  std::vector<accrue::testing::Program> start(const Config& c, int world) const {
-    const Words words = command(c);
+  std::vector<accrue::testing::Program> start(const Config& c, int world,
+                                              const Words& more = {}) const {
+    const Words words = command(c, more);
     return accrue::testing::start_ranks(folder_, world, world, [&](int) { return words; });
   }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <set>
 
 #include "distributed_run.h"
 
@@ -113,6 +114,16 @@ TEST_F(LocalRun, StopsWhereARoundEnds) {
   const std::int64_t last = saved.back();
   EXPECT_EQ(last % 3, 0);
   EXPECT_EQ(steps_of(c).back()["step"], last);
+
+  // The evaluation that was due at that step is made when the run goes on.
+  std::vector<Program> again = start(c, 2, {"--resume"});
+  wait_until([&] { return steps_of(c).back()["step"].get<std::int64_t>() >= last + 3; });
+  ::kill(again[0].process(), SIGTERM);
+  for (Program& rank : again) EXPECT_EQ(rank.wait().status, kInterrupted);
+  std::set<std::int64_t> evaluated;
+  for (const nlohmann::json& line : lines_with("eval_loss", c))
+    evaluated.insert(line["step"].get<std::int64_t>());
+  EXPECT_TRUE(evaluated.contains(last)) << last;
 }
 
 /// Its own steps since the last round are nobody else's: no checkpoint may hold them.

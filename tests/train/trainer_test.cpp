@@ -274,6 +274,24 @@ TEST_F(ResumeTest, DoesNotEvaluateAgainWhereItStands) {
   EXPECT_EQ(result.eval_loss, ended.eval_loss);
 }
 
+/// Wherever the signal came: the reports are those of a run that nobody stopped.
+TEST_F(ResumeTest, MakesTheEvaluationThatItWasStoppedIn) {
+  Config c = config();
+  c.run.eval_every = Duration{1, Duration::Unit::steps};
+  Trainer first(c);
+  const auto before = std::make_shared<Recorder>(), after = std::make_shared<Recorder>();
+  first.add_observer(before);
+  first.add_observer(std::make_shared<AfterStep>(3, [] { std::raise(SIGINT); }));
+  EXPECT_EQ(first.run().step, 3);
+  EXPECT_EQ(before->evaluations.back().step, 2) << "the control";
+  Trainer second(c);
+  second.add_observer(after);
+  second.run({.resume = true});
+  ASSERT_EQ(after->evaluations.size(), 4);
+  for (std::size_t i = 0; i < after->evaluations.size(); ++i)
+    EXPECT_EQ(after->evaluations[i].step, 3 + static_cast<std::int64_t>(i));
+}
+
 TEST_F(ResumeTest, RefusesAnotherModelAndListsWhatMayChange) {
   Config c = config();
   Trainer(c).run();
