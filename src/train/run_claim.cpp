@@ -7,8 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "accrue/core/atomic_file.h"
@@ -30,18 +34,34 @@ Error cannot_write(const RunDirectory& run, const std::string& reason) {
   return usage_error(name_of(run), "a place that can be written", reason, "another run.out");
 }
 
-/// Who holds the lock, as the file says.
-std::string holder(int descriptor) {
+/// Who holds the lock, as the file says; nothing where it says nothing yet, or still names one that
+/// was killed.
+std::optional<std::string> named_holder(int descriptor) {
   std::string text(512, '\0');
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
   const json who = json::parse(text.substr(0, static_cast<std::size_t>(std::max<ssize_t>(got, 0))),
                                nullptr, false);
   try {
-    return "process " + std::to_string(who.at("process").get<std::int64_t>()) + " on " +
-           who.at("host").get<std::string>() + ", since " + who.at("since").get<std::string>();
+    const auto process = who.at("process").get<std::int64_t>();
+    const auto host = who.at("host").get<std::string>();
+    const bool is_gone =
+        host == host_name() && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+    if (is_gone) return std::nullopt;
+    return "process " + std::to_string(process) + " on " + host + ", since " +
+           who.at("since").get<std::string>();
   } catch (const json::exception&) {
-    return "another process";
+    return std::nullopt;
   }
+}
+
+/// Whoever takes the lock says so next.
+std::string holder(int descriptor) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (const auto who = named_holder(descriptor)) return *who;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return "another process";
 }
 
 bool is_lockless(int error) {
@@ -94,8 +114,8 @@ bool RunClaim::open_lock() {
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
-    const std::string who = holder(descriptor_);
     if (!is_lockless(error)) {
+      const std::string who = error == EWOULDBLOCK ? holder(descriptor_) : "";
       ::close(std::exchange(descriptor_, -1));
       throw usage_error(name_of(run_), "a run that no other process works on",
                         error == EWOULDBLOCK ? "one that is held by " + who : std::strerror(error),

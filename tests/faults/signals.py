@@ -12,6 +12,16 @@ from tinyrun import Campaign, Options, expect
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def wait_until_caught(process: subprocess.Popen) -> None:
+    """Before main() runs a signal meets the system's own answer."""
+    wanted = sum(1 << number - 1 for number in STOPPING)
+    while process.poll() is None:
+        status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        if int(status["SigCgt"], 16) & wanted == wanted:
+            return
+        time.sleep(0.005)
+
+
 def storms(options: Options) -> int:
     campaign = Campaign("storms of signals")
     with tinyrun.scratch() as folder:
@@ -19,8 +29,8 @@ def storms(options: Options) -> int:
         wanted, duration = tiny.undisturbed(tiny.out("reference"))
 
         def storm(process: subprocess.Popen, draw: random.Random) -> tinyrun.Ended:
-            # Before main() runs a signal meets the system's own answer.
-            time.sleep(0.25 + draw.uniform(0, duration))
+            wait_until_caught(process)
+            time.sleep(draw.uniform(0, duration))
             while process.poll() is None:
                 launchers.kill(process.pid, draw.choice(STOPPING))
                 campaign.note("signals")

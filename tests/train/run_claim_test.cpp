@@ -1,11 +1,17 @@
 #include "run_claim.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "accrue/core/atomic_file.h"
+#include "run_info.h"
 #include "support/errors.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
@@ -55,6 +61,30 @@ TEST_F(RunClaimTest, DiesWithItsProcess) {
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(fs::exists(run().root() / ".accrue-lock")) << "the file stayed, the lock did not";
   EXPECT_NO_THROW(RunClaim{run()});
+}
+
+/// Between taking the lock and saying so, what stands in the file is nothing, or of a dead process.
+TEST_F(RunClaimTest, TheNameIsWaitedFor) {
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  waitpid(dead, nullptr, 0);
+  const auto name_of = [](pid_t process) {
+    return nlohmann::json{{"host", host_name()}, {"process", process}, {"since", "2026"}}.dump();
+  };
+  fs::create_directories(run().root());
+  const fs::path file = run().root() / ".accrue-lock";
+  for (const std::string& before : {std::string(), name_of(dead)}) {
+    std::ofstream(file) << before;
+    const int lock = open(file.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
+    const std::jthread slow([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::ofstream(file) << name_of(getpid());
+    });
+    EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
+                HasSubstr("process " + std::to_string(getpid())));
+    close(lock);
+  }
 }
 
 TEST_F(RunClaimTest, LeavesNothingWhereNothingWasCreated) {
