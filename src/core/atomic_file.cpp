@@ -16,6 +16,8 @@
 namespace accrue {
 namespace {
 
+constexpr std::string_view kTemporary = ".partial-";
+
 Error system_failure(std::string_view operation, const std::filesystem::path& path, int error) {
   return runtime_error(std::string(operation) + " " + path.string(), "a writable place with room",
                        std::strerror(error), "another folder, or free some space");
@@ -86,7 +88,7 @@ std::pair<int, std::filesystem::path> with_free_name(const std::filesystem::path
   const std::string process = std::to_string(::getpid());
   for (int attempt = 0;; ++attempt) {
     std::filesystem::path name = path;
-    name += ".partial-" + process + "-" + std::to_string(attempt);
+    name += std::string(kTemporary) + process + "-" + std::to_string(attempt);
     const int made = make(name);
     if (made >= 0 || errno != EEXIST) return {made, std::move(name)};
   }
@@ -98,11 +100,23 @@ std::pair<int, std::filesystem::path> open_beside(const std::filesystem::path& p
   });
 }
 
-/// Gives a nameless file one beside `path`: a link cannot replace what is there, a rename can.
-std::filesystem::path give_name(int descriptor, const std::filesystem::path& path) {
+/// Gives a nameless file this one, and returns 0; a negative number where that fails.
+int link_nameless(int descriptor, const std::filesystem::path& name) {
   const std::string nameless = "/proc/self/fd/" + std::to_string(descriptor);
+  return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+}
+
+/// In one step, so that a killed process leaves nothing else. False where there is a file already.
+bool give_free_name(int descriptor, const std::filesystem::path& path) {
+  if (link_nameless(descriptor, path) == 0) return true;
+  if (errno == EEXIST) return false;
+  throw system_failure("create", path, errno);
+}
+
+/// A name beside `path`: a link cannot replace what is there, a rename can.
+std::filesystem::path give_name(int descriptor, const std::filesystem::path& path) {
   auto [made, name] = with_free_name(path, [&](const std::filesystem::path& free_name) {
-    return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, free_name.c_str(), AT_SYMLINK_FOLLOW);
+    return link_nameless(descriptor, free_name);
   });
   if (made < 0) throw system_failure("create", path, errno);
   return name;
@@ -133,18 +147,27 @@ void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, p
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) throw system_failure("write", path_, errno);
-  if (temporary_.empty()) temporary_ = give_name(descriptor_, path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    throw system_failure("rename", path_, errno);
+  if (!temporary_.empty() || !give_free_name(descriptor_, path_)) replace();
   ::close(descriptor_);
   descriptor_ = -1;
   sync_to_disk(folder_of(path_));
+}
+
+void AtomicFile::replace() {
+  if (temporary_.empty()) temporary_ = give_name(descriptor_, path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    throw system_failure("rename", path_, errno);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   AtomicFile file(path);
   file.write(content);
   file.commit();
+}
+
+bool is_temporary_of(const std::filesystem::path& name, const std::filesystem::path& path) {
+  const std::string own = path.string() + std::string(kTemporary), text = name.string();
+  return text.starts_with(own) && text.find_first_not_of("0123456789-", own.size()) == text.npos;
 }
 
 std::string read_file(const std::filesystem::path& path) {

@@ -85,6 +85,13 @@ TEST_F(AtomicFileBeside, LeavesTheUsersFilesWithNamesLikeATemporarysAlone) {
   EXPECT_EQ(read_file(folder_ / mine), "the user's, too");
 }
 
+TEST(IsTemporaryOf, KnowsItsOwnNamesAlone) {
+  EXPECT_TRUE(is_temporary_of("f/a.partial-12-0", "f/a"));
+  for (const char* other :
+       {"f/a", "f/a.partial", "f/a.partial-x", "f/b.partial-12-0", "a.partial-1-0"})
+    EXPECT_FALSE(is_temporary_of(other, "f/a")) << other;
+}
+
 TEST_F(AtomicFileBeside, ReplacesWhatALinkPointsToAndKeepsTheLink) {
   fs::create_directory(folder_ / "far");
   put("far/target", "old");

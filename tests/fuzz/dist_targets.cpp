@@ -70,14 +70,15 @@ void fuzz_block_codec(Input input) {
   encode_any(codec, input.subspan(1));
 }
 
-/// World, length of rows (two bytes), then the elements of each tensor (two bytes).
+/// World, length of rows (two bytes), then the elements of each tensor (two bytes): of rows of a
+/// few elements not many, since each row takes a fraction of a millisecond.
 void fuzz_parcels(Input input) {
   if (input.size() < 5) return;
   const std::int64_t world = input[0] % 9 + 1;
-  const std::int64_t row_elements = (input[1] << 8 | input[2]) + 1;
+  const std::int64_t row_elements = (input[1] << 8 | input[2]) + 1, most = 256 * row_elements;
   std::vector<std::int64_t> elements;
   for (std::size_t i = 3; i + 1 < input.size() && elements.size() < 12; i += 2)
-    elements.push_back(input[i] << 8 | input[i + 1]);
+    elements.push_back((input[i] << 8 | input[i + 1]) % most);
   std::vector<std::size_t> numbers(elements.size());
   std::iota(numbers.begin(), numbers.end(), 0);
 

@@ -68,6 +68,18 @@ TEST_F(CheckpointFolders, ASweepEndsWhatAKilledProcessBegan) {
                           "step-00000003", "step-00000004", "step-00000005", "step-00000006"));
 }
 
+TEST_F(CheckpointFolders, ASweepTakesWhatAKilledProcessWroteBesideTheRunsOwnFiles) {
+  for (const char* name : {"run.json.partial-77-0", "config.toml.partial-123456-12",
+                           "run.json.partial-mine", "run.json.partial", "notes.txt.partial-77-0"})
+    std::ofstream(run().root() / name) << "half";
+  sweep(run());
+  EXPECT_FALSE(fs::exists(run().root() / "run.json.partial-77-0"));
+  EXPECT_FALSE(fs::exists(run().root() / "config.toml.partial-123456-12"));
+  for (const char* name : {"run.json.partial-mine", "run.json.partial", "notes.txt.partial-77-0",
+                           "run.json", "config.toml"})
+    EXPECT_TRUE(fs::exists(run().root() / name)) << name;
+}
+
 TEST_F(CheckpointFolders, ARunSweepsAsItStarts) {
   fs::create_directories(run().checkpoints() / ".step-00000002.removed");
   Trainer(config_).run({.resume = true});

@@ -1,79 +1,83 @@
 #include "toml_ascii.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
 
 namespace accrue::train {
 namespace {
 
+constexpr char kMark = '~', kEnd = ';';
+constexpr std::size_t kMarkedBytes = 4;  // "~C3;"
+
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
-/// Walks over TOML, without judging it.
-class Walk {
- public:
-  explicit Walk(std::string_view text) : text_(text) {
-    constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-    if (text_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
-  }
-
-  std::optional<std::size_t> first_stray() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (!is_ascii(c)) return at_;
-      if (c == '#') {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (c == '"' || c == '\'') {
-        if (const auto stray = pass_string(c)) return stray;
-      } else {
-        ++at_;
-      }
+/// Bytes of the UTF-8 sequence (RFC 3629) that `text` begins with; 0 where it is none.
+std::size_t sequence_length(std::string_view text) {
+  struct Form {
+    std::uint32_t lead_mask, lead, least;
+  };
+  constexpr std::array<Form, 4> forms{
+      {{0x80, 0x00, 0x0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}}};
+  const auto byte = [&](std::size_t i) {
+    return std::uint32_t{static_cast<unsigned char>(text[i])};
+  };
+  for (std::size_t length = 1; length <= forms.size(); ++length) {
+    const Form& form = forms[length - 1];
+    if ((byte(0) & form.lead_mask) != form.lead) continue;
+    if (text.size() < length) return 0;
+    std::uint32_t character = byte(0) & ~form.lead_mask;
+    for (std::size_t i = 1; i < length; ++i) {
+      if ((byte(i) & 0xc0U) != 0x80) return 0;
+      character = character << 6U | (byte(i) & 0x3fU);
     }
-    return std::nullopt;
+    const bool is_surrogate = character >= 0xd800 && character <= 0xdfff;
+    return character < form.least || character > 0x10ffff || is_surrogate ? 0 : length;
   }
+  return 0;
+}
 
- private:
-  /// From its opening quote to behind its closing one, or to the end of the line or text.
-  std::optional<std::size_t> pass_string(char quote) {
-    const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
-    const bool is_multi_line = text_.substr(at_).starts_with(three);
-    const std::string_view end = is_multi_line ? three : three.substr(0, 1);
-    at_ += end.size();
-    while (at_ < text_.size()) {
-      if (text_.substr(at_).starts_with(end)) {
-        at_ += end.size();
-        // Up to two more quotes are the string's last characters.
-        for (int more = 0; is_multi_line && more < 2 && text_.substr(at_).starts_with(quote);
-             ++more)
-          ++at_;
-        return std::nullopt;
-      }
-      if (text_[at_] == '\n' && !is_multi_line) return std::nullopt;
-      if (text_[at_] == '\\' && quote == '"') {
-        if (const auto stray = pass_escape(is_multi_line)) return stray;
-      } else {
-        ++at_;
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::optional<std::size_t> pass_escape(bool is_multi_line) {
-    ++at_;
-    if (is_multi_line) at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size());
-    if (at_ >= text_.size()) return std::nullopt;
-    if (!is_ascii(text_[at_])) return at_;
-    // An escaped quote; behind a line's end a quote may close the string.
-    if (text_[at_ - 1] == '\\') ++at_;
-    return std::nullopt;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
+void append_marked(std::string& out, char c) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  const auto byte = static_cast<unsigned char>(c);
+  out += {kMark, digits[byte >> 4U], digits[byte & 15U], kEnd};
+}
 
 }  // namespace
 
-std::optional<std::size_t> stray_character(std::string_view text) {
-  return Walk(text).first_stray();
+std::optional<std::string> to_ascii(std::string_view text) {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  std::string ascii;
+  ascii.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    if (length == 0) return std::nullopt;
+    for (const char c : text.substr(0, length)) {
+      if (is_ascii(c) && c != kMark) {
+        ascii += c;
+      } else {
+        append_marked(ascii, c);
+      }
+    }
+    text.remove_prefix(length);
+  }
+  return ascii;
+}
+
+std::string from_ascii(std::string_view text) {
+  std::string original;
+  original.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::uint8_t byte = 0;
+    const char* const digits = text.data() + at + 1;
+    const bool is_marked = text[at] == kMark && text.size() - at >= kMarkedBytes &&
+                           std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    original += is_marked ? static_cast<char>(byte) : text[at];
+    if (is_marked) at += kMarkedBytes - 1;
+  }
+  return original;
 }
 
 }  // namespace accrue::train

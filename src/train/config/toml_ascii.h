@@ -1,16 +1,19 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace accrue::train {
 
-/// TOML 1.0 has characters outside ASCII in strings and comments alone. Where the first one stands
-/// that is elsewhere (or follows a backslash and spaces in a string of several lines), as an offset
-/// into `text`; nothing where there is none.
+/// toml++ 3.3 asks of characters outside ASCII whether they are spaces, by code that ends in
+/// __builtin_unreachable() for most of them. TOML 1.0 has them in strings and comments alone, so it
+/// is given text without any: each of their bytes, and '~', becomes "~C3;" (of a mistake outside
+/// strings it then sees a '~', which is one there as well).
 ///
-/// toml++ 3.3 asks of such characters whether they are spaces, by code that ends in
-/// __builtin_unreachable() for most of them: they must not get there.
-std::optional<std::size_t> stray_character(std::string_view text);
+/// Nothing where `text` is not UTF-8, as TOML has to be. A byte order mark goes.
+std::optional<std::string> to_ascii(std::string_view text);
+/// What to_ascii() was given.
+std::string from_ascii(std::string_view text);
 
 }  // namespace accrue::train

@@ -23,7 +23,7 @@ Value to_value(const toml::node& node) {
   if (const auto* flag = node.as_boolean()) return {flag->get()};
   if (const auto* integer = node.as_integer()) return {integer->get()};
   if (const auto* real = node.as_floating_point()) return {real->get()};
-  if (const auto* text = node.as_string()) return {text->get()};
+  if (const auto* text = node.as_string()) return {from_ascii(text->get())};
   if (const auto* array = node.as_array()) {
     Value::Array elements;
     for (const toml::node& element : *array) elements.push_back(to_value(element));
@@ -39,7 +39,7 @@ std::string position_text(const std::string& origin, const toml::source_position
 void flatten(const toml::table& table, const std::string& prefix, const std::string& origin,
              std::vector<Entry>& entries) {
   for (const auto& [key, node] : table) {
-    const std::string path = prefix + std::string(key.str());
+    const std::string path = prefix + from_ascii(key.str());
     const toml::table* inner = node.as_table();
     if (inner && !inner->empty()) {
       flatten(*inner, path + ".", origin, entries);
@@ -50,10 +50,25 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   }
 }
 
+bool is_ascii_line(const std::string& text, std::size_t number) {
+  std::istringstream lines(text);
+  std::string line;
+  for (std::size_t i = 0; i < number; ++i) std::getline(lines, line);
+  return std::ranges::all_of(line, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+/// Throws toml::parse_error, whose words may quote what to_ascii() made.
+toml::table parse(const std::string& text, const std::string& origin) {
+  const std::optional<std::string> ascii = to_ascii(text);
+  if (!ascii)
+    throw usage_error("read config " + origin, "UTF-8", "bytes that are not",
+                      "saving the file as UTF-8");
+  return toml::parse(*ascii);
+}
+
 std::optional<toml::table> try_parse(const std::string& text) {
-  if (stray_character(text)) return std::nullopt;
   try {
-    return toml::parse(text);
+    return parse(text, text);
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }
@@ -85,18 +100,16 @@ bool is_key_path(const std::string& path) {
 }  // namespace
 
 std::vector<Entry> read_toml(const std::string& text, const std::string& origin) {
-  if (const auto stray = stray_character(text)) {
-    const auto line = 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(*stray), '\n');
-    throw usage_error("read config " + origin + ":" + std::to_string(line), "valid TOML",
-                      "a character outside ASCII that is in no string and no comment",
-                      "quotes around it");
-  }
   std::vector<Entry> entries;
   try {
-    flatten(toml::parse(text), "", origin, entries);
+    flatten(parse(text, origin), "", origin, entries);
   } catch (const toml::parse_error& error) {
+    const auto line = error.source().begin.line;
+    const bool has_stray = !is_ascii_line(text, line);
     throw usage_error("read config " + position_text(origin, error.source().begin), "valid TOML",
-                      std::string(error.description()), "correcting that line");
+                      from_ascii(error.description()) +
+                          (has_stray ? " (characters outside ASCII go in quotes)" : ""),
+                      "correcting that line");
   }
   return entries;
 }
