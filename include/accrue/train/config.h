@@ -180,7 +180,7 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout and observe.*. The run's length
 /// is not among them: it is the horizon of the schedule.
 bool may_change_on_resume(const std::string& key);
-/// All of them, for people: "run.out, run.threads, ...".
-std::string resumable_keys();
+/// Those that `config` reads, for people: "run.out, run.threads, ... and observe.progress".
+std::string resumable_keys(const Config& config);
 
 }  // namespace accrue::train

@@ -5,6 +5,7 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/core/words.h"
 #include "checks.h"
 #include "key.h"
 #include "names.h"
@@ -44,14 +45,14 @@ Error unknown_key(const Entry& entry) {
   return usage_error(place(entry), "a known key", "an unknown one", nearest_key(entry.path));
 }
 
-void apply(const Entry& entry, Config& config, StatedKeys& stated) {
+void apply(const Entry& entry, Config& config, StatedKeys& stated, ConfigOrigin kind) {
   const Key* key = find_key(entry.path);
   if (!key) {
     const bool empty_section = entry.value.as<Value::Other>() && is_section(entry.path);
     if (empty_section) return;
     throw unknown_key(entry);
   }
-  key->set({entry.value, entry.bare, place(entry)}, config);
+  key->set({entry.value, entry.bare, place(entry), kind == ConfigOrigin::run}, config);
   stated[entry.path] = place(entry);
 }
 
@@ -123,7 +124,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides, ConfigOrigin kind) {
   Config config;
   StatedKeys stated, answered_for;
-  for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated);
+  for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated, kind);
   if (kind == ConfigOrigin::user) answered_for = stated;
 
   const std::vector<Entry> overriding = read_overrides(overrides);
@@ -132,7 +133,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
     withdraw_alternatives(entry.path, config, answered_for);
   }
   for (const Entry& entry : overriding) {
-    apply(entry, config, stated);
+    apply(entry, config, stated, ConfigOrigin::user);
     answered_for[entry.path] = place(entry);
   }
   set_defaults_of_kind(config, stated);
@@ -181,11 +182,12 @@ bool may_change_on_resume(const std::string& key) {
   return known && known->may_change_on_resume;
 }
 
-std::string resumable_keys() {
-  std::string text;
+std::string resumable_keys(const Config& config) {
+  std::vector<std::string> names;
   for (const Key& key : keys())
-    if (key.may_change_on_resume) text += (text.empty() ? "" : ", ") + key.name;
-  return text;
+    if (key.may_change_on_resume && key.in_this_version && is_read(key, config))
+      names.push_back(key.name);
+  return listed(names, "and");
 }
 
 }  // namespace accrue::train
