@@ -58,10 +58,11 @@ struct DataConfig {
 };
 
 struct BatchConfig {
-  std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples
+  std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples, micro_batches
   std::optional<std::int64_t> samples;
-  std::optional<std::int64_t> micro;  ///< none: auto
-  std::string last = "weighted";      ///< weighted, drop
+  std::optional<std::int64_t> micro_batches;  ///< of each rank, with `micro`: with_whole_batch()
+  std::optional<std::int64_t> micro;          ///< none: auto
+  std::string last = "weighted";              ///< weighted, drop
   /// Of a window's micro-batches, that may be left out for what is not finite; and of its samples,
   /// for what cannot be read.
   double max_quarantined = 0.1;
@@ -146,12 +147,13 @@ struct Config {
 
 /// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML
 /// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens,
-/// run.epochs; batch.tokens, batch.samples; data.val, data.val_fraction) an override of one
-/// replaces the file's. Throws a usage Error that names the key: unknown (with the nearest known
-/// one), of the wrong type or out of range, another system's name (with its translation), a key
-/// or value that is not in this version, or a key that is stated and that the chosen kinds do not
-/// read (optim.momentum with adamw), with the kinds that do. The file of a run folder (config.toml
-/// beside run.json) may state what is not read, as earlier versions wrote every key there.
+/// run.epochs; batch.tokens, batch.samples, batch.micro_batches; data.val, data.val_fraction) an
+/// override of one replaces the file's. Throws a usage Error that names the key: unknown (with the
+/// nearest known one), of the wrong type or out of range, another system's name (with its
+/// translation), a key or value that is not in this version, or a key that is stated and that the
+/// chosen kinds do not read (optim.momentum with adamw), with the kinds that do. The file of a run
+/// folder (config.toml beside run.json) may state what is not read, as earlier versions wrote every
+/// key there.
 Config load_config(const std::filesystem::path& file,
                    const std::vector<std::string>& overrides = {});
 /// Whose words a config is: a run's may state keys that are not read.
@@ -160,6 +162,13 @@ enum class ConfigOrigin { user, run };
 Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigin kind = ConfigOrigin::user);
+
+/// `config` with batch.samples in place of batch.micro_batches: that many micro-batches of
+/// batch.micro samples on each of `ranks`, or once where they are the stages of a pipeline. What
+/// works on a config calls it; what states its batch otherwise stays as it is. Throws a usage Error
+/// where batch.micro is auto, or the batch is beyond what one may be; `where` names the key in it.
+Config with_whole_batch(Config config, std::int64_t ranks,
+                        const std::string& where = "config key batch.micro_batches");
 
 /// The config as TOML with every value stated that it reads: what a run directory keeps.
 /// parse_config reads it back to an equal Config.

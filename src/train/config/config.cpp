@@ -63,12 +63,13 @@ struct Alternative {
   void (*withdraw)(Config&);
 };
 
-constexpr std::array<Alternative, 7> alternatives{{
+constexpr std::array<Alternative, 8> alternatives{{
     {0, "run.steps", [](Config& c) { c.run.steps.reset(); }},
     {0, "run.tokens", [](Config& c) { c.run.tokens.reset(); }},
     {0, "run.epochs", [](Config& c) { c.run.epochs.reset(); }},
     {1, "batch.tokens", [](Config& c) { c.batch.tokens.reset(); }},
     {1, "batch.samples", [](Config& c) { c.batch.samples.reset(); }},
+    {1, "batch.micro_batches", [](Config& c) { c.batch.micro_batches.reset(); }},
     {2, "data.val", [](Config& c) { c.data.val.clear(); }},
     {2, "data.val_fraction", [](Config& c) { c.data.val_fraction = 0; }},
 }};

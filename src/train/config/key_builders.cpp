@@ -22,15 +22,6 @@ bool is_number_beyond_64_bits(const Value& value) {
   return other && other->is_number;
 }
 
-/// 1000000 -> "1_000_000", as TOML reads it and people do.
-std::string grouped(std::int64_t integer) {
-  std::string text = std::to_string(integer);
-  constexpr std::size_t kGroup = 3, kShortest = 5;
-  if (text.size() < kShortest) return text;
-  for (std::size_t at = text.size(); at > kGroup; at -= kGroup) text.insert(at - kGroup, "_");
-  return text;
-}
-
 std::string advice_for_integer(const Value& value, const IntegerRange& range) {
   if (is_number_beyond_64_bits(value)) return value_in_range;
   const auto* const real = value.as<double>();
@@ -76,6 +67,14 @@ std::string budget_text(const Stated& stated) {
 }
 
 }  // namespace
+
+std::string grouped(std::int64_t integer) {
+  std::string text = std::to_string(integer);
+  constexpr std::size_t kGroup = 3, kShortest = 5;
+  if (text.size() < kShortest) return text;
+  for (std::size_t at = text.size(); at > kGroup; at -= kGroup) text.insert(at - kGroup, "_");
+  return text;
+}
 
 std::string IntegerRange::in_words() const {
   if (most == std::numeric_limits<std::int64_t>::max())

@@ -25,6 +25,9 @@ inline constexpr std::int64_t vocab = 1'000'000'000;
 inline constexpr double epochs = 1e9;
 }  // namespace most
 
+/// 1000000 -> "1_000_000", as TOML reads it and people do.
+std::string grouped(std::int64_t integer);
+
 struct IntegerRange {
   std::int64_t least;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();

@@ -161,6 +161,9 @@ std::vector<Key> batch_keys() {
           "batch.tokens", {1, most::tokens}, [](auto& c) -> auto& { return c.batch.tokens; }),
       integer_key(
           "batch.samples", {1, most::samples}, [](auto& c) -> auto& { return c.batch.samples; }),
+      integer_key(
+          "batch.micro_batches", {1, most::samples},
+          [](auto& c) -> auto& { return c.batch.micro_batches; }),
       integer_or_word_key(
           "batch.micro", {1, most::samples}, "auto",
           [](auto& c) -> auto& { return c.batch.micro; }),

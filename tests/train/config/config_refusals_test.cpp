@@ -175,7 +175,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"optim", "schedule.warmup = 11", {"at most the run's length (10 steps)"}},
         Case{"optim", "scale_lr = \"linear\"", {"optim.base_batch"}},
         Case{"run", "tokens = 5", {"exactly one of run.steps, run.tokens and run.epochs"}},
-        Case{"batch", "samples = 5", {"exactly one of batch.tokens and batch.samples"}},
+        Case{"batch",
+             "samples = 5",
+             {"exactly one of batch.tokens, batch.samples and batch.micro_batches"}},
         Case{"run", "eval_every = 5", {"validation data"}},
         Case{"model", "width = 100", {"a multiple of model.heads (6)", "received 100"}}));
 
@@ -193,7 +195,8 @@ TEST(RefusalsAtTopLevel, NameASectionGivenAsAValue) {
 
 TEST(RefusalsOfMissingKeys, NameWhatIsMissing) {
   EXPECT_THAT(refusal_of(""), HasSubstr("config run.toml: expected exactly one of run.steps"));
-  EXPECT_THAT(refusal_of("run.steps = 1\n"), HasSubstr("batch.tokens and batch.samples"));
+  EXPECT_THAT(refusal_of("run.steps = 1\n"),
+              HasSubstr("batch.tokens, batch.samples and batch.micro_batches"));
   EXPECT_THAT(refusal_of("run.steps = 1\nbatch.tokens = 1\n"), HasSubstr("data.train"));
   EXPECT_THAT(refusal_of("run.steps = 1\nbatch.tokens = 1\ndata.train = []\n"),
               HasSubstr("run.toml:3:6"));
