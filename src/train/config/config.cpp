@@ -10,6 +10,7 @@
 #include "key.h"
 #include "names.h"
 #include "toml_reader.h"
+#include "unknown_key.h"
 
 namespace accrue::train {
 namespace {
@@ -20,37 +21,12 @@ std::string place(const Entry& entry) {
   return "config key " + entry.path + " (" + entry.position + ")";
 }
 
-bool is_section(const std::string& path) {
-  return std::any_of(keys().begin(), keys().end(),
-                     [&](const Key& key) { return key.name.starts_with(path + "."); });
-}
-
-/// The key that `path` reaches into ("optim.lr" of "optim.lr.value"), or null.
-const Key* key_above(const std::string& path) {
-  for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0;
-       dot = path.rfind('.', dot - 1))
-    if (const Key* key = find_key(path.substr(0, dot))) return key;
-  return nullptr;
-}
-
-Error unknown_key(const Entry& entry) {
-  if (const auto advice = translation(entry.path))
-    return usage_error(place(entry), "a key of accrue", "a name that other systems use", *advice);
-  if (const Key* key = key_above(entry.path))
-    return usage_error(place(entry), key->name + " to be " + key->expected, "a table",
-                       "a value instead of a table");
-  if (is_section(entry.path))
-    return usage_error(place(entry), "a table of keys", describe(entry.value),
-                       "[" + entry.path + "] with its keys below");
-  return usage_error(place(entry), "a known key", "an unknown one", nearest_key(entry.path));
-}
-
 void apply(const Entry& entry, Config& config, StatedKeys& stated, ConfigOrigin kind) {
   const Key* key = find_key(entry.path);
   if (!key) {
     const bool empty_section = entry.value.as<Value::Other>() && is_section(entry.path);
     if (empty_section) return;
-    throw unknown_key(entry);
+    throw unknown_key(entry, place(entry));
   }
   key->set({entry.value, entry.bare, place(entry), kind == ConfigOrigin::run}, config);
   stated[entry.path] = place(entry);

@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"batch", "accumulate_grad_batches = 8", {"batch.tokens or batch.samples"}},
         Case{"batch", "per_device_train_batch_size = 8", {"batch.micro"}},
         Case{"batch", "train_micro_batch_size_per_gpu = 8", {"batch.micro"}},
-        Case{"batch", "global_batch_size = 8", {"batch.samples or batch.tokens"}},
+        Case{"batch", "global_batch_size = 8", {"batch.samples = 8", "batch.tokens"}},
         Case{"optim", "learning_rate = 1", {"optim.lr"}},
         Case{"optim", "Max-Grad-Norm = 1", {"optim.clip"}},
         Case{"run", "max_steps = 1", {"run.steps"}},
