@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "accrue/core/words.h"
+#include "accrue/train/config.h"
 #include "key.h"
 #include "names.h"
 #include "translations.h"
@@ -56,6 +57,12 @@ std::string what_there_is(const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<ForeignKey> foreign_key(const std::string& name) {
+  const auto foreign = find_foreign(name);
+  if (!foreign) return std::nullopt;
+  return ForeignKey{users_of(*foreign), advice_for(*foreign->row, Value{true})};
+}
 
 Error unknown_key(const Entry& entry, const std::string& place) {
   if (const auto foreign = find_foreign(entry.path))
