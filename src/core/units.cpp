@@ -33,6 +33,17 @@ std::optional<NumberAndUnit> split_number(std::string_view text) {
   return NumberAndUnit{number, std::string(trim(text))};
 }
 
+/// What a number of bytes without a unit was most likely meant to be.
+std::string with_likely_unit(double number) {
+  constexpr double kMostGibibytes = 1024, kMostMebibytes = 1 << 20;
+  if (number == 0) return "6GiB";
+  std::array<char, 64> digits{};
+  std::snprintf(digits.data(), digits.size(), "%.15g", number);
+  return std::string(digits.data()) + (number < kMostGibibytes   ? "GiB"
+                                       : number < kMostMebibytes ? "MiB"
+                                                                 : " B");
+}
+
 std::string print(const char* format, double value, const char* unit) {
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, value, unit);
@@ -42,22 +53,25 @@ std::string print(const char* format, double value, const char* unit) {
 }  // namespace
 
 Bytes parse_bytes(std::string_view text, std::string_view what) {
-  static constexpr std::array<std::pair<std::string_view, double>, 10> units{{{"", 1.0},
-                                                                              {"B", 1.0},
-                                                                              {"KiB", 0x1p10},
-                                                                              {"MiB", 0x1p20},
-                                                                              {"GiB", 0x1p30},
-                                                                              {"TiB", 0x1p40},
-                                                                              {"kB", 1e3},
-                                                                              {"MB", 1e6},
-                                                                              {"GB", 1e9},
-                                                                              {"TB", 1e12}}};
-  if (const auto parts = split_number(text))
+  static constexpr std::array<std::pair<std::string_view, double>, 9> units{{{"B", 1.0},
+                                                                             {"KiB", 0x1p10},
+                                                                             {"MiB", 0x1p20},
+                                                                             {"GiB", 0x1p30},
+                                                                             {"TiB", 0x1p40},
+                                                                             {"kB", 1e3},
+                                                                             {"MB", 1e6},
+                                                                             {"GB", 1e9},
+                                                                             {"TB", 1e12}}};
+  const std::optional<NumberAndUnit> parts = split_number(text);
+  if (parts)
     for (const auto& [name, factor] : units)
       if (parts->unit == name && parts->number * factor < 0x1p62)
         return Bytes{static_cast<std::int64_t>(std::llround(parts->number * factor))};
-  throw usage_error(what, "a size such as \"6GiB\" or \"512MiB\"", "\"" + std::string(text) + "\"",
-                    "a number followed by KiB, MiB, GiB, kB, MB or GB");
+  const bool lacks_unit = parts && parts->unit.empty();
+  throw usage_error(what, "a size with its unit, such as \"6GiB\" or \"512MiB\"",
+                    "\"" + std::string(text) + "\"" + (lacks_unit ? ", which has none" : ""),
+                    lacks_unit ? "\"" + with_likely_unit(parts->number) + "\""
+                               : "a number followed by KiB, MiB, GiB, kB, MB or GB");
 }
 
 std::string format_bytes(std::int64_t bytes) {
@@ -97,7 +111,7 @@ std::string format_duration(double seconds) {
   return buffer.data();
 }
 
-Duration parse_duration(std::string_view text, std::string_view what) {
+std::optional<Duration> try_parse_duration(std::string_view text) {
   using Unit = Duration::Unit;
   struct Name {
     std::string_view text;
@@ -130,10 +144,16 @@ Duration parse_duration(std::string_view text, std::string_view what) {
   }};
   if (const auto parts = split_number(text))
     for (const Name& name : names)
-      if (parts->unit == name.text) return {parts->number * name.factor, name.unit};
-  throw usage_error(
-      what, "a duration such as 200, \"200 steps\", \"10 M tokens\", \"1%\" or \"3 epochs\"",
-      "\"" + std::string(text) + "\"", "a number followed by one of these units");
+      if (parts->unit == name.text) return Duration{parts->number * name.factor, name.unit};
+  return std::nullopt;
+}
+
+Duration parse_duration(std::string_view text, std::string_view what) {
+  if (const auto duration = try_parse_duration(text)) return *duration;
+  throw usage_error(what,
+                    "a duration such as 200, \"200 steps\", \"10 M tokens\", \"1%\", \"3 epochs\" "
+                    "or, where the clock makes sense, \"10 min\"",
+                    "\"" + std::string(text) + "\"", "a number followed by one of these units");
 }
 
 std::int64_t to_steps(const Duration& duration, const Horizon& horizon, std::string_view what) {

@@ -211,7 +211,8 @@ memory::Storage storage_of(const Config& config) {
           .buffer = !folds_gradients(config)};
 }
 
-RunEstimate estimate_run(const Config& config, const EstimateOptions& options) {
+RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
+  const Config config = with_whole_batch(given, 1);
   if (config.model.kind == "torchscript")
     throw usage_error(estimating, "a model whose shape the config tells: gpt2, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");

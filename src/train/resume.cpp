@@ -85,7 +85,7 @@ void check_config_unchanged(const Config& started, const Config& now) {
   }
   if (changed.empty()) return;
   throw usage_error("resume", "the config the run was started with", changed,
-                    "the old values or a new run.out; " + resumable_keys() + " may change");
+                    "the old values or a new run.out; " + resumable_keys(now) + " may change");
 }
 
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,

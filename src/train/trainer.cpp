@@ -34,7 +34,7 @@ std::string fingerprint_of(const Datasets& data) {
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<dist::Group> group)
-      : given(std::move(as_given)),
+      : given(with_whole_batch(std::move(as_given), group ? group->world() : 1)),
         ranks(std::move(group)),
         work(open(given)),
         directory(given.run.out) {

@@ -130,6 +130,7 @@ bool affords_packing(const models::Model& model) {
 }  // namespace
 
 Workload open_workload(Config config) {
+  config = with_whole_batch(std::move(config), 1);
   Workload work;
   std::unique_ptr<models::Model> loaded = load_shaping_model(config);
   std::shared_ptr<const data::Source> train = open_files(config, config.data.train, "data.train");

@@ -8,7 +8,7 @@ namespace accrue {
 namespace {
 
 TEST(ParseBytes, ReadsBinaryAndDecimalUnits) {
-  EXPECT_EQ(parse_bytes("4096", "x").count, 4096);
+  EXPECT_EQ(parse_bytes("4096 B", "x").count, 4096);
   EXPECT_EQ(parse_bytes("6GiB", "x").count, std::int64_t{6} << 30);
   EXPECT_EQ(parse_bytes(" 1.5 GB ", "x").count, 1'500'000'000);
 }
@@ -22,6 +22,31 @@ TEST(ParseBytes, RefusesWhatIsNotASizeAndNamesTheKey) {
       EXPECT_EQ(error.exit_code(), 2);
       EXPECT_EQ(error.operation(), "memory.budget");
     }
+  }
+}
+
+TEST(ParseBytes, RefusesANumberWithoutAUnitAndNamesOne) {
+  for (const auto& [text, suggestion] :
+       {std::pair{"6", "\"6GiB\""}, std::pair{"0", "\"6GiB\""}, std::pair{"1.5", "\"1.5GiB\""},
+        std::pair{"4096", "\"4096MiB\""}, std::pair{"6442450944", "\"6442450944 B\""}}) {
+    try {
+      parse_bytes(text, "memory.budget");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.suggestion(), suggestion);
+      EXPECT_NE(error.received().find("which has none"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(ParseDuration, NamesTheUnitsOfTheClockToo) {
+  EXPECT_EQ(try_parse_duration("10 fortnights"), std::nullopt);
+  EXPECT_EQ(try_parse_duration("2 h"), (Duration{7200, Duration::Unit::seconds}));
+  try {
+    parse_duration("10 fortnights", "run.checkpoint_every");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.expected().find("\"10 min\""), std::string::npos) << error.what();
   }
 }
 

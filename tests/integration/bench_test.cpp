@@ -60,7 +60,7 @@ TEST_F(Bench, TheProfileIsForPeopleAndForPrograms) {
 TEST_F(Bench, TheSweepSaysWhatDoesNotFit) {
   const auto plan = accrue({"plan", "run.toml", "--json", "--memory.budget=1GiB"});
   const auto outside = nlohmann::json::parse(plan.output).at("outside_bytes").get<std::int64_t>();
-  const std::string budget = std::to_string(outside + (std::int64_t{24} << 20));
+  const std::string budget = std::to_string(outside + (std::int64_t{24} << 20)) + "B";
   const auto result =
       accrue({"bench", "run.toml", "--sweep-micro", "--json", "--rounds=1", "--batch.samples=1024",
               "--model.width=128", "--memory.budget=" + budget});

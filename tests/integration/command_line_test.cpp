@@ -102,6 +102,11 @@ TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
   EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lr"}), HasSubstr("--optim.lr=VALUE"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--repeat=out"}), HasSubstr("not in this version"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--quick"}), HasSubstr("--quick"));
+  EXPECT_THAT(
+      refusal_of({"train", "run.toml", "--fp16"}),
+      HasSubstr("a name of Hugging Face, axolotl and other systems; try precision.compute"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--gradient_accumulation_steps", "8"}),
+              HasSubstr("batch.micro_batches"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "other.toml"}), HasSubstr("other.toml"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "optim.lr=1"}), HasSubstr("--section.key=value"));
 }

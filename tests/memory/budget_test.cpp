@@ -22,7 +22,7 @@ constexpr std::int64_t kGibi = 1 << 30;
 TEST(BudgetTest, IsNoneBytesOrWhatThereIs) {
   EXPECT_EQ(resolve_budget("none"), std::nullopt);
   EXPECT_EQ(resolve_budget("6GiB"), 6 * kGibi);
-  EXPECT_EQ(resolve_budget("1048576"), kMebi);
+  EXPECT_EQ(resolve_budget("1048576 B"), kMebi);
   const std::optional<std::int64_t> automatic = resolve_budget("auto");
   ASSERT_TRUE(automatic.has_value());
   EXPECT_GT(*automatic, 0);
@@ -31,7 +31,7 @@ TEST(BudgetTest, IsNoneBytesOrWhatThereIs) {
 }
 
 TEST(BudgetTest, RefusesWhatIsNoBudget) {
-  for (const char* text : {"", "plenty", "0", "0GiB", "-1GiB", "auto please"}) {
+  for (const char* text : {"", "plenty", "0", "6", "1048576", "0GiB", "-1GiB", "auto please"}) {
     try {
       resolve_budget(text);
       ADD_FAILURE() << text << " was taken";
@@ -206,7 +206,7 @@ TEST_F(BudgetWatchTest, AfterwardsTheSignalIsWhatItWas) {
 
 TEST_F(BudgetWatchTest, BothAreHeardOneAfterTheOther) {
   BudgetWatch watch(file_);
-  write("1000");
+  write("1000 B");
   std::raise(SIGUSR1);
   EXPECT_EQ(watch.poll(std::nullopt, 0)->budget, 1000);
   EXPECT_EQ(watch.poll(1000, 0)->budget, 900);

@@ -69,6 +69,28 @@ TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
   }
 }
 
+/// Two micro-batches of two samples on each of two ranks are a batch of eight samples.
+TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
+  Config alone = small("alone");
+  alone.batch.tokens = 8 * alone.model.context;
+  expect_runs(alone, 1);
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.batch.tokens.reset();
+  c.batch.micro_batches = 2;
+  expect_runs(c, 2);
+  Config in_tokens = alone;
+  in_tokens.run.out = c.run.out;
+  EXPECT_TRUE(are_close(in_tokens, alone));
+  EXPECT_EQ(steps_of(c).front()["micro_batches"], 4);
+  EXPECT_EQ(RunDirectory(c.run.out).config().batch.samples, 8);
+
+  expect_runs(c, 2, {"--resume", "3"});
+  const Program::Result fewer = run(c, 1, {"--resume"}).front();
+  EXPECT_EQ(fewer.status, 2);
+  EXPECT_THAT(fewer.errors, HasSubstr("batch.samples = 4 (was 8)"));
+}
+
 /// What the comparison of evaluations is to notice: one rank's part of the validation data.
 TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   const Config alone = small("alone");

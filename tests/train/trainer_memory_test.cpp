@@ -101,7 +101,7 @@ TEST_F(TrainerMemory, ABudgetTakenAwayDuringTheRunCostsRetriesAndNoStep) {
   c.memory.budget_file = (folder_ / "budget").string();
   const auto watcher = std::make_shared<Watcher>();
   watcher->act_after = 2;
-  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4)); };
+  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4) + " B"); };
   const RunResult result = run(c, watcher);
   EXPECT_EQ(result.step, 6);
   ASSERT_EQ(watcher->reasons_of("budget").size(), 1U);
@@ -135,7 +135,7 @@ TEST_F(TrainerMemory, ACheckpointKeepsTheSizeThatMemoryLeft) {
   Config free = c;
   free.run.out = (folder_ / "free").string();
   const std::int64_t peak = peak_of(free);
-  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4)); };
+  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4) + " B"); };
   run(c, watcher);
   const RunDirectory directory(c.run.out);
   const auto state =
@@ -156,7 +156,7 @@ TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
   c.memory.budget_file = (folder_ / "budget").string();
   const auto watcher = std::make_shared<Watcher>();
   watcher->act_after = 1;
-  watcher->act = [&] { write_budget(std::to_string(peak / 40)); };
+  watcher->act = [&] { write_budget(std::to_string(peak / 40) + " B"); };
   try {
     run(c, watcher);
     FAIL() << "it went through";
@@ -176,7 +176,7 @@ TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
 TEST_F(TrainerMemory, ABudgetBelowParametersAndGradientsIsRefusedAtOnce) {
   Config c = large_config();
   for (const char* recompute : {"auto", "none"}) {
-    c.memory.budget = std::to_string(16 * kKibi);
+    c.memory.budget = std::to_string(16 * kKibi) + " B";
     c.memory.recompute = recompute;
     try {
       run(c, std::make_shared<Watcher>());
@@ -237,7 +237,7 @@ TEST_F(TrainerMemory, FoldedSgdIsSplitWhereTheBudgetFalls) {
   c.memory.budget_file = (folder_ / "budget").string();
   const auto watcher = std::make_shared<Watcher>();
   watcher->act_after = 2;
-  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4)); };
+  watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4) + " B"); };
   EXPECT_EQ(run(c, watcher).step, 6);
   EXPECT_EQ(watcher->reasons_of("out_of_memory").size(), 2U);
   EXPECT_EQ(watcher->steps.back().micro_batch, 16);

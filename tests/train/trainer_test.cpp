@@ -109,6 +109,16 @@ TEST_F(TrainerTest, TheGradientHookSeesTheMeanGradient) {
   EXPECT_EQ(*recorder->steps.back().grad_norm, 0);
 }
 
+TEST_F(TrainerTest, ABatchInMicroBatchesIsTheirProduct) {
+  Config c = config();
+  c.batch.tokens.reset();
+  c.batch.micro_batches = 3;
+  const RunPlan plan = Trainer(c).plan();
+  EXPECT_EQ(plan.batch_samples, 6);
+  EXPECT_EQ(plan.micro_batch, 2);
+  EXPECT_EQ(plan.micro_batches, 3);
+}
+
 TEST_F(TrainerTest, AutoMicroBatchIsDecidedAndExplained) {
   Config c = config();
   c.batch.micro.reset();

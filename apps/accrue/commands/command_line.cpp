@@ -6,6 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/nearest.h"
+#include "accrue/train/config.h"
 
 namespace accrue::cli {
 namespace {
@@ -42,6 +43,10 @@ Error not_an_override(const CLI::App& verb, const std::string& argument) {
                        "accrue " + verb.get_name() + " --help");
   if (argument.starts_with("--") && argument.find('.') != std::string::npos)
     return usage_error(operation, "--section.key=value", "no value", argument + "=VALUE");
+  if (argument.starts_with("--"))
+    if (const auto foreign = train::foreign_key(argument.substr(2)))
+      return usage_error(operation, "an option of this verb or --section.key=value",
+                         "a name of " + foreign->users, foreign->advice);
   return usage_error(operation, "an option of this verb or --section.key=value", quoted(argument),
                      "accrue " + verb.get_name() + " --help");
 }

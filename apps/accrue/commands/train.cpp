@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "accrue/core/units.h"
 #include "accrue/dist/group.h"
@@ -106,6 +107,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   train::Config config = train::load_config(arguments.config, arguments.overrides);
   const memory::BudgetWatch from_the_start("");  // opening data may take long
   const dist::Launch launch = dist::launch_of(dist::this_environment());
+  config = train::with_whole_batch(std::move(config), launch.world);
   if (config.run.threads == 0 && launch.local_world > 1)
     config.run.threads = train::threads_beside(launch.local_world);
   const bool speaks = launch.rank == 0;

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,8 +25,9 @@ struct Bytes {
   auto operator<=>(const Bytes&) const = default;
 };
 
-/// "6GiB", "512 MiB", "1.5 GB", "4096" -> bytes. Binary units are powers of 1024, decimal of 1000.
-/// Throws a usage Error naming `what` where the text is none of these.
+/// "6GiB", "512 MiB", "1.5 GB", "4096 B" -> bytes. Binary units are powers of 1024, decimal of
+/// 1000. Throws a usage Error naming `what` where the text is none of these; a number without a
+/// unit is none, as it may be meant in any of them.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 
 /// 1536 -> "1.5 KiB": for people, three significant digits.
@@ -44,6 +46,8 @@ struct Duration {
   bool operator==(const Duration&) const = default;
 };
 
+/// None where the text is not a duration.
+std::optional<Duration> try_parse_duration(std::string_view text);
 /// Throws a usage Error naming `what` (a config key) where the text is not a duration.
 Duration parse_duration(std::string_view text, std::string_view what);
 

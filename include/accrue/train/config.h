@@ -58,10 +58,11 @@ struct DataConfig {
 };
 
 struct BatchConfig {
-  std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples
+  std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples, micro_batches
   std::optional<std::int64_t> samples;
-  std::optional<std::int64_t> micro;  ///< none: auto
-  std::string last = "weighted";      ///< weighted, drop
+  std::optional<std::int64_t> micro_batches;  ///< of each rank, with `micro`: with_whole_batch()
+  std::optional<std::int64_t> micro;          ///< none: auto
+  std::string last = "weighted";              ///< weighted, drop
   /// Of a window's micro-batches, that may be left out for what is not finite; and of its samples,
   /// for what cannot be read.
   double max_quarantined = 0.1;
@@ -146,20 +147,36 @@ struct Config {
 
 /// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML
 /// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens,
-/// run.epochs; batch.tokens, batch.samples; data.val, data.val_fraction) an override of one
-/// replaces the file's. Throws a usage Error that names the key: unknown (with the nearest known
-/// one), of the wrong type or out of range, another system's name (with its translation), a key
-/// or value that is not in this version, or a key that is stated and that the chosen kinds do not
-/// read (optim.momentum with adamw), with the kinds that do. The file of a run folder (config.toml
-/// beside run.json) may state what is not read, as earlier versions wrote every key there.
+/// run.epochs; batch.tokens, batch.samples, batch.micro_batches; data.val, data.val_fraction) an
+/// override of one replaces the file's. Throws a usage Error that names the key: unknown (with the
+/// nearest known one, where one is near), of the wrong type or out of range, another system's name
+/// (with its translation), a key or value that is not in this version, or a key that is stated and
+/// that the chosen kinds do not read (optim.momentum with adamw), with the kinds that do. The file
+/// of a run folder (config.toml beside run.json) may state what is not read, as earlier versions
+/// wrote every key there.
 Config load_config(const std::filesystem::path& file,
                    const std::vector<std::string>& overrides = {});
+/// A key of other systems: who has it ("Hugging Face and axolotl"), and what to state here.
+struct ForeignKey {
+  std::string users;
+  std::string advice;
+};
+/// Of "fp16" or "train.max-grad-norm", stated without a value; none where no other system has it.
+std::optional<ForeignKey> foreign_key(const std::string& name);
+
 /// Whose words a config is: a run's may state keys that are not read.
 enum class ConfigOrigin { user, run };
 /// The same from text; `origin` names it in errors.
 Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigin kind = ConfigOrigin::user);
+
+/// `config` with batch.samples in place of batch.micro_batches: that many micro-batches of
+/// batch.micro samples on each of `ranks`, or once where they are the stages of a pipeline. What
+/// works on a config calls it; what states its batch otherwise stays as it is. Throws a usage Error
+/// where batch.micro is auto, or the batch is beyond what one may be; `where` names the key in it.
+Config with_whole_batch(Config config, std::int64_t ranks,
+                        const std::string& where = "config key batch.micro_batches");
 
 /// The config as TOML with every value stated that it reads: what a run directory keeps.
 /// parse_config reads it back to an equal Config.
@@ -177,10 +194,11 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
 /// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
 /// run.eval_batches, memory.budget, memory.budget_file, memory.recompute, dist.backend,
-/// dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout and observe.*. The run's length
-/// is not among them: it is the horizon of the schedule.
+/// dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout, batch.max_quarantined,
+/// data.exclude and observe.*. The run's length is not among them: it is the horizon of the
+/// schedule.
 bool may_change_on_resume(const std::string& key);
-/// All of them, for people: "run.out, run.threads, ...".
-std::string resumable_keys();
+/// Those that `config` reads, for people: "run.out, run.threads, ... and observe.progress".
+std::string resumable_keys(const Config& config);
 
 }  // namespace accrue::train

@@ -21,8 +21,8 @@ struct Datasets {
 
 /// What a config comes to: what a run, a benchmark or a proof works on.
 struct Workload {
-  /// As given, with the model's shape filled in: from `model.from`, and from the data the
-  /// vocabulary or the classes and the shape of the images.
+  /// As given, with the batch in samples or tokens and the model's shape filled in: from
+  /// `model.from`, and from the data the vocabulary or the classes and the shape of the images.
   Config config;
   Datasets data;
   /// Which samples each step takes. Copies share what is known of samples of unequal length.
@@ -32,7 +32,8 @@ struct Workload {
 };
 
 /// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
-/// too little is left to train on.
+/// too little is left to train on. A batch in micro-batches is that of one rank; of several
+/// with_whole_batch() states it first.
 Workload open_workload(Config config);
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);

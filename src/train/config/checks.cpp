@@ -30,6 +30,21 @@ void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& 
                     present.empty() ? "for example " + example : "removing all but one");
 }
 
+/// Whose samples and tokens are counted in 64 bits.
+void check_length(const Config& config, const StatedKeys& stated) {
+  constexpr double most = 1e18;
+  const auto context = static_cast<double>(config.model.context);
+  const std::int64_t samples =
+      with_whole_batch(config, 1, where(stated, "batch.micro_batches")).batch.samples.value_or(0);
+  const double of_samples = static_cast<double>(samples) * context;
+  const double batch = static_cast<double>(config.batch.tokens.value_or(0)) + of_samples;
+  const auto steps = static_cast<double>(config.run.steps.value_or(0));
+  if (steps * batch <= most) return;
+  throw usage_error(where(stated, "run.steps"), "a run of at most 1e18 tokens",
+                    to_toml(Value{*config.run.steps}) + " steps of " + to_toml(Value{batch}),
+                    "fewer steps, or a smaller batch");
+}
+
 void check_data(const Config& config, const StatedKeys& stated, const std::string& origin) {
   if (config.data.train.empty())
     throw usage_error(
@@ -227,7 +242,9 @@ void check_statements(const Config& config, const StatedKeys& stated) {
 
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin) {
   check_exactly_one({"run.steps", "run.tokens", "run.epochs"}, stated, origin, "run.steps = 1000");
-  check_exactly_one({"batch.tokens", "batch.samples"}, stated, origin, "batch.tokens = 16384");
+  check_exactly_one({"batch.tokens", "batch.samples", "batch.micro_batches"}, stated, origin,
+                    "batch.tokens = 16384");
+  check_length(config, stated);
   check_data(config, stated, origin);
   check_model(config, stated);
   check_schedule(config, stated);

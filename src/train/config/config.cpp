@@ -5,10 +5,12 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/core/words.h"
 #include "checks.h"
 #include "key.h"
 #include "names.h"
 #include "toml_reader.h"
+#include "unknown_key.h"
 
 namespace accrue::train {
 namespace {
@@ -19,39 +21,14 @@ std::string place(const Entry& entry) {
   return "config key " + entry.path + " (" + entry.position + ")";
 }
 
-bool is_section(const std::string& path) {
-  return std::any_of(keys().begin(), keys().end(),
-                     [&](const Key& key) { return key.name.starts_with(path + "."); });
-}
-
-/// The key that `path` reaches into ("optim.lr" of "optim.lr.value"), or null.
-const Key* key_above(const std::string& path) {
-  for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0;
-       dot = path.rfind('.', dot - 1))
-    if (const Key* key = find_key(path.substr(0, dot))) return key;
-  return nullptr;
-}
-
-Error unknown_key(const Entry& entry) {
-  if (const auto advice = translation(entry.path))
-    return usage_error(place(entry), "a key of accrue", "a name that other systems use", *advice);
-  if (const Key* key = key_above(entry.path))
-    return usage_error(place(entry), key->name + " to be " + key->expected, "a table",
-                       "a value instead of a table");
-  if (is_section(entry.path))
-    return usage_error(place(entry), "a table of keys", describe(entry.value),
-                       "[" + entry.path + "] with its keys below");
-  return usage_error(place(entry), "a known key", "an unknown one", nearest_key(entry.path));
-}
-
-void apply(const Entry& entry, Config& config, StatedKeys& stated) {
+void apply(const Entry& entry, Config& config, StatedKeys& stated, ConfigOrigin kind) {
   const Key* key = find_key(entry.path);
   if (!key) {
     const bool empty_section = entry.value.as<Value::Other>() && is_section(entry.path);
     if (empty_section) return;
-    throw unknown_key(entry);
+    throw unknown_key(entry, place(entry));
   }
-  key->set({entry.value, entry.bare, place(entry)}, config);
+  key->set({entry.value, entry.bare, place(entry), kind == ConfigOrigin::run}, config);
   stated[entry.path] = place(entry);
 }
 
@@ -62,12 +39,13 @@ struct Alternative {
   void (*withdraw)(Config&);
 };
 
-constexpr std::array<Alternative, 7> alternatives{{
+constexpr std::array<Alternative, 8> alternatives{{
     {0, "run.steps", [](Config& c) { c.run.steps.reset(); }},
     {0, "run.tokens", [](Config& c) { c.run.tokens.reset(); }},
     {0, "run.epochs", [](Config& c) { c.run.epochs.reset(); }},
     {1, "batch.tokens", [](Config& c) { c.batch.tokens.reset(); }},
     {1, "batch.samples", [](Config& c) { c.batch.samples.reset(); }},
+    {1, "batch.micro_batches", [](Config& c) { c.batch.micro_batches.reset(); }},
     {2, "data.val", [](Config& c) { c.data.val.clear(); }},
     {2, "data.val_fraction", [](Config& c) { c.data.val_fraction = 0; }},
 }};
@@ -123,7 +101,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides, ConfigOrigin kind) {
   Config config;
   StatedKeys stated, answered_for;
-  for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated);
+  for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated, kind);
   if (kind == ConfigOrigin::user) answered_for = stated;
 
   const std::vector<Entry> overriding = read_overrides(overrides);
@@ -132,7 +110,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
     withdraw_alternatives(entry.path, config, answered_for);
   }
   for (const Entry& entry : overriding) {
-    apply(entry, config, stated);
+    apply(entry, config, stated, ConfigOrigin::user);
     answered_for[entry.path] = place(entry);
   }
   set_defaults_of_kind(config, stated);
@@ -181,11 +159,12 @@ bool may_change_on_resume(const std::string& key) {
   return known && known->may_change_on_resume;
 }
 
-std::string resumable_keys() {
-  std::string text;
+std::string resumable_keys(const Config& config) {
+  std::vector<std::string> names;
   for (const Key& key : keys())
-    if (key.may_change_on_resume) text += (text.empty() ? "" : ", ") + key.name;
-  return text;
+    if (key.may_change_on_resume && key.in_this_version && is_read(key, config))
+      names.push_back(key.name);
+  return listed(names, "and");
 }
 
 }  // namespace accrue::train

@@ -15,6 +15,7 @@ struct Stated {
   Value value;
   std::optional<std::string> bare;  ///< of an override: the text as typed
   std::string where;                ///< "config key optim.lr (run.toml:3:7)": names it in errors
+  bool by_run = false;              ///< by the config.toml of a run, maybe of an earlier version
 };
 
 /// Which configs read a key.
@@ -33,6 +34,7 @@ struct Key {
   /// The value a config has; none where it states none, or for keys that are not in this version.
   std::function<std::optional<Value>(const Config&)> get;
   bool may_change_on_resume = false;
+  bool in_this_version = true;
   /// All of them hold in a config that reads the key; none: every config does.
   std::vector<Reader> read_by = {};
 };

@@ -17,6 +17,21 @@ std::string number_text(double value) { return to_toml(Value{value}); }
 
 constexpr const char* value_in_range = "a value in that range";
 
+bool is_number_beyond_64_bits(const Value& value) {
+  const auto* other = value.as<Value::Other>();
+  return other && other->is_number;
+}
+
+std::string advice_for_integer(const Value& value, const IntegerRange& range) {
+  if (is_number_beyond_64_bits(value)) return value_in_range;
+  const auto* const real = value.as<double>();
+  if (!real) return "an integer without quotes or a point";
+  if (!(std::abs(*real) < 0x1p63)) return value_in_range;
+  const auto integer = static_cast<std::int64_t>(*real);
+  if (static_cast<double>(integer) != *real) return "an integer";
+  return range.holds(integer) ? "the integer " + std::to_string(integer) : value_in_range;
+}
+
 std::string duration_text(const Duration& duration) {
   std::string number = number_text(duration.value);
   if (number.ends_with(".0")) number.resize(number.size() - 2);
@@ -41,12 +56,30 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
+/// A budget as stated; a run of an earlier version may have bytes without a unit.
+std::string budget_text(const Stated& stated) {
+  std::string text = stated.bare.value_or("");
+  if (const auto* word = stated.value.as<std::string>()) text = *word;
+  if (stated.value.as<std::int64_t>()) text = to_toml(stated.value);
+  const bool only_digits =
+      !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return stated.by_run && only_digits ? text + " B" : text;
+}
+
 }  // namespace
+
+std::string grouped(std::int64_t integer) {
+  std::string text = std::to_string(integer);
+  constexpr std::size_t kGroup = 3, kShortest = 5;
+  if (text.size() < kShortest) return text;
+  for (std::size_t at = text.size(); at > kGroup; at -= kGroup) text.insert(at - kGroup, "_");
+  return text;
+}
 
 std::string IntegerRange::in_words() const {
   if (most == std::numeric_limits<std::int64_t>::max())
-    return "an integer of at least " + std::to_string(least);
-  return "an integer from " + std::to_string(least) + " to " + std::to_string(most);
+    return "an integer of at least " + grouped(least);
+  return "an integer from " + grouped(least) + " to " + grouped(most);
 }
 
 std::string NumberRange::in_words() const {
@@ -72,14 +105,17 @@ std::string DurationRule::in_words() const {
 std::int64_t read_integer(const Stated& stated, const std::string& expected,
                           const IntegerRange& range) {
   const auto* integer = stated.value.as<std::int64_t>();
-  if (!integer) throw refusal(stated, expected, "an integer without quotes or a point");
+  if (!integer) throw refusal(stated, expected, advice_for_integer(stated.value, range));
   if (!range.holds(*integer)) throw refusal(stated, expected, value_in_range);
   return *integer;
 }
 
 double read_number(const Stated& stated, const std::string& expected, const NumberRange& range) {
   const auto number = stated.value.number();
-  if (!number) throw refusal(stated, expected, "a number without quotes");
+  if (!number)
+    throw refusal(
+        stated, expected,
+        is_number_beyond_64_bits(stated.value) ? value_in_range : "a number without quotes");
   if (!range.holds(*number)) throw refusal(stated, expected, value_in_range);
   return *number;
 }
@@ -113,7 +149,9 @@ Duration read_duration(const Stated& stated, const std::string& expected,
   if (const auto number = stated.value.number()) {
     duration.value = *number;
   } else if (const auto* text = stated.value.as<std::string>()) {
-    duration = parse_duration(*text, stated.where);
+    const auto parsed = try_parse_duration(*text);
+    if (!parsed) throw refusal(stated, expected, "a number followed by one of these units");
+    duration = *parsed;
   } else {
     throw refusal(stated, expected, "a number of steps");
   }
@@ -192,13 +230,13 @@ Key betas_key(std::string name) {
 }
 
 Key budget_key(std::string name) {
-  const std::string expected = "\"none\", \"auto\" or bytes such as \"6GiB\"";
+  const std::string expected = "\"none\", \"auto\" or bytes with their unit such as \"6GiB\"";
   auto set = [=](const Stated& stated, Config& config) {
-    std::string text = stated.bare.value_or("");
-    if (const auto* word = stated.value.as<std::string>()) text = *word;
+    std::string text = budget_text(stated);
+    if (text.empty()) throw refusal(stated, expected, "\"6GiB\"");
     if (text != "none" && text != "auto" && parse_bytes(text, stated.where).count <= 0)
       throw refusal(stated, expected, "\"6GiB\"");
-    config.memory.budget = text;
+    config.memory.budget = std::move(text);
   };
   auto get = [](const Config& config) { return std::optional(value_of(config.memory.budget)); };
   return {std::move(name), expected, std::move(set), std::move(get)};
@@ -219,7 +257,9 @@ Key later_key(std::string name, std::vector<Value> harmless) {
       throw refusal(stated, expected, "leaving the key out");
   };
   auto get = [](const Config&) { return std::optional<Value>(); };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  Key key{std::move(name), expected, std::move(set), std::move(get)};
+  key.in_this_version = false;
+  return key;
 }
 
 Key resumable(Key key) {

@@ -12,6 +12,22 @@
 /// member.
 namespace accrue::train {
 
+/// Bounds that no run comes near, such that products of a few stay within 64 bits.
+namespace most {
+inline constexpr std::int64_t samples = 1'000'000'000;     ///< of a batch
+inline constexpr std::int64_t tokens = 1'000'000'000'000;  ///< of a batch
+inline constexpr std::int64_t steps = 1'000'000'000'000;   ///< of a run
+inline constexpr std::int64_t run_tokens = 1'000'000'000'000'000;
+inline constexpr std::int64_t count = 1'000'000;  ///< of what is kept, taken or wide
+inline constexpr std::int64_t layers = 10'000;
+inline constexpr std::int64_t context = 100'000'000;
+inline constexpr std::int64_t vocab = 1'000'000'000;
+inline constexpr double epochs = 1e9;
+}  // namespace most
+
+/// 1000000 -> "1_000_000", as TOML reads it and people do.
+std::string grouped(std::int64_t integer);
+
 struct IntegerRange {
   std::int64_t least;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();

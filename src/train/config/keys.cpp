@@ -63,11 +63,11 @@ std::vector<Key> run_keys() {
       resumable(string_key(
           "run.out", "a folder", [](auto& c) -> auto& { return c.run.out; })),
       integer_key(
-          "run.steps", {1}, [](auto& c) -> auto& { return c.run.steps; }),
+          "run.steps", {1, most::steps}, [](auto& c) -> auto& { return c.run.steps; }),
       integer_key(
-          "run.tokens", {1}, [](auto& c) -> auto& { return c.run.tokens; }),
+          "run.tokens", {1, most::run_tokens}, [](auto& c) -> auto& { return c.run.tokens; }),
       number_key(
-          "run.epochs", {.least = 0, .least_excluded = true},
+          "run.epochs", {.least = 0, .most = most::epochs, .least_excluded = true},
           [](auto& c) -> auto& { return c.run.epochs; }),
       integer_key(
           "run.seed", {0}, [](auto& c) -> auto& { return c.run.seed; }),
@@ -78,13 +78,14 @@ std::vector<Key> run_keys() {
       resumable(duration_key(
           "run.checkpoint_every", {}, [](auto& c) -> auto& { return c.run.checkpoint_every; })),
       resumable(integer_key(
-          "run.keep", {1}, [](auto& c) -> auto& { return c.run.keep; })),
+          "run.keep", {1, most::count}, [](auto& c) -> auto& { return c.run.keep; })),
       read_with_validation(resumable(boolean_key(
           "run.keep_best", [](auto& c) -> auto& { return c.run.keep_best; }))),
       resumable(duration_key(
           "run.eval_every", {}, [](auto& c) -> auto& { return c.run.eval_every; })),
       read_with_validation(resumable(integer_or_word_key(
-          "run.eval_batches", {1}, "all", [](auto& c) -> auto& { return c.run.eval_batches; }))),
+          "run.eval_batches", {1, most::count}, "all",
+          [](auto& c) -> auto& { return c.run.eval_batches; }))),
   };
 }
 
@@ -93,20 +94,24 @@ std::vector<Key> model_keys() {
       choice_key(
           "model.kind", {"gpt2", "vit", "resnet", "torchscript"}, {{"llama"}},
           [](auto& c) -> auto& { return c.model.kind; }),
-      read_with("model.kind", {"gpt2", "vit", "resnet"},
-                shape(integer_key(
-                    "model.layers", {1}, [](auto& c) -> auto& { return c.model.layers; }))),
-      read_with("model.kind", {"gpt2", "vit"},
-                shape(integer_key(
-                    "model.heads", {1}, [](auto& c) -> auto& { return c.model.heads; }))),
-      read_with("model.kind", {"gpt2", "vit", "resnet"},
-                shape(integer_key(
-                    "model.width", {1}, [](auto& c) -> auto& { return c.model.width; }))),
+      read_with(
+          "model.kind", {"gpt2", "vit", "resnet"},
+          shape(integer_key(
+              "model.layers", {1, most::layers}, [](auto& c) -> auto& { return c.model.layers; }))),
+      read_with(
+          "model.kind", {"gpt2", "vit"},
+          shape(integer_key(
+              "model.heads", {1, most::count}, [](auto& c) -> auto& { return c.model.heads; }))),
+      read_with(
+          "model.kind", {"gpt2", "vit", "resnet"},
+          shape(integer_key(
+              "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
       read_with("model.kind", {"gpt2", "vit", "torchscript"},
                 read_with_a_length(shape(integer_key(
-                    "model.context", {1}, [](auto& c) -> auto& { return c.model.context; })))),
+                    "model.context", {1, most::context},
+                    [](auto& c) -> auto& { return c.model.context; })))),
       shape(integer_or_word_key(
-          "model.vocab", {1}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
+          "model.vocab", {1, most::vocab}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
       read_with("model.kind", {"gpt2", "vit"},
                 number_key(
                     "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
@@ -153,11 +158,15 @@ std::vector<Key> data_keys() {
 std::vector<Key> batch_keys() {
   return {
       integer_key(
-          "batch.tokens", {1}, [](auto& c) -> auto& { return c.batch.tokens; }),
+          "batch.tokens", {1, most::tokens}, [](auto& c) -> auto& { return c.batch.tokens; }),
       integer_key(
-          "batch.samples", {1}, [](auto& c) -> auto& { return c.batch.samples; }),
+          "batch.samples", {1, most::samples}, [](auto& c) -> auto& { return c.batch.samples; }),
+      integer_key(
+          "batch.micro_batches", {1, most::samples},
+          [](auto& c) -> auto& { return c.batch.micro_batches; }),
       integer_or_word_key(
-          "batch.micro", {1}, "auto", [](auto& c) -> auto& { return c.batch.micro; }),
+          "batch.micro", {1, most::samples}, "auto",
+          [](auto& c) -> auto& { return c.batch.micro; }),
       later_key("batch.schedule", {{Value::Array{}}}),
       choice_key(
           "batch.last", {"weighted", "drop"}, {}, [](auto& c) -> auto& { return c.batch.last; }),
@@ -253,7 +262,8 @@ std::vector<Key> optim_keys() {
           [](auto& c) -> auto& { return c.optim.scale_lr; }),
       read_with("optim.scale_lr", {"linear", "sqrt"},
                 integer_key(
-                    "optim.base_batch", {1}, [](auto& c) -> auto& { return c.optim.base_batch; })),
+                    "optim.base_batch", {1, most::tokens},
+                    [](auto& c) -> auto& { return c.optim.base_batch; })),
   };
 }
 
@@ -273,7 +283,8 @@ std::vector<Key> dist_keys() {
           "dist.compress", {"none", "bf16", "int8", "powersgd"}, {},
           [](auto& c) -> auto& { return c.dist.compress; }),
       integer_key(
-          "dist.local_steps", {1}, [](auto& c) -> auto& { return c.dist.local_steps; }),
+          "dist.local_steps", {1, most::count},
+          [](auto& c) -> auto& { return c.dist.local_steps; }),
       number_key(
           "dist.outer.lr", {.least = 0, .least_excluded = true},
           [](auto& c) -> auto& { return c.dist.outer_lr; }),
@@ -281,7 +292,7 @@ std::vector<Key> dist_keys() {
           "dist.outer.momentum", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.dist.outer_momentum; }),
       resumable(integer_key(
-          "dist.stages", {1}, [](auto& c) -> auto& { return c.dist.stages; })),
+          "dist.stages", {1, most::count}, [](auto& c) -> auto& { return c.dist.stages; })),
       resumable(duration_key(
           "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
   };

@@ -5,12 +5,17 @@
 
 namespace accrue::train {
 
-/// The known key that an unknown one was most likely meant to be: the key's own name counts more
-/// than its section.
-std::string nearest_key(const std::string& name);
+struct Key;
 
-/// What a key of another system is called here, as a piece of advice; none where the last part of
-/// `path` is not such a name.
-std::optional<std::string> translation(const std::string& path);
+/// In small letters, with '_' for '-'.
+std::string normalised(std::string name);
+
+/// Whether keys lie below `path`: "optim", "optim.schedule".
+bool is_section(const std::string& path);
+
+/// The known key that an unknown one was most likely meant to be; null where none is near. The
+/// key's own name counts more than its section, and a name without its section, or with '_' for
+/// '.', is as good as the name.
+const Key* nearest_key(const std::string& name);
 
 }  // namespace accrue::train

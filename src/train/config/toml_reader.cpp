@@ -5,6 +5,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 
 #include "accrue/core/error.h"
@@ -66,6 +67,42 @@ toml::table parse(const std::string& text, const std::string& origin) {
   return toml::parse(*ascii);
 }
 
+template <typename Number>
+bool is_beyond(const std::string& digits) {
+  Number number{};
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  return stop == end && error == std::errc::result_out_of_range;
+}
+
+/// Whether `text` is a decimal number too large for the integer or the float that it would be.
+bool is_number_beyond_64_bits(std::string text) {
+  std::erase(text, '_');
+  if (text.starts_with('+')) text.erase(0, 1);
+  return is_beyond<std::int64_t>(text) || is_beyond<double>(text);
+}
+
+/// What the parser says is wrong names the number in quotes.
+bool tells_of_number_beyond_64_bits(std::string_view description) {
+  const std::size_t open = description.find('\''), close = description.rfind('\'');
+  return open < close &&
+         is_number_beyond_64_bits(std::string(description.substr(open + 1, close - open - 1)));
+}
+
+/// Of `text`, as to_ascii() gave it to the parser.
+Error malformed(const toml::parse_error& error, const std::string& text,
+                const std::string& origin) {
+  const std::string operation = "read config " + position_text(origin, error.source().begin);
+  const std::string description = from_ascii(error.description());
+  if (tells_of_number_beyond_64_bits(description))
+    return usage_error(operation, "numbers that 64 bits hold", "one beyond them: " + description,
+                       "an integer up to 9.2e18 in size, a float up to 1.7e308");
+  const bool is_ascii = is_ascii_line(text, error.source().begin.line);
+  return usage_error(operation, "valid TOML",
+                     description + (is_ascii ? "" : " (characters outside ASCII go in quotes)"),
+                     "correcting that line");
+}
+
 std::optional<toml::table> try_parse(const std::string& text) {
   try {
     return parse(text, text);
@@ -104,12 +141,7 @@ std::vector<Entry> read_toml(const std::string& text, const std::string& origin)
   try {
     flatten(parse(text, origin), "", origin, entries);
   } catch (const toml::parse_error& error) {
-    const auto line = error.source().begin.line;
-    const bool has_stray = !is_ascii_line(text, line);
-    throw usage_error("read config " + position_text(origin, error.source().begin), "valid TOML",
-                      from_ascii(error.description()) +
-                          (has_stray ? " (characters outside ASCII go in quotes)" : ""),
-                      "correcting that line");
+    throw malformed(error, text, origin);
   }
   return entries;
 }
@@ -129,6 +161,9 @@ std::vector<Entry> read_override(const std::string& text) {
     flatten(*parsed, "", text, entries);
   } else if (opens_toml(word)) {
     throw malformed_override(text, "a TOML value behind the '='");
+  } else if (is_number_beyond_64_bits(word)) {
+    const Value::Other number{"number that 64 bits do not hold (" + word + ")", true};
+    entries.push_back({"value", Value{number}, "", std::nullopt});
   } else {
     entries.push_back({"value", Value{word}, "", std::nullopt});
   }

@@ -11,9 +11,10 @@ namespace accrue::train {
 /// A TOML value, free of the TOML library.
 struct Value {
   using Array = std::vector<Value>;
-  /// What no key takes: a date, a time, a table.
+  /// What no key takes: a date, a time, a table, a number that 64 bits do not hold.
   struct Other {
     std::string type;
+    bool is_number = false;
     bool operator==(const Other&) const = default;
   };
   std::variant<bool, std::int64_t, double, std::string, Array, Other> data;

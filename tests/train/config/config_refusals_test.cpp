@@ -76,11 +76,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"optim", "clip = -1", {"at least 0.0", "-1"}},
         Case{"optim", "weight_decay = -0.1", {"at least 0.0"}},
         Case{"optim", "kind = \"adamx\"", {"\"adamw\" or \"adam\"", "try \"adamw\""}},
-        Case{"batch", "micro = 0", {"at least 1", "or \"auto\""}},
+        Case{"batch", "micro = 0", {"from 1 to 1_000_000_000", "or \"auto\""}},
         Case{"batch", "micro = 1.5", {"an integer", "1.5 (a float)"}},
         Case{"batch", "micro = \"aut\"", {"or \"auto\"", "a string"}},
         Case{"batch", "last = \"keep\"", {"\"weighted\" or \"drop\""}},
-        Case{"run", "seed = -1", {"of at least 0"}}, Case{"run", "keep = 0", {"at least 1"}},
+        Case{"run", "seed = -1", {"of at least 0"}}, Case{"run", "keep = 0", {"from 1 to"}},
         Case{"run", "keep_best = 1", {"true or false", "1 (an integer)"}},
         Case{"run", "out = 3", {"a text in quotes"}},
         Case{"run", "checkpoint_every = \"10 fortnights\"", {"a duration", "10 fortnights"}},
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"data", "order = 2026-11-21", {"\"shuffle\"", "a date"}},
         Case{"data", "val = [1]", {"texts in quotes"}},
         Case{"model", "dropout = 1.0", {"[0.0, 1.0)"}},
-        Case{"model", "context = 0", {"at least 1"}}));
+        Case{"model", "context = 0", {"from 1 to"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     NotInThisVersion, Refusals,
@@ -105,7 +105,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"precision", "accumulate = \"fp16\"", {"\"bf16-kahan\""}},
         Case{"precision", "loss_scale = 1024", {"not in this version"}},
         Case{"memory", "budget = \"much\"", {"memory.budget", "6GiB"}},
-        Case{"memory", "budget = 6", {"\"6GiB\""}},
+        Case{"memory", "budget = 6", {"received \"6\", which has none", "try \"6GiB\""}},
+        Case{"memory", "budget = \"6\"", {"a size with its unit", "try \"6GiB\""}},
+        Case{"memory", "budget = 0", {"\"6GiB\""}},
+        Case{"memory", "budget = 6.5", {"with their unit", "\"6GiB\""}},
+        Case{"memory", "budget = 6442450944", {"try \"6442450944 B\""}},
         Case{"memory", "budget = \"0 GiB\"", {"\"6GiB\""}},
         Case{"memory", "recompute = \"some\"", {"\"selective\"", "\"full\""}},
         Case{"data", "format = \"parquet\"", {"\"jsonl\"", "\"images\""}},
@@ -128,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dist", "stages = 2\nlocal_steps = 4", {"dist.stages", "local_steps = 1"}},
         Case{"dist", "stages = 0", {"dist.stages", "1"}},
         Case{"dist", "shard = \"optimizer\"\ncompress = \"bf16\"", {"dist.shard", "dist.compress"}},
-        Case{"dist", "local_steps = 0", {"of at least 1"}},
+        Case{"dist", "local_steps = 0", {"from 1 to"}},
         Case{"dist", "outer.momentum = 1", {"[0.0, 1.0)"}},
         Case{"dist",
              "outer.lr = 0.7\n[precision]\naccumulate = \"fixed\"",
@@ -155,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"batch", "accumulate_grad_batches = 8", {"batch.tokens or batch.samples"}},
         Case{"batch", "per_device_train_batch_size = 8", {"batch.micro"}},
         Case{"batch", "train_micro_batch_size_per_gpu = 8", {"batch.micro"}},
-        Case{"batch", "global_batch_size = 8", {"batch.samples or batch.tokens"}},
+        Case{"batch", "global_batch_size = 8", {"batch.samples = 8", "batch.tokens"}},
         Case{"optim", "learning_rate = 1", {"optim.lr"}},
         Case{"optim", "Max-Grad-Norm = 1", {"optim.clip"}},
         Case{"run", "max_steps = 1", {"run.steps"}},
@@ -171,7 +175,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"optim", "schedule.warmup = 11", {"at most the run's length (10 steps)"}},
         Case{"optim", "scale_lr = \"linear\"", {"optim.base_batch"}},
         Case{"run", "tokens = 5", {"exactly one of run.steps, run.tokens and run.epochs"}},
-        Case{"batch", "samples = 5", {"exactly one of batch.tokens and batch.samples"}},
+        Case{"batch",
+             "samples = 5",
+             {"exactly one of batch.tokens, batch.samples and batch.micro_batches"}},
         Case{"run", "eval_every = 5", {"validation data"}},
         Case{"model", "width = 100", {"a multiple of model.heads (6)", "received 100"}}));
 
@@ -189,7 +195,8 @@ TEST(RefusalsAtTopLevel, NameASectionGivenAsAValue) {
 
 TEST(RefusalsOfMissingKeys, NameWhatIsMissing) {
   EXPECT_THAT(refusal_of(""), HasSubstr("config run.toml: expected exactly one of run.steps"));
-  EXPECT_THAT(refusal_of("run.steps = 1\n"), HasSubstr("batch.tokens and batch.samples"));
+  EXPECT_THAT(refusal_of("run.steps = 1\n"),
+              HasSubstr("batch.tokens, batch.samples and batch.micro_batches"));
   EXPECT_THAT(refusal_of("run.steps = 1\nbatch.tokens = 1\n"), HasSubstr("data.train"));
   EXPECT_THAT(refusal_of("run.steps = 1\nbatch.tokens = 1\ndata.train = []\n"),
               HasSubstr("run.toml:3:6"));

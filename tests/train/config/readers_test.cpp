@@ -114,10 +114,10 @@ const std::map<std::string, Expectation> expectations{
 
 /// Those that decide who reads others, or that exclude each other, are stated by `variants`.
 const std::vector<std::string> deciders{
-    "run.steps",      "run.tokens",          "run.epochs",      "batch.tokens",
-    "model.kind",     "model.from",          "data.format",     "optim.kind",
-    "optim.scale_lr", "optim.schedule.kind", "dist.stages",     "dist.local_steps",
-    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients"};
+    "run.steps",           "run.tokens",     "run.epochs",          "batch.tokens",
+    "batch.micro_batches", "model.kind",     "model.from",          "data.format",
+    "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
+    "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

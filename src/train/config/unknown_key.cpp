@@ -1,0 +1,88 @@
+#include "unknown_key.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "accrue/core/words.h"
+#include "accrue/train/config.h"
+#include "key.h"
+#include "names.h"
+#include "translations.h"
+
+namespace accrue::train {
+namespace {
+
+/// The key that `path` reaches into ("optim.lr" of "optim.lr.value"), or null.
+const Key* key_above(const std::string& path) {
+  for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = path.rfind('.', dot - 1))
+    if (const Key* key = find_key(path.substr(0, dot))) return key;
+  return nullptr;
+}
+
+Error foreign_name(const std::string& place, const ForeignName& foreign, const Value& value) {
+  return usage_error(place, "a key of accrue", "a name of " + users_of(foreign),
+                     advice_for(*foreign.row, value));
+}
+
+std::string described(const Key& key) {
+  return key.in_this_version ? key.name : "leaving it out: " + key.name + " is not in this version";
+}
+
+/// Keys of this version in `section`, without its name; those of deeper sections with theirs.
+std::vector<std::string> keys_of(const std::string& section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys())
+    if (key.in_this_version && key.name.starts_with(section + "."))
+      names.push_back(key.name.substr(section.size() + 1));
+  return names;
+}
+
+std::vector<std::string> sections() {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    const std::string section = key.name.substr(0, key.name.find('.'));
+    if (key.in_this_version && (names.empty() || names.back() != section)) names.push_back(section);
+  }
+  return names;
+}
+
+/// What there is, where nothing is near.
+std::string what_there_is(const std::string& path) {
+  const std::string section = path.substr(0, path.find('.'));
+  const std::vector<std::string> names = keys_of(section);
+  if (!names.empty()) return "one of the keys of [" + section + "]: " + listed(names, "or");
+  return "a key of one of the sections " + listed(sections(), "or") + " (docs/guide/config.md)";
+}
+
+}  // namespace
+
+std::optional<ForeignKey> foreign_key(const std::string& name) {
+  const auto foreign = find_foreign(name);
+  if (!foreign) return std::nullopt;
+  return ForeignKey{users_of(*foreign), advice_for(*foreign->row, Value{true})};
+}
+
+Error unknown_key(const Entry& entry, const std::string& place) {
+  if (const auto foreign = find_foreign(entry.path))
+    return foreign_name(place, *foreign, entry.value);
+  if (const Key* key = key_above(entry.path))
+    return usage_error(place, key->name + " to be " + key->expected, "a table",
+                       "a value instead of a table");
+  if (is_section(entry.path))
+    return usage_error(place, "a table of keys", describe(entry.value),
+                       "[" + entry.path + "] with its keys below");
+  if (const Key* key = nearest_key(entry.path))
+    return usage_error(place, "a known key", "an unknown one", described(*key));
+  if (const auto foreign = nearest_foreign(entry.path))
+    return usage_error(place, "a known key",
+                       "an unknown one, near " + foreign->name + " of " + users_of(*foreign),
+                       advice_for(*foreign->row, entry.value));
+  // The value is not the section's, which is there.
+  if (const auto foreign = enclosing_foreign(entry.path))
+    return foreign_name(place, *foreign, Value{true});
+  return usage_error(place, "a known key", "an unknown one", what_there_is(entry.path));
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,39 @@
+#include "accrue/core/error.h"
+#include "accrue/train/config.h"
+#include "key_builders.h"
+
+namespace accrue::train {
+namespace {
+
+void expect_micro(const BatchConfig& batch, const std::string& where) {
+  if (batch.micro) return;
+  throw usage_error(where, "batch.micro, the samples of a micro-batch, as the two make the batch",
+                    "\"auto\", which only a batch in samples or tokens leaves to the memory",
+                    "batch.micro = 4 beside it, or batch.samples in its place");
+}
+
+/// Ranks that are the stages of a pipeline run one micro-batch together.
+std::int64_t ranks_that_share(const DistConfig& dist, std::int64_t ranks) {
+  return dist.stages > 1 ? 1 : ranks;
+}
+
+}  // namespace
+
+Config with_whole_batch(Config config, std::int64_t ranks, const std::string& where) {
+  BatchConfig& batch = config.batch;
+  if (!batch.micro_batches) return config;
+  expect_micro(batch, where);
+  const std::int64_t sharing = ranks_that_share(config.dist, ranks);
+  // Each divides what the others leave, so that no product overflows.
+  if (*batch.micro_batches > most::samples / sharing / *batch.micro)
+    throw usage_error(where, "a batch of at most " + grouped(most::samples) + " samples",
+                      std::to_string(*batch.micro_batches) + " micro-batches of " +
+                          std::to_string(*batch.micro) + " samples on each of " +
+                          std::to_string(sharing) + (sharing == 1 ? " rank" : " ranks"),
+                      "fewer or smaller micro-batches");
+  batch.samples = *batch.micro_batches * *batch.micro * sharing;
+  batch.micro_batches.reset();
+  return config;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,123 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "accrue/core/error.h"
+#include "accrue/train/config.h"
+#include "key.h"
+
+/// Numbers that no run takes, durations and bytes: what is said of them, and what is not.
+namespace accrue::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kRun = "[run]\nsteps = 10\n[data]\ntrain = [\"a\"]\n[batch]\nsamples = 8\n";
+
+std::string said_of(const std::vector<std::string>& overrides, const std::string& toml = kRun) {
+  try {
+    parse_config(toml, "run.toml", overrides);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(NumbersBeyond64Bits, AreNotCalledStrings) {
+  for (const char* number : {"1e400", "-1e400", "+1e400", "1_000e400", "99999999999999999999"})
+    for (const char* key : {"optim.lr", "batch.samples", "run.eval_every"})
+      EXPECT_THAT(
+          said_of({std::string(key) + "=" + number}),
+          AllOf(HasSubstr(std::string("config key ") + key), HasSubstr("64 bits do not hold"),
+                HasSubstr(number), Not(HasSubstr("a string"))));
+  EXPECT_THAT(said_of({"optim.lr=1e400"}), HasSubstr("try a value in that range"));
+  EXPECT_THAT(said_of({"batch.samples=9e99"}), HasSubstr("try a value in that range"));
+}
+
+TEST(NumbersBeyond64Bits, AreTextsWhereTextsAreAsked) {
+  EXPECT_EQ(parse_config(kRun, "run.toml", {"run.out=1e400"}).run.out, "1e400");
+}
+
+TEST(NumbersBeyond64Bits, AreNamedInFilesToo) {
+  for (const char* number : {"1e400", "99999999999999999999"})
+    EXPECT_THAT(said_of({}, std::string(kRun) + "[optim]\nlr = " + number + "\n"),
+                AllOf(HasSubstr("read config run.toml:8:"),
+                      HasSubstr("expected numbers that 64 bits hold"), HasSubstr(number)));
+  EXPECT_THAT(said_of({}, std::string(kRun) + "[optim]\nlr = 'open\n"),
+              HasSubstr("expected valid TOML"));
+}
+
+TEST(Batches, AreNeverLargerThanAnyoneHasSamples) {
+  EXPECT_THAT(said_of({"batch.tokens=9000000000000000000"}),
+              AllOf(HasSubstr("an integer from 1 to 1_000_000_000_000"),
+                    HasSubstr("received 9000000000000000000"), HasSubstr("a value in that range")));
+  EXPECT_THAT(said_of({"batch.tokens=9e18"}),
+              AllOf(HasSubstr("9e+18 (a float)"), HasSubstr("a value in that range")));
+  EXPECT_THAT(said_of({"batch.tokens=5e5"}), HasSubstr("try the integer 500000"));
+  EXPECT_THAT(said_of({"batch.tokens=1.5"}), HasSubstr("try an integer"));
+  EXPECT_EQ(said_of({"batch.tokens=1000000000000"}), "accepted");
+}
+
+TEST(Runs, AreCountedIn64Bits) {
+  EXPECT_THAT(said_of({"run.steps=1000000000000", "batch.tokens=1000000000000"}),
+              AllOf(HasSubstr("at most 1e18 tokens"), HasSubstr("fewer steps")));
+  for (const char* key : {"run.steps", "run.tokens", "run.epochs", "model.width", "run.keep"})
+    EXPECT_THAT(said_of({std::string(key) + "=9000000000000000000"}), HasSubstr(key));
+}
+
+TEST(EveryIntegerOfTheTable, HasWordsForWhatIsBeyondIt) {
+  for (const Key& key : keys()) {
+    if (!key.expected.starts_with("an integer") || key.name == "run.seed") continue;
+    EXPECT_THAT(
+        said_of({key.name + "=9223372036854775807"}),
+        AllOf(HasSubstr("config key " + key.name), HasSubstr("received 922337203685477580")))
+        << key.name;
+  }
+}
+
+TEST(Durations, NameTheClockWhereItCounts) {
+  EXPECT_THAT(said_of({"run.checkpoint_every=10 fortnights"}),
+              AllOf(HasSubstr("or \"10 min\""), HasSubstr("one of these units")));
+  EXPECT_THAT(said_of({"dist.timeout=soon"}), HasSubstr("\"10 min\""));
+  EXPECT_THAT(said_of({"optim.schedule.warmup=soon"}),
+              AllOf(HasSubstr("not a time"), Not(HasSubstr("\"10 min\""))));
+}
+
+TEST(Budgets, AreNeverANumberWithoutAUnit) {
+  for (const char* budget : {"6", "\"6\"", "0", "4096", "6442450944", "1e400", "6.5"})
+    EXPECT_THAT(said_of({std::string("memory.budget=") + budget}),
+                AllOf(HasSubstr("memory.budget"), HasSubstr("\"6GiB\"")))
+        << budget;
+  for (const char* budget : {"6GiB", "none", "auto", "4096 B", "\"1.5 GB\""})
+    EXPECT_EQ(said_of({std::string("memory.budget=") + budget}), "accepted") << budget;
+}
+
+/// Earlier versions took bytes without a unit, and wrote them down so.
+TEST(Budgets, OfARunOfAnEarlierVersionAreBytes) {
+  const Config of_run = parse_config(std::string(kRun) + "[memory]\nbudget = \"6442450944\"\n",
+                                     "config.toml", {}, ConfigOrigin::run);
+  EXPECT_EQ(of_run.memory.budget, "6442450944 B");
+  EXPECT_THROW(parse_config(kRun, "config.toml", {"memory.budget=6442450944"}, ConfigOrigin::run),
+               Error)
+      << "an override is the user's";
+}
+
+TEST(ResumableKeys, ExistAndAreRead) {
+  const std::string names = resumable_keys(parse_config(kRun, "run.toml"));
+  EXPECT_THAT(names, AllOf(HasSubstr("run.out, run.threads"), HasSubstr(" and observe.progress")));
+  for (const char* missing :
+       {"tensorboard", "prometheus", "mlflow", "run.keep_best", "run.eval_batches"})
+    EXPECT_THAT(names, Not(HasSubstr(missing)));
+  EXPECT_THAT(resumable_keys(parse_config(kRun, "run.toml", {"data.val=b"})),
+              HasSubstr("run.keep_best"));
+  EXPECT_THAT(resumable_keys(parse_config(kRun, "run.toml", {"dist.stages=2"})),
+              Not(HasSubstr("dist.shares")));
+}
+
+}  // namespace
+}  // namespace accrue::train
