@@ -12,9 +12,11 @@ CLANG_FORMAT ?= clang-format
 UNITY ?= ON
 SOURCES = $(shell git ls-files '*.h' '*.cpp')
 
+# A libtorch of one's own: the folder with its include and lib. Else the one that `setup` installs in .venv.
+LIBTORCH ?=
 # Evaluated late: the virtual environment exists only after `setup`.
-PREFIX = $(shell .venv/bin/python -c 'import importlib.util as u, os; print(os.path.join(os.path.dirname(u.find_spec("torch").origin), "share/cmake"))');$(CURDIR)/.venv
-CONFIGURE = cmake --preset $(1) "-DCMAKE_PREFIX_PATH=$(PREFIX)" -DCMAKE_UNITY_BUILD=$(UNITY) $(2) \
+LIBTORCH_DIR = $(or $(LIBTORCH),$(shell .venv/bin/python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("torch").origin))'))
+CONFIGURE = cmake --preset $(1) "-DACCRUE_LIBTORCH=$(LIBTORCH_DIR)" "-DCMAKE_PREFIX_PATH=$(CURDIR)/.venv" -DCMAKE_UNITY_BUILD=$(UNITY) $(2) \
             >build/$(1).configure.log 2>&1 \
             || { cat build/$(1).configure.log >&2; exit 1; }
 # A test that waits for the other thread by spinning slows everything when two of them run at once.

@@ -1,17 +1,14 @@
 # Everything accrue is built on. docs/notes/dependencies.md says why each was chosen.
 
-find_package(Torch REQUIRED)
-# Torch's warnings are not ours, and its flags must reach every target that sees its headers.
+find_package(Libtorch 2.11 REQUIRED)
+# Torch's warnings are not ours, as an imported target's includes are the system's.
 add_library(accrue_torch INTERFACE)
-target_link_libraries(accrue_torch INTERFACE ${TORCH_LIBRARIES})
-target_include_directories(accrue_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-string(REPLACE " " ";" accrue_torch_flags "${TORCH_CXX_FLAGS}")
-target_compile_options(accrue_torch INTERFACE ${accrue_torch_flags})
+target_link_libraries(accrue_torch INTERFACE Libtorch::Libtorch)
 # libtorch's wheel is built with NDEBUG, and at::RecordFunction has one member more without it.
 target_compile_definitions(accrue_torch INTERFACE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
 
 # An installed program finds these libraries where the build found them.
-set(ACCRUE_RUNTIME_DIRS ${TORCH_INSTALL_PREFIX}/lib)
+set(ACCRUE_RUNTIME_DIRS ${Libtorch_LIBRARY_DIR})
 
 if(ACCRUE_BUILD_FUZZERS)
   # clang's OpenMP beside libtorch's would be two of them, and nothing that is fuzzed has a parallel loop.
@@ -35,7 +32,7 @@ endif()
 # Process groups are libtorch's own (c10d with Gloo); their header needs Gloo's, which it comes without.
 find_path(ACCRUE_GLOO_INCLUDE_DIR gloo/context.h)
 find_file(ACCRUE_C10D_GLOO torch/csrc/distributed/c10d/ProcessGroupGloo.hpp
-          PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
+          PATHS ${Libtorch_INCLUDE_DIRS} NO_DEFAULT_PATH)
 if(NOT ACCRUE_C10D_GLOO)
   set(ACCRUE_HAVE_GLOO OFF)
   message(STATUS "accrue: this libtorch has no c10d; training runs in one process")

@@ -15,10 +15,13 @@ install(FILES ${PROJECT_BINARY_DIR}/include/accrue/version.h
 
 set(accrue_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
 install(EXPORT accrue-targets NAMESPACE accrue:: DESTINATION ${accrue_config_dir})
+get_filename_component(ACCRUE_LIBTORCH_DIR ${Libtorch_LIBRARY_DIR} DIRECTORY)
+set(ACCRUE_ONEDNN_DIR ${dnnl_DIR})
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/accrue-config.cmake.in ${PROJECT_BINARY_DIR}/accrue-config.cmake
   INSTALL_DESTINATION ${accrue_config_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/accrue-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/accrue-config.cmake
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindLibtorch.cmake
+              ${PROJECT_BINARY_DIR}/accrue-config.cmake
               ${PROJECT_BINARY_DIR}/accrue-config-version.cmake DESTINATION ${accrue_config_dir})

@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-TORCH="torch==2.13.0"                          # the CPU build on the package index
+# What is tested: docs/notes/torch_versions.md. TORCH_VERSION=2.15.0 takes another one, LIBTORCH=FOLDER one of your own.
+TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 DEEPSPEED="deepspeed==0.19.8"
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
@@ -49,7 +50,20 @@ make_venv() {
   printf '%s' "$stamp" >"$folder/.accrue-stamp"
 }
 
-pip_build() { .venv/bin/pip install -q --disable-pip-version-check "$TORCH" "$ONEDNN"; }
+pip_in_build() { .venv/bin/pip install -q --disable-pip-version-check "$@"; }
+
+# Where the index has a CPU build of that version pip prefers it (2.13.0+cpu is newer than 2.13.0). A CUDA build wants gigabytes of
+# libraries, of which libtorch_cpu.so loads CUDA's runtime and its profiler alone: these are taken as the wheel's metadata states them.
+pip_build() {
+  if [ -n "${LIBTORCH:-}" ]; then
+    pip_in_build --no-deps "$ONEDNN"
+    return
+  fi
+  pip_in_build --no-deps "$TORCH" "$ONEDNN"
+  local needed
+  mapfile -t needed < <(.venv/bin/python scripts/torch_needs.py)
+  ((${#needed[@]} == 0)) || pip_in_build "${needed[@]}"
+}
 
 site_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'; }
 
@@ -70,23 +84,29 @@ pip_peers() {
     say "$DEEPSPEED does not install here (.venv-peers/deepspeed.log says why); the other peers do"
 }
 
+make_build_venv() {
+  [ -z "${LIBTORCH:-}" ] || [ -e "$LIBTORCH/lib/libtorch_cpu.so" ] ||
+    die "expected a libtorch in LIBTORCH=$LIBTORCH, received none (lib/libtorch_cpu.so); try the folder that holds include and lib"
+  make_venv .venv "${LIBTORCH:-$TORCH} $ONEDNN" pip_build
+}
+
 case "${1:-build}" in
   build)
     install_packages "${PACKAGES[@]}"
-    make_venv .venv "$TORCH $ONEDNN" pip_build
+    make_build_venv
     ;;
   test)
     install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
-    make_venv .venv "$TORCH $ONEDNN" pip_build
+    make_build_venv
     make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test
     ;;
   fuzz)
     install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
-    make_venv .venv "$TORCH $ONEDNN" pip_build
+    make_build_venv
     ;;
   peers)
     install_packages "${PACKAGES[@]}"
-    make_venv .venv "$TORCH $ONEDNN" pip_build
+    make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
   *) die "expected build, test, fuzz or peers, received $1; try scripts/setup.sh build" ;;

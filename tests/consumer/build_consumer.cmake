@@ -10,8 +10,7 @@ file(REMOVE_RECURSE ${work})
 # A copy, so that nothing of the source tree can be found by accident.
 file(COPY ${ACCRUE_SOURCE_DIR}/examples/cmake_project DESTINATION ${work})
 run(${CMAKE_COMMAND} --install ${ACCRUE_BUILD_DIR} --prefix ${work}/accrue)
-list(JOIN ACCRUE_PREFIX_PATH ":" prefix_path)
-set(ENV{CMAKE_PREFIX_PATH} "${work}/accrue:${prefix_path}")
+set(ENV{CMAKE_PREFIX_PATH} "${work}/accrue")
 run(${CMAKE_COMMAND} -S ${work}/cmake_project -B ${work}/build -G ${ACCRUE_GENERATOR}
     -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${work}/build)
