@@ -55,11 +55,9 @@ pip_in_build() { .venv/bin/pip install -q --disable-pip-version-check "$@"; }
 # Where the index has a CPU build of that version pip prefers it (2.13.0+cpu is newer than 2.13.0). A CUDA build wants gigabytes of
 # libraries, of which libtorch_cpu.so loads CUDA's runtime and its profiler alone: these are taken as the wheel's metadata states them.
 pip_build() {
-  if [ -n "${LIBTORCH:-}" ]; then
-    pip_in_build --no-deps "$ONEDNN"
-    return
-  fi
-  pip_in_build --no-deps "$TORCH" "$ONEDNN"
+  pip_in_build "$ONEDNN"
+  [ -z "${LIBTORCH:-}" ] || return 0
+  pip_in_build --no-deps "$TORCH"
   local needed
   mapfile -t needed < <(.venv/bin/python scripts/torch_needs.py)
   ((${#needed[@]} == 0)) || pip_in_build "${needed[@]}"
