@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline fuzz fuzz-corpus fuzz-build install clean help
+.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -34,6 +34,7 @@ help:
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
+	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
 
@@ -56,6 +57,10 @@ test: setup-test
 	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
+
+# Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.15.0': some of them.
+matrix: setup-test
+	@scripts/matrix.sh $(ARGS)
 
 # The fault campaigns in full, about an hour; FAULTS='--only kill9 --count 50': some of them.
 faults: build

@@ -50,7 +50,7 @@ make_venv() {
   printf '%s' "$stamp" >"$folder/.accrue-stamp"
 }
 
-pip_in_build() { .venv/bin/pip install -q --disable-pip-version-check "$@"; }
+pip_in_build() { .venv/bin/pip install -q --disable-pip-version-check --no-warn-conflicts "$@"; }
 
 # Where the index has a CPU build of that version pip prefers it (2.13.0+cpu is newer than 2.13.0). A CUDA build wants gigabytes of
 # libraries, of which libtorch_cpu.so loads CUDA's runtime and its profiler alone: these are taken as the wheel's metadata states them.
@@ -60,7 +60,9 @@ pip_build() {
   pip_in_build --no-deps "$TORCH"
   local needed
   mapfile -t needed < <(.venv/bin/python scripts/torch_needs.py)
-  ((${#needed[@]} == 0)) || pip_in_build "${needed[@]}"
+  # Else all of its Python side, which is small and holds torchrun.
+  ((${#needed[@]})) || needed=("$TORCH")
+  pip_in_build "${needed[@]}"
 }
 
 site_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'; }
