@@ -12,6 +12,7 @@
 #include "image_source.h"
 #include "image_suffix.h"
 #include "jsonl_source.h"
+#include "no_text.h"
 #include "token_stream.h"
 
 namespace accrue::data {
@@ -106,6 +107,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
         what);
   }
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
+  if (format == Format::text && options.format == "auto") refuse_what_is_no_text(*files, what);
   if (format == Format::jsonl) {
     return std::make_unique<JsonlSource>(
         std::move(files),

@@ -91,6 +91,30 @@ TEST(BadInput, FormatsMixed) {
   EXPECT_NO_THROW(open(folder.path("*"), 4, "text"));
 }
 
+/// That would train as the text it is not; unless somebody says that it is.
+TEST(BadInput, FilesThatAreNoText) {
+  const Folder folder;
+  const std::pair<const char*, const char*> cases[] = {{"a.txt.gz", "compressed"},
+                                                       {"a.ZIP", "an archive"},
+                                                       {"a.parquet", "a table in columns"},
+                                                       {"a.json", "(.jsonl"},
+                                                       {"a.csv", "data.format"},
+                                                       {"a.npy", "arrays"},
+                                                       {"a.pdf", "a document"},
+                                                       {"model.safetensors", "arrays"}};
+  for (const auto& [name, expected] : cases) {
+    const auto file = folder.write(name, "some bytes of it");
+    EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4); }),
+                ::testing::AllOf(HasSubstr(file), HasSubstr(expected)));
+    EXPECT_NO_THROW(open(file, 4, "text")) << "stated";
+  }
+  const auto binary = folder.write("program", std::string("text and \0 bytes", 16));
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(binary, 4); }), HasSubstr("zero bytes"));
+  EXPECT_NO_THROW(open(binary, 4, "text"));
+  for (const char* name : {"a.txt", "a.py", "README", "a.gzip.md", ".json"})
+    EXPECT_NO_THROW(open(folder.write(name, "some bytes of it"), 4)) << name;
+}
+
 TEST(BadInput, WhatThisVersionDoesNotHave) {
   const Folder folder;
   const std::string file = folder.write("a.txt", "abcdefgh");

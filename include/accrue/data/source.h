@@ -68,7 +68,8 @@ struct SourceOptions {
   std::vector<std::string> exclude;
   /// auto, text, tokens, jsonl, images. auto goes by suffix: .bin is tokens, .jsonl and .json-lines
   /// are jsonl, .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp,
-  /// .ppm, .gif, .tiff, .webp ...); all else is text.
+  /// .ppm, .gif, .tiff, .webp ...); all else is text, but for what is clearly none (compressed,
+  /// tables, arrays, binary files), which is refused by name.
   std::string format = "auto";
   std::string tokenizer = "bytes";
   std::int64_t context = 256;  ///< T, which images do not need

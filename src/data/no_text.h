@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "file_pool.h"
+
+namespace accrue::data {
+
+/// For files that nobody said to be text: throws a usage Error, its operation being `what`, that
+/// names the first whose name or first bytes say that it is something else (compressed, an archive,
+/// a table, an array, a document; a zero byte).
+void refuse_what_is_no_text(const FilePool& files, const std::string& what);
+
+}  // namespace accrue::data
