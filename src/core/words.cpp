@@ -9,4 +9,9 @@ std::string listed(const std::vector<std::string>& words, const std::string& las
   return text;
 }
 
+std::string counted(std::int64_t count, const std::string& one) {
+  const bool hisses = one.ends_with("ch") || one.ends_with("sh") || one.ends_with('s');
+  return std::to_string(count) + " " + one + (count == 1 ? "" : hisses ? "es" : "s");
+}
+
 }  // namespace accrue

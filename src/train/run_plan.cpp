@@ -4,6 +4,7 @@
 
 #include "accrue/batch/variable_windows.h"
 #include "accrue/core/units.h"
+#include "accrue/core/words.h"
 #include "cut_place.h"
 
 namespace accrue::train {
@@ -58,9 +59,9 @@ std::string summarise(const Config& config, const RunPlan& plan) {
   const char* const about = plan.uneven && config.batch.tokens ? "about " : "";
   return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
          " parameters, " + config.precision.compute + "; batch of " + batch_in_words(config, plan) +
-         " = " + about + std::to_string(plan.micro_batches) + " micro-batches of " +
+         " = " + about + counted(plan.micro_batches, "micro-batch") + " of " +
          std::to_string(plan.micro_batch) + recomputation_in_words(plan) + "; " +
-         std::to_string(plan.total_steps) + " steps (" + std::to_string(plan.steps_per_epoch) +
+         counted(plan.total_steps, "step") + " (" + std::to_string(plan.steps_per_epoch) +
          " an epoch)";
 }
 

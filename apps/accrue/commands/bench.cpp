@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
+#include "accrue/core/words.h"
 #include "accrue/train/benchmark.h"
 #include "accrue/train/micro_sweep.h"
 #include "accrue/train/profile.h"
@@ -56,10 +57,10 @@ void print_spread(const char* name, const train::Spread& spread, int decimals) {
 }
 
 void print(const train::BenchmarkResult& r) {
-  std::printf("%-24s%s parameters, %lld micro-batches of %lld %s\n", "model",
+  std::printf("%-24s%s parameters, %s of %lld %s\n", "model",
               format_count(static_cast<double>(r.parameters)).c_str(),
-              static_cast<long long>(r.micro_batches), static_cast<long long>(r.micro_batch_tokens),
-              r.images ? "images" : "tokens");
+              counted(r.micro_batches, "micro-batch").c_str(),
+              static_cast<long long>(r.micro_batch_tokens), r.images ? "images" : "tokens");
   print_spread(r.images ? "images/s" : "tokens/s", r.tokens_per_second, 0);
   print_spread("s per micro-batch", r.seconds_per_micro_batch, 5);
   print_spread("s per bare micro-batch", r.bare_seconds_per_micro_batch, 5);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
+#include "accrue/core/words.h"
 
 namespace accrue::cli {
 namespace {
@@ -110,8 +111,8 @@ void print_cost(const RunEstimate& e) {
 
 void print(const RunEstimate& e) {
   print_figure("model", format_count(static_cast<double>(e.parameters)) + " parameters");
-  print_figure("batch", std::to_string(e.batch_samples) +
-                            " samples = " + std::to_string(e.micro_batches) + " micro-batches of " +
+  print_figure("batch", counted(e.batch_samples, "sample") + " = " +
+                            counted(e.micro_batches, "micro-batch") + " of " +
                             std::to_string(e.micro_batch) + " (" + e.micro_reason + ")");
   print_figure("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
   print_figure("accrue holds", sum_text(e.held));
