@@ -5,9 +5,9 @@
 #include <cctype>
 #include <cstddef>
 #include <string_view>
-#include <vector>
 
 #include "accrue/core/error.h"
+#include "file_pool.h"
 
 namespace accrue::data {
 namespace {
@@ -58,7 +58,9 @@ bool has_an_early_zero_byte(const FilePool& files, std::size_t file) {
 
 }  // namespace
 
-void refuse_what_is_no_text(const FilePool& files, const std::string& what) {
+void refuse_what_is_no_text(const std::vector<std::filesystem::path>& paths,
+                            const std::string& what) {
+  const FilePool files(paths, what);
   for (std::size_t file = 0; file < files.count(); ++file) {
     const std::string name = files.path(file).string();
     if (const Kind* kind = kind_of(files.path(file)))

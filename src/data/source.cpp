@@ -106,8 +106,8 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
         {.classes = options.classes, .class_bound = options.vocab, .excluded = std::move(excluded)},
         what);
   }
+  if (format == Format::text && options.format == "auto") refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
-  if (format == Format::text && options.format == "auto") refuse_what_is_no_text(*files, what);
   if (format == Format::jsonl) {
     return std::make_unique<JsonlSource>(
         std::move(files),
