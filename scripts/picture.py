@@ -31,7 +31,7 @@ samples = {SAMPLES}
 [memory]
 recompute = "none"
 [optim]
-lr = 2e-3
+lr = 1e-3
 schedule.warmup = 5
 [observe]
 progress = "off"
