@@ -1,6 +1,5 @@
 #include "accrue/data/fetch.h"
 
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,11 +14,18 @@ bool lacks_samples(const batch::MicroBatch& micro) {
   return !micro.sample_ids.empty() || micro.is_empty();
 }
 
-/// Of places that Source::fetch told, the ids.
-void name_samples(batch::MicroBatch& micro, const Numbers& ids) {
-  for (std::int64_t& place : micro.sample_ids) place = ids[static_cast<std::size_t>(place)];
-  for (batch::LeftOut& sample : micro.left_out)
-    sample.sample_id = ids[static_cast<std::size_t>(sample.sample_id)];
+/// Puts `ids` where Source::fetch told places.
+batch::MicroBatch with_ids(batch::MicroBatch micro, Numbers ids) {
+  if (lacks_samples(micro)) {
+    for (std::int64_t& place : micro.sample_ids) place = ids[static_cast<std::size_t>(place)];
+    for (batch::LeftOut& sample : micro.left_out)
+      sample.sample_id = ids[static_cast<std::size_t>(sample.sample_id)];
+  } else {
+    micro.sample_ids = std::move(ids);
+  }
+  for (std::size_t i = 0; i < micro.spans.size(); ++i)
+    micro.spans[i].sample_id = micro.sample_ids[i];
+  return micro;
 }
 
 std::int64_t first_usable(const Source& source) {
@@ -37,28 +43,18 @@ std::int64_t first_usable(const Source& source) {
 
 batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> indices,
                            Numbers ids) {
-  batch::MicroBatch micro = source.fetch(indices);
-  if (lacks_samples(micro)) {
-    name_samples(micro, ids);
-  } else {
-    micro.sample_ids = std::move(ids);
-  }
-  for (std::size_t i = 0; i < micro.spans.size(); ++i)
-    micro.spans[i].sample_id = micro.sample_ids[i];
-  return micro;
+  return with_ids(source.fetch(indices), std::move(ids));
 }
 
 batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
                              Numbers ids) {
-  Numbers places(indices.size());
-  std::iota(places.begin(), places.end(), 0);
-  const batch::MicroBatch micro = fetch_as(source, indices, places);
-  const Numbers& rows = micro.sample_ids;
-  if (rows.size() == indices.size()) return fetch_as(source, indices, std::move(ids));
+  batch::MicroBatch micro = source.fetch(indices);
+  if (indices.empty() || !lacks_samples(micro)) return with_ids(std::move(micro), std::move(ids));
+  const Numbers& places = micro.sample_ids;
   const std::int64_t stand_in =
-      rows.empty() ? first_usable(source) : indices[static_cast<std::size_t>(rows.front())];
+      places.empty() ? first_usable(source) : indices[static_cast<std::size_t>(places.front())];
   Numbers usable(indices.size(), stand_in);
-  for (const std::int64_t place : rows)
+  for (const std::int64_t place : places)
     usable[static_cast<std::size_t>(place)] = indices[static_cast<std::size_t>(place)];
   return fetch_as(source, usable, std::move(ids));
 }

@@ -5,8 +5,8 @@
 #include "fingerprint.h"
 #include "image_decode.h"
 #include "image_store.h"
-#include "image_suffix.h"
 #include "source_errors.h"
+#include "suffix.h"
 
 namespace accrue::data {
 namespace {

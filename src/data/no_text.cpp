@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstddef>
 #include <string_view>
 
 #include "accrue/core/error.h"
 #include "file_pool.h"
+#include "suffix.h"
 
 namespace accrue::data {
 namespace {
@@ -32,13 +32,6 @@ constexpr std::array kinds{
          "token files (.bin), or data.format = \"tokens\""},
     Kind{" .pdf .docx .odt .epub ", "a document", "its text in a file"},
 };
-
-std::string suffix_of(const std::filesystem::path& path) {
-  std::string suffix = path.extension().string();
-  std::ranges::transform(suffix, suffix.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return suffix;
-}
 
 const Kind* kind_of(const std::filesystem::path& path) {
   const std::string suffix = suffix_of(path);

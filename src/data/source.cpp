@@ -10,9 +10,9 @@
 #include "byte_vocab.h"
 #include "glob.h"
 #include "image_source.h"
-#include "image_suffix.h"
 #include "jsonl_source.h"
 #include "no_text.h"
+#include "suffix.h"
 #include "token_stream.h"
 
 namespace accrue::data {

@@ -16,8 +16,7 @@ def wait_until_caught(process: subprocess.Popen) -> None:
     """Before main() runs a signal meets the system's own answer."""
     wanted = sum(1 << number - 1 for number in STOPPING)
     while process.poll() is None:
-        status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines())
-        if int(status["SigCgt"], 16) & wanted == wanted:
+        if int(tinyrun.status_of(process.pid)["SigCgt"], 16) & wanted == wanted:
             return
         time.sleep(0.005)
 

@@ -28,7 +28,7 @@ class Sample:
 
 
 def sample(process: int) -> Sample:
-    status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
+    status = tinyrun.status_of(process)
     return Sample(int(status["VmRSS"].split()[0]), len(os.listdir(f"/proc/{process}/fd")), int(status["Threads"]))
 
 

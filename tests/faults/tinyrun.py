@@ -127,6 +127,11 @@ def events(out: pathlib.Path, name: str) -> list[str]:
     return [line["reason"] for line in metrics(out) if line.get("event") == name]
 
 
+def status_of(process: int) -> dict[str, str]:
+    """What the kernel says of a process."""
+    return dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
+
+
 def metrics(out: pathlib.Path) -> list[dict]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 

@@ -3,6 +3,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
+#include "refusal_of.h"
 
 namespace accrue::train {
 namespace {
@@ -27,16 +28,6 @@ std::string config_with(const std::string& section, const std::string& line) {
   if (section != "data") add("data", "train = [\"a\"]\n");
   if (section != "batch") add("batch", "tokens = 256\n");
   return text;
-}
-
-std::string refusal_of(const std::string& toml, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse_config(toml, "run.toml", overrides);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "accepted";
 }
 
 struct Case {
