@@ -46,7 +46,7 @@ struct Duration {
   bool operator==(const Duration&) const = default;
 };
 
-/// None where the text is not a duration.
+/// Returns nothing where the text is not a duration.
 std::optional<Duration> try_parse_duration(std::string_view text);
 /// Throws a usage Error naming `what` (a config key) where the text is not a duration.
 Duration parse_duration(std::string_view text, std::string_view what);

@@ -14,8 +14,9 @@ namespace accrue::data {
 batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> indices,
                            std::vector<std::int64_t> ids);
 
-/// As many rows as `indices`, for whoever needs the shape rather than the samples: others stand in
-/// for those that are left out. Throws a usage Error where no sample of `source` can be used.
+/// Returns as many rows as `indices`, for whoever needs the shape rather than the samples: others
+/// stand in for those that are left out. Throws a usage Error where no sample of `source` can be
+/// used.
 batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
                              std::vector<std::int64_t> ids);
 

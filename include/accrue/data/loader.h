@@ -36,7 +36,7 @@ class Loader {
   /// and those of its spans.
   batch::MicroBatch fetch(batch::Range ordinals) const;
   batch::MicroBatch fetch_draws(std::vector<std::int64_t> ordinals) const;
-  /// The same with as many rows (data::fetch_full).
+  /// Fetches the same with a row for each ordinal (data::fetch_full).
   batch::MicroBatch fetch_full(batch::Range ordinals) const;
 
   /// Asks for micro-batches after those asked for before. Returns at once.

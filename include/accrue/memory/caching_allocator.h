@@ -63,8 +63,8 @@ std::optional<std::int64_t> tensor_budget();
 /// are given back at once.
 void leave_outside(std::int64_t bytes);
 std::int64_t left_outside();
-/// Of `reserved`, what is resident now, page by page: a block that was never written to is not.
-/// Costs about a millisecond a GiB.
+/// Counts the pages of `reserved` that are resident now; a block that was never written to has
+/// none. It costs about a millisecond a GiB.
 std::int64_t resident_in_tensors();
 
 /// Of the last allocation that failed: the bytes it would have gone beyond the budget, or all that

@@ -63,8 +63,8 @@ struct BatchConfig {
   std::optional<std::int64_t> micro_batches;  ///< of each rank, with `micro`: with_whole_batch()
   std::optional<std::int64_t> micro;          ///< none: auto
   std::string last = "weighted";              ///< weighted, drop
-  /// Of a window's micro-batches, that may be left out for what is not finite; and of its samples,
-  /// for what cannot be read.
+  /// This share of a window's micro-batches may be left out for what is not finite, and of its
+  /// samples for what cannot be read.
   double max_quarantined = 0.1;
 };
 
@@ -161,7 +161,8 @@ struct ForeignKey {
   std::string users;
   std::string advice;
 };
-/// Of "fp16" or "train.max-grad-norm", stated without a value; none where no other system has it.
+/// Finds "fp16" or "train.max-grad-norm", stated without a value; nothing where no other system has
+/// it.
 std::optional<ForeignKey> foreign_key(const std::string& name);
 
 /// Whose words a config is: a run's may state keys that are not read.

@@ -21,7 +21,7 @@ struct Datasets {
 
 /// What a config comes to: what a run, a benchmark or a proof works on.
 struct Workload {
-  /// As given, with the batch in samples or tokens and the model's shape filled in: from
+  /// It is as given, with the batch in samples or tokens and the model's shape filled in: from
   /// `model.from`, and from the data the vocabulary or the classes and the shape of the images.
   Config config;
   Datasets data;
