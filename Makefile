@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline bench-spin fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench-dist   two ranks of unequal speed: leases beside equal shares'
 	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine'
 	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
+	@echo 'make bench-spin   how threads wait, alone and beside a second such program (ARGS=--quick: a tiny model)'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
@@ -110,6 +111,10 @@ bench-dist: build
 # Two stages of a pipeline beside two ranks that share the batch; about 15 minutes. ARGS=--quick: a tiny model.
 bench-pipeline: build
 	@.venv/bin/python bench/e2e/pipeline.py $(ARGS)
+
+# What waiting threads cost, alone and beside a second program; about 15 minutes. ARGS=--quick: a minute.
+bench-spin: build
+	@.venv/bin/python bench/e2e/spinning.py $(ARGS)
 
 # Each CPU kernel beside ATen and the roofline; about 10 minutes. ARGS='--only gelu': some of them.
 bench-kernels: setup-test

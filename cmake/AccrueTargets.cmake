@@ -18,8 +18,10 @@ if(ACCRUE_SANITIZE)
                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
 endif()
-find_program(ACCRUE_MOLD mold)
-if(ACCRUE_MOLD)
+# Compilers before g++ 12 do not take it.
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=mold ACCRUE_LINKS_WITH_MOLD)
+if(ACCRUE_LINKS_WITH_MOLD)
   target_link_options(accrue_options INTERFACE -fuse-ld=mold)
 endif()
 

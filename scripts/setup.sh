@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What is tested: docs/notes/torch_versions.md. TORCH_VERSION=2.15.0 takes another one, LIBTORCH=FOLDER one of your own.
+# SYSTEM_PACKAGES=by-hand leaves the system's packages to you (docs/guide/install.md).
 TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 DEEPSPEED="deepspeed==0.19.8"
@@ -21,6 +22,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'error: setup: %s\n' "$*" >&2; exit 2; }
 
 install_packages() {
+  [ "${SYSTEM_PACKAGES:-}" != by-hand ] || return 0
   command -v dpkg-query >/dev/null || die "expected a Debian or Ubuntu system, received one without dpkg; try installing ${PACKAGES[*]} by hand and cmake --preset release"
   local missing=() package
   for package in "$@"; do
@@ -34,6 +36,12 @@ install_packages() {
     as_root=(sudo)
   fi
   "${as_root[@]}" apt-get update -qq
+  local absent=()
+  for package in "${missing[@]}"; do
+    apt-cache show "$package" >/dev/null 2>&1 || absent+=("$package")
+  done
+  ((${#absent[@]} == 0)) ||
+    die "expected ${absent[*]} among this system's packages, received none of that name; try Debian 12 or later or Ubuntu 24.04, or install it by hand and set SYSTEM_PACKAGES=by-hand (docs/guide/install.md)"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null || die "expected apt-get to install ${missing[*]}, received an error (above); try it by hand"
 }

@@ -32,8 +32,10 @@ int dispatch(const Arguments& typed) {
   app.require_subcommand(1);
   app.footer("Example:\n  accrue train gpt.toml --run.out=runs/first\n  accrue train --help");
   Action action;
+  accrue::cli::add_init(app, action);
   accrue::cli::add_train(app, action, typed);
   accrue::cli::add_sample(app, action);
+  accrue::cli::add_predict(app, action);
   accrue::cli::add_export(app, action);
   accrue::cli::add_checkpoint(app, action);
   accrue::cli::add_bench(app, action);

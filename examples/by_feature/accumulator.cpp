@@ -69,7 +69,7 @@ int main() {
     window.clear();
   };
 
-  accrue::Accumulator acc(model->parameters(),
+  accrue::Accumulator acc(model,
                           options);  // Changed, 2 of 4: was optimizer.zero_grad()
   for (std::int64_t step = 0; step < kSteps;) {
     const Sequences micro = next_micro_batch(truth);

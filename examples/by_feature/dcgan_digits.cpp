@@ -74,8 +74,8 @@ int train(const at::Tensor& digits, std::int64_t steps) {
   nn::Sequential generator = make_generator(), discriminator = make_discriminator();
   torch::optim::Adam generator_adam(generator->parameters(), adam());
   torch::optim::Adam discriminator_adam(discriminator->parameters(), adam());
-  accrue::Accumulator acc_g(generator->parameters(), {.batch = accrue::Samples{kBatch}});
-  accrue::Accumulator acc_d(discriminator->parameters(), {.batch = accrue::Samples{kBatch}});
+  accrue::Accumulator acc_g(generator, {.batch = accrue::Samples{kBatch}});
+  accrue::Accumulator acc_d(discriminator, {.batch = accrue::Samples{kBatch}});
 
   // How far the mean digit of the generator is from that of the data: it has to come down.
   const at::Tensor fixed_noise = torch::randn({256, kNoise, 1, 1}), mean_digit = digits.mean(0);

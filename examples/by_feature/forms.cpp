@@ -27,7 +27,7 @@ accrue::Loss loss_of(torch::nn::Sequential& model, const Sequences& micro) {
 
 void with_a_loop(torch::nn::Sequential& model, torch::optim::Optimizer& optimizer,
                  const Loader& loader) {
-  accrue::Accumulator acc(model->parameters(), {.batch = accrue::Tokens{kBatchTokens}});
+  accrue::Accumulator acc(model, {.batch = accrue::Tokens{kBatchTokens}});
   for (const Sequences& micro : loader) {
     acc.backward(loss_of(model, micro));  // was loss.backward()
     if (acc.full()) acc.step(optimizer);  // was optimizer.step() and optimizer.zero_grad()
@@ -37,7 +37,7 @@ void with_a_loop(torch::nn::Sequential& model, torch::optim::Optimizer& optimize
 
 void with_a_scope(torch::nn::Sequential& model, torch::optim::Optimizer& optimizer,
                   const Loader& loader) {
-  accrue::Accumulator acc(model->parameters());
+  accrue::Accumulator acc(model);
   auto window = acc.window();
   for (const Sequences& micro : loader) window.backward(loss_of(model, micro));
   window.step(optimizer);  // a window that is left without it, by an exception too, is dropped

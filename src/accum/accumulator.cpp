@@ -1,19 +1,15 @@
 #include "accrue/accum/accumulator.h"
 
+#include <c10/util/Exception.h>
+
 #include <cmath>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "checked_sum.h"
 
 namespace accrue {
 namespace {
-
-NamedParameters numbered(const std::vector<at::Tensor>& parameters) {
-  NamedParameters named;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    named.push_back({std::to_string(i), parameters[i]});
-  return named;
-}
 
 std::shared_ptr<accum::GradientBuffer> make_buffer(const NamedParameters& parameters,
                                                    const AccumulatorOptions& options) {
@@ -49,8 +45,11 @@ void check_options(const AccumulatorOptions& options) {
 
 }  // namespace
 
-Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options)
-    : options_(std::move(options)), window_(make_buffer(parameters, options_)) {
+Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options,
+                         accum::FindBatchNorms batch_norms)
+    : options_(std::move(options)),
+      find_batch_norms_(std::move(batch_norms)),
+      window_(make_buffer(parameters, options_)) {
   check_options(options_);
   if (options_.replay || options_.replay_losses)
     window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
@@ -58,7 +57,7 @@ Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions o
 }
 
 Accumulator::Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options)
-    : Accumulator(numbered(parameters), std::move(options)) {}
+    : Accumulator(detail::numbered(parameters), std::move(options)) {}
 
 void Accumulator::open_lazily() {
   if (window_.is_open()) return;
@@ -67,6 +66,7 @@ void Accumulator::open_lazily() {
   counters_.window_units = 0;
   counters_.losses.reset();
   counters_.loss_weights.clear();
+  micro_statistics_ = false;
   since_open_.restart();
 }
 
@@ -81,16 +81,16 @@ double Accumulator::units_of(const Loss& loss, const BatchSize& size) const {
   return static_cast<double>(count_of(size));
 }
 
-void Accumulator::backward(const Loss& loss) { backward(loss, BatchSize{}); }
+void Accumulator::backward(Loss loss) { backward(std::move(loss), BatchSize{}); }
 
-void Accumulator::backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
+void Accumulator::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
   const double sum = checked_sum(loss);
   const double units = units_of(loss, size);
   if (counters_.losses && window_.is_open())
     throw usage_error("backward", "all losses that expect() was told of", "one loss",
                       "backward(std::vector{first, second})");
   open_lazily();
-  add({loss, sum, units, {}, std::move(sample_ids)});
+  add({std::move(loss), sum, units, {}, std::move(sample_ids)});
 }
 
 void Accumulator::add(Micro micro) {
@@ -103,18 +103,43 @@ void Accumulator::add(Micro micro) {
   }
   // A lost window has no use for more gradients, but its loop goes on to step() as always.
   const bool counts = micro.loss.weight > 0 || (counters_.losses && micro.loss.sum.requires_grad());
-  if (counts && !window_.is_lost()) guarded([&] { differentiate(micro.loss); });
+  if (counts && !window_.is_lost()) guarded([&] { differentiate(micro.loss); }, micro.loss);
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed)
     counters_.window_units += micro.units;
   check_quarantined("backward");
+  look_for_batch_norms();
 }
 
-void Accumulator::guarded(const std::function<void()>& backward) {
+/// Where it fails, the graph of `loss` is freed: a replay may need its memory.
+void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
   try {
     backward();
   } catch (const std::exception& error) {
+    loss.sum.reset();
     window_.abort(MicroStatus::lost, error.what());
     throw;
+  }
+}
+
+/// A batch in one micro-batch has the statistics of the batch.
+void Accumulator::look_for_batch_norms() {
+  if (!find_batch_norms_ || micro_statistics_) return;
+  if (window_.ledger().count(MicroStatus::committed) < 2) return;
+  const std::vector<std::string> found = find_batch_norms_();
+  if (found.empty()) return;
+  micro_statistics_ = true;
+  if (std::exchange(told_of_batch_norms_, true)) return;
+  const std::string others =
+      found.size() > 1 ? " and " + std::to_string(found.size() - 1) + " more" : "";
+  const std::string reason =
+      "batch normalisation in '" + found.front() + "'" + others +
+      " takes the statistics of each micro-batch, not of the batch, so the gradient is not that of "
+      "the whole batch; use group normalisation, eval() of these layers, or a batch in one "
+      "micro-batch";
+  if (options_.on_event) {
+    emit("batchnorm", reason);
+  } else {
+    TORCH_WARN(reason);
   }
 }
 
@@ -174,6 +199,7 @@ StepReport Accumulator::report() const {
   report.micro_batches = ledger.count(MicroStatus::committed);
   report.quarantined = ledger.count(MicroStatus::quarantined);
   report.retries = window_.retries();
+  if (micro_statistics_) report.batchnorm = "micro";
   if (report.tokens) report.batch_tokens = std::llround(counters_.window_units);
   return report;
 }
@@ -254,9 +280,8 @@ void Accumulator::load(const AccumulatorState& state) {
 
 AccumulatorScope::~AccumulatorScope() { accumulator_->discard(); }
 
-void AccumulatorScope::backward(const Loss& loss, BatchSize size,
-                                std::vector<std::int64_t> sample_ids) {
-  accumulator_->backward(loss, size, std::move(sample_ids));
+void AccumulatorScope::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
+  accumulator_->backward(std::move(loss), size, std::move(sample_ids));
 }
 
 }  // namespace accrue

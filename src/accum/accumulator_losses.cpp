@@ -47,11 +47,11 @@ void Accumulator::backward(const std::vector<Loss>& losses, BatchSize size,
     sums += checked_sum(loss);
     weights.push_back(loss.weight);
   }
-  const Loss total = counters_.losses->combine(losses);
+  Loss total = counters_.losses->combine(losses);
   // A loss that is not finite counts against the micro-batch even where its factor is 0.
   const double sum = std::isfinite(sums) ? total.sum.item<double>() : sums;
   const double units = units_of(total, size);
-  add({total, sum, units, std::move(weights), std::move(sample_ids)});
+  add({std::move(total), sum, units, std::move(weights), std::move(sample_ids)});
 }
 
 void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
@@ -64,7 +64,8 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
                       "leaving it out: a replay cannot give the gradients of outputs");
   window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), {}, 0});
   counters_.loss_weights.emplace_back(counters_.losses ? counters_.losses->size() : 0, 0.0);
-  if (!window_.is_lost()) guarded([&] { run_backward(outputs, gradients); });
+  Loss none;
+  if (!window_.is_lost()) guarded([&] { run_backward(outputs, gradients); }, none);
   window_.commit(0, 0);
 }
 

@@ -35,7 +35,7 @@ std::optional<NumberAndUnit> split_number(std::string_view text) {
 
 /// What a number of bytes without a unit was most likely meant to be.
 std::string with_likely_unit(double number) {
-  constexpr double kMostGibibytes = 1024, kMostMebibytes = 1 << 20;
+  constexpr double kMostGibibytes = 65, kMostMebibytes = 1 << 20;
   if (number == 0) return "6GiB";
   std::array<char, 64> digits{};
   std::snprintf(digits.data(), digits.size(), "%.15g", number);
@@ -47,6 +47,29 @@ std::string with_likely_unit(double number) {
 std::string print(const char* format, double value, const char* unit) {
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, value, unit);
+  return buffer.data();
+}
+
+/// A number of bytes in a unit that people read, with the decimals of three significant digits.
+struct Scaled {
+  double value;
+  const char* unit;
+  int decimals;
+};
+
+Scaled scaled_bytes(double bytes) {
+  static constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (std::abs(bytes) >= 1000 && unit + 1 < units.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return {bytes, units[unit], unit == 0 || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2};
+}
+
+std::string print_bytes(double value, const Scaled& as) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.*f %s", as.decimals, value, as.unit);
   return buffer.data();
 }
 
@@ -75,15 +98,14 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
 }
 
 std::string format_bytes(std::int64_t bytes) {
-  static constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (std::abs(value) >= 1000 && unit + 1 < units.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  const char* format = unit == 0 || value >= 100 ? "%.0f %s" : value >= 10 ? "%.1f %s" : "%.2f %s";
-  return print(format, value, units[unit]);
+  const Scaled scaled = scaled_bytes(static_cast<double>(bytes));
+  return print_bytes(scaled.value, scaled);
+}
+
+std::string format_bytes_rounded_up(std::int64_t bytes) {
+  const Scaled scaled = scaled_bytes(static_cast<double>(bytes));
+  const double steps = std::pow(10, scaled.decimals);
+  return print_bytes(std::ceil(scaled.value * steps) / steps, scaled);
 }
 
 std::string format_count(double count) {
@@ -109,6 +131,13 @@ std::string format_duration(double seconds) {
     std::snprintf(buffer.data(), buffer.size(), "%lldh%02lldm", total / 3600, total % 3600 / 60);
   }
   return buffer.data();
+}
+
+std::string format_seconds(double seconds) {
+  constexpr double kMinute = 60, kHour = 3600;
+  if (seconds < kMinute) return print("%.3g %s", std::round(seconds * 100) / 100, "s");
+  if (seconds < kHour) return print("%.3g %s", seconds / kMinute, "min");
+  return print("%.3g %s", seconds / kHour, "h");
 }
 
 std::optional<Duration> try_parse_duration(std::string_view text) {

@@ -14,4 +14,14 @@ std::string counted(std::int64_t count, const std::string& one) {
   return std::to_string(count) + " " + one + (count == 1 ? "" : hisses ? "es" : "s");
 }
 
+std::string digit_groups(std::int64_t integer, char separator) {
+  std::string text = std::to_string(integer);
+  const std::size_t digits = text.size() - (integer < 0 ? 1 : 0);
+  constexpr std::size_t group = 3, shortest = 5;
+  if (digits < shortest) return text;
+  for (std::size_t behind = group; behind < digits; behind += group)
+    text.insert(text.size() - behind - (behind / group - 1), 1, separator);
+  return text;
+}
+
 }  // namespace accrue

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "fingerprint.h"
@@ -16,11 +18,29 @@ struct Version {
   const char* name;
   std::int64_t label_bytes;
   std::int64_t classes;
+  const char* names_file;  ///< of the classes, a line each
   std::int64_t record_bytes() const { return label_bytes + pixel_bytes; }
   bool operator==(const Version& other) const { return classes == other.classes; }
 };
-constexpr Version cifar10{"CIFAR-10", 1, 10};
-constexpr Version cifar100{"CIFAR-100", 2, 100};
+constexpr Version cifar10{"CIFAR-10", 1, 10, "batches.meta.txt"};
+constexpr Version cifar100{"CIFAR-100", 2, 100, "fine_label_names.txt"};
+
+/// Those that are not empty, of at most as many bytes as names of classes take; none where there is
+/// no such file.
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  constexpr std::size_t most_bytes = 1 << 16;
+  std::ifstream file(path);
+  std::string text(most_bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
 
 class Cifar final : public ImageStore {
  public:
@@ -39,19 +59,16 @@ class Cifar final : public ImageStore {
                         files_->path(0).string() + ": " + version_.name,
                         "files of the same data set");
     }
+    classes_ = options.classes.empty() ? found_classes() : options.classes;
     fingerprint_.emplace(std::string("images, ") + version_.name, *files_);
   }
 
   std::int64_t size() const override { return ends_.back(); }
-  ImageShape shape() const override { return cifar_shape; }
+  ShapeCounts shapes() const override { return {{cifar_shape, size()}}; }
   std::string fingerprint() const override { return fingerprint_->text(); }
-  std::vector<std::string> classes() const override {
-    std::vector<std::string> names;
-    for (std::int64_t i = 0; i < version_.classes; ++i) names.push_back(std::to_string(i));
-    return names;
-  }
+  std::vector<std::string> classes() const override { return classes_; }
 
-  ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+  ImageRead read(std::int64_t index, DecodedImage& image) const override {
     const auto file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -
                                                ends_.begin());
     const std::int64_t record = index - (file == 0 ? 0 : ends_[file - 1]);
@@ -59,7 +76,11 @@ class Cifar final : public ImageStore {
     std::uint8_t label = 0;
     files_->read(file, begin + version_.label_bytes - 1,
                  std::as_writable_bytes(std::span(&label, 1)));
-    files_->read(file, begin + version_.label_bytes, std::as_writable_bytes(pixels));
+    image.shape = cifar_shape;
+    image.in_planes = true;
+    image.bytes.resize(static_cast<std::size_t>(pixel_bytes));
+    files_->read(file, begin + version_.label_bytes,
+                 std::as_writable_bytes(std::span(image.bytes)));
     return {.label = label, .failure = {}};
   }
 
@@ -109,9 +130,19 @@ class Cifar final : public ImageStore {
         "getting the file again: it is corrupt or no CIFAR file");
   }
 
+  /// As the file that comes with the data set names them, else their numbers.
+  std::vector<std::string> found_classes() const {
+    std::vector<std::string> names = lines_of(files_->path(0).parent_path() / version_.names_file);
+    if (std::ssize(names) == version_.classes) return names;
+    names.clear();
+    for (std::int64_t i = 0; i < version_.classes; ++i) names.push_back(std::to_string(i));
+    return names;
+  }
+
   std::unique_ptr<const FilePool> files_;
   Version version_;
   std::vector<std::int64_t> ends_;  ///< images up to and with file i
+  std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;
 };
 

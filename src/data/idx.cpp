@@ -65,16 +65,19 @@ class Idx final : public ImageStore {
   }
 
   std::int64_t size() const override { return std::ssize(labels_); }
-  ImageShape shape() const override { return shape_; }
+  ShapeCounts shapes() const override { return {{shape_, size()}}; }
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_.text(); }
 
-  ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+  ImageRead read(std::int64_t index, DecodedImage& image) const override {
     const auto pair = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -
                                                ends_.begin());
     const std::int64_t position = index - (pair == 0 ? 0 : ends_[pair - 1]);
-    files_->read(2 * pair, images_header_bytes + position * std::ssize(pixels),
-                 std::as_writable_bytes(pixels));
+    image.shape = shape_;
+    image.in_planes = true;
+    image.bytes.resize(static_cast<std::size_t>(shape_.height * shape_.width));
+    files_->read(2 * pair, images_header_bytes + position * std::ssize(image.bytes),
+                 std::as_writable_bytes(std::span(image.bytes)));
     return {.label = labels_[static_cast<std::size_t>(index)], .failure = {}};
   }
 

@@ -32,12 +32,10 @@ constexpr std::array<Signature, 13> other_formats{
      {"MM", "TIFF"},
      {"\xff\xd8", "JPEG that is damaged, or of neither grey nor RGB (CMYK)"}}};
 
-/// Pixels of `stride` bytes to planes of the first `channels` of each.
-void to_planes(std::span<const std::uint8_t> interleaved, std::size_t stride,
-               const ImageShape& shape, std::span<std::uint8_t> out) {
-  const auto area = static_cast<std::size_t>(shape.height * shape.width);
-  for (std::size_t c = 0; c < static_cast<std::size_t>(shape.channels); ++c)
-    for (std::size_t i = 0; i < area; ++i) out[c * area + i] = interleaved[i * stride + c];
+/// The first of each three bytes: what grey pixels are, decoded as colour.
+void keep_one_of_three(std::vector<std::uint8_t>& bytes) {
+  for (std::size_t i = 0; i < bytes.size() / 3; ++i) bytes[i] = bytes[3 * i];
+  bytes.resize(bytes.size() / 3);
 }
 
 }  // namespace
@@ -55,20 +53,20 @@ std::string other_image_format(std::span<const std::byte> encoded) {
   return "";
 }
 
-std::string decode_image(std::span<const std::byte> encoded, const ImageShape& shape,
-                         std::span<std::uint8_t> pixels) {
-  const std::optional<ImageShape> found = image_shape_of(encoded);
-  if (!found) {
+std::string decode_image(std::span<const std::byte> encoded, DecodedImage& image) {
+  const std::optional<ImageShape> shape = image_shape_of(encoded);
+  if (!shape) {
     const std::string other = other_image_format(encoded);
     return other.empty() ? "its header is damaged" : "it is " + other;
   }
-  if (*found != shape) return "another shape";
-  const std::size_t stride = is_png(encoded) ? 3 : static_cast<std::size_t>(shape.channels);
-  std::vector<std::uint8_t> interleaved(static_cast<std::size_t>(shape.height * shape.width) *
-                                        stride);
+  const bool png = is_png(encoded);
+  image.shape = *shape;
+  image.in_planes = false;
+  image.bytes.resize(
+      static_cast<std::size_t>(shape->height * shape->width * (png ? 3 : shape->channels)));
   std::string problem =
-      is_png(encoded) ? decode_png(encoded, interleaved) : decode_jpeg(encoded, shape, interleaved);
-  if (problem.empty()) to_planes(interleaved, stride, shape, pixels);
+      png ? decode_png(encoded, image.bytes) : decode_jpeg(encoded, *shape, image.bytes);
+  if (png && shape->channels == 1) keep_one_of_three(image.bytes);
   return problem;
 }
 

@@ -5,10 +5,18 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "accrue/data/source.h"
 
 namespace accrue::data {
+
+/// An image as its file holds it, 8 bits for each channel of a pixel.
+struct DecodedImage {
+  ImageShape shape;
+  std::vector<std::uint8_t> bytes;
+  bool in_planes = false;  ///< [C, H, W]; else pixel by pixel, [H, W, C]
+};
 
 /// What the first bytes of an encoded image (PNG, JPEG) say of it; nothing where they are none or
 /// too few, or a side is longer than 16,384. Grey with alpha is grey (1 channel), colour with alpha
@@ -18,9 +26,8 @@ std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded);
 /// The name of an image format that is not read, by its first bytes ("BMP"); empty: none of those.
 std::string other_image_format(std::span<const std::byte> encoded);
 
-/// Decodes into `pixels`, channel by channel ([C, H, W]), 8 bits each. Returns why it failed, or an
+/// Decodes a PNG or a JPEG: alpha left out, of 16 bits the higher 8. Returns why it failed, or an
 /// empty string.
-std::string decode_image(std::span<const std::byte> encoded, const ImageShape& shape,
-                         std::span<std::uint8_t> pixels);
+std::string decode_image(std::span<const std::byte> encoded, DecodedImage& image);
 
 }  // namespace accrue::data

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "fingerprint.h"
-#include "image_decode.h"
+#include "image_file.h"
 #include "image_store.h"
 #include "source_errors.h"
 #include "suffix.h"
@@ -13,29 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Bytes = std::vector<std::byte>;
-
 fs::path folder_of(const fs::path& file) {
   std::error_code ignored;
   return (file.has_parent_path() ? file : fs::absolute(file, ignored)).parent_path();
 }
 
 std::string class_of(const fs::path& file) { return folder_of(file).filename().string(); }
-
-Bytes read_file(const FilePool& files, std::size_t file, std::int64_t most_bytes) {
-  Bytes bytes(static_cast<std::size_t>(std::min(files.bytes(file), most_bytes)));
-  files.read(file, 0, bytes);
-  return bytes;
-}
-
-/// The shape that the file's first bytes tell; more of them where much else stands before it.
-std::optional<ImageShape> shape_of(const FilePool& files, std::size_t file) {
-  constexpr std::int64_t header_bytes = 4096;
-  const auto shape = image_shape_of(read_file(files, file, header_bytes));
-  if (shape || files.bytes(file) <= header_bytes) return shape;
-  constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
-  return image_shape_of(read_file(files, file, most_bytes));
-}
 
 bool holds_image(const fs::path& folder) {
   std::error_code failure;
@@ -102,7 +85,7 @@ class ImageFolders final : public ImageStore {
     for (std::size_t file = 0; file < files_->count(); ++file)
       excluded_.push_back(options.excluded.contains(files_->path(file)));
     classes_ = options.classes.empty() ? found_classes(what) : options.classes;
-    check_shapes(what);
+    shapes_ = found_shapes(what);
     Spread spread(classes_.size());
     for (std::size_t file = 0; file < files_->count(); ++file)
       if (!excluded_[file] || has_known_class(file)) spread.add(file, class_number(file, what));
@@ -116,18 +99,20 @@ class ImageFolders final : public ImageStore {
   }
 
   std::int64_t size() const override { return std::ssize(samples_); }
-  ImageShape shape() const override { return shape_; }
+  ShapeCounts shapes() const override { return shapes_; }
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_->text(); }
 
-  ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+  ImageRead read(std::int64_t index, DecodedImage& image) const override {
     const Sample& sample = samples_[static_cast<std::size_t>(index)];
     if (excluded_[sample.file]) return {};
-    const std::string failure =
-        decode_image(read_file(*files_, sample.file, files_->bytes(sample.file)), shape_, pixels);
-    if (failure.empty()) return {.label = sample.of_class, .failure = {}};
-    return {.label = {},
-            .failure = files_->path(sample.file).string() + " does not decode: " + failure};
+    std::string failure = decode_image_file(*files_, sample.file, image);
+    if (!failure.empty()) return {.label = {}, .failure = std::move(failure)};
+    return {.label = sample.of_class, .failure = {}};
+  }
+
+  std::string name(std::int64_t index) const override {
+    return files_->path(samples_[static_cast<std::size_t>(index)].file).string();
   }
 
  private:
@@ -159,33 +144,29 @@ class ImageFolders final : public ImageStore {
                       "training images of that class, or a glob that leaves it out");
   }
 
-  void check_shapes(const std::string& what) {
-    const auto first = static_cast<std::size_t>(
-        std::distance(excluded_.begin(), std::ranges::find(excluded_, false)));
-    for (std::size_t file = first; file < files_->count(); ++file) {
+  ShapeCounts found_shapes(const std::string& what) const {
+    ShapeCounts shapes;
+    for (std::size_t file = 0; file < files_->count(); ++file) {
       if (excluded_[file]) continue;
-      const auto shape = shape_of(*files_, file);
-      if (!shape) {
-        const std::string other = other_image_format(read_file(*files_, file, 16));
-        throw usage_error(
-            what, "images (PNG or JPEG)",
-            files_->path(file).string() + ": " +
-                (other.empty() ? "none that can be read" : "none that can be read, but " + other),
-            other.empty() ? "a glob that leaves it out"
-                          : "converting it to PNG, or a glob that leaves it out");
-      }
-      if (file == first) shape_ = *shape;
-      if (*shape == shape_) continue;
-      throw usage_error(what, "images of one shape (channels x height x width)",
-                        files_->path(first).string() + " (" + text_of(shape_) + ") beside " +
-                            files_->path(file).string() + " (" + text_of(*shape) + ")",
-                        "scaling them to one size before training");
+      const auto shape = image_file_shape(*files_, file);
+      if (!shape) throw not_an_image(file, what);
+      ++shapes[*shape];
     }
+    return shapes;
+  }
+
+  Error not_an_image(std::size_t file, const std::string& what) const {
+    const std::string other = other_image_file_format(*files_, file);
+    return usage_error(what, "images (PNG or JPEG)",
+                       files_->path(file).string() + ": none that can be read" +
+                           (other.empty() ? "" : ", but " + other),
+                       other.empty() ? "a glob that leaves it out"
+                                     : "converting it to PNG, or a glob that leaves it out");
   }
 
   std::unique_ptr<const FilePool> files_;
   std::vector<bool> excluded_;  ///< by file
-  ImageShape shape_;
+  ShapeCounts shapes_;
   std::vector<std::string> classes_;
   std::vector<Sample> samples_;
   std::optional<Fingerprint> fingerprint_;

@@ -5,31 +5,34 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "accrue/data/source.h"
 #include "file_pool.h"
+#include "image_decode.h"
+#include "image_shape_rule.h"
 
 namespace accrue::data {
 
 /// What became of an image that was asked for.
 struct ImageRead {
   std::optional<std::int64_t> label;  ///< its class; none where there are no pixels
-  std::string failure;                ///< why it does not decode, with its name
+  std::string failure;                ///< why it does not decode
 };
 
-/// Images of one shape and their classes, however they are kept. Safe from several threads.
+/// Images and their classes, however they are kept. Safe from several threads.
 class ImageStore {
  public:
   virtual ~ImageStore() = default;
   virtual std::int64_t size() const = 0;
-  virtual ImageShape shape() const = 0;
+  /// Of all that are not excluded, as their headers say.
+  virtual ShapeCounts shapes() const = 0;
   virtual std::vector<std::string> classes() const = 0;
-  virtual std::vector<std::string> remarks() const { return {}; }
-  /// Puts image `index` into `pixels`, as bytes [C, H, W].
-  virtual ImageRead read(std::int64_t index, std::span<std::uint8_t> pixels) const = 0;
+  /// Image `index` as it is kept; its memory is used again.
+  virtual ImageRead read(std::int64_t index, DecodedImage& image) const = 0;
+  /// Of the file that image `index` is.
+  virtual std::string name(std::int64_t index) const { return "image " + std::to_string(index); }
   virtual std::string fingerprint() const = 0;
 };
 
@@ -37,6 +40,7 @@ struct ImageOptions {
   std::vector<std::string> classes;          ///< known ones; empty: as the files say
   std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
   std::set<std::filesystem::path> excluded;  ///< of the paths, those not to be used
+  ImageShape shape = {};                     ///< SourceOptions::image
 };
 
 /// Of each opener: throws a usage Error, its operation being `what`, that names the file, as

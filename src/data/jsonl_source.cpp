@@ -51,6 +51,7 @@ void JsonlSource::index_file(std::size_t file, JsonSampleParser& parser, TooLong
     }
     const JsonSample& sample = parser.sample();
     has_ids_ = has_ids_ || sample.has_ids;
+    has_text_ = has_text_ || !sample.has_ids;
     if (sample.length() < 1) {
       ++left_out_;
       continue;

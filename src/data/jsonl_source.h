@@ -32,6 +32,7 @@ class JsonlSource final : public Source {
 
   std::int64_t size() const override { return std::ssize(begins_); }
   std::int64_t vocab() const override;
+  bool has_text() const override { return has_text_; }
   std::int64_t tokens(std::int64_t index) const override;
   std::optional<std::int64_t> uniform_tokens() const override { return std::nullopt; }
   std::vector<std::string> remarks() const override;
@@ -60,6 +61,7 @@ class JsonlSource final : public Source {
   std::vector<std::int64_t> sample_ends_;  ///< how many samples there are up to and with file i
   std::int64_t left_out_ = 0;              ///< lines of fewer than two tokens
   bool has_ids_ = false;
+  bool has_text_ = false;
   bool has_counting_label_ = false;
   Fingerprint fingerprint_;
 };

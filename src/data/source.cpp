@@ -52,6 +52,10 @@ void check_format(const SourceOptions& options, Format format, const std::string
     throw usage_error(what, "a context of at least one token", std::to_string(options.context),
                       "a positive model.context");
   }
+  if (format != Format::images && options.image != ImageShape{}) {
+    throw usage_error(what, "images, as data.image or the training data ask for", name_of(format),
+                      "data.format = \"images\", or other files");
+  }
   if (format != Format::jsonl && options.packing) {
     throw usage_error("data.packing", "samples of different lengths (jsonl)",
                       std::string(name_of(format)) + ", whose samples are all of one length",
@@ -101,10 +105,12 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   const Format format = format_of(options.format, paths, what);
   check_format(options, format, what);
   if (format == Format::images) {
-    return open_images(
-        all,
-        {.classes = options.classes, .class_bound = options.vocab, .excluded = std::move(excluded)},
-        what);
+    return open_images(all,
+                       {.classes = options.classes,
+                        .class_bound = options.vocab,
+                        .excluded = std::move(excluded),
+                        .shape = options.image},
+                       what);
   }
   if (format == Format::text && options.format == "auto") refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);

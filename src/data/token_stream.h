@@ -34,6 +34,7 @@ class TokenStream final : public Source {
 
   std::int64_t size() const override;
   std::int64_t vocab() const override { return traits_.vocab; }
+  bool has_text() const override { return traits_.format == "text"; }
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
   std::int64_t tokens(std::int64_t) const override { return traits_.context; }
   std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }

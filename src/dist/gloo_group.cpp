@@ -5,8 +5,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/dist/group.h"
+#include "post_mortem.h"
 #include "rank_store.h"
 #include "run_until.h"
 
@@ -97,6 +100,7 @@ class GlooGroup final : public Group {
         world_(launch.world),
         timeout_(options.timeout),
         ranks_(launch, options.timeout) {
+    const Stopwatch watch;
     try {
       auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
       gloo->devices.push_back(device_for(launch));
@@ -105,7 +109,7 @@ class GlooGroup final : public Group {
         return c10::make_intrusive<c10d::ProcessGroupGloo>(store, launch.rank, launch.world, gloo);
       });
     } catch (const std::exception& error) {
-      throw failed(0, "connect to the other ranks", first_line(error.what()));
+      throw failed(0, "connect to the other ranks", first_line(error.what()), watch);
     }
   }
 
@@ -163,6 +167,7 @@ class GlooGroup final : public Group {
           is_collective_(is_collective) {}
 
     void wait() override {
+      const Stopwatch watch;
       bool is_done = false;
       std::string error = "not all of them";
       try {
@@ -174,7 +179,7 @@ class GlooGroup final : public Group {
       } catch (const std::exception& failure) {
         error = first_line(failure.what());
       }
-      if (!is_done) throw group_.failed(number_, what_, error);
+      if (!is_done) throw group_.failed(number_, what_, error, watch);
     }
 
     bool is_done() const override { return work_->isCompleted(); }
@@ -205,20 +210,28 @@ class GlooGroup final : public Group {
 
   template <class Begin>
   std::unique_ptr<Work> begin_work(std::string_view what, bool is_collective, const Begin& begin) {
+    const Stopwatch watch;
     try {
       return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what),
                                         is_collective);
     } catch (const std::exception& error) {
-      throw failed(collectives_, std::string(what), first_line(error.what()));
+      throw failed(collectives_, std::string(what), first_line(error.what()), watch);
     }
   }
 
-  Error failed(std::int64_t number, const std::string& what, const std::string& error) {
+  /// `watch` runs since the wait began.
+  Error failed(std::int64_t number, const std::string& what, const std::string& error,
+               const Stopwatch& watch) {
     ended_ = true;
-    const std::string seconds = std::to_string(static_cast<double>(timeout_.count()) / 1000);
-    return runtime_error(what, "all " + std::to_string(world_) + " ranks within " + seconds + " s",
-                         ranks_.end_in(number, error),
-                         "looking at the messages of the rank named, or a longer dist.timeout");
+    const double timeout = std::chrono::duration<double>(timeout_).count();
+    const bool ran_out = watch.seconds() >= timeout;
+    const std::string reason = ranks_.end_in(number, error);
+    const bool was_late = ran_out && !tells_of_death(reason);
+    return runtime_error(what, "all " + std::to_string(world_) + " ranks",
+                         reason + ", after " + format_seconds(watch.seconds()) +
+                             (was_late ? " (dist.timeout is " + format_seconds(timeout) + ")" : ""),
+                         std::string("looking at the messages of the rank named") +
+                             (was_late ? ", or a longer dist.timeout" : ""));
   }
 
   at::Tensor rows_like(const at::Tensor& own) const;

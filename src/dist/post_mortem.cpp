@@ -18,11 +18,15 @@ std::string listed(const std::vector<RankState>& ranks, const Test& belongs) {
   return text;
 }
 
+constexpr std::string_view kNoLife = "no sign of life from ";
+
 }  // namespace
+
+bool tells_of_death(std::string_view reason) { return reason.starts_with(kNoLife); }
 
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number) {
   const std::string gone = listed(ranks, [](const RankState& state) { return !state.is_alive; });
-  if (!gone.empty()) return "no sign of life from " + gone;
+  if (!gone.empty()) return std::string(kNoLife) + gone;
   const std::string late =
       listed(ranks, [&](const RankState& state) { return state.collective < number; });
   return late.empty() ? "" : "nothing from " + late;

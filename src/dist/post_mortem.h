@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace accrue::dist {
@@ -16,5 +17,9 @@ struct RankState {
 /// Who is missing in collective `number`, for people. A rank that is gone explains the failure
 /// before one that is only late; the others wait for it. Empty where all are there.
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number);
+
+/// Whether what missing_ranks() said, on this rank or another, is of a rank that is gone: waiting
+/// longer would not have helped.
+bool tells_of_death(std::string_view reason);
 
 }  // namespace accrue::dist

@@ -5,7 +5,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "listening_socket.h"
 
 namespace accrue::dist {
@@ -84,6 +86,7 @@ RankStore::Connections RankStore::connect(const Launch& launch) const {
 
 std::vector<std::string> RankStore::exchange(const std::string& topic, const std::string& mine,
                                              std::string_view what) {
+  const Stopwatch watch;
   std::string failure;
   try {
     const Deadline until = from_now(timeout_);
@@ -96,8 +99,8 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
     if (!decided_) decided_ = host_is_gone();
     failure = *decided_;
   }
-  throw runtime_error(what, "all " + std::to_string(world_) + " ranks in time at " + place_,
-                      failure,
+  throw runtime_error(what, "all " + std::to_string(world_) + " ranks at " + place_,
+                      failure + ", after " + format_seconds(watch.seconds()),
                       "looking at the messages of the rank named, or a longer dist.timeout");
 }
 

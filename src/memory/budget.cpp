@@ -24,6 +24,8 @@ static_assert(std::atomic<int>::is_always_lock_free);
 void note_signal(int) { ++signals_arrived; }
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+/// What is kept free for what lies outside tensors: so much, and one part of so many of the budget.
+constexpr std::int64_t kLeastOutside = 24 * kMebibyte, kShareOutside = 64;
 
 std::string describe(std::optional<std::int64_t> budget) {
   return budget ? "a budget of " + format_bytes(*budget) : "no budget";
@@ -67,17 +69,24 @@ std::int64_t held_of_a_budget() {
   return budget_of() == BudgetOf::process ? resident_bytes() : usage().reserved;
 }
 
-std::int64_t reserve_outside(std::int64_t budget) {
-  constexpr std::int64_t kLeast = 24 * kMebibyte, kShare = 64;
-  return kLeast + budget / kShare;
+std::int64_t reserve_outside(std::int64_t budget) { return kLeastOutside + budget / kShareOutside; }
+
+std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside) {
+  const std::int64_t all_but_the_share = tensors + outside + kLeastOutside;
+  return all_but_the_share + (all_but_the_share + kShareOutside - 2) / (kShareOutside - 1);
 }
 
-std::optional<std::string> measure_outside() {
+namespace {
+
+/// `kept`: whether what is left before may stay, as the reserve for it is neither used up by half
+/// nor larger than needed.
+std::optional<std::string> leave_what_lies_outside(bool kept) {
   const std::optional<std::int64_t> stated = budget();
   if (!stated || budget_of() != BudgetOf::process) return std::nullopt;
-  const std::int64_t in_tensors = resident_in_tensors();
-  const std::int64_t outside = std::max<std::int64_t>(0, resident_bytes() - in_tensors);
-  const std::int64_t before = left_outside(), now = outside + reserve_outside(*stated);
+  const std::int64_t outside = std::max<std::int64_t>(0, resident_bytes() - resident_in_tensors());
+  const std::int64_t reserve = reserve_outside(*stated);
+  const std::int64_t before = left_outside(), now = outside + reserve;
+  if (kept && before >= now - reserve / 2 && before <= now) return std::nullopt;
   leave_outside(now);
   constexpr std::int64_t kShareTold = 8;
   if (std::abs(now - before) < *stated / kShareTold) return std::nullopt;
@@ -85,6 +94,12 @@ std::optional<std::string> measure_outside() {
          format_bytes(*stated) + " " + format_bytes(tensor_budget().value_or(0)) +
          " are left to tensors, after " + format_bytes(std::max<std::int64_t>(0, *stated - before));
 }
+
+}  // namespace
+
+std::optional<std::string> measure_outside() { return leave_what_lies_outside(false); }
+
+std::optional<std::string> follow_outside() { return leave_what_lies_outside(true); }
 
 BudgetWatch::BudgetWatch(std::filesystem::path file) : file_(std::move(file)) {
   sigaction(SIGUSR1, nullptr, &previous_action_);

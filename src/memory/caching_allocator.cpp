@@ -49,6 +49,10 @@ class CachingAllocator final : public c10::Allocator {
   Counters& counters() { return counters_; }
   CachedBlocks& cached() { return cached_; }
   std::int64_t last_missing_bytes() const { return last_missing_bytes_; }
+  std::optional<std::int64_t> last_refusing_budget() const {
+    const std::int64_t budget = last_refusing_budget_;
+    return budget == kNoBudget ? std::nullopt : std::optional(budget);
+  }
 
  private:
   void* take(std::size_t bytes) {
@@ -101,15 +105,17 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   [[noreturn]] void refuse_system(std::size_t bytes) {
+    last_refusing_budget_ = kNoBudget;
     refuse(bytes, static_cast<std::int64_t>(std::min(bytes, kLargestRequestBytes)),
            "none from the system");
   }
 
   [[noreturn]] void refuse_budget(std::size_t bytes, std::int64_t missing) {
+    const std::int64_t budget = cached_.limits().for_tensors().value_or(0);
+    last_refusing_budget_ = budget;
     refuse(bytes, missing,
            format_bytes(missing) + " (" + std::to_string(missing) +
-               " bytes) too few in a budget of " +
-               format_bytes(cached_.limits().for_tensors().value_or(0)) + " for tensors");
+               " bytes) too few in a budget of " + format_bytes(budget) + " for tensors");
   }
 
   [[noreturn]] void refuse(std::size_t bytes, std::int64_t missing, const std::string& received) {
@@ -124,6 +130,7 @@ class CachingAllocator final : public c10::Allocator {
     std::abort();  // not reached: the check always throws
   }
 
+  static constexpr std::int64_t kNoBudget = -1;
   static constexpr std::size_t kLargestRequestBytes =
       static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max() / 2);
 
@@ -133,6 +140,7 @@ class CachingAllocator final : public c10::Allocator {
   SmallBlocks small_{counters_};
   CachedBlocks cached_{counters_};
   std::atomic<std::int64_t> last_missing_bytes_{0};
+  std::atomic<std::int64_t> last_refusing_budget_{kNoBudget};
 };
 
 CachingAllocator& require_installed(const char* operation) {
@@ -211,6 +219,11 @@ std::int64_t resident_in_tensors() {
 std::int64_t last_missing_bytes() {
   const CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? 0 : allocator->last_missing_bytes();
+}
+
+std::optional<std::int64_t> last_refusing_budget() {
+  const CachingAllocator* const allocator = CachingAllocator::installed();
+  return allocator == nullptr ? std::nullopt : allocator->last_refusing_budget();
 }
 
 PeakScope::PeakScope() {

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "accrue/core/units.h"
+#include "accrue/core/words.h"
+#include "accrue/memory/budget.h"
 #include "cost_model.h"
 
 namespace accrue::memory {
@@ -28,18 +32,16 @@ Need need_of(const std::vector<Fact>& facts, const PlanQuestion& question) {
   return least.value_or(Need{.bytes = question.resident.total()});
 }
 
-std::string in_words(const Need& need) {
-  return std::string(need.exact ? "" : "more than ") + format_bytes(need.bytes);
-}
-
-std::int64_t with_margin(std::int64_t bytes) {
-  return std::llround(static_cast<double>(bytes) * (1 + kPlanMargin));
+/// What the refused run would take, as far as it is known.
+std::int64_t likely_bytes(const Need& need, const PlanQuestion& question) {
+  if (need.exact || question.enough_bytes == 0) return need.bytes;
+  return std::max(need.bytes, question.enough_bytes - question.outside_bytes);
 }
 
 /// The context for which a sample's memory, which is linear in it, stays within the limit.
-std::int64_t fitting_context(const Need& need, const PlanQuestion& question) {
+std::int64_t fitting_context(std::int64_t bytes, const PlanQuestion& question) {
   const std::int64_t room = question.limit_bytes - question.resident.total();
-  const std::int64_t working = need.bytes - question.resident.total();
+  const std::int64_t working = bytes - question.resident.total();
   if (question.context == 0 || room <= 0 || working <= room) return 0;
   const double fitting = static_cast<double>(question.context) * static_cast<double>(room) /
                          static_cast<double>(working) * (1 - kPlanMargin);
@@ -47,24 +49,57 @@ std::int64_t fitting_context(const Need& need, const PlanQuestion& question) {
   return static_cast<std::int64_t>(std::floor(fitting / step) * step);
 }
 
+/// By at most so much more lies outside tensors where larger micro-batches have room to be tried.
+constexpr std::int64_t kOutsideVaries = std::int64_t{16} << 20;
+
+/// A budget that is enough; 0 where neither a trial nor arithmetic tells.
+std::int64_t enough_budget(const Need& need, const PlanQuestion& question) {
+  if (!need.exact)
+    return question.enough_bytes > need.bytes + question.outside_bytes ? question.enough_bytes : 0;
+  const std::int64_t tensors =
+      std::llround(static_cast<double>(need.bytes) * (1 + kPlanMargin)) + 1;
+  if (question.stated_bytes == 0) return tensors + question.outside_bytes;
+  const std::int64_t outside = question.outside_bytes - reserve_outside(question.stated_bytes);
+  return budget_that_leaves(tensors, outside + kOutsideVaries);
+}
+
 std::string advice(const Need& need, const PlanQuestion& question) {
-  std::string text;
-  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
-  if (question.micro_batch && *question.micro_batch > 1) add("batch.micro = \"auto\"");
-  if (question.more_recomputation) add("memory.recompute = \"auto\"");
-  if (const std::int64_t context = fitting_context(need, question); context > 0)
-    add("model.context = " + std::to_string(context) + " or less");
-  if (question.parameter_count > 0 && need.bytes > 0) {
+  std::vector<std::string> ways;
+  if (question.micro_batch && *question.micro_batch > 1) ways.push_back(question.open_micro_batch);
+  if (question.more_recomputation) ways.emplace_back("memory.recompute = \"auto\"");
+  const std::int64_t likely = likely_bytes(need, question);
+  if (const std::int64_t context = fitting_context(likely, question); context > 0)
+    ways.push_back("model.context = " + std::to_string(context) + " or less");
+  if (question.parameter_count > 0 && likely > 0 && question.limit_bytes > 0) {
     const double share =
-        std::min(1.0, static_cast<double>(question.limit_bytes) / static_cast<double>(need.bytes));
-    add("a model of about " +
+        std::min(1.0, static_cast<double>(question.limit_bytes) / static_cast<double>(likely));
+    ways.push_back(
+        "a model of about " +
         format_count(share * (1 - kPlanMargin) * static_cast<double>(question.parameter_count)) +
         " parameters in place of " + format_count(static_cast<double>(question.parameter_count)));
   }
-  const std::int64_t outside = question.outside_bytes;
-  add("a budget of " + (need.exact ? format_bytes(with_margin(need.bytes) + outside)
-                                   : "more than " + format_bytes(need.bytes + outside)));
-  return text;
+  const std::int64_t enough = enough_budget(need, question);
+  ways.push_back(enough > 0 ? "memory.budget = \"" + format_bytes_rounded_up(enough) +
+                                  "\", which is enough"
+                            : "a larger memory.budget (accrue plan CONFIG --memory.budget=none "
+                              "tells what tensors take)");
+  return listed(ways, "or");
+}
+
+/// What the budget would have to hold, part by part.
+std::string parts(const Need& need, const PlanQuestion& question) {
+  std::vector<std::string> words;
+  if (question.outside_bytes > 0)
+    words.push_back(format_bytes(question.outside_bytes) + " for the program itself");
+  const std::int64_t resident = question.resident.total();
+  words.push_back(format_bytes(resident) + " for parameters, gradients" +
+                  (question.resident.cuts > 0 ? ", a window's activations at its cuts" : "") +
+                  " and optimizer state");
+  words.push_back(need.bytes > resident
+                      ? (need.exact ? "" : "more than ") + format_bytes(need.bytes - resident) +
+                            " to compute with"
+                      : std::string("what its pass computes with"));
+  return listed(words, "and");
 }
 
 }  // namespace
@@ -72,16 +107,13 @@ std::string advice(const Need& need, const PlanQuestion& question) {
 Error refusal(const std::vector<Fact>& facts, const PlanQuestion& question) {
   const Need need = need_of(facts, question);
   const std::int64_t missing = std::max<std::int64_t>(0, need.bytes - question.limit_bytes);
+  const std::int64_t received = question.stated_bytes > 0
+                                    ? question.stated_bytes
+                                    : question.limit_bytes + question.outside_bytes;
   return {Error::Kind::refused, "plan the micro-batch",
-          "memory for " + describe(need.point) + ", which takes " + in_words(need),
-          format_bytes(question.limit_bytes + question.outside_bytes) + ", of which " +
-              (question.outside_bytes > 0
-                   ? format_bytes(question.outside_bytes) + " are taken by the program itself and "
-                   : "") +
-              format_bytes(question.resident.total()) + " are parameters, gradients" +
-              (question.resident.cuts > 0 ? ", a window's activations at its cuts" : "") +
-              " and optimizer state; " + (need.exact ? "" : "at least ") + format_bytes(missing) +
-              " are missing",
+          "memory for " + describe(need.point) + ": " + parts(need, question),
+          "a budget of " + format_bytes(received) + ", in which " +
+              (need.exact ? "" : "more than ") + format_bytes(missing) + " are missing",
           advice(need, question)};
 }
 

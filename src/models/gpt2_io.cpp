@@ -9,12 +9,14 @@
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
 #include "gpt2_config.h"
+#include "model_folder.h"
 
 namespace accrue::models {
 namespace {
 
 constexpr std::string_view prefix = "transformer.";
 constexpr std::string_view tied_head = "lm_head.weight";
+constexpr std::string_view position_embedding = "transformer.wpe.weight";
 
 /// Hugging Face keeps these as Conv1D, [in, out].
 bool is_transposed(std::string_view name) {
@@ -75,12 +77,28 @@ void take_tied_head(TensorsByName& tensors, const std::string& origin) {
   tensors.erase(head);
 }
 
-/// A link that points nowhere is there, too.
-void refuse_existing(const std::filesystem::path& file) {
+struct Weights {
+  StoredTensors tensors;
+  std::string origin;  ///< the file that names them in errors
+};
+
+/// transformers, too, takes the whole file where there are both.
+Weights open_weights(const std::filesystem::path& folder) {
+  const std::filesystem::path whole = folder / "model.safetensors";
+  const std::filesystem::path index = folder / "model.safetensors.index.json";
   std::error_code unreadable;
-  if (std::filesystem::exists(std::filesystem::symlink_status(file, unreadable)))
-    throw usage_error("save a model to " + file.parent_path().string(), "a folder without a model",
-                      file.string(), "another folder");
+  const auto is_there = [&](const std::filesystem::path& path) {
+    return std::filesystem::exists(path, unreadable);
+  };
+  if (is_there(whole)) return {open_safetensors(whole).tensors, whole.string()};
+  if (is_there(index)) return {open_sharded_safetensors(index), index.string()};
+  const bool has_pickle = is_there(folder / "pytorch_model.bin");
+  throw usage_error("read " + whole.string(),
+                    "it, or model.safetensors.index.json beside its parts",
+                    has_pickle ? "pytorch_model.bin, a pickle, which this version does not read"
+                               : "neither of them",
+                    has_pickle ? "transformers' save_pretrained, which writes safetensors"
+                               : "a folder with the model's weights");
 }
 
 }  // namespace
@@ -114,30 +132,49 @@ void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::str
   for (const NamedParameter& target : targets) given.at(target.name)->copy_to(target.tensor);
 }
 
-std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options) {
+StoredTensors with_first_positions(StoredTensors tensors, std::int64_t positions,
+                                   std::int64_t context, const std::string& origin) {
+  if (context > positions)
+    throw usage_error("load " + origin + " with model.context = " + std::to_string(context),
+                      "at most the " + std::to_string(positions) + " positions it was trained on",
+                      std::to_string(context), "model.context = " + std::to_string(positions));
+  if (context == positions) return tensors;
+  for (StoredTensor& tensor : tensors) {
+    if (full_name(tensor.name) != position_embedding) continue;
+    if (tensor.shape.empty() || tensor.shape.front() != positions)
+      throw misfit(origin, tensor.name, std::to_string(positions) + " rows",
+                   c10::str(at::IntArrayRef(tensor.shape)));
+    const StoredTensor whole = tensor;
+    tensor.shape.front() = context;
+    tensor.copy_to = [whole, context](const at::Tensor& target) {
+      target.copy_(whole.read().narrow(0, 0, context));
+    };
+  }
+  return tensors;
+}
+
+Gpt2Options read_gpt2_shape(const std::filesystem::path& folder, Gpt2Options options) {
   const std::filesystem::path config = folder / "config.json";
-  auto model = std::make_unique<Gpt2>(
-      parse_gpt2_config(read_file(config), config.string(), options), Gpt2::Initialisation::zeros);
-  const std::filesystem::path weights = folder / "model.safetensors";
-  load_hugging_face(*model, open_safetensors(weights).tensors, weights.string());
+  return parse_gpt2_config(read_file(config), config.string(), options);
+}
+
+std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options,
+                                       std::optional<std::int64_t> context) {
+  options = read_gpt2_shape(folder, options);
+  const auto [tensors, origin] = open_weights(folder);
+  const std::int64_t positions = options.context;
+  options.context = context.value_or(positions);
+  const StoredTensors fitting = with_first_positions(tensors, positions, options.context, origin);
+  auto model = std::make_unique<Gpt2>(options, Gpt2::Initialisation::zeros);
+  load_hugging_face(*model, fitting, origin);
   return model;
 }
 
 void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model) {
-  const std::filesystem::path config = folder / "config.json";
-  const std::filesystem::path weights = folder / "model.safetensors";
-  std::error_code failed;
-  if (std::filesystem::exists(folder, failed) && !std::filesystem::is_directory(folder, failed))
-    throw usage_error("save a model to " + folder.string(), "a folder, or none there",
-                      "something that is no folder", "another name");
-  refuse_existing(config);
-  refuse_existing(weights);
-  std::filesystem::create_directories(folder, failed);
-  if (failed)
-    throw runtime_error("make " + folder.string(), "a folder that can be made", failed.message(),
-                        "another folder");
-  write_safetensors(weights, to_hugging_face(model.parameters()), {{"format", "pt"}});
-  write_file_atomically(config, make_gpt2_config(model.options()));
+  prepare_model_folder(folder, {"config.json", "model.safetensors"});
+  write_safetensors(folder / "model.safetensors", to_hugging_face(model.parameters()),
+                    {{"format", "pt"}});
+  write_file_atomically(folder / "config.json", make_gpt2_config(model.options()));
 }
 
 }  // namespace accrue::models

@@ -38,20 +38,26 @@ std::string counted(const BatchNorms& found) {
          first_name(found) + ')';
 }
 
+/// Where a model runs as a whole, nothing can be put between or in the place of its layers.
+constexpr const char* what_uncut_ones_leave =
+    "model.batchnorm = \"micro\" (each micro-batch by itself: another gradient), or the model "
+    "saved with "
+    "group normalisation in their place";
+
 void refuse_uncut(const BatchNorms& found) {
   if (found.uncut.empty()) return;
-  throw usage_error("model.batchnorm \"exact\"",
-                    "batch normalisations at which the model can be cut",
-                    found.uncut.front().name + ": " + found.uncut.front().reason,
-                    "a torch::nn::Sequential with them among its own modules, another norm, or "
-                    "model.batchnorm=micro");
+  throw usage_error(
+      "model.batchnorm \"exact\"", "batch normalisations at which the model can be cut",
+      found.uncut.front().name + ": " + found.uncut.front().reason, what_uncut_ones_leave);
 }
 
 Error not_converted(const BatchNorms& found) {
-  return usage_error("convert batch normalisations",
-                     "a model made without them, or a torch::nn::Sequential with them among its "
-                     "own modules",
-                     counted(found), "model.batchnorm=micro, or =exact where it can be cut");
+  return usage_error(
+      "convert batch normalisations",
+      "a model made without them, or a torch::nn::Sequential with them among its "
+      "own modules",
+      counted(found),
+      found.uncut.empty() ? "model.batchnorm = \"exact\" or \"micro\"" : what_uncut_ones_leave);
 }
 
 }  // namespace
@@ -77,7 +83,7 @@ BatchNormPolicy batch_norm_policy(std::string_view name) {
   if (found != policies.end()) return found->second;
   throw usage_error("model.batchnorm",
                     "error, convert-group, convert-layer, convert-instance, exact or micro", name,
-                    "model.batchnorm=exact");
+                    "one of these");
 }
 
 Norm norm_of(BatchNormPolicy policy) {
@@ -115,9 +121,11 @@ void check_batch_norms(Trainable& model, BatchNormPolicy policy) {
       "train a model with batch normalisation",
       "a choice, since its statistics over a micro-batch are not those of the full batch",
       counted(found),
-      "model.batchnorm=exact (the full batch's, at the cost of a second forward pass), "
-      "convert-group, convert-layer or convert-instance (another norm), or micro (each micro-batch "
-      "by itself: another gradient)");
+      !found.uncut.empty()
+          ? what_uncut_ones_leave
+          : "model.batchnorm = \"exact\" (the full batch's, at the cost of a second forward pass), "
+            "convert-group, convert-layer or convert-instance (another norm), or micro (each "
+            "micro-batch by itself: another gradient)");
 }
 
 }  // namespace accrue::models

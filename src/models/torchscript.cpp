@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/core/words.h"
 #include "accrue/models/class_loss.h"
 #include "module_generator.h"
 #include "named_tensors.h"
@@ -54,9 +55,24 @@ torch::jit::Module load(const TorchScriptOptions& options) {
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const std::exception& error) {
-    throw usage_error("load " + file, "a TorchScript file", first_line(error.what()),
-                      "torch.jit.save of a scripted or traced module");
+    throw usage_error(
+        "load " + file, "a TorchScript file", first_line(error.what()),
+        "torch.jit.script(model).save(\"model.pt\") in Python, of the module itself: what "
+        "torch.save writes is its Python object or its weights alone");
   }
+}
+
+/// What a module says of inputs that it does not take.
+Error refused_by_module(const at::Tensor& inputs, const std::exception& error) {
+  const std::string reason = first_line(error.what());
+  const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;
+  return runtime_error(
+      "run the TorchScript module on " + accrue::counted(inputs.size(0), "sample"),
+      c10::str("a module that takes inputs ", inputs.scalar_type(), ' ', inputs.sizes()), reason,
+      has_one_value
+          ? "batch.micro of 2 or more, and samples that it divides, where batch normalisation "
+            "needs more than one value of a micro-batch"
+          : "a module made for these data, or other data");
 }
 
 NamedParameters list(const torch::jit::named_parameter_list& tensors) {
@@ -101,7 +117,15 @@ struct TorchScriptModel::Impl {
     // The optimising executor changes the graph after its first runs, and with it the last bits.
     const torch::jit::GraphOptimizerEnabledGuard as_written(false);
     const bool real = at::isFloatingType(inputs.scalar_type());
-    return module.forward({real ? inputs.to(dtype) : inputs}).toTensor();
+    try {
+      return module.forward({real ? inputs.to(dtype) : inputs}).toTensor();
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw refused_by_module(inputs, error);
+    }
   }
 };
 

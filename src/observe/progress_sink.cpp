@@ -16,8 +16,14 @@ namespace {
 constexpr double seconds_between_lines = 5;
 constexpr double seconds_between_lines_within_a_step = 60;
 constexpr double seconds_between_redraws = 0.1;
+constexpr double seconds_of_a_long_step = 2;
 constexpr int widest_bar = 30;
 constexpr int narrowest_bar = 8;
+constexpr int columns_per_cell = 6;  ///< of a bar
+
+/// To the end of the screen: below the bar there is nothing but what a terminal that became
+/// narrower wrapped of it.
+constexpr const char* clear_the_rest = "\x1b[J";
 
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -32,6 +38,11 @@ std::string loss_text(double loss) {
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
+}
+
+/// As wide as the terminal allows, whatever stands beside it: its length does not jump.
+int bar_columns(int columns) {
+  return std::clamp(columns / columns_per_cell, narrowest_bar, widest_bar);
 }
 
 std::string drawn_bar(double done, int columns) {
@@ -56,7 +67,7 @@ ProgressSink::ProgressSink(const std::string& setting)
 
 void ProgressSink::on_start(const RunStart& start) {
   start_ = start;
-  started_ = last_output_ = options_.clock();
+  started_ = step_began_ = last_output_ = options_.clock();
   tenths_told_ = start.total_steps > 0 ? start.first_step * 10 / start.total_steps : 0;
   print_line(start.summary);
   redraw(true);
@@ -80,11 +91,12 @@ void ProgressSink::on_step(const StepReport& report) {
     samples_per_second_ = static_cast<double>(report.samples - last_->samples) / report.seconds;
   last_ = report;
   micro_done_ = 0;
+  step_began_ = options_.clock();
   redraw(first || report.step == start_.total_steps);
   if (options_.style != ProgressStyle::lines) return;
   if (!first && !step_line_is_due(options_.clock())) return;
   if (start_.total_steps > 0) tenths_told_ = report.step * 10 / start_.total_steps;
-  print_line(position(report.step) + measurements());
+  print_line(position(report.step) + in_words(fields()));
 }
 
 void ProgressSink::on_evaluation(const Evaluation& evaluation) {
@@ -116,24 +128,47 @@ std::string ProgressSink::position(std::int64_t step) const {
   return "step " + number + "/" + total;
 }
 
-std::string ProgressSink::measurements() const {
-  std::string text;
-  if (last_->loss) text += "  loss " + loss_text(*last_->loss);
-  if (eval_loss_) text += "  eval " + loss_text(*eval_loss_);
+std::vector<ProgressSink::Field> ProgressSink::fields() const {
+  std::vector<Field> fields;
+  if (!last_) return fields;
+  if (last_->loss) fields.push_back({Field::loss, "loss " + loss_text(*last_->loss)});
+  if (eval_loss_) fields.push_back({Field::evaluation, "eval " + loss_text(*eval_loss_)});
   if (last_->tokens_per_second)
-    text += "  " + format_count(*last_->tokens_per_second) + " tokens/s";
+    fields.push_back({Field::rate, format_count(*last_->tokens_per_second) + " tokens/s"});
   else if (samples_per_second_)
-    text += "  " + format_count(*samples_per_second_) + " samples/s";
-  if (last_->peak_bytes) text += "  " + format_bytes(*last_->peak_bytes);
-  return text + time_left();
+    fields.push_back({Field::rate, format_count(*samples_per_second_) + " samples/s"});
+  if (last_->peak_bytes) fields.push_back({Field::memory, format_bytes(*last_->peak_bytes)});
+  if (const auto seconds = seconds_left())
+    fields.push_back({Field::time_left, "left " + format_duration(*seconds)});
+  return fields;
 }
 
-std::string ProgressSink::time_left() const {
-  const std::int64_t done = last_->step - start_.first_step;
-  const std::int64_t to_do = start_.total_steps - last_->step;
-  if (done <= 0 || to_do <= 0) return "";
-  const double per_step = (options_.clock() - started_) / static_cast<double>(done);
-  return "  left " + format_duration(per_step * static_cast<double>(to_do));
+std::string ProgressSink::in_words(const std::vector<Field>& fields) {
+  std::string text;
+  for (const Field& field : fields) text += "  " + field.text;
+  return text;
+}
+
+/// Those that are the first to go leave until the others fit.
+std::string ProgressSink::fitted(std::vector<Field> fields, int columns) {
+  std::string text = in_words(fields);
+  while (static_cast<int>(text.size()) > columns && !fields.empty()) {
+    fields.erase(std::ranges::max_element(fields, {}, &Field::kind));
+    text = in_words(fields);
+  }
+  return text;
+}
+
+double ProgressSink::share_of_step() const {
+  return micro_total_ > 0 ? static_cast<double>(micro_done_) / static_cast<double>(micro_total_)
+                          : 0;
+}
+
+std::optional<double> ProgressSink::seconds_left() const {
+  const double done = static_cast<double>(last_->step - start_.first_step) + share_of_step();
+  const double to_do = static_cast<double>(start_.total_steps - last_->step) - share_of_step();
+  if (done <= 0 || to_do <= 0) return std::nullopt;
+  return (options_.clock() - started_) / done * to_do;
 }
 
 bool ProgressSink::step_line_is_due(double now) const {
@@ -143,38 +178,43 @@ bool ProgressSink::step_line_is_due(double now) const {
   return last_step || next_tenth || now - last_output_ >= seconds_between_lines;
 }
 
-std::string ProgressSink::bar_line() const {
-  const auto columns = static_cast<std::size_t>(std::max(options_.width() - 1, 1));
-  const std::int64_t step = last_ ? last_->step : start_.first_step;
-  std::string text = position(step);
-  if (last_) text += measurements();
-  if (micro_done_ > 0 && micro_done_ < micro_total_)
-    text += "  micro-batch " + std::to_string(micro_done_) + "/" + std::to_string(micro_total_);
-  const auto room = static_cast<int>(columns) - static_cast<int>(text.size()) - 1;
-  if (room >= narrowest_bar) {
-    const double within =
-        micro_total_ > 0 ? static_cast<double>(micro_done_) / static_cast<double>(micro_total_) : 0;
-    const double share = start_.total_steps > 0 ? (static_cast<double>(step) + within) /
-                                                      static_cast<double>(start_.total_steps)
-                                                : 0;
-    text = drawn_bar(share, std::min(room, widest_bar)) + " " + text;
-  }
-  return text.substr(0, columns);
+bool ProgressSink::shows_micro_batches() const {
+  return micro_done_ > 0 && micro_done_ < micro_total_ &&
+         (!last_ || options_.clock() - step_began_ >= seconds_of_a_long_step);
 }
 
+std::string ProgressSink::bar_line() const {
+  const int columns = std::max(options_.width() - 1, 1);  // the last one would wrap
+  const std::int64_t step = last_ ? last_->step : start_.first_step;
+  std::string text = position(step);
+  const int cells = bar_columns(columns);
+  if (const int room = columns - cells - 1 - static_cast<int>(text.size()); room >= 0) {
+    std::vector<Field> shown = fields();
+    if (shows_micro_batches())
+      shown.push_back({Field::micro_batches, "micro-batch " + std::to_string(micro_done_) + "/" +
+                                                 std::to_string(micro_total_)});
+    const double share =
+        (static_cast<double>(step) + share_of_step()) / static_cast<double>(start_.total_steps);
+    text = drawn_bar(share, cells) + " " + text + fitted(std::move(shown), room);
+  }
+  return text.substr(0, static_cast<std::size_t>(columns));
+}
+
+/// The cursor rests at the line's beginning, where it stays when the terminal is resized, however
+/// the terminal wraps the line then.
 void ProgressSink::redraw(bool always) {
   if (options_.style != ProgressStyle::bar || start_.total_steps == 0) return;
   const double now = options_.clock();
   if (!always && now - last_output_ < seconds_between_redraws) return;
   last_output_ = now;
   bar_drawn_ = true;
-  out_ << "\r" << bar_line() << "\x1b[K" << std::flush;
+  out_ << bar_line() << clear_the_rest << "\r" << std::flush;
 }
 
 void ProgressSink::print_line(const std::string& text) {
   if (options_.style == ProgressStyle::off || text.empty()) return;
   last_output_ = options_.clock();
-  if (bar_drawn_) out_ << "\r\x1b[K";
+  if (bar_drawn_) out_ << clear_the_rest;
   bar_drawn_ = false;
   out_ << text << "\n" << std::flush;
 }

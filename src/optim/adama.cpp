@@ -29,7 +29,7 @@ class AdamA final : public FoldingPasses<AdamA> {
   }
 
   template <class T>
-  void step(const FoldUpdate& update, const FoldRange<T>& range, std::size_t count) const {
+  void move(const FoldUpdate& update, const FoldRange<T>& range, std::size_t count) const {
     const auto step = static_cast<double>(update.step);
     run_pass(
         MomentStep<T>{

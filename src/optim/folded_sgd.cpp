@@ -20,7 +20,7 @@ class FoldedSgd final : public FoldingPasses<FoldedSgd> {
   }
 
   template <class T>
-  void step(const FoldUpdate& update, const FoldRange<T>& range, std::size_t count) const {
+  void move(const FoldUpdate& update, const FoldRange<T>& range, std::size_t count) const {
     if (update.first) run_pass(taken<T>(update, range), count);
     run_pass(SgdPass<T>{.parameter = range.parameter,
                         .gradient = range.state[momentum_buffer],

@@ -65,7 +65,7 @@ class FoldingOptimizer : public Optimizer {
   std::shared_ptr<Target> target_;
 };
 
-/// The same over typed memory: Formula gives `fold(update, range)` and `step(update, range)`.
+/// The same over typed memory: Formula gives `fold(update, range, count)` and `move`, the step.
 template <class T>
 struct FoldRange {
   T* parameter;
@@ -108,7 +108,7 @@ class FoldingPasses : public FoldingOptimizer {
       const FoldRange<T> range{parameter.data_ptr<T>() + begin,
                                gradient == nullptr ? nullptr : gradient + begin, block.elements()};
       if (gradient == nullptr)
-        formula.step(update, range, count);
+        formula.move(update, range, count);
       else
         formula.fold(update, range, count);
       if (writes) block.store();

@@ -59,11 +59,12 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
   result.seconds_per_micro_batch = spread_of(accumulated);
   result.accumulation_overhead = spread_of(overhead).median;
   result.optimizer_seconds = spread_of(optimizer);
-  result.ceiling_gflops = spread_of(ceiling).median / 1e9;
-  result.peak_gflops = spread_of(peak).median / 1e9;
+  result.ceiling_gflops = spread_of(ceiling).max / 1e9;
+  result.peak_gflops = spread_of(peak).max / 1e9;
   if (const std::int64_t flops = bench.model().flops_per_sample(); flops > 0) {
     result.model_gflops = static_cast<double>(flops) * static_cast<double>(bench.window_samples()) /
                           (result.seconds_per_micro_batch.median * count) / 1e9;
+    result.ceiling_gflops = std::max(result.ceiling_gflops, *result.model_gflops);
     result.share_of_ceiling = *result.model_gflops / result.ceiling_gflops;
   }
   return result;

@@ -25,9 +25,10 @@ constexpr const char* ranks_file = "ranks.safetensors";
 constexpr const char* state_file = "state.json";
 
 json shape_to_json(const ModelConfig& shape) {
-  json out{{"kind", shape.kind},   {"layers", shape.layers},   {"heads", shape.heads},
-           {"width", shape.width}, {"context", shape.context}, {"vocab", *shape.vocab}};
+  json out{{"kind", shape.kind},   {"layers", shape.layers},    {"heads", shape.heads},
+           {"width", shape.width}, {"context", *shape.context}, {"vocab", *shape.vocab}};
   if (!shape.image.empty()) out["image"] = shape.image;
+  if (!shape.classes.empty()) out["classes"] = shape.classes;
   return out;
 }
 
@@ -37,9 +38,10 @@ ModelConfig shape_from_json(const json& in) {
   in.at("layers").get_to(shape.layers);
   in.at("heads").get_to(shape.heads);
   in.at("width").get_to(shape.width);
-  in.at("context").get_to(shape.context);
+  shape.context = in.at("context").get<std::int64_t>();
   shape.vocab = in.at("vocab").get<std::int64_t>();
   if (in.contains("image")) in["image"].get_to(shape.image);
+  if (in.contains("classes")) in["classes"].get_to(shape.classes);
   return shape;
 }
 
@@ -83,6 +85,7 @@ Bookkeeping read_bookkeeping(const fs::path& checkpoint) {
         .has_checksums = manifest.has_value(),
         .state = train_state_from_json(state, "read checkpoint " + checkpoint.string()),
         .shape = shape_from_json(state.at("model"))};
+    found.state.data.image = found.shape.image;
     check_step(checkpoint, found);
     check_lengths(checkpoint, found.manifest);
     return found;
@@ -124,7 +127,8 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
     written(ranks_file, models::write_safetensors(folder / ranks_file, content.ranks));
   json state = to_json(content.state);
   state["model"] = shape_to_json(content.shape);
-  const std::string text = state.dump(2) + "\n";
+  // Names of classes are names of folders, which may be any bytes.
+  const std::string text = state.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file_atomically(folder / state_file, text);
   manifest.files[state_file] = {
       .bytes = std::ssize(text), .checksum = checksum_of(text), .tensors = {}};
@@ -199,16 +203,22 @@ Config VerifiedCheckpoint::with_shape(Config config) const {
   config.model.context = shape_.context;
   config.model.vocab = shape_.vocab;
   if (!shape_.image.empty()) config.model.image = shape_.image;
+  config.model.classes = shape_.classes;
   return config;
 }
 
-void VerifiedCheckpoint::load(models::Model& model) const {
-  const fs::path path = folder_ / model_file;
-  model.load_file_tensors(models::open_safetensors(path).tensors, path.string());
+fs::path VerifiedCheckpoint::model_path() const { return folder_ / model_file; }
+
+StoredTensors VerifiedCheckpoint::model() const {
+  return models::open_safetensors(model_path()).tensors;
 }
 
-void VerifiedCheckpoint::load(models::Model& model, optim::Optimizer& optimizer) const {
-  load(model);
+void VerifiedCheckpoint::load(models::Model& into) const {
+  into.load_file_tensors(model(), model_path().string());
+}
+
+void VerifiedCheckpoint::load(models::Model& into, optim::Optimizer& optimizer) const {
+  load(into);
   optimizer.load_state(models::open_safetensors(folder_ / optimizer_file).tensors);
 }
 

@@ -41,6 +41,10 @@ std::filesystem::path write_checkpoint(const RunDirectory& run, const Checkpoint
 /// can be of no run, or where a file is missing or of another length; tensors are not read.
 TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
+/// The format of the data that it was trained on: text, tokens, jsonl or images. Throws as
+/// read_checkpoint_state().
+std::string data_format_of(const std::filesystem::path& checkpoint);
+
 /// Whether read_checkpoint_state() returns.
 bool checkpoint_is_whole(const std::filesystem::path& checkpoint);
 
@@ -62,6 +66,9 @@ class VerifiedCheckpoint {
   /// `config` with the shape of the checkpoint's model: what `model.from` once told.
   Config with_shape(Config config) const;
 
+  std::filesystem::path model_path() const;
+  /// What is in it, not read yet.
+  StoredTensors model() const;
   /// Loads the model. Throws a usage Error where a tensor does not fit; nothing is changed then.
   void load(models::Model& model) const;
   /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is

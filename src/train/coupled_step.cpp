@@ -1,69 +1,23 @@
 #include "accrue/train/coupled_step.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <mutex>
-#include <set>
 
 #include "accrue/batch/schedule.h"
 #include "accrue/core/error.h"
-#include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
 #include "micro_batch_size.h"
+#include "optimizer_steps.h"
+#include "random_state.h"
 
 namespace accrue::detail {
 namespace {
 
 using Representations = std::vector<at::Tensor>;
-
-/// libtorch's random generators of the CPU and of the devices that parameters are on.
-class Generators {
- public:
-  explicit Generators(const std::vector<at::Tensor>& parameters) {
-    std::set<at::Device, bool (*)(at::Device, at::Device)> devices(
-        [](at::Device a, at::Device b) { return a.str() < b.str(); });
-    devices.insert(at::kCPU);
-    for (const at::Tensor& parameter : parameters) devices.insert(parameter.device());
-    for (const at::Device& device : devices)
-      generators_.push_back(at::globalContext().defaultGenerator(device));
-  }
-
-  using State = std::vector<at::Tensor>;
-  State state() {
-    State states;
-    for (at::Generator& generator : generators_) {
-      const std::lock_guard lock(generator.mutex());
-      states.push_back(generator.get_state());
-    }
-    return states;
-  }
-  void restore(const State& states) {
-    for (std::size_t i = 0; i < generators_.size(); ++i) {
-      const std::lock_guard lock(generators_[i].mutex());
-      generators_[i].set_state(states[i]);
-    }
-  }
-
- private:
-  std::vector<at::Generator> generators_;
-};
-
-/// Puts the generators back to where they were.
-class KeepState {
- public:
-  explicit KeepState(Generators& generators)
-      : generators_(generators), before_(generators.state()) {}
-  ~KeepState() { generators_.restore(before_); }
-  KeepState(const KeepState&) = delete;
-  KeepState& operator=(const KeepState&) = delete;
-
- private:
-  Generators& generators_;
-  Generators::State before_;
-};
+using train::Generators;
+using train::KeepGenerators;
 
 std::int64_t versions_of(const std::vector<at::Tensor>& buffers) {
   std::int64_t sum = 0;
@@ -100,23 +54,19 @@ void check_same(const Representations& first, const Representations& second) {
 /// One step in three passes over the micro-batches.
 class CoupledStep {
  public:
-  CoupledStep(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
-              const CoupledParts& parts, const StepOptions& options)
-      : buffers_(buffers),
+  CoupledStep(const SteppedModel& model, const CoupledParts& parts, const StepOptions& options)
+      : buffers_(model.buffers),
         parts_(parts),
-        generators_(parameters),
-        accumulator_(parameters, {.clip_norm = options.clip_norm}) {}
+        generators_(tensors_of(model.parameters)),
+        accumulator_(model.parameters,
+                     {.clip_norm = options.clip_norm, .on_event = options.on_event}) {}
 
   /// The first sample's forward pass, with a graph, is the trial.
   std::int64_t fitting_micro_batch(std::int64_t samples) {
-    const KeepState keep(generators_);
+    const KeepGenerators keep(generators_);
     memory::ThreadMeter meter;
     encode(0, 1);
-    const std::int64_t bytes = meter.peak();
-    return train::decide_micro_batch({.bytes_per_sample = bytes,
-                                      .available_bytes = memory::available_bytes(),
-                                      .window_samples = samples})
-        .samples;
+    return train::decide_micro_batch(train::micro_trial(meter.peak(), samples)).samples;
   }
 
   void run_whole(std::int64_t samples) { accumulator_.backward(parts_.loss(encode(0, samples))); }
@@ -171,7 +121,7 @@ class CoupledStep {
   }
 
   void encode_again(const std::vector<batch::Range>& slices) {
-    const KeepState keep(generators_);
+    const KeepGenerators keep(generators_);
     for (std::size_t i = 0; i < slices.size(); ++i) {
       generators_.restore(cache_[i].generators);
       const Representations again = encode(slices[i].begin, slices[i].end);
@@ -200,22 +150,13 @@ class CoupledStep {
   Representations upstream_;  ///< of the loss with respect to those of the whole batch
 };
 
-void check(std::int64_t samples, const StepOptions& options) {
-  if (samples >= 1 && options.micro_batch >= 0) return;
-  throw usage_error(
-      "coupled_step", "a batch of at least one sample and a micro_batch >= 0",
-      std::to_string(samples) + " samples, micro_batch " + std::to_string(options.micro_batch),
-      "micro_batch = 0 for automatic");
-}
-
 }  // namespace
 
-StepReport coupled_step_in_slices(const std::vector<at::Tensor>& parameters,
-                                  const std::vector<at::Tensor>& buffers,
-                                  torch::optim::Optimizer& optimizer, std::int64_t samples,
-                                  const CoupledParts& parts, const StepOptions& options) {
-  check(samples, options);
-  CoupledStep coupled(parameters, buffers, parts, options);
+StepReport coupled_step_in_slices(const SteppedModel& model, torch::optim::Optimizer& optimizer,
+                                  std::int64_t samples, const CoupledParts& parts,
+                                  const StepOptions& options) {
+  train::check_batch("accrue::coupled_step", samples, options.micro_batch);
+  CoupledStep coupled(model, parts, options);
   const std::int64_t micro =
       options.micro_batch > 0 ? options.micro_batch : coupled.fitting_micro_batch(samples);
   const std::vector<batch::Range> slices = batch::split({0, samples}, micro);
@@ -225,6 +166,7 @@ StepReport coupled_step_in_slices(const std::vector<at::Tensor>& parameters,
     coupled.run_cached(slices);
   }
   StepReport report = coupled.step(optimizer);
+  report.step = train::steps_taken(optimizer).value_or(report.step);
   report.samples = samples;
   report.micro_batch = std::min(micro, samples);
   report.micro_batches = static_cast<std::int64_t>(slices.size());

@@ -1,10 +1,27 @@
 #include "data_continuity.h"
 
 #include "accrue/core/error.h"
+#include "model_factory.h"
 
 namespace accrue::train {
 
+namespace {
+
+/// What an automatic size comes to may change with one file that is left out.
+void check_image(const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& now) {
+  if (before == now || before.size() != 3 || now.size() != 3) return;
+  const bool same_size = before[1] == now[1] && before[2] == now[2];
+  throw usage_error(
+      "resume", "images brought to " + image_in_words(before) + ", as before", image_in_words(now),
+      same_size
+          ? "the same files: their colours decide the channels"
+          : "--data.image=[" + std::to_string(before[1]) + "," + std::to_string(before[2]) + "]");
+}
+
+}  // namespace
+
 DataChange check_continuity(const DataIdentity& before, const DataIdentity& now, bool accept) {
+  check_image(before.image, now.image);
   if (before.fingerprint == now.fingerprint) return DataChange::none;
   const std::string expected = "the data the run was started with (" + before.fingerprint + ")";
   const std::string received = "other data (" + now.fingerprint + ")";

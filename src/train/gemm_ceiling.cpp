@@ -76,4 +76,11 @@ double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute c
   return flops / seconds;
 }
 
+double best_gemm_rate(models::Compute compute) {
+  constexpr int repeats = 3;
+  double best = 0;
+  for (int i = 0; i < repeats; ++i) best = std::max(best, measure_gemm_rate({peak_shape}, compute));
+  return best;
+}
+
 }  // namespace accrue::train

@@ -30,4 +30,7 @@ std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens
 /// plain or packed, whichever is faster; weighted by their work.
 double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute);
 
+/// The best of three measurements of `peak_shape`.
+double best_gemm_rate(models::Compute compute);
+
 }  // namespace accrue::train

@@ -9,6 +9,11 @@ KeptBuffers::KeptBuffers(const models::Trainable& model) {
     if (buffer.tensor.defined()) kept_.push_back({buffer.tensor, buffer.tensor.detach().clone()});
 }
 
+KeptBuffers::KeptBuffers(const std::vector<at::Tensor>& buffers) {
+  for (const at::Tensor& buffer : buffers)
+    if (buffer.defined()) kept_.push_back({buffer, buffer.detach().clone()});
+}
+
 void KeptBuffers::keep() {
   const at::NoGradGuard no_grad;
   for (Kept& kept : kept_) kept.value.copy_(kept.buffer);

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "accrue/models/trainable.h"
 
 namespace accrue::train {
@@ -12,6 +14,7 @@ class KeptBuffers {
  public:
   /// Keeps them as they are now.
   explicit KeptBuffers(const models::Trainable& model);
+  explicit KeptBuffers(const std::vector<at::Tensor>& buffers);
 
   void keep();
   void restore() const;

@@ -1,10 +1,13 @@
 #include "kernel_times.h"
 
+#include <torch/csrc/autograd/graph_task.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "accrue/core/clock.h"
+#include "kernel_names.h"
 
 namespace accrue::train {
 namespace {
@@ -58,9 +61,12 @@ void KernelTimes::end(const at::RecordFunction& function, at::ObserverContext* c
   const auto* span = static_cast<const Span*>(context);
   const double seconds = span->watch.seconds();
   const std::string_view name = function.name();
-  const std::string kernel(is_own(function) ? name.substr(kOwn.size()) : name);
-  KernelTime& time = listening->times_[kernel];
+  const std::string kernel =
+      is_own(function) ? std::string(name.substr(kOwn.size())) : readable_kernel(name);
+  const bool in_backward = torch::autograd::get_current_graph_task_id() >= 0;
+  KernelTime& time = listening->times_[{kernel, in_backward}];
   time.kernel = kernel;
+  time.in_backward = in_backward;
   ++time.calls;
   time.seconds += seconds - listening->in_callee_;
   time.bytes += span->bytes;
@@ -70,7 +76,7 @@ void KernelTimes::end(const at::RecordFunction& function, at::ObserverContext* c
 
 std::vector<KernelTime> KernelTimes::by_time() const {
   std::vector<KernelTime> times;
-  for (const auto& [kernel, time] : times_) times.push_back(time);
+  for (const auto& [key, time] : times_) times.push_back(time);
   std::ranges::sort(times, [](const KernelTime& a, const KernelTime& b) {
     return a.seconds != b.seconds ? a.seconds > b.seconds : a.kernel < b.kernel;
   });

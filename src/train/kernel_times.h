@@ -3,15 +3,17 @@
 #include <ATen/record_function.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace accrue::train {
 
 /// What one kernel did over all its calls.
 struct KernelTime {
-  std::string kernel;  ///< "matmul 1024x1536x384", "aten::add_"
+  std::string kernel;  ///< "matmul 1024x1536x384", "add_" (readable_kernel)
+  bool in_backward = false;
   std::int64_t calls = 0;
   double seconds = 0;      ///< without the kernels that it called
   std::int64_t bytes = 0;  ///< of the tensors it reads or writes, each once a call; 0: unknown
@@ -37,7 +39,7 @@ class KernelTimes {
 
   at::CallbackHandle handle_;
   double in_callee_ = 0;  ///< seconds of what the innermost open kernel has called so far
-  std::unordered_map<std::string, KernelTime> times_;
+  std::map<std::pair<std::string, bool>, KernelTime> times_;  ///< by kernel and pass
 };
 
 }  // namespace accrue::train

@@ -3,9 +3,10 @@
 #include <vector>
 
 #include "accrue/core/cause.h"
-#include "accrue/core/units.h"
 #include "accrue/core/words.h"
 #include "accrue/memory/caching_allocator.h"
+#include "enough_memory.h"
+#include "memory_retries.h"
 #include "plan_choice.h"
 
 namespace accrue::train {
@@ -24,16 +25,27 @@ std::string why_no_split(const Config& config) {
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice) {
   return {Error::Kind::refused, operation,
-          "memory for parameters, gradients, optimizer state and a sample", cause_of(error),
-          advice};
+          "memory for parameters, gradients, optimizer state and a sample",
+          why_out_of_memory(error), advice};
+}
+
+Workload open_within_memory(const Config& config) {
+  try {
+    return open_workload(config);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw no_memory_for("open the model", error,
+                        larger_budget(enough_budget(config)) + ", or a smaller model");
+  }
 }
 
 std::string what_would_fit(const Workload& work, const RunPlan& plan) {
   std::vector<std::string> ways;
   const std::int64_t missing = memory::last_missing_bytes();
-  if (const auto budget = memory::budget(); budget && missing > 0)
-    ways.push_back("a memory.budget of at least " + format_bytes(*budget + missing) + " (" +
-                   format_bytes(missing) + " more)");
+  if (const auto budget = memory::budget(); budget && missing > 0) {
+    const std::optional<std::int64_t> enough = enough_budget(work);
+    ways.push_back(larger_budget(enough && *enough > *budget + missing ? enough : std::nullopt));
+  }
   if (plan.recompute != Recompute::full && can_recompute(work))
     ways.emplace_back("memory.recompute = \"full\"");
   if (!why_no_split(work.config).empty()) ways.emplace_back("a new run with a smaller batch.micro");

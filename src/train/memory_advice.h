@@ -16,6 +16,9 @@ std::string why_no_split(const Config& config);
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 
+/// open_workload(); memory that runs out meanwhile is a refused Error that names what is enough.
+Workload open_within_memory(const Config& config);
+
 /// What to try where a single sample does not fit, with the bytes that were missing last.
 std::string what_would_fit(const Workload& work, const RunPlan& plan);
 

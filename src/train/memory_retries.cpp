@@ -2,16 +2,45 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <new>
+#include <optional>
 
 #include "accrue/core/cause.h"
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/core/words.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
 
 namespace accrue::train {
 
 bool is_out_of_memory(const std::exception& error) {
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+}
+
+namespace {
+
+/// Of tensors, by the allocation that failed; 0 where it was not a budget that refused it.
+std::int64_t least_need(const std::exception& error) {
+  const std::optional<std::int64_t> limit = memory::last_refusing_budget();
+  const bool refused = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+  return limit && refused ? *limit + memory::last_missing_bytes() : 0;
+}
+
+}  // namespace
+
+std::string why_out_of_memory(const std::exception& error) {
+  if (least_need(error) == 0) return cause_of(error);
+  return "at least " + format_bytes(memory::last_missing_bytes()) + " more than the " +
+         format_bytes(*memory::last_refusing_budget()) + " that the budget of " +
+         format_bytes(memory::budget().value_or(0)) + " leaves to tensors";
+}
+
+void MemoryRetries::start() {
+  count_ = failures_ = restarts_ = told_ = 0;
+  story_ = {};
 }
 
 memory::Recovery::Decision MemoryRetries::failed(const std::string& what, std::int64_t samples,
@@ -29,14 +58,43 @@ memory::Recovery::Decision MemoryRetries::decide(std::int64_t& failures, const s
                                                  const std::exception& error) {
   using Action = memory::Recovery::Action;
   ++count_;
-  memory::Recovery::Decision decision = recovery_->failed(samples, ++failures);
+  note(what, error);
+  memory::Recovery::Decision decision = recovery_->failed(samples, ++failures, least_need(error));
   if (decision.action == Action::give_up)
     throw Error(Error::Kind::refused, "run " + what, "memory for it",
-                "none: " + decision.reason + " (" + cause_of(error) + ")",
+                "none: " + decision.reason + " (" + why_out_of_memory(error) + ")",
                 advice_ ? advice_() : "a larger memory.budget, or a smaller model");
   if (decision.action == Action::split) failures = 0;
-  if (tell_) tell_(what + " ran out of memory: " + decision.reason + " (" + cause_of(error) + ")");
+  story_.to = decision.micro_batch;
   return decision;
+}
+
+void MemoryRetries::note(const std::string& what, const std::exception& error) {
+  if (count_ == 1)
+    story_ = {
+        .what = what, .cause = why_out_of_memory(error), .from = recovery_->state().micro_batch};
+  const std::int64_t need = least_need(error);
+  if (need > 0) story_.budget = std::max(story_.budget, need + memory::left_outside());
+}
+
+void MemoryRetries::tell() {
+  if (tell_ && told_ < count_) tell_(in_words());
+  told_ = count_;
+}
+
+std::string MemoryRetries::in_words() const {
+  const std::string why = " ran out of memory (" + story_.cause + "): ";
+  if (story_.from == story_.to)
+    return story_.what + why +
+           (count_ == 1 ? "it went through when it was run once more"
+                        : "the first of " + std::to_string(count_) +
+                              " times; each went through when it was run once more");
+  const std::string from = std::to_string(story_.from);
+  std::string text = "micro-batches of " + from + " samples" + why + "from here on they have " +
+                     std::to_string(story_.to) + ", and the batch stays";
+  if (story_.budget > 0)
+    text += "; " + from + " take a memory.budget of more than " + format_bytes(story_.budget);
+  return text;
 }
 
 }  // namespace accrue::train

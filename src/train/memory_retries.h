@@ -12,7 +12,11 @@ namespace accrue::train {
 /// Whether `error` says that memory ran out: libtorch's OutOfMemoryError, or std::bad_alloc.
 bool is_out_of_memory(const std::exception& error);
 
-/// What a window does about memory that runs out, as memory::Recovery decides it, told to who asks.
+/// Why memory ran out, for people: by how much it was short of which budget, else the cause.
+std::string why_out_of_memory(const std::exception& error);
+
+/// What a window does about memory that runs out, as memory::Recovery decides it. However often it
+/// runs out in a window, one line tells of it.
 class MemoryRetries {
  public:
   using Tell = std::function<void(const std::string& reason)>;
@@ -24,7 +28,7 @@ class MemoryRetries {
 
   bool enabled() const { return recovery_ != nullptr; }
   /// For each window anew.
-  void start() { count_ = failures_ = restarts_ = 0; }
+  void start();
   /// The micro-batch that failed before went through.
   void passed() { failures_ = 0; }
   /// `what` (as in "micro-batch 3 (samples 12 to 15)"), a micro-batch of `samples`, ran out of
@@ -36,17 +40,31 @@ class MemoryRetries {
   /// nothing: what failed may come after them.
   memory::Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
                                            const std::exception& error);
+  /// Where the window has gone through: tells what memory did to it, unless that is told, or it ran
+  /// out not once.
+  void tell();
   /// Times that memory ran out in this window.
   std::int64_t count() const { return count_; }
 
  private:
+  /// Of the first time that memory ran out, and what the largest micro-batch would have taken.
+  struct Story {
+    std::string what, cause;
+    std::int64_t from = 0, to = 0;  ///< samples; the same where nothing was split
+    std::int64_t budget = 0;        ///< that it takes at least; 0: not known
+  };
+
   memory::Recovery::Decision decide(std::int64_t& failures, const std::string& what,
                                     std::int64_t samples, const std::exception& error);
+  void note(const std::string& what, const std::exception& error);
+  std::string in_words() const;
 
   memory::Recovery* recovery_;
   Tell tell_;
   Advice advice_;
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
+  std::int64_t told_ = 0;  ///< of the count
+  Story story_;
 };
 
 }  // namespace accrue::train

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "accrue/core/cause.h"
 #include "accrue/core/error.h"
@@ -14,6 +15,7 @@
 #include "accrue/models/safetensors.h"
 #include "accrue/models/torchscript.h"
 #include "accrue/models/vit.h"
+#include "model_origin.h"
 
 namespace accrue::train {
 namespace {
@@ -26,7 +28,7 @@ models::Gpt2Options gpt2_options(const Config& config) {
   return {.layers = config.model.layers,
           .heads = config.model.heads,
           .width = config.model.width,
-          .context = config.model.context,
+          .context = config.model.context_or_default(),
           .vocab = config.model.vocab.value_or(byte_vocabulary),
           .dropout = config.model.dropout,
           .loss = loss_options(config),
@@ -59,7 +61,7 @@ models::VitOptions vit_options(const Config& config) {
   return {.layers = config.model.layers,
           .heads = config.model.heads,
           .width = config.model.width,
-          .patches = config.model.context,
+          .patches = config.model.context_or_default(),
           .classes = config.model.vocab.value_or(1),
           .image = image_of(config),
           .dropout = config.model.dropout,
@@ -77,6 +79,17 @@ void expect_images(const Config& config, const data::Source& source) {
                            : "format = \"images\" in [data], or kind = \"gpt2\"");
 }
 
+/// A run's model has the shape of the images that it was trained on.
+void fit_image(Config& config, const data::ImageShape& image) {
+  const std::vector<std::int64_t> of_data{image.channels, image.height, image.width};
+  std::vector<std::int64_t>& of_model = config.model.image;
+  if (!of_model.empty() && of_model != of_data)
+    throw usage_error("data.train with model.from = \"" + config.model.from + "\"",
+                      "images of " + image_in_words(of_model) + ", as that model takes",
+                      image_in_words(of_data), "images of that size, or another model.from");
+  of_model = of_data;
+}
+
 void fit_vocabulary(Config& config, std::int64_t of_data) {
   if (config.model.kind == "torchscript") {  // which has the size it has
     config.model.vocab = config.model.vocab.value_or(of_data);
@@ -88,8 +101,10 @@ void fit_vocabulary(Config& config, std::int64_t of_data) {
   }
   if (!config.model.vocab) config.model.vocab = of_data;
   if (of_data <= *config.model.vocab) return;
-  throw usage_error("model.vocab", "at least the data's " + std::to_string(of_data),
-                    std::to_string(*config.model.vocab), "leaving model.vocab out");
+  throw usage_error(
+      "model.vocab", "at least the data's " + std::to_string(of_data),
+      std::to_string(*config.model.vocab),
+      config.model.has_shape_of_folder() ? "a model.from with as many" : "leaving model.vocab out");
 }
 
 void expect_finite(const Config& config, const models::Model& model) {
@@ -98,6 +113,12 @@ void expect_finite(const Config& config, const models::Model& model) {
       throw usage_error("load " + config.model.from, "finite parameters",
                         "'" + p.name + "' with a NaN or an infinity",
                         "a checkpoint from before the training that made it diverged");
+}
+
+/// The file itself, or the one in a folder that was exported.
+std::filesystem::path weights_file(const std::filesystem::path& from) {
+  std::error_code none;
+  return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;
 }
 
 at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
@@ -114,8 +135,9 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
   at::Tensor logits;
   try {
     logits = logits_of(model, sample);
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::runtime) throw;
+    throw usage_error(operation, error.expected(), error.received(), error.suggestion());
   } catch (const std::exception& error) {
     throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
                       "a module made for these data, or other data");
@@ -135,16 +157,28 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
 
 }  // namespace
 
+std::string image_in_words(const std::vector<std::int64_t>& image) {
+  return std::to_string(image.at(0)) + " x " + std::to_string(image.at(1)) + " x " +
+         std::to_string(image.at(2));
+}
+
 models::Compute compute_of(const Config& config) {
   if (config.precision.compute == "bf16") return models::Compute::bf16;
   if (config.precision.compute == "fp64") return models::Compute::fp64;
   return models::Compute::fp32;
 }
 
-std::unique_ptr<models::Model> load_shaping_model(Config& config) {
+std::unique_ptr<models::Model> load_shaping_model(Config& config,
+                                                  std::vector<std::string>& remarks) {
+  if (const auto origin = run_origin(config.model.from))
+    return load_from_run(config, *origin, remarks);
   if (config.model.kind != "gpt2" || config.model.from.empty()) return nullptr;
+  expect_gpt2_folder(config.model.from);
+  const models::Gpt2Options theirs =
+      models::read_gpt2_shape(config.model.from, gpt2_options(config));
   std::unique_ptr<models::Gpt2> model =
-      models::load_gpt2_folder(config.model.from, gpt2_options(config));
+      models::load_gpt2_folder(config.model.from, theirs, config.model.context);
+  note_shorter_context(theirs.context, model->options().context, remarks);
   const models::Gpt2Options& shape = model->options();
   config.model.layers = shape.layers;
   config.model.heads = shape.heads;
@@ -161,8 +195,10 @@ void fit_model_to_data(Config& config, const data::Source& train) {
     throw usage_error("data.packing", "a model that keeps the samples of a row apart",
                       "model.kind \"torchscript\", which is not told of them", "packing = false");
   }
-  if (const auto image = train.image_shape())
-    config.model.image = {image->channels, image->height, image->width};
+  if (const auto image = train.image_shape()) {
+    fit_image(config, *image);
+    config.model.classes = train.classes();
+  }
   fit_vocabulary(config, train.vocab());
 }
 
@@ -184,9 +220,10 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
 
 std::unique_ptr<models::Model> make_initial_model(const Config& config) {
   std::unique_ptr<models::Model> model = make_model(config);
-  if (!config.model.from.empty() && takes_images(config))
-    model->load_file_tensors(models::open_safetensors(config.model.from).tensors,
-                             config.model.from);
+  if (!config.model.from.empty() && takes_images(config)) {
+    const std::filesystem::path weights = weights_file(config.model.from);
+    model->load_file_tensors(models::open_safetensors(weights).tensors, weights.string());
+  }
   return model;
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "accrue/models/gpt2.h"
 #include "accrue/models/model.h"
@@ -11,9 +14,11 @@ namespace accrue::train {
 /// Of a model of text by bytes.
 inline constexpr std::int64_t byte_vocabulary = 256;
 
-/// Where `model.from` names a model that brings its own shape (a Hugging Face folder): loads it and
-/// puts its shape into the config. Else null.
-std::unique_ptr<models::Model> load_shaping_model(Config& config);
+/// Where `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads
+/// it and puts its shape into the config; a gpt2's context may be shorter than that. Adds to
+/// `remarks` what was decided. Else null.
+std::unique_ptr<models::Model> load_shaping_model(Config& config,
+                                                  std::vector<std::string>& remarks);
 
 /// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
 /// Throws a usage Error where data and model do not go together.
@@ -25,6 +30,9 @@ void fit_model_to_data(Config& config, const data::Source& train);
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
 
 models::Compute compute_of(const Config& config);
+
+/// "3 x 32 x 32": channels, height and width, of which `image` has all three.
+std::string image_in_words(const std::vector<std::int64_t>& image);
 
 /// `make_model`, with the weights of `model.from` where it names a file of them.
 std::unique_ptr<models::Model> make_initial_model(const Config& config);

@@ -3,6 +3,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/setup.h"
+#include "memory_advice.h"
 #include "memory_retries.h"
 #include "plan_choice.h"
 #include "run_plan.h"
@@ -37,7 +38,7 @@ std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& cho
 /// by the next plan, until one fits or memory::plan refuses.
 void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport& report) {
   for (;;) {
-    follow_outside(report.question);
+    follow_outside(trials, report.question, report.facts);
     report.plan = memory::plan(report.facts, report.question);
     const memory::PlanPoint& point = report.plan.chosen.point;
     if (options.progress) options.progress("running the plan: " + memory::describe(point));
@@ -54,9 +55,15 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
 PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
   PlanReport report{.question = plan_question(work)};
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
+  bool repeats = false;
+  const auto tell = [&](const memory::PlanPoint& point) {
+    if (!options.progress || repeats) return;
+    repeats = trials->has_run(point);
+    options.progress(repeats ? "timing them again, in turn" : "trying " + memory::describe(point));
+  };
   report.facts = memory::measure(
       [&](const memory::PlanPoint& point) {
-        if (options.progress) options.progress("trying " + memory::describe(point));
+        tell(point);
         return trials->run(point);
       },
       report.question, {.longest_seconds = longest_seconds_shown, .all_modes = true});
@@ -72,11 +79,16 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
   Config resolved;
   PlanReport report;
   {
-    const Workload work = open_workload(config);
+    Workload work = open_within_memory(with_whole_batch(config, options.ranks));
+    work.ranks = ranks_that_share(config, options.ranks);
     models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
     report = plan_workload(work, options);
     report.parameters = models::parameter_count(*work.model);
     report.batch_tokens = tokens_of_window(work);
+    report.remarks = remarks_of(work);
+    report.effective =
+        effective_batch(work, std::vector<std::int64_t>(static_cast<std::size_t>(work.ranks),
+                                                        report.plan.chosen.point.micro_batch));
     resolved = work.config;
   }
   memory::release_cached();

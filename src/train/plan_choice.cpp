@@ -5,6 +5,7 @@
 #include "accrue/models/normalisation.h"
 #include "accrue/train/forward_backward.h"
 #include "accrue/train/plan_estimate.h"
+#include "enough_memory.h"
 #include "memory_retries.h"
 
 namespace accrue::train {
@@ -44,21 +45,40 @@ memory::PlanQuestion plan_question(const Workload& work) {
   // Without a budget a stated size is run as it is.
   const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
   return {.window_samples = work.schedule.samples_per_window,
+          .ranks = work.ranks,
           .limit_bytes = budget.value_or(0),
           .outside_bytes = budget ? memory::left_outside() : 0,
+          .stated_bytes =
+              memory::budget_of() == memory::BudgetOf::process ? memory::budget().value_or(0) : 0,
           .is_budget = budget.has_value(),
           .modes = modes,
           .micro_batch = config.batch.micro,
+          .open_micro_batch = micro_batch_advice(config, "\"auto\""),
+          .enough_bytes = budget ? enough_budget(work).value_or(0) : 0,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
-          .context = config.model.kind == "gpt2" ? config.model.context : 0,
+          .context = config.model.kind == "gpt2" ? config.model.context_or_default() : 0,
           .parameter_count = models::parameter_count(*work.model)};
 }
 
-void follow_outside(memory::PlanQuestion& question) {
-  const std::optional<std::int64_t> left = memory::tensor_budget();
-  if (!question.is_budget || !left) return;
-  question.limit_bytes = *left;
+namespace {
+
+void take_what_is_left(memory::PlanQuestion& question) {
+  question.limit_bytes = memory::tensor_budget().value_or(question.limit_bytes);
   question.outside_bytes = memory::left_outside();
+}
+
+}  // namespace
+
+void follow_outside(PlanTrials& trials, memory::PlanQuestion& question,
+                    std::vector<memory::Fact>& facts) {
+  if (!question.is_budget || !memory::tensor_budget()) return;
+  take_what_is_left(question);
+  for (memory::Fact& fact : facts) {
+    if (!fact.measured.fits || fact.measured.peak_bytes <= question.limit_bytes) continue;
+    const memory::Measured again = trials.run_afresh(fact.point);
+    if (again.fits) fact.measured = again;
+    take_what_is_left(question);
+  }
 }
 
 bool is_decided(const memory::PlanQuestion& question) {

@@ -53,7 +53,7 @@ ModelFigures figures_of_transformer(const Config& config, const memory::Transfor
 ModelFigures figures_of_gpt2(const Config& config) {
   const ModelConfig& m = config.model;
   const memory::TransformerShape shape{
-      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context};
+      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context_or_default()};
   return figures_of_transformer(config, shape, memory::gpt2_parameters(shape, classes_of(config)));
 }
 
@@ -61,9 +61,9 @@ ModelFigures figures_of_vit(const Config& config, const EstimateOptions& options
   const ModelConfig& m = config.model;
   const std::vector<std::int64_t> image = image_of(options);
   memory::TransformerShape shape{
-      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context};
-  const std::int64_t parameters =
-      memory::vit_parameters(shape, image[0] * image[1] * image[2] / m.context, classes_of(config));
+      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context_or_default()};
+  const std::int64_t parameters = memory::vit_parameters(
+      shape, image[0] * image[1] * image[2] / m.context_or_default(), classes_of(config));
   ++shape.tokens;  // the class token
   return figures_of_transformer(config, shape, parameters);
 }
@@ -83,7 +83,7 @@ ModelFigures figures_of_resnet(const Config& config, const EstimateOptions& opti
 }
 
 ModelFigures figures_of(const Config& config, const EstimateOptions& options) {
-  if (!config.model.from.empty() && config.model.kind != "vit" && config.model.kind != "resnet")
+  if (config.model.kind == "torchscript" || config.model.has_shape_of_folder())
     throw usage_error(estimating, "the model's shape in [model], as no file is read",
                       "model.from = \"" + config.model.from + "\"",
                       "layers, heads, width, context and vocab in its place, or accrue plan");
@@ -212,19 +212,24 @@ memory::Storage storage_of(const Config& config) {
 }
 
 RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
-  const Config config = with_whole_batch(given, 1);
+  const Config config = with_whole_batch(given, options.ranks);
   if (config.model.kind == "torchscript")
     throw usage_error(estimating, "a model whose shape the config tells: gpt2, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
   const ModelFigures figures = figures_of(config, options);
   RunEstimate estimate;
   estimate.parameters = figures.parameters;
-  estimate.sample_tokens = config.model.kind == "gpt2" ? config.model.context : 0;
+  estimate.sample_tokens = config.model.kind == "gpt2" ? config.model.context_or_default() : 0;
   estimate.batch_samples = samples_of_batch(config, estimate.sample_tokens);
   estimate.micro_batch = std::min(config.batch.micro.value_or(1), estimate.batch_samples);
   estimate.micro_reason = config.batch.micro ? "as batch.micro says" : "one sample, the least";
   estimate.micro_batches =
       (estimate.batch_samples + estimate.micro_batch - 1) / estimate.micro_batch;
+  const std::int64_t ranks = ranks_that_share(config, options.ranks);
+  estimate.effective = divide_batch(
+      estimate.batch_samples,
+      std::vector<std::int64_t>(static_cast<std::size_t>(ranks), estimate.micro_batch));
+  estimate.effective.tokens = estimate.batch_samples * estimate.sample_tokens;
   estimate.sixteen_bit = memory::sixteen_bit_state(estimate.parameters);
   estimate.sixteen_bit_sample_bytes = figures.sixteen_bit_sample_bytes;
   estimate.held = memory::state_bytes(estimate.parameters, storage_of(config));

@@ -18,8 +18,8 @@
 namespace accrue::train {
 namespace {
 
-constexpr std::size_t least_repeats = 3, most_repeats = 7;
-constexpr double enough_seconds = 0.3, most_seconds = 3;  ///< of repeats
+constexpr std::size_t most_repeats = 3;
+constexpr double enough_seconds = 0.02;  ///< of repeats
 /// Micro-batches that exist at once at most, which is in a replay: the one that runs, the one it is
 /// fetched again for, and two that the loader has ready.
 constexpr std::size_t micro_batches_at_once = 4;
@@ -122,22 +122,30 @@ memory::Measured PlanTrials::attempt(const Work& work) {
 }
 
 memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
-  memory::release_cached();
+  const bool is_first = tried_.insert(point).second;
+  // Its peak is what it takes by itself. Times are those of a process that has its memory.
+  if (is_first) memory::release_cached();
   return attempt([&] {
     const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
-    return repeat_passes(micros.front(), point.recompute);
+    if (is_first) pass(micros.front(), point.recompute);
+    return seconds_of_passes(micros.front(), point.recompute);
   });
 }
 
-double PlanTrials::repeat_passes(const batch::MicroBatch& micro, Recompute recompute) {
-  double least = pass(micro, recompute), total = 0;
-  for (std::size_t done = 0; done < most_repeats && total < most_seconds; ++done) {
-    if (done >= least_repeats && total >= enough_seconds) break;
-    const double seconds = pass(micro, recompute);
-    least = std::min(least, seconds);
-    total += seconds;
-  }
-  return least;
+memory::Measured PlanTrials::run_afresh(const memory::PlanPoint& point) {
+  tried_.erase(point);
+  return run(point);
+}
+
+/// Of one pass, the mean where one is too short for a clock.
+double PlanTrials::seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute) {
+  double total = 0;
+  std::size_t done = 0;
+  do {
+    total += pass(micro, recompute);
+    ++done;
+  } while (done < most_repeats && total < enough_seconds);
+  return total / static_cast<double>(done);
 }
 
 double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
@@ -173,7 +181,7 @@ memory::Measured PlanTrials::out_of_memory() {
 }
 
 PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
-  Step step{.micro = run(point)};
+  Step step{.micro = run_afresh(point)};
   if (!step.micro.fits) return step;
   const memory::Measured whole = attempt([&] {
     const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);

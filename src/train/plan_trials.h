@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "accrue/accum/window.h"
@@ -20,12 +21,16 @@ class PlanTrials {
   /// `work` must outlive it. What it allocates may run out of memory (is_out_of_memory).
   explicit PlanTrials(const Workload& work);
 
-  /// Forward and backward of the longest samples into a window that is dropped, several times: the
-  /// least time, as others' work on the machine only adds to it.
+  /// Forward and backward of the longest samples into a window that is dropped. The first run of a
+  /// point has a pass before it that is not timed, and begins without memory kept for reuse; the
+  /// peak of a later one counts what is kept of other points, too.
   memory::Measured run(const memory::PlanPoint& point);
+  bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
+  /// As a first run, of a point that was run before.
+  memory::Measured run_afresh(const memory::PlanPoint& point);
 
-  /// The same, and then a whole step of one micro-batch with a learning rate of 0: it changes the
-  /// state of the trials' own optimizer, and parameters by nothing.
+  /// A run afresh, and then a whole step of one micro-batch with a learning rate of 0: it changes
+  /// the state of the trials' own optimizer, and parameters by nothing.
   struct Step {
     memory::Measured micro;  ///< its peak is the whole step's; whether all of it fits
     /// The gradient's norm, clipping, the optimizer. None where it does not fit, where no gradient
@@ -43,7 +48,7 @@ class PlanTrials {
   template <class Work>
   memory::Measured attempt(const Work& work);
   std::vector<batch::MicroBatch> fetch(std::int64_t samples) const;
-  double repeat_passes(const batch::MicroBatch& micro, Recompute recompute);
+  double seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute);
   double pass(const batch::MicroBatch& micro, Recompute recompute);
   double open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
   std::optional<double> close_and_step();
@@ -55,6 +60,7 @@ class PlanTrials {
   std::unique_ptr<optim::Optimizer> optimizer_;
   accum::Window window_;
   memory::Resident resident_;
+  std::set<memory::PlanPoint> tried_;
   std::vector<std::int64_t> longest_;  ///< samples, the one with most tokens first
 };
 

@@ -2,10 +2,15 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
+
 #include "accrue/core/clock.h"
 #include "accrue/train/benchmark.h"
 #include "bench_subject.h"
 #include "gemm_ceiling.h"
+#include "kernel_names.h"
 #include "kernel_times.h"
 #include "model_factory.h"
 
@@ -26,22 +31,37 @@ double measure_bandwidth() {
   return spread_of(rates).median;
 }
 
+double flops_per_second(const KernelTime& time) {
+  return time.seconds > 0 ? static_cast<double>(time.flops) / time.seconds : 0;
+}
+
 KernelCost cost_of(const KernelTime& time, double micro_batches, double peak_flops,
                    double bandwidth) {
   KernelCost cost{
       .kernel = time.kernel,
+      .part = part_of(time.kernel, time.in_backward),
+      .in_backward = time.in_backward,
       .calls = time.calls,
       .seconds = time.seconds / micro_batches,
       .bytes = static_cast<std::int64_t>(static_cast<double>(time.bytes) / micro_batches)};
   if (time.seconds == 0) return cost;
   if (time.flops > 0) {
-    const double rate = static_cast<double>(time.flops) / time.seconds;
-    cost.gflops = rate / 1e9;
-    cost.share_of_ceiling = rate / peak_flops;
+    cost.gflops = flops_per_second(time) / 1e9;
+    cost.share_of_ceiling = flops_per_second(time) / peak_flops;
   } else {
-    cost.share_of_ceiling = static_cast<double>(time.bytes) / time.seconds / bandwidth;
+    const double share = static_cast<double>(time.bytes) / time.seconds / bandwidth;
+    cost.share_of_ceiling = share <= 1 ? share : 0;  // else it reads and writes caches
   }
   return cost;
+}
+
+std::vector<Profile::Part> parts_of(const std::vector<KernelCost>& kernels) {
+  std::map<std::string, double> seconds;
+  for (const KernelCost& cost : kernels) seconds[cost.part] += cost.seconds;
+  std::vector<Profile::Part> parts;
+  for (const auto& [name, sum] : seconds) parts.push_back({name, sum});
+  std::ranges::stable_sort(parts, std::greater<>(), &Profile::Part::seconds);
+  return parts;
 }
 
 }  // namespace
@@ -51,6 +71,8 @@ Profile profile(const Config& config) {
   // The same gradient buffer again, as a run has it: one made anew would have to be zeroed.
   accum::Window window = subject.make_window();
   subject.run_window(window, 0, subject.micro_batch());
+  const models::Compute compute = compute_of(subject.config());
+  double peak_flops = best_gemm_rate(compute);
   std::vector<KernelTime> times;
   const Stopwatch watch;
   {
@@ -59,7 +81,8 @@ Profile profile(const Config& config) {
     times = listening.by_time();
   }
   const double seconds = watch.seconds();
-  const double peak_flops = measure_gemm_rate({peak_shape}, compute_of(subject.config()));
+  peak_flops = std::max(peak_flops, best_gemm_rate(compute));
+  for (const KernelTime& time : times) peak_flops = std::max(peak_flops, flops_per_second(time));
   const double bandwidth = measure_bandwidth();
   Profile result{.micro_batch = subject.micro_batch(),
                  .micro_batches = subject.micro_batches(subject.micro_batch()),
@@ -71,6 +94,7 @@ Profile profile(const Config& config) {
     result.kernels.push_back(cost_of(time, count, peak_flops, bandwidth));
     result.rest_seconds -= result.kernels.back().seconds;
   }
+  result.parts = parts_of(result.kernels);
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "rank_remarks.h"
 
 #include "accrue/core/joint_state.h"
+#include "accrue/core/words.h"
 
 namespace accrue::train {
 namespace {
@@ -13,11 +14,23 @@ bool holds_leftovers(const Resumed* resumed) {
   return resumed != nullptr && !state_under(compression_prefix, resumed->ranks).empty();
 }
 
+std::string of_idle_ranks(const Config& config, const EffectiveBatch& batch) {
+  const auto ranks = static_cast<std::int64_t>(batch.by_rank.size());
+  const std::int64_t idle = batch.idle_ranks();
+  const std::int64_t each = batch.samples() / ranks;
+  return std::to_string(idle) + " of " + std::to_string(ranks) +
+         (idle == 1 ? " ranks has" : " ranks have") + " nothing to do: the batch of " +
+         counted(batch.samples(), "sample") + " is " + in_words(batch) + "; try " +
+         (each > 0 ? micro_batch_advice(config, std::to_string(each)) + ", or less"
+                   : "fewer ranks, or a larger batch");
+}
+
 }  // namespace
 
-std::vector<std::string> rank_remarks(const Config& config, std::int64_t world,
-                                      const Resumed* resumed) {
+std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch& batch,
+                                      std::int64_t world, const Resumed* resumed) {
   std::vector<std::string> remarks;
+  if (batch.idle_ranks() > 0) remarks.push_back(of_idle_ranks(config, batch));
   const std::string compress = "dist.compress = \"" + config.dist.compress + "\"";
   if (sums_compressed(config, world) && config.dist.reduce == "overlap")
     remarks.push_back(compress +

@@ -4,13 +4,15 @@
 #include <vector>
 
 #include "accrue/train/config.h"
+#include "accrue/train/effective_batch.h"
 #include "resume.h"
 
 namespace accrue::train {
 
-/// What the start of a run by `world` ranks is to say of its [dist]: where a key has another effect
-/// than its name promises, and what a resumption cannot go on with. `resumed` is null of a new run.
-std::vector<std::string> rank_remarks(const Config& config, std::int64_t world,
-                                      const Resumed* resumed);
+/// What the start of a run by `world` ranks is to say of them: which have no part of its `batch`,
+/// where a key of [dist] has another effect than its name promises, and what a resumption cannot go
+/// on with. `resumed` is null of a new run.
+std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch& batch,
+                                      std::int64_t world, const Resumed* resumed);
 
 }  // namespace accrue::train

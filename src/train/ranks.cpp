@@ -86,10 +86,11 @@ void Ranks::check_divisible(const Workload& work) const {
     throw usage_error(key + " with " + std::to_string(world()) + " ranks", expected, received,
                       suggestion);
   };
-  if (!models::find_batch_norms(*work.model).none())
+  if (const auto found = models::find_batch_norms(*work.model); !found.none())
     refuse("model.batchnorm", "a model without batch normalisation",
            "\"" + work.config.model.batchnorm + "\", whose statistics would be each rank's own",
-           "batchnorm = \"convert-group\"");
+           found.uncut.empty() ? "batchnorm = \"convert-group\""
+                               : "one process, or the model saved with group normalisation");
   if (work.model->losses().size() > 1)
     refuse("train", "one loss", "several, whose total weights would be each rank's own",
            "one process");

@@ -53,12 +53,17 @@ std::vector<std::int64_t> RunDirectory::checkpoint_steps() const {
 }
 
 fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step) {
+  if (!run.holds_run())
+    throw usage_error("open run " + run.root().string(), "a run directory", "none",
+                      "the run.out of a training run");
   const std::vector<fs::path> folders = checkpoint_folders(run);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
     if (!step || step_of_folder(*folder) == step) return *folder;
   throw usage_error("open a checkpoint of " + run.root().string(),
                     step ? "step " + std::to_string(*step) : "at least one checkpoint",
-                    list_of(folders), "one of these, or a longer run");
+                    list_of(folders),
+                    folders.empty() ? "--resume, which goes on until one is written"
+                                    : "one of these, or a longer run");
 }
 
 }  // namespace accrue::train

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "accrue/core/cause.h"
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
-#include "evaluation.h"
 #include "memory_advice.h"
 #include "resume.h"
 #include "run_plan.h"
@@ -80,11 +80,23 @@ WindowHooks RunLoop::hooks() {
       .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); }};
 }
 
-/// Between micro-batches: memory may be taken away, or given back, during the run, and what lies
-/// outside tensors comes and goes.
+/// Between micro-batches: memory may be taken away, or given back, during the run.
 void RunLoop::follow_budget() {
-  if (const auto reason = train::follow_budget(parts_.budget_watch))
-    tell_of_this_rank("budget", *reason);
+  const std::optional<std::int64_t> before = memory::budget();
+  const auto reason = train::follow_budget(parts_.budget_watch);
+  if (reason) tell_of_this_rank("budget", *reason);
+  const std::optional<std::int64_t> now = memory::budget();
+  budget_was_raised_ |= before && (!now || *now > *before);
+}
+
+/// Before a window, which comes after evaluations and checkpoints: what lies outside tensors came
+/// and went. Its micro-batches have one size, so what is given back during it counts from the next.
+void RunLoop::settle_memory() {
+  follow_budget();
+  if (const auto reason = memory::follow_outside()) tell_of_this_rank("budget", *reason);
+  if (!std::exchange(budget_was_raised_, false)) return;
+  if (const auto decision = recovery_.limit_raised(memory::tensor_budget()))
+    tell_of_this_rank("plan", decision->reason);
 }
 
 void RunLoop::tell_event(const std::string& name, const std::string& reason) {
@@ -116,8 +128,7 @@ void RunLoop::take_figures(const WindowRun& window) {
     tell([&](Observer& o) { o.on_event(event); });
 }
 
-template <class Notify>
-void RunLoop::tell(Notify&& notify) {
+void RunLoop::tell(const std::function<void(Observer&)>& notify) {
   RECORD_USER_SCOPE("log");
   for (const std::shared_ptr<Observer>& observer : parts_.observers) notify(*observer);
 }
@@ -150,6 +161,11 @@ RunResult RunLoop::run() {
     if (written_step_ != state_.step) write();
     finish_writing();
     if (parts_.claim != nullptr) parts_.claim->check_there();
+  } catch (const Error& error) {
+    save_what_was_done();
+    if (!parts_.ranks.are_many() || error.kind() != Error::Kind::runtime) throw;
+    throw Error(error.kind(), error.operation(), error.expected(), error.received(),
+                error.suggestion() + "; " + what_is_saved());
   } catch (...) {
     save_what_was_done();
     throw;
@@ -209,6 +225,7 @@ RunLoop::Ran RunLoop::run_window() {
   const Stopwatch watch;
   const memory::PeakScope peak;
   const std::int64_t sent_before = parts_.ranks.wire_bytes();
+  settle_memory();
   const std::int64_t micro_batch = recovery_.state().micro_batch;
   const batch::Range range = parts_.work.schedule.window(state_.window);
   std::optional<WindowRun> ran = run_unless_torn(lease(range), micro_batch);
@@ -329,68 +346,6 @@ void RunLoop::tell_step(const StepReport& report, const WindowRun& window) {
 void RunLoop::grow_if_quiet(const WindowRun& window) {
   if (const auto decision = recovery_.window_done(window.out_of_memory == 0))
     tell_of_this_rank("plan", decision->reason);
-}
-
-/// In micro-batches as small as it takes.
-std::optional<Evaluation> RunLoop::evaluate() {
-  RECORD_USER_SCOPE("evaluation");
-  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
-                            .cancelled =
-                                [this] {
-                                  follow_budget();
-                                  return !parts_.ranks.are_many() && parts_.signals.interrupted();
-                                },
-                            .ranks = &parts_.ranks};
-  if (config_.run.eval_batches)
-    options.max_samples = *config_.run.eval_batches * parts_.plan.batch_samples;
-  while (true) {
-    try {
-      return evaluate_source(model_, *parts_.work.data.val, options);
-    } catch (const std::exception& error) {
-      if (options.micro_batch == 1 || !is_out_of_memory(error)) throw;
-      options.micro_batch = (options.micro_batch + 1) / 2;
-      tell_of_this_rank("out_of_memory", "the evaluation ran out of memory and begins again by " +
-                                             std::to_string(options.micro_batch) + " (" +
-                                             cause_of(error) + ")");
-    }
-  }
-}
-
-bool RunLoop::evaluate_if_due(bool last) {
-  if (!parts_.work.data.val) return true;
-  const bool due = last || (eval_cadence_ && eval_cadence_->due(state_.step, asked_before()));
-  if (!due || state_.evaluated_step == state_.step) return true;
-  std::optional<Evaluation> evaluation = evaluate();
-  if (!evaluation) return false;
-  evaluation->step = state_.step;
-  if (eval_cadence_) eval_cadence_->done();
-  take_evaluation(*evaluation);
-  return true;
-}
-
-/// A loss that is no number is none to report, and never the best.
-void RunLoop::take_evaluation(const Evaluation& evaluation) {
-  if (!evaluation.left_out.empty())
-    tell_of_this_rank("quarantine", "left out of the evaluation: " + left_out_of(evaluation));
-  state_.evaluated_step = state_.step;
-  state_.eval_loss.reset();
-  if (!std::isfinite(evaluation.loss)) {
-    const std::string reason = "the loss of the evaluation after step " +
-                               std::to_string(state_.step) + " is " +
-                               (std::isnan(evaluation.loss) ? "not a number" : "infinite");
-    tell_event_after("evaluation", reason);
-    return;
-  }
-  state_.eval_loss = evaluation.loss;
-  tell([&](Observer& o) { o.on_evaluation(evaluation); });
-  note_best(evaluation.loss);
-}
-
-void RunLoop::note_best(double eval_loss) {
-  if (!config_.run.keep_best || (state_.best_eval && *state_.best_eval <= eval_loss)) return;
-  state_.best_eval = eval_loss;
-  state_.best_step = state_.step;
-  write();
 }
 
 }  // namespace accrue::train

@@ -62,12 +62,14 @@ class RunLoop {
   Ran run_window();
   std::optional<WindowRun> run_unless_torn(batch::Range range, std::int64_t micro_batch);
   void go_back(const std::string& reason);
-  void save_what_was_done();  ///< after an error: the parameters are those of the last step
+  void save_what_was_done();          ///< after an error: the parameters are those of the last step
+  std::string what_is_saved() const;  ///< for who lost a rank: where a resume begins
   std::optional<double> take_step(accum::MeanGradient gradient, double lr);
   std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
   StepReport report_of(const WindowRun& window, double seconds);
   void tell_step(const StepReport& report, const WindowRun& window);
   void follow_budget();
+  void settle_memory();
   void grow_if_quiet(const WindowRun& window);
   bool evaluate_if_due(bool last);  ///< false: interrupted
   std::optional<Evaluation> evaluate();
@@ -83,8 +85,7 @@ class RunLoop {
   void finish_writing();
   void take_evaluation(const Evaluation& evaluation);
   void note_best(double eval_loss);
-  template <class Notify>
-  void tell(Notify&& notify);
+  void tell(const std::function<void(Observer&)>& notify);
 
   RunParts parts_;
   const Config& config_;
@@ -94,6 +95,7 @@ class RunLoop {
   optim::LearningRate learning_rate_;
   std::optional<LocalRounds> rounds_;  ///< where ranks step alone
   memory::Recovery recovery_;
+  bool budget_was_raised_ = false;  ///< since micro-batches were last given a size
   TornWindows torn_windows_;
   WindowLeases leases_;
   RankEvents rank_events_;

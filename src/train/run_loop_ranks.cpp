@@ -52,4 +52,13 @@ std::optional<LocalRounds::End> RunLoop::local_step_done(WindowRun& window) {
   return end;
 }
 
+/// The first rank may be writing a later one while another one looks.
+std::string RunLoop::what_is_saved() const {
+  const std::vector<std::int64_t> steps = parts_.directory.checkpoint_steps();
+  if (steps.empty()) return "no checkpoint was written yet";
+  return "step " + std::to_string(steps.back()) +
+         (parts_.ranks.is_first() ? "" : " (or a later one)") +
+         " is saved, and --resume goes on after it";
+}
+
 }  // namespace accrue::train

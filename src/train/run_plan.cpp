@@ -19,19 +19,40 @@ std::int64_t tokens_of_window(const Workload& work) {
 
 namespace {
 
-std::string batch_in_words(const Config& config, const RunPlan& plan) {
-  if (config.batch.samples) return std::to_string(plan.batch_samples) + " samples";
-  return (plan.uneven ? "at most " : "") + std::to_string(plan.batch_tokens) + " tokens";
-}
-
 std::string recomputation_in_words(const RunPlan& plan) {
   if (plan.recompute == Recompute::none) return {};
-  return ", " + std::string(to_string(plan.recompute)) + " recomputation";
+  return "; " + std::string(to_string(plan.recompute)) + " recomputation";
 }
 
 }  // namespace
 
-RunPlan make_plan(const Workload& work, const MicroDecision& decision) {
+EffectiveBatch effective_batch(const Workload& work,
+                               const std::vector<std::int64_t>& micro_batches) {
+  EffectiveBatch batch = divide_batch(work.schedule.samples_per_window, micro_batches);
+  batch.tokens = tokens_of_window(work);
+  const bool uneven = work.schedule.variable != nullptr;
+  batch.samples_vary = uneven && work.config.batch.tokens.has_value();
+  batch.tokens_vary = uneven && !batch.samples_vary && batch.tokens > 0;
+  return batch;
+}
+
+std::vector<std::string> data_remarks(const Datasets& data) {
+  std::vector<std::string> remarks;
+  for (const auto& source : {data.train, data.val})
+    if (source)
+      for (const std::string& remark : source->remarks())
+        if (std::ranges::find(remarks, remark) == remarks.end()) remarks.push_back(remark);
+  return remarks;
+}
+
+std::vector<std::string> remarks_of(const Workload& work) {
+  std::vector<std::string> remarks = data_remarks(work.data);
+  remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
+  return remarks;
+}
+
+RunPlan make_plan(const Workload& work, const MicroDecision& decision,
+                  const std::vector<RankRecord>& ranks) {
   const Config& config = work.config;
   const batch::WindowSchedule& schedule = work.schedule;
   RunPlan plan;
@@ -42,10 +63,17 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision) {
   plan.batch_tokens = tokens_of_window(work);
   plan.micro_batch = std::min(decision.samples, plan.batch_samples);
   plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
+  std::vector<std::int64_t> micro_batches{plan.micro_batch};
+  if (work.ranks > 1) {
+    micro_batches.clear();
+    for (const RankRecord& rank : ranks) micro_batches.push_back(rank.micro_batch);
+  }
+  plan.effective = effective_batch(work, micro_batches);
   plan.uneven = schedule.variable != nullptr;
   plan.steps_per_epoch = schedule.windows_per_epoch();
   plan.total_steps = total_windows(config, schedule);
   plan.recompute = decision.recompute;
+  plan.remarks = remarks_of(work);
   plan.micro_reason = decision.reason;
   if (is_exact(config, *work.model)) {
     const CutPlace cuts = choose_cut_place(work, plan.batch_samples);
@@ -56,11 +84,9 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision) {
 }
 
 std::string summarise(const Config& config, const RunPlan& plan) {
-  const char* const about = plan.uneven && config.batch.tokens ? "about " : "";
   return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
-         " parameters, " + config.precision.compute + "; batch of " + batch_in_words(config, plan) +
-         " = " + about + counted(plan.micro_batches, "micro-batch") + " of " +
-         std::to_string(plan.micro_batch) + recomputation_in_words(plan) + "; " +
+         " parameters, " + config.precision.compute + "; effective batch of " +
+         in_words(plan.effective) + recomputation_in_words(plan) + "; " +
          counted(plan.total_steps, "step") + " (" + std::to_string(plan.steps_per_epoch) +
          " an epoch)";
 }

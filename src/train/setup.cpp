@@ -6,6 +6,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "enough_memory.h"
 #include "machine.h"
 #include "plan_choice.h"
 
@@ -23,15 +24,13 @@ std::int64_t threads_beside(std::int64_t processes) {
 
 namespace {
 
-/// What the model needs comes on top; only what it is made of by its shape can be told here.
 void check_budget_holds_the_program(const Config& config) {
   if (!memory::tensor_budget() || *memory::tensor_budget() > 0) return;
   throw Error(Error::Kind::refused, "memory.budget = \"" + config.memory.budget + "\"",
-              "more than the program itself holds outside tensors (code, libraries, heap)",
-              format_bytes(*memory::budget()) + ", of which it takes " +
-                  format_bytes(memory::left_outside()),
-              "a budget of at least " + format_bytes(memory::left_outside()) +
-                  " and what the model takes (accrue plan CONFIG without a budget tells)");
+              "more than the " + format_bytes(memory::left_outside()) +
+                  " that the program itself holds outside tensors (code, libraries, heap, and a "
+                  "reserve)",
+              format_bytes(*memory::budget()), larger_budget(enough_budget(config)));
 }
 
 }  // namespace
@@ -47,9 +46,10 @@ void use_resources(const Config& config) {
 std::optional<std::string> follow_budget(memory::BudgetWatch& watch) {
   if (!memory::caching_allocator_installed()) return std::nullopt;
   const auto change = watch.poll(memory::budget(), memory::held_of_a_budget());
-  if (change) memory::set_budget(change->budget);
-  const std::optional<std::string> outside = memory::measure_outside();
-  return change ? change->reason : outside;
+  if (!change) return std::nullopt;
+  memory::set_budget(change->budget);
+  memory::measure_outside();
+  return change->reason;
 }
 
 MicroDecision choose_micro_batch(const Workload& work) {
@@ -57,12 +57,14 @@ MicroDecision choose_micro_batch(const Workload& work) {
   if (is_decided(question))
     return {.samples = std::min(*question.micro_batch, question.window_samples),
             .recompute = question.modes.front(),
-            .reason = "as batch.micro says"};
+            .reason = *question.micro_batch > question.window_samples
+                          ? "the whole batch, which is less than batch.micro says"
+                          : "as batch.micro says"};
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
-  const std::vector<memory::Fact> facts =
+  std::vector<memory::Fact> facts =
       memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
   question.resident = trials->resident();
-  follow_outside(question);
+  follow_outside(*trials, question, facts);
   const memory::Plan plan = memory::plan(facts, question);
   return {.samples = plan.chosen.point.micro_batch,
           .recompute = plan.chosen.point.recompute,

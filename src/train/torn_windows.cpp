@@ -32,7 +32,9 @@ void TornWindows::torn_by_memory(std::int64_t window, std::int64_t samples,
 }
 
 void TornWindows::closed(std::int64_t window) {
-  if (short_of_memory_ == window) short_of_memory_.reset();
+  if (short_of_memory_ != window) return;
+  short_of_memory_.reset();
+  retries_.tell();
 }
 
 }  // namespace accrue::train

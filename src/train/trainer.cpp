@@ -5,6 +5,7 @@
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/kernels/gemm.h"
+#include "accrue/memory/plan.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
@@ -17,6 +18,7 @@
 #include "resume.h"
 #include "run_claim.h"
 #include "run_info.h"
+#include "run_length.h"
 #include "run_loop.h"
 #include "run_plan.h"
 #include "signals.h"
@@ -40,6 +42,7 @@ struct Trainer::Impl {
         directory(given.run.out) {
     models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
     work.part = ranks.part(given);
+    work.ranks = ranks_that_share(given, ranks.world());
   }
 
   static Workload open(const Config& config) {
@@ -47,12 +50,7 @@ struct Trainer::Impl {
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
     use_resources(config);
-    try {
-      return open_workload(config);
-    } catch (const std::exception& error) {
-      if (!is_out_of_memory(error)) throw;
-      throw no_memory_for("open the model", error, "a larger memory.budget, or a smaller model");
-    }
+    return open_within_memory(config);
   }
 
   /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
@@ -74,10 +72,11 @@ struct Trainer::Impl {
     if (plan) return *plan;
     const bool alike = !why_no_split(work.config).empty();
     const auto decisions = ranks.agree(choose_micro_batch(work), alike);
-    plan = make_plan(work, decisions[static_cast<std::size_t>(ranks.rank())]);
     for (const MicroDecision& decision : decisions)
-      records.push_back({.micro_batch = std::min(decision.samples, plan->batch_samples),
-                         .recompute = decision.recompute});
+      records.push_back(
+          {.micro_batch = std::min(decision.samples, work.schedule.samples_per_window),
+           .recompute = decision.recompute});
+    plan = make_plan(work, decisions[static_cast<std::size_t>(ranks.rank())], records);
     return *plan;
   }
 
@@ -119,7 +118,8 @@ struct Trainer::Impl {
   void check_data(bool resume) {
     data = {.fingerprint = fingerprint_of(work.data),
             .samples = work.data.train->size(),
-            .held_out = work.data.val ? work.data.val->size() : 0};
+            .held_out = work.data.val ? work.data.val->size() : 0,
+            .image = work.config.model.image};
     if (resume && !directory.checkpoint_steps().empty()) {
       const std::int64_t newest = directory.checkpoint_steps().back();
       const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;
@@ -131,8 +131,18 @@ struct Trainer::Impl {
     data.checked = true;
   }
 
+  /// Before anything hangs on the length. Each rank decides it alike, from the same files. That
+  /// there is no run to resume shows when ranks have agreed on what they begin.
+  void settle_length(const RunOptions& options) {
+    if (!options.resume || !directory.holds_run()) return;
+    length = decide_length(directory.config(), given, work.schedule, options.may_shorten);
+    given = length->config;
+    work.config = with_length_of(std::move(work.config), given);
+  }
+
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
-    check_config_unchanged(directory.config(), given);
+    const Config started = directory.config();
+    check_config_unchanged(started, given);
     Resumed found = load_checkpoint(directory, options.checkpoint, data, options.accept_data,
                                     *work.model, optimizer);
     if (found.checkpoint.empty()) {
@@ -142,7 +152,7 @@ struct Trainer::Impl {
     }
     ranks.check_resumable(found.state.inner_optimizers);
     resumed = std::move(found);
-    if (ranks.is_first()) note_resumption(options);
+    if (ranks.is_first()) note_resumption(options, started);
     return resumed->state;
   }
 
@@ -160,16 +170,23 @@ struct Trainer::Impl {
       sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
     state.recompute = mine.recompute;
     state.ranks = records;
-    plan = make_plan(work, {.samples = mine.micro_batch,
-                            .recompute = mine.recompute,
-                            .reason = "as the checkpoint says"});
+    plan = make_plan(work,
+                     {.samples = mine.micro_batch,
+                      .recompute = mine.recompute,
+                      .reason = "as the checkpoint says"},
+                     records);
     if (state.window <= plan->total_steps) return;
-    throw usage_error(
-        "resume", "a checkpoint within the run's " + std::to_string(plan->total_steps) + " windows",
-        "one after window " + std::to_string(state.window), "an earlier checkpoint of this run");
+    throw usage_error("resume with " + length_in_words(given.run),
+                      "a run of at least the " + std::to_string(state.window) +
+                          " steps that the checkpoint has done",
+                      std::to_string(plan->total_steps),
+                      "a longer run, or --resume with an earlier checkpoint");
   }
 
-  void note_resumption(const RunOptions& options) const {
+  /// The length first: a process that is killed in between leaves a run of either length.
+  void note_resumption(const RunOptions& options, const Config& started) const {
+    if (length && length->changes)
+      write_file_atomically(directory.config_file(), to_toml(with_length_of(started, given)));
     std::error_code error;
     const std::string info =
         std::filesystem::exists(directory.run_file(), error) ? read_file(directory.run_file()) : "";
@@ -202,23 +219,34 @@ struct Trainer::Impl {
     return result;
   }
 
+  void announce_length(std::int64_t step) const {
+    if (!length || length->reason.empty()) return;
+    std::string reason = length->reason;
+    if (length->changes)
+      reason +=
+          ": " + rate_in_words(work.config, make_horizon(*plan), length->windows_before, step);
+    announce("length", reason, step);
+  }
+
   void announce_start() const {
     const std::int64_t step = resumed ? resumed->state.step : 0;
+    announce_length(step);
     if (work.config.precision.compute == "bf16" && !kernels::multiplies_bf16())
       announce("precision",
                "this processor multiplies no bf16 (" + kernels::gemm_backend() +
                    "): bf16 saves memory here and costs time, its products are made in fp32",
                step);
-    for (const auto& source : {work.data.train, work.data.val})
-      if (source)
-        for (const std::string& remark : source->remarks()) announce("data", remark, step);
+    for (const std::string& remark : data_remarks(work.data)) announce("data", remark, step);
     for (const std::string& remark :
-         rank_remarks(work.config, ranks.world(), resumed ? &*resumed : nullptr))
+         rank_remarks(work.config, plan->effective, ranks.world(), resumed ? &*resumed : nullptr))
       announce("dist", remark, step);
     if (!have_one_size(records)) announce("plan", sizes_in_words(records), step);
+    if (!resumed || resumed->checkpoint.empty())
+      for (const std::string& remark : work.remarks) announce("model", remark, step);
     if (!resumed) {
       announce("plan",
-               "micro-batch of " + std::to_string(plan->micro_batch) + ": " + plan->micro_reason,
+               "micro-batches of " + memory::describe({plan->micro_batch, plan->recompute}) + ": " +
+                   plan->micro_reason,
                0);
       if (!plan->cuts_reason.empty()) announce("plan", plan->cuts_reason, 0);
       return;
@@ -276,6 +304,7 @@ struct Trainer::Impl {
 
   RunResult begin(const RunOptions& options) {
     check_directory(options.resume);
+    settle_length(options);
     check_data(options.resume);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",
@@ -318,7 +347,8 @@ struct Trainer::Impl {
   RunDirectory directory;
   DataIdentity data;  ///< once it is checked
   std::optional<RunPlan> plan;
-  std::vector<RankRecord> records;  ///< by rank, as the plan or a checkpoint has them
+  std::vector<RankRecord> records;       ///< by rank, as the plan or a checkpoint has them
+  std::optional<LengthDecision> length;  ///< of a run that is resumed
   std::optional<Resumed> resumed;
   std::vector<std::shared_ptr<Observer>> observers;
   GradientHook gradient_hook;
@@ -340,7 +370,14 @@ void Trainer::add_observer(std::shared_ptr<Observer> observer) {
   impl_->observers.push_back(std::move(observer));
 }
 
-const RunPlan& Trainer::plan() { return impl_->decide_plan(); }
+const RunPlan& Trainer::plan() {
+  try {
+    return impl_->decide_plan();
+  } catch (const std::exception& error) {
+    impl_->ranks.fail(error.what());
+    throw;
+  }
+}
 
 RunResult Trainer::run(const RunOptions& options) {
   try {

@@ -33,6 +33,8 @@ class WindowLeases {
 
   /// This rank's part of `window`, which is the one that the next observe() is of. May be empty.
   batch::Range share(batch::Range window);
+  /// All ranks' parts of that window, by rank.
+  const std::vector<batch::Range>& parts() const { return parts_; }
   /// Why the last share() follows other speeds than those before it; else nothing.
   const std::optional<std::string>& change() const { return change_; }
 

@@ -91,6 +91,7 @@ WindowRun run_with_retries(MemoryRetries& retries, const accum::Window& window, 
   while (true) {
     try {
       WindowRun run = attempt(parts);
+      retries.tell();
       run.out_of_memory = retries.count();
       run.retries += retries.count();
       return run;
@@ -244,6 +245,7 @@ double WindowRunner::reducing_seconds() const {
 void WindowRunner::close(double computing_seconds, WindowRun& result) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
+  retries_.tell();  // before the ranks are asked for what each has to tell
   if (options_.reduce != nullptr) tell_figures(*options_.reduce, hooks_, computing_seconds, result);
   result.gradient = window_.close();
   result.closing_seconds = watch.seconds();

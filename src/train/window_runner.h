@@ -79,7 +79,7 @@ struct WindowHooks {
   std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
   /// Whether a micro-batch is to be left out untried, as an earlier attempt found it bad.
   std::function<bool(const MicroRef& micro)> known_bad;
-  /// Memory ran out, and what is done about it.
+  /// Memory ran out in this window, and what was done about it; once a window.
   std::function<void(const std::string& reason)> on_out_of_memory;
   /// What would fit, where a single sample does not.
   std::function<std::string()> what_would_fit;

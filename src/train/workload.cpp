@@ -10,24 +10,37 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
+#include "byte_text.h"
 #include "model_factory.h"
 
 namespace accrue::train {
 namespace {
 
+/// What images are brought to, as far as the config says it.
+data::ImageShape stated_shape(const Config& config) {
+  const std::vector<std::int64_t>& size = config.data.image;
+  const std::vector<std::int64_t>& of_model = config.model.image;
+  if (size.empty() && !of_model.empty())  // of the run that it starts from
+    return {.channels = of_model.at(0), .height = of_model.at(1), .width = of_model.at(2)};
+  if (size.empty()) return {};
+  return {.channels = 0, .height = size.at(0), .width = size.at(1)};
+}
+
 std::shared_ptr<const data::Source> open_files(const Config& config,
                                                const std::vector<std::string>& globs,
                                                const std::string& key,
+                                               const data::ImageShape& image,
                                                std::vector<std::string> classes = {}) {
   data::SourceOptions options;
   options.globs = globs;
   options.exclude = config.data.exclude;
   options.format = config.data.format;
   options.tokenizer = config.data.tokenizer;
-  options.context = config.model.context;
+  options.context = config.model.context_or_default();
   options.vocab = config.model.vocab.value_or(0);
   options.packing = config.data.packing;
   options.classes = std::move(classes);
+  options.image = image;
   return data::open_source(options, key);
 }
 
@@ -54,12 +67,6 @@ void expect_labels(const data::Source& source, const std::string& key) {
                     "none in " + std::to_string(source.size()) + " samples", "other data");
 }
 
-std::string text_of(const std::optional<data::ImageShape>& image) {
-  if (!image) return "text or tokens";
-  return "images of " + std::to_string(image->channels) + " x " + std::to_string(image->height) +
-         " x " + std::to_string(image->width);
-}
-
 /// `config` has the model's vocabulary, which held-out ids must be in, too.
 Datasets open_datasets(const Config& config, std::shared_ptr<const data::Source> train) {
   if (config.data.val_fraction > 0) {
@@ -70,10 +77,15 @@ Datasets open_datasets(const Config& config, std::shared_ptr<const data::Source>
   }
   Datasets sets{std::move(train), nullptr};
   if (config.data.val.empty()) return sets;
-  sets.val = open_files(config, config.data.val, "data.val", sets.train->classes());
-  if (sets.val->image_shape() == sets.train->image_shape()) return sets;
-  throw usage_error("data.val", text_of(sets.train->image_shape()) + ", as in data.train",
-                    text_of(sets.val->image_shape()), "validation data like the training data");
+  const bool images = sets.train->image_shape().has_value();
+  sets.val =
+      open_files(config, config.data.val, "data.val",
+                 sets.train->image_shape().value_or(data::ImageShape{}), sets.train->classes());
+  check_text_is_of_model(config, *sets.val, "data.val");
+  if (sets.val->image_shape().has_value() == images) return sets;
+  throw usage_error("data.val",
+                    std::string(images ? "images" : "text or tokens") + ", as in data.train",
+                    images ? "text or tokens" : "images", "validation data like the training data");
 }
 
 std::int64_t samples_per_window(const Config& config, const data::Source& train,
@@ -132,8 +144,11 @@ bool affords_packing(const models::Model& model) {
 Workload open_workload(Config config) {
   config = with_whole_batch(std::move(config), 1);
   Workload work;
-  std::unique_ptr<models::Model> loaded = load_shaping_model(config);
-  std::shared_ptr<const data::Source> train = open_files(config, config.data.train, "data.train");
+  std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
+  config.model.context = config.model.context_or_default();
+  std::shared_ptr<const data::Source> train =
+      open_files(config, config.data.train, "data.train", stated_shape(config));
+  check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
   work.model = loaded ? std::move(loaded) : make_initial_model(config);
   check_loaded_model(config, *work.model, *train);

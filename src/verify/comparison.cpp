@@ -96,12 +96,12 @@ Gradients Subject::in_passes(const Parts& parts) {
   return accumulated(parts, {});
 }
 
-void draw_noise(Noise& noise, Subject& subject, const Parts& parts, const Gradients& reference,
+void draw_noise(Noise& noise, const NamedParameters& parameters,
+                const std::function<Gradients()>& pass, const Gradients& reference,
                 std::uint64_t seed) {
-  const NamedParameters& parameters = subject.parameters();
   const KeepParameters keep(parameters);
   perturb(parameters, seed);
-  const Gradients moved = subject.in_passes(parts);
+  const Gradients moved = pass();
   noise.resize(parameters.size(), 0.0);
   for (std::size_t i = 0; i < noise.size(); ++i)
     noise[i] = std::max(noise[i], l2_norm(mean_difference(moved, reference, i)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "accrue/verify/diagnosis.h"
@@ -26,10 +27,11 @@ struct Comparison {
 using Noise = std::vector<double>;
 
 /// One draw: every parameter is moved by a unit in the last place, up or down at random by `seed`,
-/// and the passes over `parts` are compared with `reference`, which came of the same passes. Raises
-/// `noise` to what was found; a parameter whose draw was small by chance is given the usual noise,
-/// relative to its gradient.
-void draw_noise(Noise& noise, Subject& subject, const Parts& parts, const Gradients& reference,
+/// and what `pass` gives is compared with `reference`, which it gave before. Raises `noise` to what
+/// was found; a parameter whose draw was small by chance is given the usual noise, relative to its
+/// gradient.
+void draw_noise(Noise& noise, const NamedParameters& parameters,
+                const std::function<Gradients()>& pass, const Gradients& reference,
                 std::uint64_t seed);
 
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,

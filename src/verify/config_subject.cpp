@@ -142,6 +142,7 @@ std::vector<std::string> ConfigSubject::foreign(models::ForeignLayer::Kind kind)
 }
 
 std::vector<std::string> ConfigSubject::batch_norms() const {
+  if (exact_) return {};
   const models::BatchNorms found = models::find_batch_norms(model_);
   std::vector<std::string> names = found.cut;
   for (const models::ForeignLayer& layer : found.uncut) names.push_back(layer.name);

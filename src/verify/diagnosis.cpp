@@ -130,6 +130,23 @@ Diagnosis batch_coupled(const Observations& seen) {
   return found;
 }
 
+/// Evidence that leaves room for other causes: all of them are named.
+Diagnosis by_layers_and_weights(const Observations& seen) {
+  Diagnosis result;
+  for (const auto explain : {by_weights, by_seed, by_batch_norms}) {
+    Explanation found = explain(seen);
+    if (!found) continue;
+    if (result.cause == Cause::none) {
+      result = std::move(*found);
+    } else if (found->cause != Cause::batchnorm || !seen.batch_norms.empty()) {
+      // Buffers that move are no evidence beside another cause, since the mode changes both.
+      result.besides.push_back(found->cause);
+      result.evidence.insert(result.evidence.end(), found->evidence.begin(), found->evidence.end());
+    }
+  }
+  return result;
+}
+
 std::string shares_text(const std::vector<double>& shares) {
   std::string text;
   for (std::size_t i = 0; i < shares.size() && i < 8; ++i)
@@ -213,12 +230,11 @@ Explanation by_fit(const LoopObservations& seen) {
 Diagnosis diagnose(const Observations& seen) {
   if (const Explanation found = by_repetition(seen)) return *found;
   if (!seen.split.exceeds()) return {};
-  Diagnosis result;
-  for (const auto explain : {by_weights, by_seed, by_batch_norms, by_combination, by_precision})
-    if (Explanation found = explain(seen)) {
-      result = std::move(*found);
-      break;
-    }
+  Diagnosis result = by_layers_and_weights(seen);
+  for (const auto explain : {by_combination, by_precision}) {
+    if (result.cause != Cause::none) break;
+    if (Explanation found = explain(seen)) result = std::move(*found);
+  }
   if (result.cause == Cause::none) result = batch_coupled(seen);
   result.evidence.insert(result.evidence.begin(), first_finding(seen.split));
   return result;

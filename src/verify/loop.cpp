@@ -147,6 +147,7 @@ void fit(LoopObservations& seen, const LoopRun& run, proof::Prover& prover,
 
 void use(proof::Report& report, proof::Diagnosis diagnosis) {
   report.cause = diagnosis.cause;
+  report.besides = std::move(diagnosis.besides);
   report.evidence = std::move(diagnosis.evidence);
   report.equal = report.cause == proof::Cause::none;
 }

@@ -29,11 +29,6 @@ bool freeze(torch::nn::Module& module, Undo& undo) {
   return true;
 }
 
-bool is_batch_norm(const torch::nn::Module& module) {
-  return module.as<torch::nn::BatchNorm1dImpl>() || module.as<torch::nn::BatchNorm2dImpl>() ||
-         module.as<torch::nn::BatchNorm3dImpl>();
-}
-
 void freeze_batch_norms(torch::nn::Module& root, Undo& undo) {
   for (const auto& module : root.modules(/*include_self=*/false)) {
     freeze<torch::nn::BatchNorm1dImpl>(*module, undo) ||
@@ -56,13 +51,6 @@ void evaluate_modules(torch::nn::Module& root, Undo& undo) {
 }
 
 }  // namespace
-
-std::vector<std::string> batch_norms_of(torch::nn::Module& module) {
-  std::vector<std::string> names;
-  for (const auto& item : module.named_modules("", /*include_self=*/false))
-    if (is_batch_norm(*item.value())) names.push_back(item.key());
-  return names;
-}
 
 InMode::InMode(const detail::VerifiedModel& model, Mode mode) {
   if (mode == Mode::training) return;

@@ -2,16 +2,12 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "accrue/verify/verify.h"
 #include "subject.h"
 
 namespace accrue::proof {
-
-/// Names of the BatchNorm1d, 2d and 3d in a module.
-std::vector<std::string> batch_norms_of(torch::nn::Module& module);
 
 /// Puts a model into a mode while it lives.
 class InMode {

@@ -219,7 +219,8 @@ Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& condi
 }
 
 std::vector<std::string> ModuleSubject::batch_norms() const {
-  return model_.module ? batch_norms_of(*model_.module) : std::vector<std::string>{};
+  return model_.module ? accum::batch_norms_in_training(*model_.module)
+                       : std::vector<std::string>{};
 }
 
 bool ModuleSubject::can(Mode mode) const {

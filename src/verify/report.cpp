@@ -59,6 +59,13 @@ std::string_view to_string(Cause cause) {
   return "none";
 }
 
+std::vector<Cause> all_causes(const Report& report) {
+  if (report.cause == Cause::none) return {};
+  std::vector<Cause> causes{report.cause};
+  causes.insert(causes.end(), report.besides.begin(), report.besides.end());
+  return causes;
+}
+
 std::string conclusion(const Report& report) {
   const std::string numbers = "largest relative error " + number(report.max_relative_error) +
                               ", bound " + number(report.bound);
@@ -68,8 +75,11 @@ std::string conclusion(const Report& report) {
            numbers + ").";
   if (report.equal)
     return "Equal: the accumulated gradient is the full batch's, up to rounding (" + numbers + ").";
-  return "Not equal: " + std::string(to_string(report.cause)) + ", " + meaning(report.cause) +
-         " (" + numbers + ").";
+  std::string causes;
+  for (const Cause cause : all_causes(report))
+    causes +=
+        (causes.empty() ? "" : "; and ") + std::string(to_string(cause)) + ", " + meaning(cause);
+  return "Not equal: " + causes + " (" + numbers + ").";
 }
 
 }  // namespace accrue::proof

@@ -33,7 +33,7 @@ Found larger_micro_batch(const RunFacts& facts) {
                      number(gain) + " times as fast as those of " +
                      std::to_string(now.micro_batch) +
                      (whole ? ": this batch needs no accumulation" : ""),
-                 "batch.micro = " + std::to_string(larger.micro_batch),
+                 train::micro_batch_advice(facts.config, std::to_string(larger.micro_batch)),
                  {{"micro_batch", static_cast<double>(now.micro_batch)},
                   {"samples_per_second", now.samples_per_second},
                   {"larger_micro_batch", static_cast<double>(larger.micro_batch)},

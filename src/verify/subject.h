@@ -46,7 +46,7 @@ class Subject {
   virtual Gradients in_passes(const Parts& parts);
   /// Over `parts`, added up as accrue does.
   virtual Gradients accumulated(const Parts& parts, const Conditions& conditions) = 0;
-  /// Names of batch normalisations, where the model tells them.
+  /// Names of batch normalisations that take the statistics of a part, where the model tells them.
   virtual std::vector<std::string> batch_norms() const = 0;
   /// Whether masks may come from a generator that goes on from pass to pass.
   virtual bool draws_in_order() const { return true; }

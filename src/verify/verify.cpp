@@ -96,6 +96,7 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
   findings.write(report);
   proof::Diagnosis diagnosis = in_double ? std::move(*in_double) : prover.explain();
   report.cause = diagnosis.cause;
+  report.besides = std::move(diagnosis.besides);
   report.evidence = std::move(diagnosis.evidence);
   report.equal = report.cause == proof::Cause::none;
   return report;

@@ -193,6 +193,7 @@ class ConfigVerification {
     Diagnosis found = worse.worst().exceeds() ? worse.explain() : few.explain();
     if (found.cause == Cause::none && twin_diagnosis_) found = *twin_diagnosis_;
     report_.cause = found.cause;
+    report_.besides = found.besides;
     report_.evidence.insert(report_.evidence.begin(), found.evidence.begin(), found.evidence.end());
     if (found.cause == Cause::none && steps_differ) {
       report_.cause = Cause::precision;

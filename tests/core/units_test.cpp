@@ -28,7 +28,8 @@ TEST(ParseBytes, RefusesWhatIsNotASizeAndNamesTheKey) {
 TEST(ParseBytes, RefusesANumberWithoutAUnitAndNamesOne) {
   for (const auto& [text, suggestion] :
        {std::pair{"6", "\"6GiB\""}, std::pair{"0", "\"6GiB\""}, std::pair{"1.5", "\"1.5GiB\""},
-        std::pair{"4096", "\"4096MiB\""}, std::pair{"6442450944", "\"6442450944 B\""}}) {
+        std::pair{"400", "\"400MiB\""}, std::pair{"4096", "\"4096MiB\""},
+        std::pair{"6442450944", "\"6442450944 B\""}}) {
     try {
       parse_bytes(text, "memory.budget");
       FAIL() << text;
@@ -75,6 +76,21 @@ TEST(Format, IsForPeople) {
   EXPECT_EQ(format_duration(4.25), "4.2s");
   EXPECT_EQ(format_duration(65), "1m05s");
   EXPECT_EQ(format_duration(3725), "1h02m");
+  EXPECT_EQ(format_seconds(300), "5 min");
+  EXPECT_EQ(format_seconds(1.5), "1.5 s");
+  EXPECT_EQ(format_seconds(1.2345), "1.23 s");
+  EXPECT_EQ(format_seconds(0.004), "0 s");
+  EXPECT_EQ(format_seconds(5400), "1.5 h");
+}
+
+TEST(FormatBytesRoundedUp, IsNeverLessWhenReadAgainAndAtMostOnePercentMore) {
+  for (std::int64_t bytes = 0; bytes < (std::int64_t{1} << 44); bytes += bytes / 37 + 1) {
+    const std::int64_t read = parse_bytes(format_bytes_rounded_up(bytes), "it").count;
+    ASSERT_GE(read, bytes);
+    ASSERT_LE(static_cast<double>(read), 1.01 * static_cast<double>(bytes));
+  }
+  EXPECT_EQ(format_bytes_rounded_up((194 << 20) + 1), "195 MiB");
+  EXPECT_EQ(format_bytes((194 << 20) + 1), "194 MiB") << "rounded to the nearest it would be less";
 }
 
 }  // namespace

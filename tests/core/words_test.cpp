@@ -18,5 +18,14 @@ TEST(Counted, IsOneOrSeveral) {
   EXPECT_EQ(counted(3, "loss"), "3 losses");
 }
 
+TEST(DigitGroups, AreOfThree) {
+  EXPECT_EQ(digit_groups(0), "0");
+  EXPECT_EQ(digit_groups(8192), "8192");
+  EXPECT_EQ(digit_groups(65536), "65,536");
+  EXPECT_EQ(digit_groups(524288, '_'), "524_288");
+  EXPECT_EQ(digit_groups(1'000'000), "1,000,000");
+  EXPECT_EQ(digit_groups(-1'234'567), "-1,234,567");
+}
+
 }  // namespace
 }  // namespace accrue

@@ -159,10 +159,13 @@ TEST_F(ExcludedFiles, KeepTheirPlacesAmongImages) {
 TEST_F(ExcludedFiles, NeedNotBeImagesOfThatShape) {
   folder_.write("set/cat/0.png", "no image");
   folder_.write("set/dog/2.png", png(make_picture(9, 9, 3, 5)));
-  EXPECT_THROW(open_without(all(), {folder_.path("set/cat/0.png")}), Error);
+  EXPECT_THROW(open_without(all(), {folder_.path("set/dog/2.png")}), Error) << "no image";
+  EXPECT_THAT(open_without(all(), {folder_.path("set/cat/0.png")})->remarks(),
+              ::testing::SizeIs(1));
   const auto source =
       open_without(all(), {folder_.path("set/cat/0.png"), folder_.path("set/dog/2.png")});
   EXPECT_EQ(source->image_shape(), (ImageShape{3, 4, 4}));
+  EXPECT_THAT(source->remarks(), ::testing::IsEmpty());
 }
 
 TEST_F(ExcludedFiles, OfAllElseAreAsIfTheyWereNotThere) {
@@ -202,12 +205,17 @@ TEST_F(BadImages, NeverCrashWhateverTheBytes) {
   }
 }
 
-TEST_F(BadImages, DifferInShape) {
-  const auto wide = folder_.write("set/dog/2.png", png(make_picture(4, 5, 3, 1)));
-  EXPECT_THAT(opening_refused(all()),
-              AllOf(HasSubstr("1.png (3 x 4 x 4)"), HasSubstr(wide + " (3 x 4 x 5)")));
-  const auto grey = folder_.write("set/dog/2.png", png(make_picture(4, 4, 1, 1)));
-  EXPECT_THAT(opening_refused(all()), HasSubstr(grey + " (1 x 4 x 4)"));
+TEST_F(BadImages, ThatDifferInShapeAreBroughtToOne) {
+  folder_.write("set/dog/2.png", png(make_picture(4, 5, 1, 1)));
+  const auto source = open_knowing(all());
+  EXPECT_EQ(source->image_shape(), (ImageShape{3, 4, 4}));
+  EXPECT_EQ(fetch(*source, {0, 1, 2}).inputs.sizes(), (at::IntArrayRef{3, 3, 4, 4}));
+  ASSERT_THAT(source->remarks(), ::testing::SizeIs(1));
+  EXPECT_THAT(source->remarks().front(),
+              AllOf(HasSubstr("of data.train, 1 image of other sizes is scaled to cover 4 x 4"),
+                    HasSubstr("1 image in grey taken as colour")));
+  folder_.write("set/dog/2.png", png(make_picture(4, 4, 3, 1)));
+  EXPECT_THAT(open_knowing(all())->remarks(), ::testing::IsEmpty());
 }
 
 TEST_F(BadImages, ClassWithoutAnImage) {

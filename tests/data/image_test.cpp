@@ -199,6 +199,29 @@ TEST(Cifar, ReadsBothVersions) {
   EXPECT_TRUE(shows(fetch(*hundred, {0}).inputs[0], levels_of_bytes(fine.substr(2))));
 }
 
+TEST(Cifar, NamesItsClassesByTheFileBesideIt) {
+  const Folder folder;
+  folder.write("data_batch_1.bin", testing::cifar_record({3}, 1));
+  folder.write("batches.meta.txt",
+               "airplane\r\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n");
+  EXPECT_EQ(open_images(folder.path("*.bin"))->classes().at(3), "cat");
+  EXPECT_EQ(open_images(folder.path("*.bin"))->classes().size(), 10U);
+  folder.write("batches.meta.txt", "airplane\nautomobile\n");
+  EXPECT_EQ(open_images(folder.path("*.bin"))->classes().at(3), "3") << "not of these classes";
+}
+
+TEST(Images, OfEveryKindAreBroughtToTheStatedSize) {
+  const Folder folder;
+  folder.write("a.bin", testing::cifar_record({3}, 1));
+  folder.write("x-images-idx3-ubyte", idx({0x803, 1, 2, 3}, "abcdef"));
+  folder.write("x-labels-idx1-ubyte", idx({0x801, 1}, std::string(1, '\0')));
+  for (const char* file : {"a.bin", "x-images-idx3-ubyte"}) {
+    const auto source = open_source(
+        {.globs = {folder.path(file)}, .format = "images", .image = {3, 16, 20}}, "data.train");
+    EXPECT_EQ(fetch(*source, {0}).inputs.sizes(), (at::IntArrayRef{1, 3, 16, 20})) << file;
+  }
+}
+
 TEST(Idx, PairsImagesWithTheirLabels) {
   const Folder folder;
   const std::string first = "\x01\x02\x03\x04\x05\x06\x10\x20\x30\x40\x50\x60", second = "abcdef";

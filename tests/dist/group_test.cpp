@@ -11,6 +11,7 @@ namespace {
 
 using accrue::testing::numbers_of;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -89,7 +90,9 @@ TEST_F(GroupTest, ADeadRankIsNamedAndNobodySteps) {
     EXPECT_EQ(results[rank].status, 1);
     EXPECT_THAT(results[rank].errors,
                 AllOf(HasSubstr("the gradients of window 3"),
-                      HasSubstr("no sign of life from rank 1 (last in: the first barrier)")));
+                      HasSubstr("no sign of life from rank 1 (last in: the first barrier), after "),
+                      Not(HasSubstr("dist.timeout")), ContainsRegex("after [0-9.]+ s; try ")))
+        << "what it took, not what it might have";
     EXPECT_THAT(results[rank].output, IsEmpty());
   }
 }
@@ -99,7 +102,9 @@ TEST_F(GroupTest, ARankThatIsStuckIsNamedAfterTheTimeout) {
   for (const int rank : {0, 2, 3}) {
     EXPECT_EQ(results[rank].status, 1);
     EXPECT_THAT(results[rank].errors,
-                AllOf(HasSubstr("nothing from rank 1"), Not(HasSubstr("rank 2"))));
+                AllOf(HasSubstr("nothing from rank 1"), Not(HasSubstr("rank 2")),
+                      ContainsRegex("after [0-9.]+ s \\(dist.timeout is [0-9.]+ s\\)"),
+                      HasSubstr("or a longer dist.timeout")));
     EXPECT_THAT(results[rank].output, IsEmpty());
   }
 }
@@ -209,6 +214,8 @@ TEST(MissingRanks, ThoseThatAreGoneExplainWhyOthersAreLate) {
   EXPECT_EQ(missing_ranks({there, late, late}, 5),
             "nothing from rank 1 (last in: the backward), rank 2 (last in: the backward)");
   EXPECT_EQ(missing_ranks({there, there}, 5), "");
+  EXPECT_TRUE(tells_of_death(missing_ranks({there, late, gone}, 5)));
+  EXPECT_FALSE(tells_of_death(missing_ranks({there, late, late}, 5)));
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <numeric>
 
 #include "accrue/data/source.h"
+#include "accrue/data/tokenizer_files.h"
 #include "fuzz_targets.h"
 #include "image_decode.h"
+#include "image_fit.h"
 #include "scratch.h"
 
 namespace accrue::fuzz {
@@ -47,6 +49,12 @@ std::pair<Input, Input> two_parts(Input input) {
 }  // namespace
 
 /// The first bit says whether samples are packed.
+void fuzz_tokenizer(Input input) {
+  const std::filesystem::path folder = put("tokenizer/tokenizer.json", input).parent_path();
+  expect(data::find_tokenizer(folder).kind != data::FolderTokenizer::Kind::none,
+         "a tokenizer that is there is of one kind or the other");
+}
+
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
   open_and_read(put("lines.jsonl", input.subspan(1)), "jsonl", (input[0] & 1) != 0);
@@ -62,9 +70,14 @@ void fuzz_images(Input input) {
   expect(shape->channels == 1 || shape->channels == 3, "images are grey or colour");
   expect(shape->height > 0 && shape->width > 0, "images have pixels");
   if (shape->height * shape->width > most_pixels) return;
-  std::vector<std::uint8_t> pixels(
-      static_cast<std::size_t>(shape->channels * shape->height * shape->width));
-  data::decode_image(encoded, *shape, pixels);
+  data::DecodedImage image;
+  if (!data::decode_image(encoded, image).empty()) return;
+  expect(image.shape == *shape, "an image has the shape that its header says");
+  for (const data::ImageShape& target : {*shape, data::ImageShape{3, 8, 5}, {1, 5, 8}}) {
+    std::vector<std::uint8_t> planes(
+        static_cast<std::size_t>(target.channels * target.height * target.width));
+    data::fit_image(image, target, planes);
+  }
 }
 
 void fuzz_idx(Input input) {

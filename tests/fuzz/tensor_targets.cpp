@@ -20,6 +20,16 @@ void fuzz_safetensors(Input input) {
          "what was read is written and read back");
 }
 
+void fuzz_safetensors_index(Input input) {
+  const std::filesystem::path index = put("sharded/model.safetensors.index.json", input);
+  // Read to the end only where the index names this file as it is.
+  const std::filesystem::path shard = scratch("sharded/a");
+  if (!std::filesystem::exists(shard)) models::write_safetensors(shard, {{"x", at::ones({2})}});
+  const StoredTensors tensors = models::open_sharded_safetensors(index);
+  expect(tensors.size() == 1 && tensors.front().name == "x", "no other tensor than what is there");
+  tensors.front().read();
+}
+
 void fuzz_state(Input input) {
   const std::filesystem::path checkpoint = put("checkpoint/state.json", input).parent_path();
   const train::TrainState state = train::read_checkpoint_state(checkpoint);

@@ -104,6 +104,22 @@ class Gpt2Golden(unittest.TestCase):
                     self.assertLessEqual(relative_error(ours[name], expected),
                                          GRADIENT_BOUND[precision], name)
 
+    def test_a_model_in_several_files_has_the_same_loss(self):
+        with tempfile.TemporaryDirectory() as folder:
+            loss, _ = self.reference(folder, "fp64")
+            run_helper("gradients", folder, "fp64")
+            whole = load_file(Path(folder, "ours.safetensors"))
+            model = GPT2LMHeadModel.from_pretrained(folder)
+            Path(folder, "model.safetensors").unlink()
+            model.save_pretrained(folder, max_shard_size="300KB")
+            index = json.loads(Path(folder, "model.safetensors.index.json").read_text())
+            self.assertGreater(len(set(index["weight_map"].values())), 2)
+            run_helper("gradients", folder, "fp64")
+            parts = load_file(Path(folder, "ours.safetensors"))
+            self.assertLessEqual(relative_error(parts["loss"], loss), LOSS_BOUND["fp64"])
+            for name, expected in whole.items():
+                self.assertTrue(torch.equal(parts[name], expected), name)
+
     def test_the_comparison_sees_a_wrong_gradient(self):
         with tempfile.TemporaryDirectory() as folder:
             _, gradients = self.reference(folder, "fp32")

@@ -47,12 +47,13 @@ TEST_F(Bench, ThePeakDoesNotGrowWithTheNumberOfMicroBatches) {
 TEST_F(Bench, TheProfileIsForPeopleAndForPrograms) {
   const auto table = accrue({"bench", "run.toml", "--profile", "--batch.micro=4"});
   EXPECT_EQ(table.status, 0) << table.errors;
-  for (const char* word :
-       {"matmul ", "attention_backward", "optimizer_update", "outside of kernels"})
+  for (const char* word : {"linear backward", "matmul ", "attention_backward", "optimizer_update",
+                           "outside: autograd"})
     EXPECT_NE(table.output.find(word), std::string::npos) << word << table.output;
   const auto result = nlohmann::json::parse(
       accrue({"bench", "run.toml", "--profile", "--json", "--batch.micro=4"}).output);
   EXPECT_GT(result.at("kernels").size(), 10U);
+  EXPECT_GT(result.at("parts").size(), 5U);
   for (const char* part : {"kernel", "calls", "seconds"})
     EXPECT_TRUE(result.at("kernels")[0].contains(part)) << part;
 }

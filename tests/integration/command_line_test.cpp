@@ -34,13 +34,15 @@ TEST_F(CommandLine, VersionNamesWhatNumbersDependOn) {
 TEST_F(CommandLine, HelpListsOnlyTheVerbsThereAre) {
   const auto result = accrue({"--help"});
   EXPECT_EQ(result.status, 0);
-  for (const char* verb : {"train", "sample", "export", "bench", "plan", "verify", "doctor"})
+  for (const char* verb :
+       {"init", "train", "sample", "predict", "export", "bench", "plan", "verify", "doctor"})
     EXPECT_THAT(result.output, HasSubstr(verb));
   for (const char* verb : {"compare", "report"}) EXPECT_THAT(result.output, Not(HasSubstr(verb)));
 }
 
 TEST_F(CommandLine, HelpOfEachVerbEndsWithAnExample) {
-  for (const char* verb : {"train", "sample", "export", "bench", "plan", "verify", "doctor"}) {
+  for (const char* verb :
+       {"init", "train", "sample", "predict", "export", "bench", "plan", "verify", "doctor"}) {
     const auto result = accrue({verb, "--help"});
     EXPECT_EQ(result.status, 0);
     const std::size_t example = result.output.find("Example:");
@@ -77,7 +79,8 @@ TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {
 }
 
 TEST_F(CommandLine, AFolderThatHoldsNoRunIsNamed) {
-  EXPECT_THAT(refusal_of({"sample", "nowhere", "--prompt", "a"}), HasSubstr("nowhere"));
+  EXPECT_THAT(refusal_of({"sample", "nowhere", "--prompt", "a"}),
+              HasSubstr("open run nowhere: expected a run directory"));
   EXPECT_THAT(refusal_of({"export", "nowhere", "--out", "model"}), HasSubstr("nowhere"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "model"));
 }
@@ -117,8 +120,8 @@ TEST_F(CommandLine, DryRunSaysWhatTheRunWouldBeAndWritesNothing) {
                              Words{"train", "--batch.samples=8", "--dry-run", "run.toml"}}) {
     const auto result = accrue(order);
     EXPECT_EQ(result.status, 0) << result.errors;
-    EXPECT_THAT(result.output, HasSubstr("128 tokens, 8 samples"));
-    EXPECT_THAT(result.output, HasSubstr("4 samples, 2 per step"));
+    EXPECT_THAT(result.output,
+                HasSubstr("4 samples x 2 accumulation steps = 8 samples, 128 tokens"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
   }
 }

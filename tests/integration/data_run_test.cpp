@@ -130,14 +130,19 @@ TEST_F(DataRun, RefusesHeldOutDataThatCannotBeEvaluated) {
   write_images();
   std::filesystem::create_directories(folder_ / "other/odd");
   write("other/odd/1.png", png_of(9, 9, 1, std::string(81, '\1')));
-  EXPECT_THAT(refused({"--data.val=[\"other/*/*\"]", "--data.val_fraction=0"}),
-              HasSubstr("images of 1 x 8 x 8, as in data.train"));
+  EXPECT_THAT(refused({"--data.val=[\"ids.jsonl\"]", "--data.val_fraction=0"}),
+              HasSubstr("data.val: expected images"));
+  const auto other_size = accrue({"train", "run.toml", "--data.val=[\"other/*/*\"]",
+                                  "--data.val_fraction=0", "--run.steps=1"});
+  EXPECT_EQ(other_size.status, 0) << other_size.errors;
+  EXPECT_THAT(other_size.errors,
+              HasSubstr("of data.val, 1 image of other sizes is scaled to cover 8 x 8"));
 }
 
 TEST_F(DataRun, ResumesExactBatchNormalisationToTheSameBits) {
   write_images();
   const std::string plan = accrue({"train", "run.toml", "--dry-run"}).output;
-  EXPECT_THAT(plan, HasSubstr("batch        8 samples\n"));
+  EXPECT_THAT(plan, HasSubstr("2 x 3 + 2 = 8 samples in 3 accumulation steps\n"));
   EXPECT_THAT(plan, Not(HasSubstr("token")));
   ASSERT_EQ(accrue({"train", "run.toml", "--run.out=whole"}).status, 0);
   ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
@@ -146,6 +151,55 @@ TEST_F(DataRun, ResumesExactBatchNormalisationToTheSameBits) {
   const std::string model = "checkpoints/step-00000004/model.safetensors";
   EXPECT_EQ(read_file(folder_ / "out" / model), read_file(folder_ / "whole" / model));
   EXPECT_THAT(read_file(folder_ / "out" / model), HasSubstr("bn1.running_mean"));
+}
+
+TEST_F(DataRun, AModelOfImagesStartsFromARun) {
+  write_images();
+  const std::string group = "--model.batchnorm=convert-group";
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=first", group}).status, 0);
+  write("more.toml",
+        "[run]\nout = \"out\"\nsteps = 1\nthreads = 1\n"
+        "[model]\nkind = \"resnet\"\nfrom = \"first\"\n"
+        "[data]\ntrain = [\"images/*/*.png\"]\n[batch]\nsamples = 8\nmicro = 3\n"
+        "[optim]\nweight_decay = 0\n");
+  const auto moves_by = [&](const std::string& lr) {
+    std::filesystem::remove_all(folder_ / "out");
+    const auto result = accrue({"train", "more.toml", group, "--optim.lr=" + lr});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return read_file(folder_ / "out/checkpoints/step-00000001/model.safetensors") !=
+           read_file(folder_ / "first/checkpoints/step-00000004/model.safetensors");
+  };
+  EXPECT_FALSE(moves_by("1e-30")) << "the model is the run's";
+  EXPECT_TRUE(moves_by("1e-3"));
+
+  const auto refused = [&](const Words& more) {
+    Words words{"train", "more.toml", "--run.out=other"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto refusal = accrue(words);
+    EXPECT_EQ(refusal.status, 2);
+    return refusal.errors;
+  };
+  EXPECT_THAT(refused({"--model.batchnorm=exact"}),
+              HasSubstr("model.batchnorm = \"convert-group\", as that run has"));
+  EXPECT_THAT(refused({group, "--model.layers=8"}), HasSubstr("the shape of the folder"));
+  EXPECT_THAT(refused({"--model.kind=vit"}), HasSubstr("model.kind = \"resnet\""));
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "wide/class" + std::to_string(i) + "/a.png";
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    write(name, png_of(16, 8, 1, std::string(128, char(i))));
+    const std::string small = "three/class" + std::to_string(i) + "/a.png";
+    std::filesystem::create_directories((folder_ / small).parent_path());
+    write(small, png_of(8, 8, 1, std::string(64, char(i))));
+  }
+  EXPECT_THAT(refused({group, "--data.train=[\"wide/*/*.png\"]", "--data.image=16"}),
+              HasSubstr("images of 1 x 8 x 8"));
+  EXPECT_EQ(accrue({"train", "more.toml", group, "--run.out=scaled",
+                    "--data.train=[\"wide/class0/*.png\", \"wide/class1/*.png\"]"})
+                .status,
+            0)
+      << "images are brought to the size that the model takes";
+  EXPECT_THAT(refused({group, "--data.train=[\"three/*/*.png\"]"}),
+              HasSubstr("a model.from with as many"));
 }
 
 /// Whatever the split, with batch normalisation over the window or without.
@@ -217,7 +271,7 @@ TEST_F(DataRun, LeavesOutOfTheEvaluationWhatDoesNotDecode) {
 
 TEST_F(DataRun, RefusesAModelOfImagesThatDoesNotFitThem) {
   write_images();
-  EXPECT_THAT(refused({"--model.batchnorm=error"}), HasSubstr("model.batchnorm=exact"));
+  EXPECT_THAT(refused({"--model.batchnorm=error"}), HasSubstr("model.batchnorm = \"exact\""));
   EXPECT_THAT(refused({"--model.vocab=1"}), HasSubstr("model.vocab"));
   EXPECT_THAT(refused({"--batch.tokens=8"}), HasSubstr("batch.samples"));
   EXPECT_THAT(refused({"--model.kind=vit"}), HasSubstr("config key model.batchnorm"));

@@ -10,7 +10,7 @@ In such a page, blocks between three backticks are
                     each command is run and has to end with status N (0); left out where PROGRAM is not installed
     text output     each line is in what the block before it wrote; ... stands for anything
     cpp from=FILE   lines of that file of the repository, as they are there but for the indentation
-    python          only compiled: other systems' lines
+    python [file=NAME]  compiled, and written to that file; without a file these are other systems' lines
     cpp fragment    not looked at
 
 A page has a folder of its own, with texts/*.txt and answers.jsonl, and runs from its first line to its last. First the
@@ -55,7 +55,7 @@ class Block:
 def opened(page: pathlib.Path, number: int, words: list[str]) -> Block:
     block = Block(page, number + 1, words[0] if words else "", dict(
         word.split("=", 1) if "=" in word else (word, "") for word in words[1:]))
-    known = {"sh": {"status", "needs"}, "text": {"output"}, "cpp": {"from", "fragment"}}
+    known = {"sh": {"status", "needs"}, "text": {"output"}, "cpp": {"from", "fragment"}, "python": {"file"}}
     if block.language not in LANGUAGES or block.tags.keys() - known.get(block.language, set()):
         raise block.wrong(f"expected a block of {sorted(LANGUAGES)} with their own tags, received {' '.join(words)!r}", -1)
     if block.language == "cpp" and len(block.tags) != 1:
@@ -148,6 +148,8 @@ class Run:
             compare_source(block)
         elif block.language == "python":
             compile_python(block)
+            if "file" in block.tags:
+                (self.folder / block.tags["file"]).write_text("\n".join(block.lines) + "\n")
         if block.language not in ("sh", "text"):
             self.output = None
 
@@ -243,7 +245,7 @@ accrue train tiny.toml \\
   --dry-run
 ```
 ```text output
-micro-batch  2 samples, 2 per step ...
+batch        2 samples x 2 accumulation steps = 4 samples, ...
 ```
 ```sh status=2
 accrue train tiny.toml --batch.samples=0
@@ -255,13 +257,22 @@ int main() {
 ```python
 loss.backward()
 ```
+```python file=hello.py
+print("hello")
+```
+```sh status=0
+python3 hello.py
+```
+```text output
+hello
+```
 """
 # (what is put in the place of what, what the failure has to say)
 MISTAKES = [
     ("tiny.toml \\\n  --dry-run", "missing.toml \\\n  --dry-run", "page.md:21: expected status 0, received 2"),
     ("sh status=2", "sh", "page.md:28: expected status 0, received 2"),
     ("sh status=2", "sh status=3", "page.md:28: expected status 3, received 2"),
-    ("2 per step", "3 per step", "page.md:25: expected this line in the output"),
+    ("2 accumulation steps", "3 accumulation steps", "page.md:25: expected this line in the output"),
     ("width = 16", "width = 16\nbreadth = 16", "page.md:22: expected status 0, received 2"),
     ("manual_seed(0)", "manual_seed(1)", "page.md:31: expected lines of examples/cmake_project/main.cpp"),
     ("cpp from=examples/cmake_project/main.cpp", "cpp", "page.md:30: expected cpp from=FILE"),
@@ -271,15 +282,17 @@ MISTAKES = [
     ("```sh\n", "[a page](none.md)\n```sh\n", "page.md:19: expected a link to a file"),
     ("```sh\n", "# A heading\n[a place](page.md#another-heading)\n```sh\n", "page.md:20: expected a link to a file"),
     ("loss.backward()\n", "\nloss.backward() if\n", "page.md:36: expected Python"),
-    ("loss.backward()\n```", "loss.backward()\n", "page.md:34: expected the end of the block"),
+    ('print("hello")', 'print("goodbye")', "page.md:44: expected this line in the output"),
+    ("output\nhello\n```", "output\nhello", "page.md:43: expected the end of the block"),
+    ("file=hello.py", "file=other.py", "page.md:41: expected status 0, received 2"),
 ]
 
 
 def check_controls(folder: pathlib.Path, programs: pathlib.Path) -> None:
     page = folder / "page.md"
     page.write_text(SOUND)
-    if run_page(page, programs).commands != 2:
-        raise Wrong("the control page: expected 2 commands to be run")
+    if run_page(page, programs).commands != 3:
+        raise Wrong("the control page: expected 3 commands to be run")
     for part, mistake, expected in MISTAKES:
         if SOUND.count(part) != 1:
             raise Wrong(f"control {expected!r}: {part!r} is not in the page once")

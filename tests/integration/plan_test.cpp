@@ -56,6 +56,37 @@ TEST_F(PlanVerb, PrintsThePlanWithItsBytesSecondsAndReason) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
+TEST_F(PlanVerb, MultipliesTheEffectiveBatchOut) {
+  const nlohmann::json alone = plan({"--batch.micro=8"}).at("effective_batch");
+  EXPECT_EQ(alone, nlohmann::json::parse(R"({"micro_batch": 8, "accumulation_steps": 4, "ranks": 1,
+                                             "samples": 32, "tokens": 512})"));
+  const nlohmann::json together = plan({"--ranks=2"});
+  EXPECT_EQ(together.at("effective_batch").at("ranks"), 2);
+  EXPECT_EQ(together.at("effective_batch").at("samples"), 32);
+  EXPECT_LE(together.at("micro_batch"), 16) << "both have a part";
+  const nlohmann::json stated = plan({"--ranks=3", "--batch.micro=8"}).at("effective_batch");
+  EXPECT_EQ(stated.at("micro_batch"), 8);
+  EXPECT_EQ(stated.at("accumulation_steps"), 2) << "of the rank that has most";
+  ASSERT_EQ(stated.at("by_rank").size(), 3U) << "no product";
+  EXPECT_EQ(stated.at("by_rank")[2],
+            nlohmann::json::parse(R"({"samples": 8, "micro_batch": 8, "accumulation_steps": 1})"));
+  const auto text = accrue({"plan", "open.toml", "--batch.micro=8", "--ranks=2"});
+  EXPECT_THAT(text.output, HasSubstr("8 samples x 2 accumulation steps x 2 ranks = 32 samples"));
+  EXPECT_EQ(accrue({"plan", "open.toml", "--ranks=0"}).status, 2);
+  const nlohmann::json estimate = plan({"--estimate", "--batch.micro=8", "--ranks=2"});
+  EXPECT_EQ(estimate.at("effective_batch").at("ranks"), 2);
+  EXPECT_EQ(estimate.at("effective_batch").at("accumulation_steps"), 2);
+}
+
+TEST_F(PlanVerb, TellsOfRepeatedTrialsOnce) {
+  const std::string progress = accrue({"plan", "open.toml"}).errors;
+  const std::string again = "timing them again, in turn\n";
+  const std::size_t first = progress.find(again);
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(progress.find(again, first + 1), std::string::npos);
+  EXPECT_EQ(progress.find("trying", first), std::string::npos);
+}
+
 TEST_F(PlanVerb, ReadsForPeople) {
   const auto result = accrue({"plan", "open.toml"});
   EXPECT_EQ(result.status, 0) << result.errors;
@@ -73,7 +104,7 @@ TEST_F(PlanVerb, TakesAStatedMicroBatchAndRecomputation) {
 TEST_F(PlanVerb, EndsWithThreeWhereTheBudgetHoldsNothing) {
   const auto result = accrue({"plan", "open.toml", "--memory.budget=800KiB"});
   EXPECT_EQ(result.status, 3) << result.output;
-  EXPECT_THAT(result.errors, HasSubstr("than the program itself holds"));
+  EXPECT_THAT(result.errors, HasSubstr("that the program itself holds"));
 }
 
 TEST_F(PlanVerb, RefusesAWrongConfig) {
@@ -103,6 +134,39 @@ TEST_F(PlanVerb, EstimatesFromTheConfigAlone) {
   const auto text = accrue({"plan", "large.toml", "--estimate"});
   EXPECT_THAT(text.output, HasSubstr("before activations"));
   EXPECT_THAT(text.output, HasSubstr("24 GB"));
+  EXPECT_THAT(text.output, HasSubstr("1.32 B parameters"));
+  EXPECT_THAT(text.output, HasSubstr("GiB optimizer"));
+  EXPECT_THAT(text.output, HasSubstr("a step on it"));
+}
+
+/// By the same arithmetic what it names fits, and a little less does not.
+TEST_F(PlanVerb, EstimatesWhetherTheBudgetIsEnough) {
+  write("large.toml",
+        "[run]\nout = \"out\"\nsteps = 100\n"
+        "[model]\nlayers = 12\nheads = 12\nwidth = 768\ncontext = 512\nvocab = 50257\n"
+        "[data]\ntrain = [\"nothing-there.bin\"]\n[batch]\ntokens = 65536\n");
+  const auto estimate = [&](const std::string& budget) {
+    const auto result =
+        accrue({"plan", "large.toml", "--estimate", "--json", "--memory.budget=" + budget});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  };
+  const nlohmann::json small = estimate("1GiB").at("budget");
+  EXPECT_FALSE(small.at("fits").get<bool>());
+  EXPECT_FALSE(small.contains("micro_batch"));
+  const auto enough = small.at("enough_bytes").get<std::int64_t>();
+  const nlohmann::json named = estimate(std::to_string(enough + enough / 100) + "B").at("budget");
+  EXPECT_TRUE(named.at("fits").get<bool>());
+  EXPECT_GE(named.at("micro_batch").get<std::int64_t>(), 1);
+  EXPECT_FALSE(estimate(std::to_string(enough * 8 / 10) + "B").at("budget").at("fits").get<bool>());
+  const nlohmann::json large = estimate("64GiB");
+  EXPECT_EQ(large.at("budget").at("micro_batch"), 128) << "the whole batch";
+  EXPECT_EQ(large.at("budget").at("recompute"), "none");
+  const nlohmann::json machine = large.at("machine");
+  EXPECT_GT(machine.at("gflops").get<double>(), 0);
+  EXPECT_NEAR(machine.at("most_step_seconds").get<double>(),
+              4 * machine.at("least_step_seconds").get<double>(), 1e-9);
+  EXPECT_FALSE(estimate("none").contains("budget"));
 }
 
 }  // namespace

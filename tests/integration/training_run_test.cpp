@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -173,6 +174,32 @@ TEST_F(TrainingRun, RefusesAKeyThatTheChosenKindsDoNotRead) {
   write("out/config.toml", old);
   succeed({"train", "run.toml", "--resume"});
   succeed({"sample", "out", "--prompt=the"});
+}
+
+TEST_F(TrainingRun, IsMadeLongerWhenItIsResumed) {
+  succeed({"train", "run.toml", "--run.out=straight", "--run.steps=9",
+           "--optim.schedule.kind=constant"});
+  const Words train{"train", "run.toml", "--optim.schedule.kind=constant"};
+  const auto with = [&](const Words& more) {
+    Words words = train;
+    words.insert(words.end(), more.begin(), more.end());
+    return accrue(words);
+  };
+  ASSERT_EQ(with({}).status, 0);
+  const Program::Result longer = with({"--resume", "--run.steps=7"});
+  EXPECT_EQ(longer.status, 0);
+  EXPECT_THAT(longer.errors, HasSubstr("run.steps 4 -> 7: the learning rate of step 5 stays 0.01"));
+  EXPECT_THAT(with({"--resume"}).errors, HasSubstr("not run.steps = 4 as the config file says"));
+  EXPECT_THAT(with({"--resume", "--run.steps=6"}).errors, HasSubstr("at least the 7 steps"));
+  // The config file that was changed counts as much as the command line does.
+  const std::string config = read_file(folder_ / "run.toml");
+  write("run.toml", std::regex_replace(config, std::regex("steps = 4"), "steps = 9"));
+  EXPECT_EQ(with({"--resume"}).status, 0);
+  const std::string model = "checkpoints/step-00000009/model.safetensors";
+  EXPECT_EQ(read_file(folder_ / "out" / model), read_file(folder_ / "straight" / model));
+  EXPECT_EQ(with({"--resume", "7", "--run.steps=8"}).status, 2) << "no such checkpoint is kept";
+  EXPECT_EQ(with({"--resume", "8", "--run.steps=8"}).status, 0) << "the command makes it shorter";
+  EXPECT_THAT(read_file(folder_ / "out/config.toml"), HasSubstr("steps = 8\n"));
 }
 
 }  // namespace

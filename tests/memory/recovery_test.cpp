@@ -95,6 +95,26 @@ TEST(Recovery, NeverOscillates) {
   }
 }
 
+TEST(Recovery, GrowsAtOnceWhereTheLimitIsRaised) {
+  Recovery recovery({.planned = 16, .micro_batch = 16});
+  EXPECT_FALSE(recovery.limit_raised(1'000)) << "it never shrank";
+  recovery.failed(16, 2, 900);
+  recovery.failed(8, 2, 500);
+  ASSERT_EQ(recovery.state().micro_batch, 4);
+  EXPECT_FALSE(recovery.limit_raised(499)) << "8 need 500";
+  EXPECT_EQ(recovery.state().micro_batch, 4);
+  const auto half = recovery.limit_raised(899);
+  ASSERT_TRUE(half);
+  EXPECT_EQ(half->micro_batch, 8);
+  EXPECT_THAT(half->reason, HasSubstr("micro-batches grow to 8 samples"));
+  ASSERT_TRUE(recovery.limit_raised(std::nullopt));
+  EXPECT_EQ(recovery.state().micro_batch, 16);
+  Recovery unknown({.planned = 16, .micro_batch = 16});
+  unknown.failed(16, 2);
+  ASSERT_TRUE(unknown.limit_raised(1)) << "nothing is known of what the system refused";
+  EXPECT_EQ(unknown.state().micro_batch, 16);
+}
+
 TEST(Recovery, GoesOnFromItsState) {
   Recovery first({.planned = 8, .micro_batch = 4, .quiet_windows = 60});
   for (int i = 0; i < 20; ++i) first.window_done(true);

@@ -61,6 +61,41 @@ TEST(Gpt2Folder, RoundTripKeepsEveryBitAndTheOptionsThatAreNotShape) {
   }
 }
 
+/// Attention is causal: within the context nothing tells that there were more positions.
+TEST(Gpt2Folder, AShorterContextKeepsTheFirstPositions) {
+  const TemporaryFolder folder;
+  Gpt2 model(small());
+  perturb(model);
+  save_gpt2_folder(folder / "a", model);
+  const auto shorter = load_gpt2_folder(folder / "a", small(), 5);
+  EXPECT_EQ(shorter->options().context, 5);
+  const batch::MicroBatch micro = random_batch(small(), 3, 5);
+  EXPECT_EQ(loss_of(*shorter, micro), loss_of(model, micro));
+  EXPECT_THAT(message_of([&] { loss_of(*shorter, random_batch(small(), 1, 6)); }),
+              HasSubstr("T <= 5"));
+
+  save_gpt2_folder(folder / "b", *shorter);
+  EXPECT_EQ(json::parse(read_file(folder / "b/config.json"))["n_positions"], 5);
+  EXPECT_EQ(loss_of(*load_gpt2_folder(folder / "b", small()), micro), loss_of(model, micro));
+  change_tensors(folder / "b", [](NamedParameters& tensors) {
+    at::Tensor& rows = find(tensors, "transformer.wpe.weight");
+    rows = rows.flip(0);
+  });
+  EXPECT_NE(loss_of(*load_gpt2_folder(folder / "b", small()), micro), loss_of(model, micro))
+      << "other rows would be seen";
+}
+
+TEST(Gpt2Folder, ALongerContextThanItsOwnIsRefused) {
+  const TemporaryFolder folder;
+  save_gpt2_folder(folder / "a", Gpt2(small()));
+  EXPECT_NO_THROW(load_gpt2_folder(folder / "a", small(), 12));
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "a", small(), 13); }),
+              ::testing::AllOf(HasSubstr("model.context = 13"), HasSubstr("12 positions")));
+  change_config(folder / "a", "n_positions", 20);
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "a", small(), 5); }),
+              ::testing::AllOf(HasSubstr("wpe"), HasSubstr("20 rows"), HasSubstr("[12, 24]")));
+}
+
 TEST(Gpt2Folder, StoresBlockMatricesTransposedInTheMastersDtype) {
   const TemporaryFolder folder;
   const Gpt2 model(small(Compute::bf16));

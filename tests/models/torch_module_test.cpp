@@ -174,7 +174,7 @@ TEST(Normalisation, ErrorExplainsTheChoicesAndTheOthersPass) {
   const std::string message =
       message_of([&] { check_batch_norms(*model, BatchNormPolicy::error); });
   EXPECT_THAT(message, HasSubstr("2 batch normalisations (the first is norm)"));
-  EXPECT_THAT(message, HasSubstr("model.batchnorm=exact"));
+  EXPECT_THAT(message, HasSubstr("model.batchnorm = \"exact\""));
   check_batch_norms(*model, BatchNormPolicy::exact);
   check_batch_norms(*model, BatchNormPolicy::micro);
   EXPECT_THAT(message_of([&] { check_batch_norms(*model, BatchNormPolicy::convert_layer); }),

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "accrue/models/normalisation.h"
 #include "image_support.h"
 #include "support/tolerance.h"
 
@@ -84,6 +85,19 @@ TEST_F(TorchScript, TakesTokensAndGivesLogitsOfEachPosition) {
   tokens.targets = at::randint(7, {2}, at::kLong);
   EXPECT_THAT(message_of([&] { forward(model, tokens, context_of(tokens)); }),
               HasSubstr("[2, 3, 7]"));
+}
+
+TEST_F(TorchScript, WithBatchNormIsRecommendedOnlyWhatItCanDo) {
+  TorchScriptModel model = load(classifier(
+      "  x = torch.batch_norm(x, None, None, self.mean, self.var, True, 0.1, 1e-5, False)\n"));
+  for (const BatchNormPolicy policy :
+       {BatchNormPolicy::error, BatchNormPolicy::exact, BatchNormPolicy::convert_group}) {
+    const std::string message = message_of([&] { check_batch_norms(model, policy); });
+    const std::string advice = message.substr(message.find("; try "));
+    EXPECT_THAT(advice, HasSubstr("model.batchnorm = \"micro\""));
+    EXPECT_THAT(advice, ::testing::Not(HasSubstr("exact")));
+    EXPECT_THAT(advice, ::testing::Not(HasSubstr("convert")));
+  }
 }
 
 TEST_F(TorchScript, FindsBatchNormAndDropoutInTheGraphAlsoOfModulesInside) {
@@ -182,6 +196,21 @@ TEST_F(TorchScript, RefusesFilesAndOptionsThatDoNotFit) {
   EXPECT_THAT(
       message_of([&] { const TorchScriptModel model({.file = file, .compute = Compute::bf16}); }),
       HasSubstr("precision.compute"));
+}
+
+/// A scripted torch.nn.BatchNorm1d checks this in its own words.
+TEST_F(TorchScript, SaysWhatTheModuleDoesNotTake) {
+  TorchScriptModel model =
+      load(classifier("  assert x.size(0) > 1, 'Expected more than 1 value per channel'\n"));
+  const auto run = [&](std::int64_t samples) {
+    const batch::MicroBatch some = random_images(tiny_image, tiny_classes, samples);
+    run_segments(model, some, batch::evaluation_context(some));
+  };
+  const std::string message = message_of([&] { run(1); }, 1);
+  EXPECT_THAT(message, HasSubstr("run the TorchScript module on 1 sample: "));
+  EXPECT_THAT(message, HasSubstr("more than 1 value per channel"));
+  EXPECT_THAT(message, HasSubstr("batch.micro of 2 or more"));
+  EXPECT_NO_THROW(run(2));
 }
 
 }  // namespace

@@ -7,13 +7,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "accrue/core/error.h"
 
 namespace accrue::observe {
 namespace {
 
+using ::testing::_;
 using ::testing::HasSubstr;
 
 /// A sink on a string, with a clock and a width that the test moves.
@@ -142,39 +146,144 @@ TEST(ProgressLines, LeaveOutWhatWasNotMeasured) {
   EXPECT_EQ(stage.taken(), "step 200/200\n");
 }
 
+/// The end of each draw: all that is below is cleared, and the cursor rests at the line's
+/// beginning.
+const std::string drawn = "\x1b[J\r";
+
 TEST(ProgressBar, IsRedrawnInPlaceAndEndsWithALineBreak) {
   Stage stage(ProgressStyle::bar);
   stage.sink.on_start(start);
-  EXPECT_EQ(stage.taken(), "gpt2, 10\n\r[............................] step   0/200\x1b[K");
+  EXPECT_EQ(stage.taken(), "gpt2, 10\n[..............] step   0/200" + drawn);
   stage.now += 1;
   stage.sink.on_micro_batch(4, 16);
-  EXPECT_EQ(stage.taken(), "\r[............................] step   0/200  micro-batch 4/16\x1b[K");
+  EXPECT_EQ(stage.taken(), "[..............] step   0/200  micro-batch 4/16" + drawn);
   stage.sink.on_micro_batch(5, 16);
   EXPECT_EQ(stage.taken(), "");
   stage.now += 1;
   stage.sink.on_step(step(100));
-  EXPECT_EQ(stage.taken(),
-            "\r[##############..............] step 100/200  loss 2.5000  12.3 k tokens/s  512 MiB"
-            "  left 2.0s\x1b[K");
+  EXPECT_EQ(
+      stage.taken(),
+      "[#######.......] step 100/200  loss 2.5000  12.3 k tokens/s  512 MiB  left 2.0s" + drawn);
   stage.sink.on_evaluation({.step = 100, .loss = 2, .weight = 1, .seconds = 1});
-  EXPECT_THAT(stage.taken(), ::testing::StartsWith("\r\x1b[Kstep 100/200  eval loss 2.0000\n\r["));
+  EXPECT_THAT(stage.taken(), ::testing::StartsWith("\x1b[Jstep 100/200  eval loss 2.0000\n["));
   stage.sink.on_end({.step = 100, .interrupted = false});
-  EXPECT_THAT(stage.taken(), ::testing::EndsWith("\x1b[K\n"));
+  EXPECT_THAT(stage.taken(), ::testing::EndsWith("\x1b[J\r\n"));
+}
+
+/// The bar's line of a run in step 101 of 200 that has all there is to tell.
+std::string line_at(int width) {
+  Stage stage(ProgressStyle::bar);
+  stage.width = width;
+  stage.sink.on_start({.first_step = 0, .total_steps = 200, .parameters = 1, .summary = ""});
+  stage.now += 300;
+  stage.sink.on_step(step(100));
+  stage.sink.on_evaluation({.step = 100, .loss = 2.25, .weight = 1, .seconds = 1});
+  stage.now += 3;
+  stage.taken();
+  stage.sink.on_micro_batch(8, 16);
+  const std::string line = stage.taken();
+  EXPECT_THAT(line, ::testing::EndsWith(drawn));
+  return line.substr(0, line.size() - drawn.size());
+}
+
+TEST(ProgressBar, LeavesOutWhatHasNoRoomTheLeastImportantFirst) {
+  EXPECT_EQ(line_at(10), "step 100/");
+  EXPECT_EQ(line_at(20), "step 100/200");
+  EXPECT_EQ(line_at(30), "[###...] step 100/200");
+  EXPECT_EQ(line_at(40), "[###...] step 100/200  loss 2.5000");
+  EXPECT_EQ(line_at(60), "[###....] step 100/200  loss 2.5000  12.3 k tokens/s");
+  EXPECT_EQ(line_at(80), "[#####......] step 100/200  loss 2.5000  12.3 k tokens/s  left 5m00s");
+  EXPECT_EQ(line_at(100),
+            "[#######.......] step 100/200  loss 2.5000  12.3 k tokens/s  left 5m00s  "
+            "micro-batch 8/16");
+  EXPECT_EQ(line_at(110),
+            "[########........] step 100/200  loss 2.5000  eval 2.2500  12.3 k tokens/s  "
+            "left 5m00s  micro-batch 8/16");
+  EXPECT_EQ(line_at(300),
+            "[##############..............] step 100/200  loss 2.5000  eval 2.2500  "
+            "12.3 k tokens/s  512 MiB  left 5m00s  micro-batch 8/16");
+}
+
+TEST(ProgressBar, DoesNotFlickerWithTheMicroBatchesOfShortSteps) {
+  Stage stage(ProgressStyle::bar);
+  stage.sink.on_start(start);
+  stage.sink.on_step(step(1));
+  stage.now += 1.5;
+  stage.taken();
+  stage.sink.on_micro_batch(8, 16);
+  EXPECT_THAT(stage.taken(), ::testing::Not(HasSubstr("micro-batch")));
+  stage.now += 1.5;
+  stage.sink.on_micro_batch(9, 16);
+  EXPECT_THAT(stage.taken(), HasSubstr("micro-batch 9/16"));
 }
 
 TEST(ProgressBar, NeverIsWiderThanTheTerminal) {
-  for (const int width : {1, 10, 40, 60, 80, 120, 300}) {
-    Stage stage(ProgressStyle::bar);
-    stage.width = width;
-    stage.sink.on_start({.first_step = 0, .total_steps = 200, .parameters = 1, .summary = ""});
-    stage.taken();
-    stage.sink.on_step(step(7));
-    std::string drawn = stage.taken();
-    ASSERT_THAT(drawn, ::testing::StartsWith("\r"));
-    ASSERT_THAT(drawn, ::testing::EndsWith("\x1b[K"));
-    drawn = drawn.substr(1, drawn.size() - 4);
-    EXPECT_LE(static_cast<int>(drawn.size()), std::max(width - 1, 1)) << drawn;
+  for (int width = 1; width < 200; ++width)
+    EXPECT_LE(static_cast<int>(line_at(width).size()), std::max(width - 1, 1)) << width;
+}
+
+/// A terminal that wraps its lines anew when it is resized, as most do.
+class Screen {
+ public:
+  int width = 80;
+
+  void write(const std::string& text) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\r') {
+        offset_ -= offset_ % columns();
+      } else if (text[i] == '\n') {
+        lines_.insert(lines_.begin() + static_cast<std::ptrdiff_t>(++line_), "");
+        offset_ = 0;
+      } else if (text.compare(i, 3, "\x1b[J") == 0) {
+        lines_.resize(line_ + 1);
+        lines_[line_].resize(offset_);
+        i += 2;
+      } else if (text.compare(i, 3, "\x1b[K") == 0) {
+        const std::size_t row_end = offset_ - offset_ % columns() + columns();
+        for (std::size_t at = offset_; at < std::min(row_end, lines_[line_].size()); ++at)
+          lines_[line_][at] = ' ';
+        i += 2;
+      } else {
+        lines_[line_].resize(std::max(lines_[line_].size(), offset_ + 1), ' ');
+        lines_[line_][offset_++] = text[i];
+      }
+    }
   }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::size_t columns() const { return static_cast<std::size_t>(width); }
+  std::vector<std::string> lines_{""};
+  std::size_t line_ = 0, offset_ = 0;
+};
+
+TEST(ProgressBar, LeavesNothingBehindWhenTheTerminalIsResized) {
+  Stage stage(ProgressStyle::bar);
+  Screen screen;
+  stage.sink.on_start(start);
+  for (const int width : {200, 40, 120, 25, 60, 5, 80}) {
+    stage.width = screen.width = width;
+    stage.now += 1;
+    stage.sink.on_step(step(150));
+    screen.write(stage.taken());
+    ASSERT_EQ(screen.lines().size(), 2U) << width;
+    EXPECT_EQ(screen.lines().front(), "gpt2, 10");
+    EXPECT_LT(screen.lines().back().size(), static_cast<std::size_t>(width));
+  }
+  stage.width = screen.width = 30;
+  stage.sink.on_event({"budget", "less", 150});
+  stage.sink.on_end({.step = 150});
+  screen.write(stage.taken());
+  EXPECT_THAT(screen.lines(),
+              ::testing::ElementsAre("gpt2, 10", "step 150/200  budget: less", _, ""));
+}
+
+TEST(Screen, ShowsWhatARedrawFromTheEndOfAWrappedLineLeavesBehind) {
+  Screen screen;
+  screen.write(std::string(70, 'x'));
+  screen.width = 40;
+  screen.write("\rshort\x1b[K");
+  EXPECT_GT(screen.lines().back().size(), 40U);
 }
 
 TEST(ProgressOff, IsSilent) {

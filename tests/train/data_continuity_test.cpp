@@ -41,5 +41,21 @@ TEST(DataContinuity, AnotherNumberOfSamplesIsNeverAccepted) {
       HasSubstr("a checkpoint that tells"));
 }
 
+/// Whatever the files: an automatic size may change with one that is left out.
+TEST(DataContinuity, ImagesKeepTheirShape) {
+  DataIdentity before = started, now = started;
+  before.image = {3, 32, 32};
+  now.image = {3, 64, 64};
+  EXPECT_THAT(
+      usage_message([&] { check_continuity(before, now, true); }),
+      AllOf(HasSubstr("3 x 32 x 32"), HasSubstr("3 x 64 x 64"), HasSubstr("--data.image=[32,32]")));
+  now.image = {1, 32, 32};
+  EXPECT_THAT(usage_message([&] { check_continuity(before, now, true); }), HasSubstr("colours"));
+  now.image = before.image;
+  EXPECT_EQ(check_continuity(before, now, false), DataChange::none);
+  before.image = {};
+  EXPECT_EQ(check_continuity(before, now, false), DataChange::none) << "not known";
+}
+
 }  // namespace
 }  // namespace accrue::train

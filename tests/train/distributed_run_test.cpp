@@ -72,7 +72,7 @@ TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
 /// Two micro-batches of two samples on each of two ranks are a batch of eight samples.
 TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
   Config alone = small("alone");
-  alone.batch.tokens = 8 * alone.model.context;
+  alone.batch.tokens = 8 * *alone.model.context;
   expect_runs(alone, 1);
   Config c = alone;
   c.run.out = (folder_ / "run").string();
@@ -91,6 +91,40 @@ TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
   EXPECT_THAT(fewer.errors, HasSubstr("batch.samples = 4 (was 8)"));
 }
 
+/// Memory would hold the whole batch at once, which would leave the second rank without work.
+TEST_F(DistributedRun, PlansForARanksPart) {
+  Config c = small("run");
+  c.batch.micro.reset();
+  c.batch.tokens = 8 * *c.model.context;
+  expect_runs(c, 2);
+  const nlohmann::json first = steps_of(c).front();
+  EXPECT_LE(first["micro_batch"], 4);
+  EXPECT_GE(first["micro_batches"], 2);
+  Config dry = c;
+  dry.run.out = (folder_ / "dry").string();
+  const auto results = run(dry, 2, {"--dry-run"});
+  EXPECT_EQ(results[0].status, 0) << results[0].errors;
+  EXPECT_THAT(results[0].output, HasSubstr(" x 2 ranks = 8 samples, "));
+  EXPECT_EQ(results[1].status, 0) << results[1].errors;
+  EXPECT_EQ(results[1].output, "") << "the first rank speaks";
+}
+
+TEST_F(DistributedRun, SaysThatARankHasNothingToDo) {
+  Config c = small("run");
+  c.batch.tokens = 8 * *c.model.context;
+  c.batch.micro = 8;
+  expect_runs(c, 2);
+  ASSERT_EQ(events_of("dist", c).size(), 1U);
+  const std::string reason = events_of("dist", c)[0]["reason"];
+  EXPECT_THAT(reason, HasSubstr("1 of 2 ranks has nothing to do"));
+  EXPECT_THAT(reason, HasSubstr("1 rank x (8) + 1 rank x (0) = 8 samples"));
+  EXPECT_THAT(reason, HasSubstr("batch.micro = 4, or less"));
+  c.run.out = (folder_ / "both").string();
+  c.batch.micro = 4;
+  expect_runs(c, 2);
+  EXPECT_TRUE(events_of("dist", c).empty());
+}
+
 /// What the comparison of evaluations is to notice: one rank's part of the validation data.
 TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   const Config alone = small("alone");
@@ -100,6 +134,20 @@ TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   part.run.eval_batches = 1;
   expect_runs(part, 1);
   EXPECT_FALSE(evaluates_alike(part, alone));
+}
+
+TEST_F(DistributedRun, GoesOnLongerThanItWas) {
+  Config alone = small("alone");
+  alone.precision.accumulate = "fixed";
+  alone.optim.schedule.kind = "constant";
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.run.steps = 2;
+  expect_runs(alone, 1);
+  expect_runs(c, 2);
+  expect_runs(c, 2, {"--resume", "--run.steps=" + std::to_string(*alone.run.steps)});
+  expect_same_bits(parameters_of(c), parameters_of(alone));
+  EXPECT_EQ(RunDirectory(c.run.out).config().run.steps, alone.run.steps);
 }
 
 TEST_F(DistributedRun, ResumesWithAnotherWorld) {
@@ -156,9 +204,11 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   c.run.steps = 100000;
   std::vector<Program> ranks = start(c, 3);
   wait_for_metrics(c);
-  kill_rank_1(ranks);
+  const std::string said = kill_rank_1(ranks);
   ASSERT_FALSE(steps_of(c).empty());
   const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
+  EXPECT_THAT(said, HasSubstr("; step " + std::to_string(last) +
+                              " is saved, and --resume goes on after it"));
   EXPECT_EQ(last, steps_of(c).back()["step"]);
 }
 
@@ -205,7 +255,7 @@ TEST_F(DistributedRun, EachRankHasMicroBatchesOfItsOwnPlan) {
   alone.model.layers = 4;
   alone.model.width = 128;
   alone.memory.recompute = "none";
-  alone.batch.tokens = 256 * alone.model.context;
+  alone.batch.tokens = 256 * *alone.model.context;
   expect_runs(alone, 1);
   Config c = alone;
   c.run.out = (folder_ / "run").string();
@@ -251,7 +301,7 @@ class UnequalRun : public DistributedRun {
     Config c = small(out);
     c.precision.accumulate = "fixed";
     c.run.steps = 10;
-    c.batch.tokens = kMicroBatches * c.model.context;
+    c.batch.tokens = kMicroBatches * *c.model.context;
     c.batch.micro = 1;
     return c;
   }

@@ -112,6 +112,12 @@ TEST_F(PlanRun, ReportsWhatItMeasuredBesideWhatItPredicted) {
   EXPECT_GE(report.seconds_per_step(), report.plan.chosen.window_seconds);
   EXPECT_EQ(report.plan.breakdown.total(), report.plan.chosen.peak_bytes);
   EXPECT_GE(report.measured.peak_bytes, report.question.resident.total());
+  const auto peak_of = [&](std::int64_t samples) {
+    return std::ranges::find(report.facts, memory::PlanPoint{samples, Recompute::none},
+                             &memory::Fact::point)
+        ->measured.peak_bytes;
+  };
+  EXPECT_LT(peak_of(1), peak_of(32)) << "a peak has nothing of larger micro-batches before it";
   ASSERT_TRUE(report.bf16.has_value());
   EXPECT_GT(report.bf16->micro_batch_seconds, 0);
   Config narrow = open_config();

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "accrue/core/clock.h"
 #include "accrue/core/kernel_span.h"
 #include "accrue/train/micro_sweep.h"
 #include "gemm_ceiling.h"
+#include "kernel_names.h"
 #include "kernel_times.h"
 #include "tiny_run.h"
 
@@ -58,6 +60,23 @@ TEST(KernelTimes, GivesACalleesTimeToTheCalleeAlone) {
   EXPECT_EQ(time_of(times, "later").calls, 0);
 }
 
+TEST(KernelNames, AreForPeople) {
+  EXPECT_EQ(readable_kernel("aten::add_"), "add_");
+  EXPECT_EQ(readable_kernel("AddBackward0"), "Add backward");
+  EXPECT_EQ(readable_kernel("torch::autograd::AccumulateGrad"), "AccumulateGrad");
+  EXPECT_EQ(readable_kernel("struct torch::autograd::CppNode<struct accrue::kernels::(anonymous "
+                            "namespace)::LinearFunction>"),
+            "LinearFunction");
+  EXPECT_EQ(readable_kernel("matmul 64x128x32"), "matmul 64x128x32");
+  EXPECT_EQ(part_of("matmul 64x128x32", false), "linear forward");
+  EXPECT_EQ(part_of("matmul 64x128x32", true), "linear backward");
+  EXPECT_EQ(part_of("attention_backward", true), "attention backward");
+  EXPECT_EQ(part_of("gradient_norm", false), "optimizer") << "not of the layers' norms";
+  EXPECT_EQ(part_of("layer_norm", false), "norms forward");
+  EXPECT_EQ(part_of("cross_entropy_backward", true), "loss");
+  EXPECT_EQ(part_of("add_", true), "other operations backward");
+}
+
 class ProfileRun : public testing::TinyRun {};
 
 TEST_F(ProfileRun, CountsTheProductsOfTheModelsLayers) {
@@ -71,9 +90,22 @@ TEST_F(ProfileRun, CountsTheProductsOfTheModelsLayers) {
   for (const KernelCost& cost : result.kernels) {
     kernels += cost.seconds;
     EXPECT_GE(cost.seconds, 0) << cost.kernel;
+    EXPECT_LE(cost.share_of_ceiling, 1) << cost.kernel;
+    for (const char* mangled : {"::", "struct", "<", "Backward0"})
+      EXPECT_EQ(cost.kernel.find(mangled), std::string::npos) << cost.kernel;
     if (cost.kernel.starts_with("matmul")) flops += cost.gflops * 1e9 * cost.seconds;
   }
   EXPECT_NEAR(kernels + result.rest_seconds, result.seconds, 1e-9);
+  double parts = 0;
+  std::set<std::string> names;
+  for (const Profile::Part& part : result.parts) {
+    parts += part.seconds;
+    names.insert(part.name);
+  }
+  EXPECT_NEAR(parts, kernels, 1e-9);
+  for (const char* part : {"linear forward", "linear backward", "attention forward",
+                           "attention backward", "norms backward", "loss", "optimizer"})
+    EXPECT_TRUE(names.contains(part)) << part;
   EXPECT_GT(result.rest_seconds, 0);
   // The closed form: three products of each layer for the tokens of a micro-batch.
   double expected = 0;

@@ -4,32 +4,14 @@
 
 #include <cmath>
 
-#include "accrue/core/error.h"
 #include "support/tolerance.h"
+#include "train/regression.h"
 
 namespace accrue {
 namespace {
 
-struct Regression {
-  Regression() {
-    torch::manual_seed(1);
-    model =
-        torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 1));
-    model->to(torch::kDouble);
-    inputs = torch::randn({13, 4}, torch::kDouble);
-    targets = torch::randn({13, 1}, torch::kDouble);
-    // Rows count unequally, as sequences of unequal length do.
-    weights = torch::randint(0, 5, {13, 1}).to(torch::kDouble);
-  }
-  std::vector<torch::Tensor> batch() const { return {inputs, targets, weights}; }
-  torch::nn::Sequential model{nullptr};
-  torch::Tensor inputs, targets, weights;
-};
-
-Loss weighted_error(torch::nn::Sequential& model, const std::vector<torch::Tensor>& micro) {
-  const torch::Tensor error = (model->forward(micro[0]) - micro[1]).square() * micro[2];
-  return {error.sum(), micro[2].sum().item<double>()};
-}
+using testing::Regression;
+using testing::weighted_error;
 
 std::vector<torch::Tensor> full_batch_step(Regression& r) {
   torch::optim::AdamW optimizer(r.model->parameters(), torch::optim::AdamWOptions(1e-2));
@@ -117,13 +99,34 @@ TEST(Step, CutsPackedBatchesByRowsWithTheSamplesInThem) {
   EXPECT_EQ(slice.tokens, 8);
 }
 
-TEST(Step, RefusesAnEmptyBatch) {
-  Regression r;
+TEST(Stepper, TakesTheStepsThatSingleCallsTake) {
+  Regression one, many;
+  torch::optim::AdamW optimizer(one.model->parameters(), torch::optim::AdamWOptions(1e-2));
+  torch::optim::AdamW reference(many.model->parameters(), torch::optim::AdamWOptions(1e-2));
+  Stepper stepper(one.model, optimizer, {.clip_norm = 0.1, .micro_batch = 5});
+  for (int i = 0; i < 3; ++i) {
+    const StepReport report = stepper.step(one.batch(), weighted_error);
+    EXPECT_EQ(report.samples, 13 * (i + 1));
+    step(many.model, reference, many.batch(), weighted_error, {.clip_norm = 0.1, .micro_batch = 5});
+  }
+  for (std::size_t i = 0; i < one.model->parameters().size(); ++i)
+    EXPECT_TRUE(at::equal(one.model->parameters()[i], many.model->parameters()[i]));
+}
+
+TEST(Stepper, GoesOnAfterALossThatThrew) {
+  Regression r, reference;
   torch::optim::SGD optimizer(r.model->parameters(), 0.1);
-  const std::vector<torch::Tensor> empty{torch::empty({0, 4}, torch::kDouble),
-                                         torch::empty({0, 1}, torch::kDouble),
-                                         torch::empty({0, 1}, torch::kDouble)};
-  EXPECT_THROW(step(r.model, optimizer, empty, weighted_error), Error);
+  torch::optim::SGD reference_optimizer(reference.model->parameters(), 0.1);
+  Stepper stepper(r.model, optimizer, {.micro_batch = 5});
+  int calls = 0;
+  const auto failing = [&](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+    if (++calls == 2) throw std::runtime_error("the user's own");
+    return weighted_error(m, micro);
+  };
+  EXPECT_THROW(stepper.step(r.batch(), failing), std::runtime_error);
+  stepper.step(r.batch(), failing);
+  step(reference.model, reference_optimizer, reference.batch(), weighted_error, {.micro_batch = 5});
+  EXPECT_TRUE(at::equal(r.model->parameters()[0], reference.model->parameters()[0]));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "tiny_run.h"
 
@@ -23,6 +24,7 @@ class Watcher : public Observer {
   void on_step(const StepReport& report) override {
     steps.push_back(report);
     if (report.step == act_after) act();
+    if (after_each) after_each(report.step);
   }
   void on_event(const Event& event) override { events.push_back(event); }
 
@@ -35,9 +37,18 @@ class Watcher : public Observer {
 
   std::int64_t act_after = -1;
   std::function<void()> act;
+  std::function<void(std::int64_t step)> after_each;
   std::vector<StepReport> steps;
   std::vector<Event> events;
 };
+
+/// What a message says that memory.budget would have to be.
+std::int64_t named_budget(const std::string& message) {
+  constexpr std::string_view kBefore = "memory.budget of more than ";
+  const std::size_t at = message.find(kBefore);
+  if (at == std::string::npos) return 0;
+  return parse_bytes(message.substr(at + kBefore.size()), "message").count;
+}
 
 class TrainerMemory : public testing::TinyRun {
  protected:
@@ -106,8 +117,11 @@ TEST_F(TrainerMemory, ABudgetTakenAwayDuringTheRunCostsRetriesAndNoStep) {
   EXPECT_EQ(result.step, 6);
   ASSERT_EQ(watcher->reasons_of("budget").size(), 1U);
   const auto troubles = watcher->reasons_of("out_of_memory");
-  ASSERT_EQ(troubles.size(), 2U) << "one retry, one split";
-  EXPECT_THAT(troubles[1], HasSubstr("micro-batches have 16 samples"));
+  ASSERT_EQ(troubles.size(), 1U) << "one line a window";
+  EXPECT_THAT(troubles[0], HasSubstr("micro-batches of 32 samples ran out of memory (at least "));
+  EXPECT_THAT(troubles[0], HasSubstr("from here on they have 16, and the batch stays"));
+  EXPECT_GT(named_budget(troubles[0]), peak * 3 / 4);
+  EXPECT_LE(named_budget(troubles[0]), peak + peak / 8);
   EXPECT_EQ(watcher->steps[1].retries, 0);
   EXPECT_FALSE(watcher->steps[1].budget_bytes);
   EXPECT_EQ(watcher->steps[2].retries, 2);
@@ -124,6 +138,27 @@ TEST_F(TrainerMemory, ABudgetTakenAwayDuringTheRunCostsRetriesAndNoStep) {
   const NamedParameters tight = parameters_of(c);
   for (std::size_t i = 0; i < free.size(); ++i)
     EXPECT_TRUE(at::allclose(free[i].tensor, tight[i].tensor, 1e-3, 1e-5)) << free[i].name;
+}
+
+TEST_F(TrainerMemory, MicroBatchesGrowBackWithABudgetThatIsRaisedAgain) {
+  Config c = large_config();
+  c.run.out = (folder_ / "free").string();
+  const std::int64_t peak = peak_of(c);
+  c.run.out = (folder_ / "run").string();
+  c.memory.budget_file = (folder_ / "budget").string();
+  const auto watcher = std::make_shared<Watcher>();
+  watcher->after_each = [&](std::int64_t step) {
+    // Too little, a little more, enough.
+    if (step == 1) write_budget(std::to_string(peak * 3 / 4) + " B");
+    if (step == 3) write_budget(std::to_string(peak * 3 / 4 + 1000) + " B");
+    if (step == 4) write_budget(std::to_string(2 * peak) + " B");
+  };
+  EXPECT_EQ(run(c, watcher).step, 6);
+  std::vector<std::int64_t> sizes;
+  for (const StepReport& step : watcher->steps) sizes.push_back(*step.micro_batch);
+  EXPECT_THAT(sizes, ::testing::ElementsAre(32, 32, 16, 16, 32, 32));
+  EXPECT_EQ(watcher->reasons_of("out_of_memory").size(), 1U);
+  EXPECT_THAT(watcher->reasons_of("plan").back(), HasSubstr("micro-batches grow to 32 samples"));
 }
 
 TEST_F(TrainerMemory, ACheckpointKeepsTheSizeThatMemoryLeft) {
@@ -163,7 +198,7 @@ TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 3);
     EXPECT_THAT(error.what(), HasSubstr("a single sample does not fit"));
-    EXPECT_THAT(error.what(), HasSubstr("a memory.budget of at least"));
+    EXPECT_THAT(error.what(), HasSubstr("; try memory.budget = \""));
     EXPECT_THAT(error.what(), HasSubstr("memory.recompute = \"full\""));
     EXPECT_THAT(error.what(), HasSubstr("a shorter model.context"));
   }
@@ -239,7 +274,7 @@ TEST_F(TrainerMemory, FoldedSgdIsSplitWhereTheBudgetFalls) {
   watcher->act_after = 2;
   watcher->act = [&] { write_budget(std::to_string(peak * 3 / 4) + " B"); };
   EXPECT_EQ(run(c, watcher).step, 6);
-  EXPECT_EQ(watcher->reasons_of("out_of_memory").size(), 2U);
+  EXPECT_EQ(watcher->reasons_of("out_of_memory").size(), 1U);
   EXPECT_EQ(watcher->steps.back().micro_batch, 16);
   EXPECT_THAT(steps_of_metrics(c), ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
 }

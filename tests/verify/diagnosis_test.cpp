@@ -1,6 +1,6 @@
 #include "accrue/verify/diagnosis.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 
@@ -56,6 +56,34 @@ TEST(Diagnosis, AnInterventionCountsOnlyWhereTheDifferenceVanishes) {
   EXPECT_EQ(diagnose(seen).cause, Cause::batch_coupled_loss) << "a bystander";
   seen.frozen = Difference{1e-7, 0.1};
   EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm);
+}
+
+TEST(Diagnosis, AllCausesOfWhichTheEvidenceTellsAreNamed) {
+  Observations seen = differing();
+  seen.reseeded = Difference{0.1, 1e4};
+  seen.dropouts = {"drop"};
+  seen.evaluation = Difference{1e-7, 0.1};
+  EXPECT_EQ(diagnose(seen).cause, Cause::dropout);
+  EXPECT_TRUE(diagnose(seen).besides.empty());
+  seen.buffers_moved = true;
+  EXPECT_TRUE(diagnose(seen).besides.empty()) << "without layers by name, the mode told of dropout";
+  seen.batch_norms = {"bn1"};
+  EXPECT_EQ(diagnose(seen).cause, Cause::dropout);
+  EXPECT_EQ(diagnose(seen).besides, std::vector{Cause::batchnorm});
+  seen.weight_of_parts = 2 * seen.weight;
+  EXPECT_EQ(diagnose(seen).cause, Cause::weighting);
+  EXPECT_EQ(diagnose(seen).besides, (std::vector{Cause::dropout, Cause::batchnorm}));
+}
+
+TEST(Report, NamesAllCausesInItsConclusion) {
+  Report report;
+  EXPECT_TRUE(all_causes(report).empty());
+  report.equal = false;
+  report.cause = Cause::dropout;
+  report.besides = {Cause::batchnorm};
+  EXPECT_EQ(all_causes(report), (std::vector{Cause::dropout, Cause::batchnorm}));
+  EXPECT_THAT(conclusion(report), ::testing::AllOf(::testing::HasSubstr("dropout, "),
+                                                   ::testing::HasSubstr("and batchnorm, ")));
 }
 
 TEST(Diagnosis, Fp64TellsRoundingFromTheRest) {

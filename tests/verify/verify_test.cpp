@@ -94,6 +94,34 @@ TEST_F(Verify, ABatchNormInEvaluationModeIsSound) {
          regression_batch(regression_samples, regression_features));
 }
 
+TEST_F(Verify, NamesBatchNormOfATrainedModelToo) {
+  torch::nn::Sequential model(torch::nn::Linear(regression_features, 16),
+                              torch::nn::BatchNorm1d(16), torch::nn::ReLU(),
+                              torch::nn::Linear(16, 1));
+  const Batch batch = regression_batch(12, regression_features);
+  torch::optim::Adam optimizer(model->parameters(), 1e-2);
+  for (int step = 0; step < 400; ++step) {
+    optimizer.zero_grad();
+    const Loss loss = squared_error(model, batch);
+    (loss.sum / loss.weight).backward();
+    optimizer.step();
+  }
+  // Its gradient all but vanishes in training mode, and not with running statistics.
+  EXPECT_TRUE(expect(Cause::batchnorm, model, squared_error, batch).besides.empty());
+}
+
+TEST_F(Verify, NamesBatchNormBesidesDropout) {
+  torch::nn::Sequential model(torch::nn::Linear(regression_features, 16),
+                              torch::nn::BatchNorm1d(16), torch::nn::Dropout(0.3),
+                              torch::nn::Linear(16, 1));
+  const Batch batch = regression_batch(12, regression_features);
+  EXPECT_EQ(expect(Cause::dropout, model, squared_error, batch).besides,
+            std::vector{Cause::batchnorm});
+  model[1]->as<torch::nn::BatchNorm1dImpl>()->eval();
+  EXPECT_TRUE(expect(Cause::dropout, model, squared_error, batch).besides.empty())
+      << "in evaluation mode it is a bystander";
+}
+
 TEST_F(Verify, NamesDropout) {
   torch::nn::Sequential model(torch::nn::Linear(regression_features, 16), torch::nn::Dropout(0.3),
                               torch::nn::Linear(16, 1));

@@ -117,16 +117,20 @@ nlohmann::json to_json(const train::Profile& profile) {
   for (const train::KernelCost& cost : profile.kernels) {
     nlohmann::json& out = kernels.emplace_back();
     out["kernel"] = cost.kernel;
+    out["part"] = cost.part;
     out["calls"] = cost.calls;
     out["seconds"] = cost.seconds;
     if (cost.bytes > 0) out["bytes"] = cost.bytes;
     if (cost.gflops > 0) out["gflops"] = cost.gflops;
     if (cost.share_of_ceiling > 0) out["share_of_ceiling"] = cost.share_of_ceiling;
   }
+  nlohmann::json parts = nlohmann::json::array();
+  for (const train::Profile::Part& part : profile.parts)
+    parts.push_back({{"part", part.name}, {"seconds", part.seconds}});
   return {{"micro_batch", profile.micro_batch}, {"micro_batches", profile.micro_batches},
           {"seconds", profile.seconds},         {"rest_seconds", profile.rest_seconds},
           {"peak_gflops", profile.peak_gflops}, {"bandwidth_gbps", profile.bandwidth_gbps},
-          {"kernels", std::move(kernels)}};
+          {"parts", std::move(parts)},          {"kernels", std::move(kernels)}};
 }
 
 void print(const train::Profile& profile) {
@@ -134,9 +138,16 @@ void print(const train::Profile& profile) {
               1e3 * profile.seconds, static_cast<long long>(profile.micro_batch));
   std::printf("ceilings: %.0f GFLOP/s (matrix product 2048^3), %.1f GB/s (memory)\n\n",
               profile.peak_gflops, profile.bandwidth_gbps);
-  std::printf("%-36s%8s%10s%8s%10s%10s%9s\n", "kernel", "calls", "ms", "share", "MB", "GFLOP/s",
-              "ceiling");
   const auto percent_of_all = [&](double seconds) { return 100 * seconds / profile.seconds; };
+  const auto rest = [&](const char* name, double seconds) {
+    std::printf("%-36s%8s%10.3f%7.1f%%\n", name, "", 1e3 * seconds, percent_of_all(seconds));
+  };
+  constexpr const char* kOutside = "outside: autograd, data, bookkeeping";
+  std::printf("%-36s%8s%10s%8s\n", "part", "", "ms", "share");
+  for (const train::Profile::Part& part : profile.parts) rest(part.name.c_str(), part.seconds);
+  rest(kOutside, profile.rest_seconds);
+  std::printf("\n%-36s%8s%10s%8s%10s%10s%9s\n", "kernel", "calls", "ms", "share", "MB", "GFLOP/s",
+              "ceiling");
   constexpr double kLeastShareShown = 0.1;
   double small = 0;
   for (const train::KernelCost& cost : profile.kernels) {
@@ -144,7 +155,9 @@ void print(const train::Profile& profile) {
       small += cost.seconds;
       continue;
     }
-    std::printf("%-36s%8lld%10.3f%7.1f%%", cost.kernel.c_str(), static_cast<long long>(cost.calls),
+    const bool says_so = cost.kernel.find("backward") != std::string::npos;
+    const std::string name = cost.kernel + (cost.in_backward && !says_so ? ", backward" : "");
+    std::printf("%-36s%8lld%10.3f%7.1f%%", name.c_str(), static_cast<long long>(cost.calls),
                 1e3 * cost.seconds, percent_of_all(cost.seconds));
     const auto column = [](double value, const char* format, int width) {
       value > 0 ? std::printf(format, value) : std::printf("%*s", width, "");
@@ -154,11 +167,8 @@ void print(const train::Profile& profile) {
     column(100 * cost.share_of_ceiling, "%8.0f%%", 9);
     std::printf("\n");
   }
-  const auto rest = [&](const char* name, double seconds) {
-    std::printf("%-36s%8s%10.3f%7.1f%%\n", name, "", 1e3 * seconds, percent_of_all(seconds));
-  };
   rest("kernels below 0.1%", small);
-  rest("outside of kernels", profile.rest_seconds);
+  rest(kOutside, profile.rest_seconds);
 }
 
 template <class Result>

@@ -15,8 +15,10 @@ using Arguments = std::vector<std::string>;
 
 /// Each adds one verb to `app`. Parsing that verb sets `action`, which runs afterwards. `action`
 /// and `typed` must outlive the parse.
+void add_init(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action, const Arguments& typed);
 void add_sample(CLI::App& app, Action& action);
+void add_predict(CLI::App& app, Action& action);
 void add_checkpoint(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);

@@ -4,9 +4,10 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/data/tokenizer_files.h"
 #include "accrue/models/gpt2_io.h"
+#include "accrue/models/vision_io.h"
 #include "accrue/train/run_directory.h"
-#include "commands/byte_tokenizer.h"
 #include "commands/commands.h"
 #include "commands/model_card.h"
 #include "commands/trained_text.h"
@@ -22,30 +23,60 @@ struct ExportArguments {
   std::optional<std::int64_t> checkpoint;
 };
 
-/// save_gpt2_folder guards the model's own files; these are the ones written beside them.
-void check_nothing_is_replaced(const fs::path& folder) {
+/// A model's files among somebody's own would be theirs to pick out again. Saving guards against
+/// files that come to be meanwhile.
+void check_nothing_is_there(const fs::path& folder) {
+  const auto refuse = [&](const std::string& name) {
+    throw usage_error("export to " + folder.string(), "a new or empty folder", "one with a " + name,
+                      "another --out");
+  };
   std::error_code unreadable;
   for (const char* name : {"README.md", "tokenizer.json", "tokenizer_config.json"})
-    if (fs::exists(fs::symlink_status(folder / name, unreadable)))
-      throw usage_error("export to " + folder.string(), "a new or empty folder",
-                        std::string("one with a ") + name, "another --out");
+    if (fs::exists(fs::symlink_status(folder / name, unreadable))) refuse(name);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
+    refuse(entry.path().filename().string());
+}
+
+models::ImageTask image_task(const train::ModelConfig& model) {
+  models::ImageTask task;
+  if (model.image.size() != task.image.size()) return task;
+  std::copy(model.image.begin(), model.image.end(), task.image.begin());
+  for (std::int64_t i = 0; i < model.vocab.value_or(0); ++i)
+    task.classes.push_back(train::class_name(model, i));
+  return task;
+}
+
+/// Returns the model card.
+std::string save_language_model(const fs::path& out, const train::TrainedModel& trained,
+                                const models::Gpt2& model) {
+  const bool byte_tokens = trained_on_bytes(trained);
+  models::save_gpt2_folder(out, model);
+  if (byte_tokens) data::write_byte_tokenizer(out, model.options().context);
+  return language_model_card(trained, byte_tokens);
+}
+
+/// Returns the model card.
+std::string save_model(const fs::path& out, const train::TrainedModel& trained) {
+  const models::Model& model = *trained.model;
+  const models::ImageTask task = image_task(trained.config.model);
+  if (const auto* gpt2 = dynamic_cast<const models::Gpt2*>(&model))
+    return save_language_model(out, trained, *gpt2);
+  if (const auto* vit = dynamic_cast<const models::Vit*>(&model))
+    models::save_vit_folder(out, *vit, task);
+  if (const auto* resnet = dynamic_cast<const models::ResNet*>(&model))
+    models::save_resnet_folder(out, *resnet, task);
+  if (const auto* module = dynamic_cast<const models::TorchScriptModel*>(&model))
+    models::save_torchscript_folder(out, *module, task);
+  return trained.config.model.image.empty() ? module_card(trained) : image_model_card(trained);
 }
 
 int run_export(const ExportArguments& arguments) {
-  const train::RunDirectory run(arguments.run);
   const fs::path out(arguments.out);
-  check_nothing_is_replaced(out);
-  const train::Config config = run.config();
-  const fs::path checkpoint = train::find_checkpoint(run, arguments.checkpoint);
-  const std::unique_ptr<models::Model> loaded = train::load_model(run, arguments.checkpoint);
-  const models::Gpt2& model = expect_gpt2(
-      *loaded, "accrue export",
-      "the checkpoint's model.safetensors, which has the names of a PyTorch state_dict");
-  const bool byte_tokens = trained_on_bytes(config, model);
-  models::save_gpt2_folder(out, model);
-  if (byte_tokens) write_byte_tokenizer(out, model.options().context);
-  write_file_atomically(out / "README.md", model_card(config, model.options(),
-                                                      checkpoint.filename().string(), byte_tokens));
+  check_nothing_is_there(out);
+  const train::TrainedModel trained =
+      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
+  const std::string card = save_model(out, trained);
+  write_file_atomically(out / "README.md", card);
   std::cout << out.string() << std::endl;
   return 0;
 }
@@ -54,9 +85,10 @@ int run_export(const ExportArguments& arguments) {
 
 void add_export(CLI::App& app, Action& action) {
   CLI::App* verb =
-      app.add_subcommand("export", "Write a run's model as a folder that transformers loads");
+      app.add_subcommand("export", "Write a run's model as a folder that other libraries load");
   verb->footer(
-      "The folder holds config.json, model.safetensors, the tokenizer and a model card.\n\n"
+      "A gpt2 or vit becomes a folder that transformers loads, a resnet one with torchvision's "
+      "names, a TorchScript module a model.pt; each with config.json and a model card.\n\n"
       "Example:\n"
       "  accrue export runs/first --out models/first\n"
       "  python -c 'from transformers import GPT2LMHeadModel as M; "

@@ -1,6 +1,7 @@
 #include "commands/model_card.h"
 
 #include "accrue/version.h"
+#include "commands/card_parts.h"
 
 namespace accrue::cli {
 namespace {
@@ -22,12 +23,16 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=100, do_sample=Tr
 ```
 )";
 
-constexpr const char* foreign_tokenizer_section = R"(
-## Tokenizer
+constexpr const char* token_files_sentence =
+    "The model was trained on files of token ids. The tokenizer that made them is not part of this "
+    "folder; ids must come\nfrom the same one.\n";
 
-The model was trained on files of token ids. The tokenizer that made them is not part of this folder; ids must come
-from the same one.
+constexpr const char* json_lines_sentence =
+    "The model was trained on JSON lines. Where they held text, the id of a token is the value of "
+    "a byte, 0 to 255; where\nthey held `input_ids`, ids must come from the tokenizer that made "
+    "them, which is not part of this folder.\n";
 
+constexpr const char* loading_without_tokenizer = R"(
 ```python
 from transformers import AutoModelForCausalLM
 
@@ -35,20 +40,55 @@ model = AutoModelForCausalLM.from_pretrained("PATH_TO_THIS_FOLDER")
 ```
 )";
 
+std::string other_tokenizer_section(const train::TrainedModel& trained) {
+  return std::string("\n## Tokenizer\n\n") +
+         (trained.data_format == "jsonl" ? json_lines_sentence : token_files_sentence) +
+         loading_without_tokenizer;
+}
+
 }  // namespace
 
-std::string model_card(const train::Config& config, const models::Gpt2Options& shape,
-                       const std::string& checkpoint, bool byte_tokens) {
+std::string card_head(const std::string& library, const std::string& task,
+                      std::initializer_list<std::string> tags, const std::string& title) {
+  std::string head = "---\n";
+  if (!library.empty()) head += "library_name: " + library + "\n";
+  if (!task.empty()) head += "pipeline_tag: " + task + "\n";
+  head += "tags:\n";
+  for (const std::string& tag : tags) head += "- " + tag + "\n";
+  return head + "---\n\n# " + title + "\n\n";
+}
+
+std::string written_from(const train::TrainedModel& trained) {
+  return std::string("Written by accrue ") + version + " from " +
+         trained.checkpoint.filename().string() + ".\n";
+}
+
+std::string training_section(const train::TrainedModel& trained) {
+  return "\n## Training\n\nThe config of the run:\n\n```toml\n" + train::to_toml(trained.config) +
+         "```\n";
+}
+
+std::string language_model_card(const train::TrainedModel& trained, bool byte_tokens) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
-  std::string card =
-      "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt2\n- accrue\n"
-      "---\n\n# A GPT-2 model trained with accrue\n\n";
-  card += number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
-          number(shape.width) + ", context " + number(shape.context) + ", vocabulary " +
-          number(shape.vocab) + ". Written by accrue " + version + " from " + checkpoint + ".\n";
-  card += byte_tokens ? byte_tokenizer_section : foreign_tokenizer_section;
-  card += "\n## Training\n\nThe config of the run:\n\n```toml\n" + train::to_toml(config) + "```\n";
-  return card;
+  const train::ModelConfig& shape = trained.config.model;
+  return card_head("transformers", "text-generation", {"gpt2", "accrue"},
+                   "A GPT-2 model trained with accrue") +
+         number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
+         number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
+         number(shape.vocab.value_or(0)) + ". " + written_from(trained) +
+         (byte_tokens ? byte_tokenizer_section : other_tokenizer_section(trained)) +
+         training_section(trained);
+}
+
+std::string module_card(const train::TrainedModel& trained) {
+  return card_head("", "", {"torchscript", "accrue"}, "A TorchScript module trained with accrue") +
+         "`model.pt` holds the module with its trained weights. " + written_from(trained) + R"(
+```python
+import torch
+
+model = torch.jit.load("PATH_TO_THIS_FOLDER/model.pt").eval()
+```
+)" + training_section(trained);
 }
 
 }  // namespace accrue::cli

@@ -1,5 +1,6 @@
 #include "accrue/train/plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -8,16 +9,22 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/dist/launch.h"
+#include "accrue/train/setup.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/effective_batch_json.h"
 #include "commands/plan_estimate.h"
 #include "commands/row.h"
 
 namespace accrue::cli {
 namespace {
 
+constexpr std::int64_t most_ranks = 1'000'000;
+
 struct PlanArguments {
   std::string config;
+  std::int64_t ranks = 0;  ///< 0: as many as a launcher started
   bool json = false;
   bool estimate = false;
   std::string image;  ///< of an estimate: "3x32x32"
@@ -66,6 +73,8 @@ nlohmann::json to_json(const train::PlanReport& report) {
                      {"reason", plan.reason},
                      {"limit_bytes", report.question.limit_bytes},
                      {"parameters", report.parameters},
+                     {"effective_batch", effective_batch_json(report.effective)},
+                     {"remarks", report.remarks},
                      {"batch_samples", report.question.window_samples},
                      {"alternatives", nlohmann::json::array()},
                      {"trials", nlohmann::json::array()}};
@@ -107,8 +116,9 @@ void print_breakdown(const memory::Breakdown& b) {
 
 void print(const train::PlanReport& report) {
   const memory::Plan& plan = report.plan;
-  print_row("plan",
-            std::to_string(plan.micro_batches) + " x " + memory::describe(plan.chosen.point));
+  for (const std::string& remark : report.remarks) print_row("note", remark);
+  print_row("batch", in_words(report.effective));
+  print_row("plan", "micro-batches of " + memory::describe(plan.chosen.point));
   print_row("peak", format_bytes(plan.chosen.peak_bytes) + " predicted, " +
                         format_bytes(report.measured.peak_bytes) + " measured");
   print_breakdown(plan.breakdown);
@@ -152,9 +162,14 @@ std::optional<memory::Offer> stated(const memory::Offer& offer) {
 }
 
 int run_estimate(const PlanArguments& arguments, const train::Config& config) {
-  print_estimate(train::estimate_run(config, {.image = image_of(arguments.image),
-                                              .offer = stated(arguments.offer),
-                                              .versus = stated(arguments.versus)}),
+  const train::RunEstimate estimate =
+      train::estimate_run(config, {.ranks = std::max<std::int64_t>(1, arguments.ranks),
+                                   .image = image_of(arguments.image),
+                                   .offer = stated(arguments.offer),
+                                   .versus = stated(arguments.versus)});
+  print_estimate({.run = estimate,
+                  .budget = train::estimate_budget(config, estimate),
+                  .machine = train::estimate_on_this_machine(config, estimate)},
                  arguments.json);
   return 0;
 }
@@ -166,11 +181,16 @@ void refuse_options_of_estimates(const PlanArguments& arguments) {
 }
 
 int run_plan(const PlanArguments& arguments) {
-  const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  train::Config config = train::load_config(arguments.config, arguments.overrides);
   if (arguments.estimate) return run_estimate(arguments, config);
   refuse_options_of_estimates(arguments);
+  const dist::Launch launch = dist::launch_of(dist::this_environment());
+  if (launch.rank != 0) return 0;  // trials beside each other would measure each other
+  if (config.run.threads == 0 && launch.local_world > 1)
+    config.run.threads = train::threads_beside(launch.local_world);
   const train::PlanReport report = train::plan_run(
-      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; }});
+      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
+               .ranks = arguments.ranks > 0 ? arguments.ranks : launch.world});
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {
@@ -195,8 +215,11 @@ void add_plan(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<PlanArguments>();
   verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
   verb->add_flag("--json", arguments->json, "Print one JSON object");
+  verb->add_option("--ranks", arguments->ranks,
+                   "Plan for one of so many processes that share the batch")
+      ->check(CLI::Range(std::int64_t{1}, most_ranks));
   verb->add_flag("--estimate", arguments->estimate,
-                 "Only arithmetic, from the config alone: no data, no model, no hardware");
+                 "Only arithmetic, from the config alone: no data and no model");
   verb->add_option("--image", arguments->image, "Of an estimate: the images, as 3x32x32");
   verb->add_option("--price", arguments->offer.price_per_hour,
                    "Of an estimate: of a device's hour");

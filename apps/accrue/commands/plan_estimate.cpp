@@ -6,6 +6,7 @@
 
 #include "accrue/core/units.h"
 #include "accrue/core/words.h"
+#include "commands/effective_batch_json.h"
 
 namespace accrue::cli {
 namespace {
@@ -28,6 +29,7 @@ nlohmann::json to_json(const RunEstimate& e) {
                      {"batch_samples", e.batch_samples},
                      {"micro_batch", e.micro_batch},
                      {"micro_batches", e.micro_batches},
+                     {"effective_batch", effective_batch_json(e.effective)},
                      {"sixteen_bit", to_json(e.sixteen_bit)},
                      {"held", to_json(e.held)},
                      {"activations", nlohmann::json::object()},
@@ -63,14 +65,31 @@ nlohmann::json to_json(const RunEstimate& e) {
   return out;
 }
 
-/// In decimal units, as devices are sold: "10.4 GB".
-std::string gigabytes(std::int64_t bytes) {
-  constexpr double giga = 1e9, mega = 1e6;
-  const auto value = static_cast<double>(bytes);
-  char text[32];
-  std::snprintf(text, sizeof text, value < giga ? "%.4g MB" : "%.4g GB",
-                value / (value < giga ? mega : giga));
-  return text;
+nlohmann::json to_json(const train::BudgetEstimate& b) {
+  nlohmann::json out{{"budget_bytes", b.budget_bytes},
+                     {"outside_bytes", b.outside_bytes},
+                     {"fits", b.fits},
+                     {"enough_bytes", b.enough_bytes}};
+  if (!b.fits) return out;
+  out["micro_batch"] = b.micro_batch;
+  out["recompute"] = to_string(b.recompute);
+  out["peak_bytes"] = b.peak_bytes;
+  return out;
+}
+
+nlohmann::json to_json(const train::MachineEstimate& m) {
+  nlohmann::json out{
+      {"threads", m.threads}, {"available_bytes", m.available_bytes}, {"gflops", m.gflops}};
+  if (m.least_step_seconds) out["least_step_seconds"] = *m.least_step_seconds;
+  if (m.most_step_seconds) out["most_step_seconds"] = *m.most_step_seconds;
+  return out;
+}
+
+/// "1.30 B": parameters are counted in billions.
+std::string parameters_text(std::int64_t parameters) {
+  std::string text = format_count(static_cast<double>(parameters));
+  if (text.back() == 'G') text.back() = 'B';
+  return text + " parameters";
 }
 
 void print_figure(const std::string& name, const std::string& value) {
@@ -78,8 +97,8 @@ void print_figure(const std::string& name, const std::string& value) {
 }
 
 std::string sum_text(const memory::Resident& r) {
-  return gigabytes(r.parameters) + " parameters + " + gigabytes(r.gradients) + " gradients + " +
-         gigabytes(r.optimizer) + " optimizer = " + gigabytes(r.total());
+  return format_bytes(r.parameters) + " parameters + " + format_bytes(r.gradients) +
+         " gradients + " + format_bytes(r.optimizer) + " optimizer = " + format_bytes(r.total());
 }
 
 std::string percent(double ratio) {
@@ -109,40 +128,67 @@ void print_cost(const RunEstimate& e) {
                                  " tokens/s, of the other");
 }
 
+void print(const train::BudgetEstimate& b) {
+  const std::string of_them =
+      ", of which about " + format_bytes(b.outside_bytes) + " go to the program itself";
+  print_figure("memory.budget", format_bytes(b.budget_bytes) + of_them);
+  if (!b.fits)
+    return print_figure("", "does not fit; memory.budget = \"" +
+                                format_bytes_rounded_up(b.enough_bytes) + "\" would" +
+                                " by this arithmetic, with the most recomputation");
+  print_figure("", "fits: micro-batches of up to " +
+                       memory::describe({b.micro_batch, b.recompute}) + ", " +
+                       format_bytes(b.peak_bytes) + " in all");
+}
+
+void print(const train::MachineEstimate& m) {
+  print_figure("this machine", counted(m.threads, "thread") + ", " +
+                                   format_bytes(m.available_bytes) + " free, " + number(m.gflops) +
+                                   " GFLOP/s in a large matrix product, measured now");
+  if (m.least_step_seconds)
+    print_figure("a step on it", "about " + format_seconds(*m.least_step_seconds) + " to " +
+                                     format_seconds(*m.most_step_seconds) +
+                                     ": the arithmetic at that rate, and at a quarter of it");
+}
+
 void print(const RunEstimate& e) {
-  print_figure("model", format_count(static_cast<double>(e.parameters)) + " parameters");
-  print_figure("batch", counted(e.batch_samples, "sample") + " = " +
-                            counted(e.micro_batches, "micro-batch") + " of " +
-                            std::to_string(e.micro_batch) + " (" + e.micro_reason + ")");
+  print_figure("model", parameters_text(e.parameters));
+  print_figure("batch", in_words(e.effective) + " (micro-batch " + e.micro_reason + ")");
   print_figure("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
   print_figure("accrue holds", sum_text(e.held));
   for (const RunEstimate::Mode& mode : e.modes)
     print_figure("activations, " + std::string(to_string(mode.recompute)),
-                 gigabytes(mode.sample_bytes) + " a sample, " +
-                     gigabytes(mode.sample_bytes * e.micro_batch) + " a micro-batch");
-  print_figure("the batch in one pass", gigabytes(e.one_pass_bytes));
+                 format_bytes(mode.sample_bytes) + " a sample, " +
+                     format_bytes(mode.sample_bytes * e.micro_batch) + " a micro-batch");
+  print_figure("the batch in one pass", format_bytes(e.one_pass_bytes));
   std::printf("\nwhat each would save\n");
   for (const RunEstimate::Saving& saving : e.savings)
-    std::printf("  %-52s %12s\n", saving.change.c_str(), gigabytes(saving.bytes).c_str());
+    std::printf("  %-52s %12s\n", saving.change.c_str(), format_bytes(saving.bytes).c_str());
   std::printf("\n%-10s %-12s %24s %12s\n", "device", "recompute", "largest micro-batch", "peak");
   for (const RunEstimate::Fit& fit : e.fits)
     std::printf("%-10s %-12s %24s %12s\n", fit.device.name.c_str(),
                 std::string(to_string(fit.recompute)).c_str(),
                 fit.largest_micro_batch > 0 ? std::to_string(fit.largest_micro_batch).c_str()
                                             : "does not fit",
-                gigabytes(fit.peak_bytes).c_str());
+                format_bytes(fit.peak_bytes).c_str());
   if (e.cost) std::printf("\n");
   print_cost(e);
 }
 
 }  // namespace
 
-void print_estimate(const RunEstimate& estimate, bool json) {
+void print_estimate(const Estimates& estimates, bool json) {
   if (json) {
-    std::cout << to_json(estimate).dump(2) << std::endl;
-  } else {
-    print(estimate);
+    nlohmann::json out = to_json(estimates.run);
+    if (estimates.budget) out["budget"] = to_json(*estimates.budget);
+    out["machine"] = to_json(estimates.machine);
+    std::cout << out.dump(2) << std::endl;
+    return;
   }
+  print(estimates.run);
+  std::printf("\n");
+  if (estimates.budget) print(*estimates.budget);
+  print(estimates.machine);
 }
 
 }  // namespace accrue::cli

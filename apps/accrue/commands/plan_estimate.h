@@ -1,10 +1,19 @@
 #pragma once
 
+#include <optional>
+
+#include "accrue/train/machine_estimate.h"
 #include "accrue/train/plan_estimate.h"
 
 namespace accrue::cli {
 
+struct Estimates {
+  train::RunEstimate run;
+  std::optional<train::BudgetEstimate> budget;
+  train::MachineEstimate machine;
+};
+
 /// What `accrue plan --estimate` prints.
-void print_estimate(const train::RunEstimate& estimate, bool json);
+void print_estimate(const Estimates& estimates, bool json);
 
 }  // namespace accrue::cli

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -7,6 +8,7 @@
 #include "accrue/core/units.h"
 #include "accrue/dist/group.h"
 #include "accrue/memory/budget.h"
+#include "accrue/memory/plan.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/setup.h"
@@ -36,20 +38,15 @@ std::string text_of(double loss) {
   return text;
 }
 
-std::string batch_of(const train::RunPlan& plan) {
-  const std::string samples = std::to_string(plan.batch_samples) + " samples";
-  if (plan.batch_tokens == 0) return samples;
-  return (plan.uneven ? "about " : "") + std::to_string(plan.batch_tokens) + " tokens, " + samples;
-}
-
 void print_plan(const train::RunPlan& plan) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   print_row("model", format_count(static_cast<double>(plan.parameters)) + " parameters");
   print_row("data", number(plan.train_samples) + " training samples, " + number(plan.val_samples) +
                         " validation samples");
-  print_row("batch", batch_of(plan));
-  print_row("micro-batch", number(plan.micro_batch) + " samples, " + number(plan.micro_batches) +
-                               " per step (" + plan.micro_reason + ")");
+  for (const std::string& remark : plan.remarks) print_row("note", remark);
+  print_row("batch", in_words(plan.effective));
+  print_row("micro-batch",
+            memory::describe({plan.micro_batch, plan.recompute}) + " (" + plan.micro_reason + ")");
   print_row("steps", number(plan.total_steps) + ", " + number(plan.steps_per_epoch) + " per epoch");
 }
 
@@ -84,6 +81,14 @@ std::string command_to_resume(const TrainArguments& arguments) {
   return command + " --resume";
 }
 
+/// Whether the length is that of this command, and not of the file that the run began with.
+bool states_length(const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(overrides, [](const std::string& text) {
+    return text.starts_with("run.steps=") || text.starts_with("run.tokens=") ||
+           text.starts_with("run.epochs=");
+  });
+}
+
 /// Null where this process is alone.
 std::shared_ptr<dist::Group> join(const dist::Launch& launch, const train::Config& config) {
   if (launch.world == 1) return nullptr;
@@ -111,16 +116,19 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   if (config.run.threads == 0 && launch.local_world > 1)
     config.run.threads = train::threads_beside(launch.local_world);
   const bool speaks = launch.rank == 0;
+  const std::shared_ptr<dist::Group> group = join(launch, config);
   if (arguments.dry_run) {
-    if (speaks) print_plan(train::Trainer(config).plan());
+    const train::RunPlan plan = train::Trainer(config, group).plan();
+    if (speaks) print_plan(plan);
+    if (group) group->barrier("the end of the plan");
     return 0;
   }
-  const std::shared_ptr<dist::Group> group = join(launch, config);
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
   train::Trainer trainer(config, group);
   const train::RunResult result = trainer.run({.resume = arguments.resume,
                                                .checkpoint = arguments.checkpoint,
+                                               .may_shorten = states_length(arguments.overrides),
                                                .accept_data = arguments.accept_data,
                                                .command = typed});
   ignore_stop_signals();

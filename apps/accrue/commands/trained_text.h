@@ -8,11 +8,11 @@
 namespace accrue::cli {
 
 /// The model of a run, which must be a language model of ours; else a usage Error that names
-/// `operation` and what to do instead.
-models::Gpt2& expect_gpt2(models::Model& model, const std::string& operation,
-                          const std::string& suggestion);
+/// `operation` and what to do instead: of a model of images `for_images`.
+models::Gpt2& expect_gpt2(const train::TrainedModel& trained, const std::string& operation,
+                          const std::string& for_images, const std::string& for_others);
 
 /// Whether the run's tokens are bytes of text, so that its model reads and writes text.
-bool trained_on_bytes(const train::Config& config, const models::Gpt2& model);
+bool trained_on_bytes(const train::TrainedModel& trained);
 
 }  // namespace accrue::cli

@@ -41,11 +41,14 @@ nlohmann::json to_json(const proof::Report& report) {
                      {"max_relative_error", report.max_relative_error},
                      {"bound", report.bound},
                      {"cause", proof::to_string(report.cause)},
+                     {"causes", nlohmann::json::array()},
                      {"conclusion", proof::conclusion(report)},
                      {"evidence", report.evidence},
                      {"reference", report.reference},
                      {"parameters", nlohmann::json::array()},
                      {"splits", nlohmann::json::array()}};
+  for (const proof::Cause cause : proof::all_causes(report))
+    out["causes"].push_back(proof::to_string(cause));
   for (const proof::ParameterError& parameter : report.parameters)
     out["parameters"].push_back({{"name", parameter.name},
                                  {"relative_error", parameter.relative_error},

@@ -7,6 +7,7 @@
 
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
+#include "accrue/core/user_model.h"
 
 namespace accrue {
 
@@ -32,17 +33,8 @@ Accumulated accumulate(const NamedParameters& parameters, const NextLoss& next_l
 /// micro)` for each micro-batch of `batch`.
 template <typename Model, std::ranges::input_range Batch, typename LossFn>
 Accumulated accumulate(Model& model, Batch&& batch, LossFn&& loss_fn) {
-  NamedParameters parameters;
-  const auto add = [&](const auto& named) {
-    for (const auto& item : named) parameters.push_back({item.key(), item.value()});
-  };
-  if constexpr (requires { model->named_parameters(); }) {
-    add(model->named_parameters());
-  } else {
-    add(model.named_parameters());
-  }
   auto micro = std::ranges::begin(batch);
-  return accumulate(parameters, [&]() -> std::optional<Loss> {
+  return accumulate(detail::named_parameters_of(model), [&]() -> std::optional<Loss> {
     if (micro == std::ranges::end(batch)) return std::nullopt;
     Loss loss = loss_fn(model, *micro);
     ++micro;

@@ -2,6 +2,8 @@
 
 #include <torch/optim/optimizer.h>
 
+#include <utility>
+
 #include "accrue/accum/accumulator.h"
 
 namespace accrue {
@@ -20,8 +22,8 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
   /// `inner` must outlive this object. Accumulates all its parameters that require gradients.
   AccumulatingOptimizer(torch::optim::Optimizer& inner, AccumulatorOptions options);
 
-  void backward(const Loss& loss) { accumulator_.backward(loss); }
-  void backward(const Loss& loss, BatchSize size) { accumulator_.backward(loss, size); }
+  void backward(Loss loss) { accumulator_.backward(std::move(loss)); }
+  void backward(Loss loss, BatchSize size) { accumulator_.backward(std::move(loss), size); }
 
   /// Steps `inner` where the window is full; else does nothing. Returns an undefined tensor. Throws
   /// a usage Error for a closure, which would run in the middle of a window, and where no

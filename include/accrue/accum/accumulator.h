@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "accrue/accum/batch_norms.h"
 #include "accrue/accum/loss_totals.h"
 #include "accrue/accum/window.h"
 #include "accrue/core/clock.h"
@@ -19,6 +20,7 @@
 #include "accrue/core/parameter.h"
 #include "accrue/core/step_report.h"
 #include "accrue/core/units.h"
+#include "accrue/core/user_model.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -57,7 +59,8 @@ struct AccumulatorOptions {
   /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
   /// optimizer.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
-  /// Told of what happens besides: "quarantined", "dropped", each with its reason.
+  /// Told of what happens besides: "quarantined", "dropped", and once "batchnorm", each with its
+  /// reason. Without it, "batchnorm" is a warning by TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
 };
 
@@ -77,7 +80,7 @@ class AccumulatorScope;
 /// Gradient accumulation for an existing loop: backward() as often as memory wants, one step() per
 /// batch.
 ///
-///   accrue::Accumulator acc(model->parameters(), {.batch = accrue::Tokens{524'288}});
+///   accrue::Accumulator acc(model, {.batch = accrue::Tokens{524'288}});
 ///   for (auto& micro : loader) {
 ///     acc.backward(loss_fn(model, micro));
 ///     if (acc.full()) acc.step(optimizer);
@@ -88,22 +91,41 @@ class AccumulatorScope;
 /// others are refused (see accum::Window). Parameters frozen at construction are left out; tied
 /// ones count once; what a window did not use keeps an undefined `.grad`, so torch::optim skips it.
 /// After step() `.grad` holds the mean gradient that was used, until the next window opens.
+///
+/// Made from a model, it also sees batch normalisations that take the statistics of each
+/// micro-batch where a window has more than one: StepReport::batchnorm says so, and
+/// AccumulatorOptions::on_event once.
 class Accumulator {
  public:
-  /// Throws a usage Error where nothing is to be trained, `options` contradict each other, or a
-  /// parameter belongs to an open window.
-  explicit Accumulator(const NamedParameters& parameters, AccumulatorOptions options = {});
+  /// Of a model with named_parameters(): a torch::nn module or its holder, a TorchScript module. It
+  /// must outlive this object where it is no holder. Throws a usage Error where nothing is to be
+  /// trained, `options` contradict each other, or a parameter belongs to an open window.
+  template <detail::HasNamedParameters Model>
+  explicit Accumulator(const Model& model, AccumulatorOptions options = {})
+      : Accumulator(detail::named_parameters_of(model), std::move(options),
+                    accum::find_batch_norms_in_training(model)) {}
+  /// Errors name parameters as these names do.
+  explicit Accumulator(const NamedParameters& parameters, AccumulatorOptions options = {},
+                       accum::FindBatchNorms batch_norms = {});
+  /// The same of model->named_parameters().
+  template <detail::ListOfNamed List>
+  explicit Accumulator(const List& parameters, AccumulatorOptions options = {})
+      : Accumulator(detail::named(parameters), std::move(options)) {}
   /// Names them "0", "1", ... in order.
   explicit Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options = {});
 
   /// One micro-batch: differentiates `loss.sum` with respect to these parameters and no others (two
   /// models with an accumulator each never touch each other's gradients) and adds it to the window.
   /// A loss that is not finite is quarantined: it is left out, and the window goes on. What
-  /// autograd throws goes on to the caller after the micro-batch was undone.
-  void backward(const Loss& loss);
+  /// autograd throws goes on to the caller after the micro-batch was undone; its graph is freed
+  /// before others run again, where the caller keeps no other reference to `loss.sum`.
+  void backward(Loss loss);
   /// Where the weight is not the unit that the batch is stated in: how much of it this micro-batch
   /// is.
-  void backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
+  void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
+  /// A tensor is no Loss: Loss{sum of the terms, how many there are}; of a mean over n terms,
+  /// Loss{mean * n, n}.
+  void backward(const at::Tensor& mean) = delete;
 
   /// Opens a window of several losses with denominators of their own (see LossTotals): their total
   /// weights over the window, counted from the labels before its first backward. Throws a usage
@@ -175,7 +197,7 @@ class Accumulator {
   void run_backward(const std::vector<at::Tensor>& roots,
                     const std::vector<at::Tensor>& gradients) const;
   void differentiate(const Loss& loss) const;
-  void guarded(const std::function<void()>& backward);
+  void guarded(const std::function<void()>& backward, Loss& loss);
   Loss replay(const MicroRef& micro);
   bool leave_out(const LedgerEntry& entry);
   void check_quarantined(const char* call) const;
@@ -185,8 +207,12 @@ class Accumulator {
   void drop(const std::string& reason) const;
   void apply(accum::MeanGradient gradient, const StepFunction& take_step, StepReport& report);
   void emit(const char* name, const std::string& reason) const;
+  void look_for_batch_norms();
 
   AccumulatorOptions options_;
+  accum::FindBatchNorms find_batch_norms_;
+  bool told_of_batch_norms_ = false;
+  bool micro_statistics_ = false;  ///< in this window, by batch normalisations
   accum::Window window_;
   Stopwatch since_start_;
   Stopwatch since_open_;
@@ -200,8 +226,8 @@ class AccumulatorScope {
   AccumulatorScope(const AccumulatorScope&) = delete;
   AccumulatorScope& operator=(const AccumulatorScope&) = delete;
 
-  void backward(const Loss& loss) { accumulator_->backward(loss); }
-  void backward(const Loss& loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
+  void backward(Loss loss) { accumulator_->backward(std::move(loss)); }
+  void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
   bool full() const { return accumulator_->full(); }
   StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_->step(optimizer); }
   StepReport step(const Accumulator::StepFunction& take) { return accumulator_->step(take); }

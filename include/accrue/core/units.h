@@ -32,10 +32,16 @@ Bytes parse_bytes(std::string_view text, std::string_view what);
 
 /// 1536 -> "1.5 KiB": for people, three significant digits.
 std::string format_bytes(std::int64_t bytes);
+/// The same, rounded up: read again (parse_bytes) it is not less than `bytes`, which are not
+/// negative.
+std::string format_bytes_rounded_up(std::int64_t bytes);
 /// 12'345'678 -> "12.3 M": for people.
 std::string format_count(double count);
 /// 3725.4 -> "1h02m", 65 -> "1m05s", 4.2 -> "4.2s".
 std::string format_duration(double seconds);
+
+/// A time as configs state it: 300 -> "5 min", 1.5 -> "1.5 s", 5400 -> "1.5 h", 0.25 -> "0.25 s".
+std::string format_seconds(double seconds);
 
 /// A position or length in a run, as configs state it. Plain numbers are steps.
 /// "200 steps", "10 M tokens", "1%", "3 epochs"; "10 min", "2 h", "90 s" where time is allowed.

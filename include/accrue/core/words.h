@@ -13,4 +13,7 @@ std::string listed(const std::vector<std::string>& words, const std::string& las
 /// hiss, else in -s.
 std::string counted(std::int64_t count, const std::string& one);
 
+/// 524288 -> "524,288"; four digits stay together.
+std::string digit_groups(std::int64_t integer, char separator = ',');
+
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,12 +13,12 @@
 
 namespace accrue::data {
 
-/// What one image of a set is.
+/// What one image is, in pixels.
 struct ImageShape {
-  std::int64_t channels = 0;
+  std::int64_t channels = 0;  ///< 1: grey, 3: red, green, blue
   std::int64_t height = 0;
   std::int64_t width = 0;
-  bool operator==(const ImageShape&) const = default;
+  auto operator<=>(const ImageShape&) const = default;
 };
 
 /// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
@@ -28,14 +29,18 @@ class Source {
   virtual std::int64_t size() const = 0;  ///< samples
   /// Ids are in [0, vocab); 0 where the files do not tell. Of images: how many classes.
   virtual std::int64_t vocab() const = 0;
+  /// Whether any of it is text, of which tokens were made here: one per byte.
+  virtual bool has_text() const { return false; }
   /// Input tokens of sample `index` in [0, size()); an image is one.
   virtual std::int64_t tokens(std::int64_t index) const = 0;
   /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
+  /// Of images: what each of them is brought to.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
   /// Names of an image set's classes, in the order of their numbers.
   virtual std::vector<std::string> classes() const { return {}; }
-  /// What whoever starts a run should be told of, a sentence each: what was left out.
+  /// What whoever starts a run should be told of, a sentence each: what was left out, what images
+  /// are brought to and why.
   virtual std::vector<std::string> remarks() const { return {}; }
 
   /// Samples `indices` (each in [0, size())) as one micro-batch. Ids are left to the caller
@@ -78,6 +83,9 @@ struct SourceOptions {
   /// Of images: the classes, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;
+  /// Of images: what they are brought to, where it is known (data.image, the training data's). A 0
+  /// is left to the files.
+  ImageShape image = {};
 };
 
 /// Opens all files that match, sorted by path (as bytes). docs/guide/data.md has examples.
@@ -95,16 +103,29 @@ struct SourceOptions {
 /// predicted. Lines of fewer than two tokens are left out (remarks() says how many). Other keys are
 /// ignored.
 ///
-/// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1; alpha is left out. A folder per
-/// class (PNG, JPEG; classes sorted by name, and spread evenly over the samples' order),
-/// CIFAR-10 or CIFAR-100 binaries (.bin; fine labels), or idx files (MNIST: of
-/// X-images-idx3-ubyte the labels are in X-labels-idx1-ubyte beside it).
+/// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;
+/// classes sorted by name, and spread evenly over the samples' order), CIFAR-10 or CIFAR-100
+/// binaries (.bin; fine labels; classes named by batches.meta.txt or fine_label_names.txt beside
+/// them, else numbered), or idx files (MNIST: of X-images-idx3-ubyte the labels are in
+/// X-labels-idx1-ubyte beside it).
+///
+/// All images of a source are brought to one shape, by rules that need only their headers:
+/// - Channels: 3 where any image is coloured, else 1. Grey becomes colour by repeating it; colour
+///   becomes grey (where SourceOptions::image says 1) as ITU-R 601-2 weighs it, (19595 R + 38470 G
+///   + 7471 B + 32768) >> 16. Alpha is left out, palettes are colours, of 16 bits the higher 8 are
+///   taken. How a camera was held (EXIF) is not looked at.
+/// - Size: that of SourceOptions::image; else the one that more than half of the images have; else
+///   a square whose side is the median (the lower of two) of the shorter sides, at most 224, taken
+///   down to a multiple of 32, or of 8 where it is less than 32.
+/// - An image of another size is scaled, by the antialiased bilinear interpolation of Pillow's
+///   resize(BILINEAR), to the smallest size of its proportions that covers the wanted one, and cut
+///   to its centre: for squares torchvision's Resize(side) and CenterCrop(side).
 ///
 /// Files are read with pread: resident memory grows with the number of files and of JSON lines (12
 /// bytes each), not with their size, and at most 64 are open. Throws a usage Error, its operation
 /// being `what` (a config key), that names file and line or position, where a glob matches nothing,
 /// formats are mixed, a file is empty, truncated or corrupt, a line is no sample or is longer than
-/// the context, an id or label is out of range, images differ in shape, no label counts, or all
+/// the context, an id or label is out of range, no label counts, or all
 /// files together hold no sample. Empty text files are fine: trees of sources are full of them.
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what);
 

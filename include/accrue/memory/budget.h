@@ -27,12 +27,20 @@ std::int64_t held_of_a_budget();
 /// (docs/notes/resident_budget.md has the measurements).
 std::int64_t reserve_outside(std::int64_t budget);
 
+/// The least budget of the whole process that leaves `tensors` bytes to tensors where `outside` lie
+/// beside them.
+std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside);
+
 /// Where a budget of the whole process holds (BudgetOf::process): measures what is resident and
 /// lies outside tensors (code, libraries, stacks, the heap), and leaves it and reserve_outside()
 /// out of what tensors may take. To be asked whenever that may have changed: it costs about a
 /// millisecond a GiB. Returns what it found, for people, where that is much more or less than was
 /// left before.
 std::optional<std::string> measure_outside();
+
+/// The same during a run, whose plan was made for what was left: the reserve is there to be used,
+/// so that nothing changes while half of it is left.
+std::optional<std::string> follow_outside();
 
 /// What the budget is from now on, and why.
 struct BudgetChange {

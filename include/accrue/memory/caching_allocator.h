@@ -70,6 +70,9 @@ std::int64_t resident_in_tensors();
 /// Of the last allocation that failed: the bytes it would have gone beyond the budget, or all that
 /// it asked for where the system had none. 0 where none failed.
 std::int64_t last_missing_bytes();
+/// The bytes for tensors by the budget that refused it; nullopt where the system had none, or none
+/// failed.
+std::optional<std::int64_t> last_refusing_budget();
 
 /// Most bytes within some time.
 struct Peak {

@@ -25,10 +25,14 @@ struct Measured {
   /// that ran out of memory: what it had when it did, less than what it needs.
   std::int64_t peak_bytes = 0;
   double seconds = 0;  ///< 0 where it ran out of memory
+  /// How far off `seconds` may be beside those of the other points, relative to them; 0: not at
+  /// all. A trial leaves it 0; `measure` finds it out.
+  double error = 0;
 };
 
 /// Runs one micro-batch and leaves everything as it was. Running out of memory is an answer, not an
-/// exception. Given by whoever has a model (train).
+/// exception. May be asked for a point again, for its time alone: others' memory may be kept then.
+/// Given by whoever has a model (train).
 using Trial = std::function<Measured(const PlanPoint&)>;
 
 struct Fact {
@@ -61,10 +65,14 @@ struct Breakdown {
 /// What is to be planned, and within which limits.
 struct PlanQuestion {
   std::int64_t window_samples = 1;  ///< of a full batch, >= 1
-  std::int64_t limit_bytes = 0;     ///< for all that tensors take
+  /// That share the batch, in whole micro-batches; each is taken to be as fast as this one.
+  std::int64_t ranks = 1;
+  std::int64_t limit_bytes = 0;  ///< for all that tensors take
   /// What of the budget is not for tensors, as the program itself takes it: the budget is
   /// limit_bytes and this.
   std::int64_t outside_bytes = 0;
+  /// The budget as it was stated, where it is one for all that is resident; else 0.
+  std::int64_t stated_bytes = 0;
   /// Whether the limit is a budget that must hold. Else it is only a preference: where nothing
   /// stays within it, what takes the least memory is chosen.
   bool is_budget = true;
@@ -73,6 +81,8 @@ struct PlanQuestion {
   std::optional<std::int64_t> micro_batch;  ///< stated, so that only the mode is open
   Resident resident;
   // For advice where nothing fits:
+  std::string open_micro_batch = "batch.micro = \"auto\"";  ///< how to leave `micro_batch` open
+  std::int64_t enough_bytes = 0;    ///< a budget that is enough by arithmetic; 0: not known
   bool more_recomputation = false;  ///< the model has modes that the config does not allow
   std::int64_t context = 0;         ///< tokens of a sample, which its memory is linear in; 0: none
   std::int64_t parameter_count = 0;
@@ -83,12 +93,19 @@ struct MeasureOptions {
   double longest_seconds = 5;
   /// Tries all modes even where the first is not short of memory: for showing the alternatives.
   bool all_modes = false;
+  /// No round of repeated trials is begun that would make all trials' times exceed this.
+  double most_seconds = 15;
 };
 
 /// Runs the trials that a plan needs: for each mode sizes 1, 2 and one check point, the largest
 /// power of two that the limit, the batch and `longest_seconds` allow by what 1 and 2 took (halved
 /// while it runs out of memory). A stated micro-batch is tried alone. Modes after the first that
 /// memory does not hold back are left out, since recomputation only costs time there.
+///
+/// Then all points that fit run again in turn, up to nine times, until their times relative to each
+/// other are known to half of kPlanTolerance: what else runs on the machine slows all points of a
+/// round, or some of its trials, and medians over rounds see neither. Measured::error is what they
+/// are known to, 5% where there was no time for a second round.
 std::vector<Fact> measure(const Trial& trial, const PlanQuestion& question,
                           const MeasureOptions& options = {});
 
@@ -96,8 +113,9 @@ struct PlanEntry {
   PlanPoint point;
   std::int64_t peak_bytes = 0;
   double micro_batch_seconds = 0;
-  double window_seconds = 0;  ///< full micro-batches and the short last one
+  double window_seconds = 0;  ///< full micro-batches and the short last one, of a rank's share
   bool within_limit = true;
+  bool measured = false;  ///< else predicted from the sizes around it
 };
 
 struct Plan {
@@ -108,7 +126,7 @@ struct Plan {
   /// each with at least 15% fewer bytes than the one before, and where several are as fast (to
   /// kPlanTolerance) the smallest.
   std::vector<PlanEntry> alternatives;
-  std::string reason;
+  std::string reason;  ///< why `chosen`, which it does not name
 };
 
 /// What a plan keeps free of its limit, as predictions are not exact. Where nothing leaves it, a
@@ -119,10 +137,12 @@ inline constexpr double kPlanTolerance = 0.01;
 
 /// The fastest way to run the batch whose peak stays within the limit less kPlanMargin: of each
 /// mode the smallest peak within kPlanTolerance of its best time, and recomputation only where that
-/// gains more than kPlanTolerance. Bytes and seconds are interpolated between the facts of a mode,
-/// and extended beyond the largest by its last slope; bytes are convex in the micro-batch (the most
-/// of quantities that each grow linearly), so that between facts the prediction is not too low.
-/// Pure.
+/// gains more than kPlanTolerance. Where times are known to an error, a size counts as that fast
+/// only if it is in spite of the error, compared with the largest that was measured: on a busy
+/// machine nothing becomes smaller by chance. Bytes and seconds are interpolated between the facts
+/// of a mode, and extended beyond the largest by its last slope; bytes are convex in the
+/// micro-batch (the most of quantities that each grow linearly), so that between facts the
+/// prediction is not too low. Pure.
 ///
 /// A size that ran out of memory is not chosen, nor a larger one of its mode, even where a trial of
 /// it fitted before. So asking again with the failure of what was chosen comes to an end.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -17,7 +18,8 @@ struct RecoveryState {
 /// taken the memory for a moment; then halve it; and where one sample does not fit, give up.
 ///
 /// After `kPatience` quiet windows in a row the size doubles, at most to the planned one. So it
-/// goes down and up again at most once in that many windows.
+/// goes down and up again at most once in that many windows, unless the limit itself is raised:
+/// then it grows at once, to the largest size that is not known to need more.
 class Recovery {
  public:
   static constexpr std::int64_t kPatience = 100;
@@ -33,8 +35,12 @@ class Recovery {
   /// it may.
   explicit Recovery(RecoveryState state, std::string no_split_because = {});
 
-  /// After a micro-batch of `samples` ran out of memory `failures` (>= 1) times in a row.
-  Decision failed(std::int64_t samples, std::int64_t failures);
+  /// After a micro-batch of `samples` ran out of memory `failures` (>= 1) times in a row. `needs`:
+  /// bytes that tensors would have taken at least; 0: not known.
+  Decision failed(std::int64_t samples, std::int64_t failures, std::int64_t needs = 0);
+  /// After tensors were allowed more: `limit` bytes now, or all that there is. A decision where the
+  /// size grows, for the next window.
+  std::optional<Decision> limit_raised(std::optional<std::int64_t> limit);
   /// After each window that was closed; `quiet`: nothing in it ran out of memory. A decision where
   /// the size grows, for the next window.
   std::optional<Decision> window_done(bool quiet);
@@ -42,8 +48,12 @@ class Recovery {
   const RecoveryState& state() const { return state_; }
 
  private:
+  bool is_known_to_need_more(std::int64_t samples, std::int64_t limit) const;
+  Decision grow_to(std::int64_t samples, const std::string& cause);
+
   RecoveryState state_;
   std::string no_split_because_;
+  std::map<std::int64_t, std::int64_t> needs_;  ///< by samples of what was split: bytes at least
 };
 
 }  // namespace accrue::memory

@@ -2,17 +2,31 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "accrue/models/gpt2.h"
 
 namespace accrue::models {
 
+/// `options` with the shape that a Hugging Face GPT-2 folder's config.json states. Throws a usage
+/// Error naming the file and the key where it is missing, or asks for what this model is not
+/// (another activation, untied head, ...).
+Gpt2Options read_gpt2_shape(const std::filesystem::path& folder, Gpt2Options options);
+
 /// Loads a Hugging Face GPT-2 folder: config.json (its shape replaces that of `options`; dropout,
-/// compute and seed are kept) and model.safetensors, with or without the "transformer." prefix and
-/// the tied "lm_head.weight". Throws a usage Error naming file and tensor where something is
-/// missing, extra, misshapen, or where the config asks for what this model is not (another
-/// activation, untied head, ...).
-std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options);
+/// compute and seed are kept) and model.safetensors, or its shards where there is only
+/// model.safetensors.index.json, with or without the "transformer." prefix and the tied
+/// "lm_head.weight". With `context` the model is made for that many positions only
+/// (with_first_positions). Throws a usage Error naming file and tensor where something is missing,
+/// extra or misshapen, or there are fewer positions than `context`; and as read_gpt2_shape().
+std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options,
+                                       std::optional<std::int64_t> context = {});
+
+/// `tensors` of a GPT-2 with `positions` positions, as they are of the same with the first
+/// `context` of them: those rows of the position embedding, which is read as a whole first. Nothing
+/// else depends on it. Throws a usage Error naming `origin` where there are fewer positions.
+StoredTensors with_first_positions(StoredTensors tensors, std::int64_t positions,
+                                   std::int64_t context, const std::string& origin);
 
 /// Writes a folder that transformers' GPT2LMHeadModel.from_pretrained loads: config.json and
 /// model.safetensors. Created where it does not exist; an existing model in it is a usage Error.

@@ -26,6 +26,13 @@ struct StoredTensorFile {
 /// the CPU, else through one temporary.
 StoredTensorFile open_safetensors(const std::filesystem::path& path);
 
+/// The tensors of several such files as one: `index` is Hugging Face's
+/// model.safetensors.index.json, whose "weight_map" names for each tensor the file beside it that
+/// it is in. Each file is checked as open_safetensors() does. Throws a usage Error that names the
+/// file or the tensor where the index is not of that form, names a file that is not there or is not
+/// in its folder, or where files and index do not have the same tensors in the same places.
+StoredTensors open_sharded_safetensors(const std::filesystem::path& index);
+
 /// Checks the same and reads everything.
 TensorFile read_safetensors(const std::filesystem::path& path);
 

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accrue/core/observer.h"
 
@@ -31,6 +32,10 @@ struct ProgressOptions {
 
 /// Tells people how a run goes. The line before the first step and the micro-batches done within it
 /// show that it moves, however long a step takes.
+///
+/// A bar's line fits the terminal as it is when the line is drawn, so that it may be resized. What
+/// has no room is left out, in this order: peak memory, the evaluation's loss, micro-batches (told
+/// of steps that take 2 seconds and more), the time left, tokens a second, the loss, the bar.
 class ProgressSink : public Observer {
  public:
   /// `out` must outlive the sink.
@@ -46,8 +51,19 @@ class ProgressSink : public Observer {
   void on_end(const RunEnd& end) override;
 
  private:
-  std::string measurements() const;
-  std::string time_left() const;
+  /// What is told of a step, in the order in which it is shown. Where a bar's line has no room for
+  /// all, the last of the kinds goes first.
+  struct Field {
+    enum Kind { loss, rate, time_left, micro_batches, evaluation, memory } kind;
+    std::string text;
+  };
+
+  std::vector<Field> fields() const;
+  static std::string in_words(const std::vector<Field>& fields);
+  static std::string fitted(std::vector<Field> fields, int columns);
+  double share_of_step() const;
+  std::optional<double> seconds_left() const;
+  bool shows_micro_batches() const;
   std::string position(std::int64_t step) const;
   std::string bar_line() const;
   bool step_line_is_due(double now) const;
@@ -63,6 +79,7 @@ class ProgressSink : public Observer {
   std::int64_t micro_done_ = 0;
   std::int64_t micro_total_ = 0;
   double started_ = 0;
+  double step_began_ = 0;
   double last_output_ = 0;
   std::int64_t tenths_told_ = 0;
   bool bar_drawn_ = false;

@@ -33,17 +33,25 @@ struct ModelConfig {
   std::int64_t layers = 6;
   std::int64_t heads = 6;
   std::int64_t width = 384;
-  std::int64_t context = 256;         ///< tokens; of a vit: patches, a square
+  /// Tokens; of a vit: patches, a square. None: context_or_default(), or as `from` has it.
+  std::optional<std::int64_t> context;
   std::optional<std::int64_t> vocab;  ///< none: the tokenizer's; of images: the number of classes
   double dropout = 0;
-  /// What to start from: of gpt2 a Hugging Face folder, which then fixes the shape; of vit and
-  /// resnet a safetensors file; of torchscript the module's file.
+  /// What to start from: of gpt2 a Hugging Face folder, of vit and resnet a safetensors file or a
+  /// folder with a model.safetensors, of torchscript the module's file; of all but torchscript also
+  /// a run folder, or a checkpoint in one.
   std::string from;
   /// error, convert-group, convert-layer, convert-instance, exact, micro
   std::string batchnorm = "error";
-  /// Channels, height and width, of a model of images: no key, but what the data (or a checkpoint)
-  /// tell.
+  /// Channels, height and width, of a model of images, and the names of its classes by their
+  /// numbers: no keys, but what the data (or a checkpoint) tell.
   std::vector<std::int64_t> image;
+  std::vector<std::string> classes;
+
+  std::int64_t context_or_default() const { return context.value_or(kind == "vit" ? 16 : 256); }
+  /// Whether the model has the shape of what is in the folder `from`, of which a gpt2 may take a
+  /// shorter context: any folder of a gpt2, else a run's or a checkpoint's. Looks into the folder.
+  bool has_shape_of_folder() const;
 };
 
 struct DataConfig {
@@ -55,6 +63,8 @@ struct DataConfig {
   std::string tokenizer = "bytes";
   std::string order = "shuffle";  ///< shuffle, sequential
   bool packing = false;           ///< several samples a row
+  /// What images are brought to: height and width; empty: auto (data::open_source).
+  std::vector<std::int64_t> image;
 };
 
 struct BatchConfig {
@@ -62,7 +72,10 @@ struct BatchConfig {
   std::optional<std::int64_t> samples;
   std::optional<std::int64_t> micro_batches;  ///< of each rank, with `micro`: with_whole_batch()
   std::optional<std::int64_t> micro;          ///< none: auto
-  std::string last = "weighted";              ///< weighted, drop
+  /// No key: `samples` came of micro_batches (with_whole_batch), so that `micro` does not change
+  /// alone.
+  bool came_of_micro_batches = false;
+  std::string last = "weighted";  ///< weighted, drop
   /// This share of a window's micro-batches may be left out for what is not finite, and of its
   /// samples for what cannot be read.
   double max_quarantined = 0.1;
@@ -172,12 +185,20 @@ Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigin kind = ConfigOrigin::user);
 
+/// Of `ranks` those that each run a part of every batch: all, or 1 where they are the stages of a
+/// pipeline, which run each micro-batch together.
+std::int64_t ranks_that_share(const Config& config, std::int64_t ranks);
+
 /// `config` with batch.samples in place of batch.micro_batches: that many micro-batches of
-/// batch.micro samples on each of `ranks`, or once where they are the stages of a pipeline. What
-/// works on a config calls it; what states its batch otherwise stays as it is. Throws a usage Error
-/// where batch.micro is auto, or the batch is beyond what one may be; `where` names the key in it.
+/// batch.micro samples on each of ranks_that_share(). What works on a config calls it; what states
+/// its batch otherwise stays as it is. Throws a usage Error where batch.micro is auto, or the batch
+/// is beyond what one may be; `where` names the key in it.
 Config with_whole_batch(Config config, std::int64_t ranks,
                         const std::string& where = "config key batch.micro_batches");
+
+/// How to state another micro-batch of the same batch, for messages: "batch.micro = `value`", with
+/// the samples of the batch where they came of its micro-batches.
+std::string micro_batch_advice(const Config& config, const std::string& value);
 
 /// The config as TOML with every value stated that it reads: what a run directory keeps.
 /// parse_config reads it back to an equal Config.
@@ -192,12 +213,13 @@ struct ConfigDifference {
 };
 std::vector<ConfigDifference> differences(const Config& before, const Config& after);
 
-/// Keys that may change when a run is resumed, as they do not change the mathematics of the steps:
-/// run.out, run.threads, run.checkpoint_every, run.keep, run.keep_best, run.eval_every,
-/// run.eval_batches, memory.budget, memory.budget_file, memory.recompute, dist.backend,
-/// dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout, batch.max_quarantined,
-/// data.exclude and observe.*. The run's length is not among them: it is the horizon of the
-/// schedule.
+/// Keys that may change when a run is resumed. The run's length (run.steps, run.tokens,
+/// run.epochs), which is the horizon of the schedule: the steps to come go by the new one. And what
+/// does not change the mathematics of the steps: run.out, run.threads, run.checkpoint_every,
+/// run.keep, run.keep_best, run.eval_every, run.eval_batches, memory.budget, memory.budget_file,
+/// memory.recompute, dist.backend, dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout,
+/// batch.max_quarantined, data.exclude, data.image (which has to come to the same size:
+/// load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
 /// Those that `config` reads, for people: "run.out, run.threads, ... and observe.progress".
 std::string resumable_keys(const Config& config);

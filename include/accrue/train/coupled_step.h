@@ -22,21 +22,9 @@ struct CoupledParts {
   std::function<std::vector<at::Tensor>(std::int64_t begin, std::int64_t end)> encode;
   std::function<Loss(const std::vector<at::Tensor>& representations)> loss;
 };
-StepReport coupled_step_in_slices(const std::vector<at::Tensor>& parameters,
-                                  const std::vector<at::Tensor>& buffers,
-                                  torch::optim::Optimizer& optimizer, std::int64_t samples,
-                                  const CoupledParts& parts, const StepOptions& options);
-
-template <class Model>
-std::vector<at::Tensor> buffers_of(Model& model) {
-  if constexpr (requires { model->buffers(); }) {
-    return model->buffers();
-  } else if constexpr (requires { model.buffers(); }) {
-    return model.buffers();
-  } else {
-    return {};
-  }
-}
+StepReport coupled_step_in_slices(const SteppedModel& model, torch::optim::Optimizer& optimizer,
+                                  std::int64_t samples, const CoupledParts& parts,
+                                  const StepOptions& options);
 
 inline std::vector<at::Tensor> as_list(at::Tensor tensor) { return {std::move(tensor)}; }
 inline std::vector<at::Tensor> as_list(std::vector<at::Tensor> tensors) { return tensors; }
@@ -71,20 +59,23 @@ inline Loss as_loss(at::Tensor mean) { return {.sum = std::move(mean), .weight =
 template <class Model, class Batch, class Encode, class LossFn>
 StepReport coupled_step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
                         Encode&& encode, LossFn&& loss_fn, const StepOptions& options = {}) {
-  detail::CoupledParts parts;
-  parts.encode = [&](std::int64_t begin, std::int64_t end) {
-    return detail::as_list(encode(model, batch_slice(batch, begin, end)));
-  };
-  parts.loss = [&](const std::vector<at::Tensor>& representations) {
-    if constexpr (std::is_invocable_v<LossFn&, const at::Tensor&> &&
-                  !std::is_invocable_v<LossFn&, const std::vector<at::Tensor>&>) {
-      return detail::as_loss(loss_fn(representations.at(0)));
-    } else {
-      return detail::as_loss(loss_fn(representations));
-    }
-  };
-  return detail::coupled_step_in_slices(detail::parameters_of(model), detail::buffers_of(model),
-                                        optimizer, batch_size(batch), parts, options);
+  if constexpr (detail::is_steppable<Model, Batch>()) {
+    detail::CoupledParts parts;
+    parts.encode = [&](std::int64_t begin, std::int64_t end) {
+      return detail::as_list(encode(model, batch_slice(batch, begin, end)));
+    };
+    parts.loss = [&](const std::vector<at::Tensor>& representations) {
+      if constexpr (std::is_invocable_v<LossFn&, const at::Tensor&> &&
+                    !std::is_invocable_v<LossFn&, const std::vector<at::Tensor>&>) {
+        return detail::as_loss(loss_fn(representations.at(0)));
+      } else {
+        return detail::as_loss(loss_fn(representations));
+      }
+    };
+    return detail::coupled_step_in_slices(detail::stepped(model), optimizer, batch_size(batch),
+                                          parts, options);
+  }
+  return {};
 }
 
 }  // namespace accrue

@@ -4,8 +4,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accrue/memory/plan.h"
+#include "accrue/train/effective_batch.h"
 #include "accrue/train/workload.h"
 
 namespace accrue::train {
@@ -29,7 +31,9 @@ struct PlanReport {
   /// model has it, and a trial is short.
   std::optional<Bf16Twin> bf16;
   std::int64_t parameters = 0;
-  std::int64_t batch_tokens = 0;  ///< 0 for images
+  std::vector<std::string> remarks;  ///< on data and model, as of RunPlan
+  std::int64_t batch_tokens = 0;     ///< 0 for images
+  EffectiveBatch effective;          ///< a full batch, divided among the ranks
   double seconds_per_step() const {
     return plan.chosen.window_seconds + closing_seconds.value_or(0);
   }
@@ -37,6 +41,7 @@ struct PlanReport {
 
 struct PlanRunOptions {
   std::function<void(const std::string& what)> progress;  ///< told of each trial
+  std::int64_t ranks = 1;  ///< of the run, each on a machine like this one
 };
 
 /// Plans the config's run and measures the plan. Nothing is written. Throws as training would where

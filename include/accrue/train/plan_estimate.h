@@ -7,6 +7,7 @@
 
 #include "accrue/memory/estimate.h"
 #include "accrue/train/config.h"
+#include "accrue/train/effective_batch.h"
 
 namespace accrue::train {
 
@@ -14,6 +15,7 @@ namespace accrue::train {
 memory::Storage storage_of(const Config& config);
 
 struct EstimateOptions {
+  std::int64_t ranks = 1;  ///< that share the batch
   /// Channels, height and width, which a model of images needs and no config key tells; else empty.
   std::vector<std::int64_t> image;
   std::optional<memory::Offer> offer;   ///< to price the run on
@@ -27,6 +29,7 @@ struct RunEstimate {
   std::int64_t batch_samples = 0;
   std::int64_t micro_batch = 1;  ///< batch.micro, or 1
   std::int64_t micro_batches = 1;
+  EffectiveBatch effective;
   std::string micro_reason;
 
   memory::Resident sixteen_bit;  ///< the usual arithmetic: all in 16 bit, with Adam

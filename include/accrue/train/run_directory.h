@@ -36,11 +36,28 @@ class RunDirectory {
   std::filesystem::path root_;
 };
 
-/// A run's model as of a checkpoint (none: the newest). Throws a usage Error that names the step
-/// that is missing and lists those there are, or the file and the tensor that is not as it was
-/// written.
+/// A run's model as of a checkpoint, with what the two tell of it.
+struct TrainedModel {
+  Config config;  ///< the run's, with the shape, and the names of classes, of the checkpoint
+  std::filesystem::path checkpoint;
+  std::int64_t step = 0;
+  std::string data_format;  ///< text, tokens, jsonl or images, as the data turned out to be
+  std::unique_ptr<models::Model> model;
+};
+
+/// Whether the tokens of a run on data of this format (TrainedModel::data_format) are bytes of
+/// text, so that its model of `vocab` words reads and writes text.
+bool trained_on_bytes(const std::string& data_format, std::int64_t vocab);
+
+/// Of a checkpoint (none: the newest). Throws a usage Error that names the step that is missing and
+/// lists those there are, or the file and the tensor that is not as it was written.
+TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step);
+/// Its model alone.
 std::unique_ptr<models::Model> load_model(const RunDirectory& run,
                                           std::optional<std::int64_t> step);
+
+/// The name of class `index`; its number where the run has no names (of earlier versions).
+std::string class_name(const ModelConfig& model, std::int64_t index);
 
 /// The checkpoint folder that `load_model` reads.
 std::filesystem::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step);

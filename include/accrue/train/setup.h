@@ -19,8 +19,8 @@ std::int64_t threads_beside(std::int64_t processes);
 /// refused one where the program itself takes all of it.
 void use_resources(const Config& config);
 
-/// Takes over what `watch` tells, measures what lies outside tensors, and returns the reason of
-/// what changed much; nothing where nothing did, or no allocator holds a budget.
+/// Takes over what `watch` tells, and measures what lies outside tensors where that is something.
+/// Returns the reason of the change; nothing where nothing changed, or no allocator holds a budget.
 std::optional<std::string> follow_budget(memory::BudgetWatch& watch);
 
 struct MicroDecision {

@@ -1,76 +1,179 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "accrue/accum/accumulator.h"
-#include "accrue/batch/micro_batch.h"
 #include "accrue/core/loss.h"
+#include "accrue/core/observer.h"
 #include "accrue/core/step_report.h"
+#include "accrue/core/user_model.h"
+#include "accrue/train/batch_slice.h"
 
 namespace accrue {
 
 struct StepOptions {
   double clip_norm = 0;          ///< 0: off
-  std::int64_t micro_batch = 0;  ///< samples; 0: automatic, from the memory the first sample took
+  std::int64_t micro_batch = 0;  ///< samples, at most; 0: automatic, see Stepper
+  /// Told of "micro_batch" (the size that was chosen), "out_of_memory", "quarantined", "dropped",
+  /// and once "batchnorm", each with its reason. Without it, "batchnorm" is a warning by
+  /// TORCH_WARN, and the others are silent.
+  std::function<void(const Event&)> on_event{};
 };
-
-/// How `step` cuts a batch: its samples are the first dimension. Overload both for a batch type of
-/// your own, in its namespace.
-inline std::int64_t batch_size(const at::Tensor& batch) { return batch.size(0); }
-inline at::Tensor batch_slice(const at::Tensor& batch, std::int64_t begin, std::int64_t end) {
-  return batch.slice(0, begin, end);
-}
-/// Tensors side by side: inputs and targets, say.
-inline std::int64_t batch_size(const std::vector<at::Tensor>& batch) { return batch.at(0).size(0); }
-std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::int64_t begin,
-                                    std::int64_t end);
-namespace batch {
-inline std::int64_t batch_size(const MicroBatch& b) { return b.inputs.size(0); }
-/// By rows; of a packed batch with the samples that lie in them. Tokens are shared out evenly: a
-/// MicroBatch does not say which of its inputs are padding.
-MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end);
-}  // namespace batch
 
 namespace detail {
 
 /// Runs samples [begin, end) as one micro-batch and returns their loss.
 using RunSlice = std::function<Loss(std::int64_t begin, std::int64_t end)>;
-StepReport step_in_slices(const std::vector<at::Tensor>& parameters,
-                          torch::optim::Optimizer& optimizer, std::int64_t samples,
-                          const RunSlice& run, const StepOptions& options);
+
+/// A model by what a step needs of it.
+struct SteppedModel {
+  NamedParameters parameters;
+  std::vector<at::Tensor> buffers;  ///< running statistics
+  accum::FindBatchNorms batch_norms;
+};
 
 template <class Model>
-std::vector<at::Tensor> parameters_of(Model& model) {
-  if constexpr (requires { model->parameters(); }) {
-    return model->parameters();
+SteppedModel stepped(Model& model) {
+  return {named_parameters_of(model), buffers_of(model),
+          accum::find_batch_norms_in_training(model)};
+}
+
+/// Stepper, without the types of model, batch and loss.
+class SliceStepper {
+ public:
+  SliceStepper(SteppedModel model, torch::optim::Optimizer& optimizer, StepOptions options);
+  ~SliceStepper();
+  StepReport step(std::int64_t samples, const RunSlice& run);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+template <class Model, class Batch, class LossFn>
+struct LossOf {
+  using Slice = decltype(batch_slice(std::declval<const Batch&>(), 0, 1));
+  static constexpr bool callable = std::is_invocable_v<LossFn&, Model&, Slice>;
+  template <class F>
+  using Returned = std::invoke_result_t<F&, Model&, Slice>;
+};
+
+/// Whether a step can be made of these types; else the compiler's message says what is missing.
+template <class Model, class Batch>
+constexpr bool is_steppable() {
+  static_assert(HasParameters<Model>,
+                "accrue: the model must have parameters(), as a torch::nn module, its holder or a "
+                "TorchScript module does");
+  static_assert(Sliceable<Batch>,
+                "accrue: the batch must be a tensor, a std::vector of tensors or an "
+                "accrue::batch::MicroBatch; for a type of your own declare batch_size(batch) and "
+                "batch_slice(batch, begin, end) in its namespace");
+  return HasParameters<Model> && Sliceable<Batch>;
+}
+
+template <class Model, class Batch, class LossFn>
+constexpr bool gives_a_loss() {
+  using Of = LossOf<Model, Batch, LossFn>;
+  static_assert(Of::callable,
+                "accrue: loss_fn must be callable as loss_fn(model, slice), with the model as it "
+                "was passed and a slice of the batch");
+  if constexpr (Of::callable) {
+    constexpr bool returns_loss =
+        std::is_same_v<std::decay_t<typename Of::template Returned<LossFn>>, Loss>;
+    static_assert(
+        returns_loss,
+        "accrue: loss_fn must return accrue::Loss{sum, weight}, the sum of the loss's "
+        "terms and how many there are; of a mean over n terms, accrue::Loss{mean * n, n}");
+    return returns_loss;
   } else {
-    return model.parameters();
+    return false;
   }
 }
 
 }  // namespace detail
 
-/// One optimizer step on `batch`, in micro-batches that fit the memory: the batch is what the
-/// optimisation wants. `model` is anything with parameters() (a torch::nn module or its holder);
-/// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. The gradient is that of the mean
-/// loss of the whole batch, whatever the split. A slice whose loss or gradient is not finite is
-/// left out (StepReport::quarantined): `loss_fn` then runs again on the others, and is to give the
-/// same loss. Throws what `loss_fn` throws; no parameter has changed then.
+/// Optimizer steps on batches larger than what runs at once, one after another: the batch is what
+/// the optimisation wants, and it runs in micro-batches that fit the memory. The gradient is that
+/// of the mean loss of the whole batch, whatever the split.
+///
+///   accrue::Stepper stepper(model, optimizer, {.clip_norm = 1.0});
+///   for (auto& batch : loader) stepper.step(batch, loss_fn);
+///
+/// Without StepOptions::micro_batch the first two samples run forward once, without a trace, to
+/// measure what a sample takes. A micro-batch then is the whole batch, or the largest power of two
+/// of samples, that fits in half of what the memory budget leaves (memory::set_budget), or in a
+/// quarter of the free memory where there is none. It is found anew for a batch larger than all
+/// before. Where nothing can be measured (tensors of another device) the whole batch is tried.
+///
+/// A micro-batch that runs out of memory (c10::OutOfMemoryError, std::bad_alloc) is undone and run
+/// once more, then in halves; what was added up stays. StepReport::retries counts that. Where one
+/// sample does not fit, a refused Error says so. A size that was asked for is not halved where
+/// batch normalisation takes its statistics from it.
+///
+/// A slice whose loss or gradient is not finite is left out (StepReport::quarantined): `loss_fn`
+/// then runs again on the others, and is to give the same loss.
+///
+/// Where a batch takes more than one micro-batch and the model has batch normalisation in training
+/// mode, which takes the statistics of each, StepReport::batchnorm is "micro", and
+/// StepOptions::on_event is told once.
+template <class Model>
+class Stepper {
+ public:
+  /// `model` is anything with parameters() (a torch::nn module or its holder, a TorchScript
+  /// module). It and `optimizer` must outlive this object. Parameters that are frozen now are left
+  /// out of all steps.
+  Stepper(Model& model, torch::optim::Optimizer& optimizer, StepOptions options = {})
+      : model_(model), slices_(detail::stepped(model), optimizer, std::move(options)) {}
+
+  /// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. Throws what it throws; no
+  /// parameter has changed then.
+  ///
+  /// StepReport::step is the number of steps that the optimizer has taken, this one included: by
+  /// its own state where that counts (Adam, AdamW, RMSprop, Adagrad; it is saved and loaded with
+  /// the optimizer), else those of this object. `samples` adds up over this object's steps.
+  template <class Batch, class LossFn>
+  StepReport step(const Batch& batch, LossFn&& loss_fn) {
+    if constexpr (detail::is_steppable<Model, Batch>()) {
+      if constexpr (detail::gives_a_loss<Model, Batch, LossFn>()) {
+        return slices_.step(batch_size(batch), [&](std::int64_t begin, std::int64_t end) {
+          return loss_fn(model_, batch_slice(batch, begin, end));
+        });
+      }
+    }
+    return {};  // after a message of the compiler's
+  }
+
+ private:
+  Model& model_;
+  detail::SliceStepper slices_;
+};
+
+/// One step of a Stepper made for it, which measures each time and allocates the sums anew.
+/// StepReport::step is 1 with an optimizer that does not count its steps (SGD). The warning about
+/// batch normalisation comes once for each place in the program that calls this.
 template <class Model, class Batch, class LossFn>
 StepReport step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
-                LossFn&& loss_fn, const StepOptions& options = {}) {
-  return detail::step_in_slices(
-      detail::parameters_of(model), optimizer, batch_size(batch),
-      [&](std::int64_t begin, std::int64_t end) {
-        return loss_fn(model, batch_slice(batch, begin, end));
-      },
-      options);
+                LossFn&& loss_fn, StepOptions options = {}) {
+  if constexpr (detail::is_steppable<Model, Batch>()) {
+    if (!options.on_event)
+      options.on_event = [](const Event& event) {
+        // Each loss_fn has a type of its own, and so an instance of this.
+        if (event.name == "batchnorm") {
+          TORCH_WARN_ONCE(event.reason);
+        }
+      };
+    return Stepper<Model>(model, optimizer, std::move(options))
+        .step(batch, std::forward<LossFn>(loss_fn));
+  }
+  return {};
 }
 
 }  // namespace accrue

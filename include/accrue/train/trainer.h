@@ -12,6 +12,7 @@
 #include "accrue/core/observer.h"
 #include "accrue/core/recompute.h"
 #include "accrue/train/config.h"
+#include "accrue/train/effective_batch.h"
 
 namespace accrue::dist {
 class Group;
@@ -27,20 +28,27 @@ struct RunPlan {
   std::int64_t batch_samples = 0;  ///< of a full window; the mean where samples differ in length
   std::int64_t batch_tokens = 0;   ///< likewise; 0 where samples have no tokens (images)
   bool uneven = false;             ///< samples differ in length, so windows differ a little
-  std::int64_t micro_batch = 0;    ///< samples
-  std::int64_t micro_batches = 0;  ///< of a full window
+  std::int64_t micro_batch = 0;    ///< samples, of this rank
+  std::int64_t micro_batches = 0;  ///< of a full window, on all ranks
+  EffectiveBatch effective;        ///< a full window, by rank
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   Recompute recompute = Recompute::none;
   std::string micro_reason;   ///< why this micro-batch and recomputation
   bool cuts_in_file = false;  ///< of exact batch normalisation: its activations, in run.out
   std::string cuts_reason;    ///< empty where there are none
+  /// What was decided about the data and about the model that training starts from, a sentence
+  /// each.
+  std::vector<std::string> remarks;
 };
 
 struct RunOptions {
   bool resume = false;
   std::string
       checkpoint;  ///< with `resume`: a checkpoint folder or a step; empty: the newest whole one
+  /// With `resume`: a run.steps (or tokens, epochs) that is less than what the run has is taken,
+  /// too, and not only a larger one.
+  bool may_shorten = false;
   /// With `resume`: data that changed are accepted where they hold as many samples as before.
   bool accept_data = false;
   std::vector<std::string> command;  ///< as typed, for run.json

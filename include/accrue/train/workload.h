@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
 #include "accrue/batch/sampler.h"
@@ -28,7 +30,11 @@ struct Workload {
   /// Which samples each step takes. Copies share what is known of samples of unequal length.
   batch::WindowSchedule schedule;
   std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh
-  Part part = {};                        ///< of the optimizer's state that this process keeps
+  /// What was decided about that, a sentence each: the checkpoint of `model.from`, a shorter
+  /// context.
+  std::vector<std::string> remarks;
+  Part part = {};          ///< of the optimizer's state that this process keeps
+  std::int64_t ranks = 1;  ///< that share each window (ranks_that_share)
 };
 
 /// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or

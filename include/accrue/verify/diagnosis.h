@@ -53,10 +53,12 @@ struct Observations {
 struct Diagnosis {
   Cause cause = Cause::none;
   std::vector<std::string> evidence;
+  std::vector<Cause> besides = {};  ///< further causes, each with evidence of its own
 };
 
-/// Names the cause. Pure. Exact evidence goes first (repetition, weights), then interventions
-/// (seed, batch norms, fp64), then fits; a loss that nothing explains is batch-coupled.
+/// Names the causes. Pure. Exact evidence goes first (repetition, weights), then interventions
+/// (seed, batch norms, fp64), then fits; a loss that nothing explains is batch-coupled. Weights,
+/// dropout and batch norms are named together where the evidence tells of more than one.
 Diagnosis diagnose(const Observations& seen);
 
 /// What was measured on a user's own loop, beside a loss that is sound by itself.

@@ -76,6 +76,7 @@ struct Report {
   double max_relative_error = 0;
   double bound = 0;
   Cause cause = Cause::none;
+  std::vector<Cause> besides{};       ///< further causes that were found
   std::vector<std::string> evidence;  ///< what was compared, and what told the cause from others
   std::string reference;              ///< "one pass over 64 samples"
   std::vector<ParameterError> parameters;
@@ -84,7 +85,10 @@ struct Report {
   std::optional<VerifyTimes> times;
 };
 
-/// One sentence: the verdict and its reason.
+/// `cause` and those besides it; empty where there is none.
+std::vector<Cause> all_causes(const Report& report);
+
+/// One sentence: the verdict and its reasons.
 std::string conclusion(const Report& report);
 
 }  // namespace accrue::proof

@@ -11,6 +11,7 @@
 
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
+#include "accrue/core/user_model.h"
 #include "accrue/train/step.h"
 #include "accrue/verify/report.h"
 
@@ -56,29 +57,6 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
 proof::Report verify_loop(const VerifiedModel& model,
                           const std::function<void(std::int64_t micro)>& loop,
                           const VerifyOptions& options);
-
-/// Modules and their holders alike.
-template <class Model>
-auto& pointee(Model& model) {
-  if constexpr (requires { model->named_parameters(); }) {
-    return *model;
-  } else {
-    return model;
-  }
-}
-
-template <class List>
-NamedParameters named(const List& list) {
-  NamedParameters tensors;
-  for (const auto& item : list) {
-    if constexpr (requires { item.key(); }) {
-      tensors.push_back({item.key(), item.value()});
-    } else {
-      tensors.push_back({item.name, item.value});
-    }
-  }
-  return tensors;
-}
 
 template <class Model, class Batch, class LossFn>
 VerifiedModel describe(Model& model, const Batch& batch, LossFn& loss_fn) {

@@ -33,7 +33,7 @@ void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& 
 /// Whose samples and tokens are counted in 64 bits.
 void check_length(const Config& config, const StatedKeys& stated) {
   constexpr double most = 1e18;
-  const auto context = static_cast<double>(config.model.context);
+  const auto context = static_cast<double>(config.model.context_or_default());
   const std::int64_t samples =
       with_whole_batch(config, 1, where(stated, "batch.micro_batches")).batch.samples.value_or(0);
   const double of_samples = static_cast<double>(samples) * context;

@@ -74,8 +74,14 @@ void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   } else if (model.kind == "vit") {
     set("model.heads", model.heads, 4);
     set("model.width", model.width, 128);
-    set("model.context", model.context, 16);
   }
+  if (!model.has_shape_of_folder()) model.context = model.context_or_default();
+}
+
+/// Earlier versions stated every key, this one without effect beside a folder.
+void forget_unread_context(Config& config, const StatedKeys& stated) {
+  if (config.model.has_shape_of_folder() && stated.contains("model.layers"))
+    config.model.context.reset();
 }
 
 std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
@@ -97,6 +103,15 @@ std::optional<Value> read_value(const Key& key, const Config& config) {
 
 }  // namespace
 
+bool ModelConfig::has_shape_of_folder() const {
+  if (from.empty() || kind == "torchscript") return false;
+  const auto holds = [&](const char* file) {
+    std::error_code unreadable;
+    return std::filesystem::exists(std::filesystem::path(from) / file, unreadable);
+  };
+  return kind == "gpt2" || holds("config.toml") || holds("state.json");  // a run's, a checkpoint's
+}
+
 Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides, ConfigOrigin kind) {
   Config config;
@@ -114,6 +129,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
     answered_for[entry.path] = place(entry);
   }
   set_defaults_of_kind(config, stated);
+  if (kind == ConfigOrigin::run) forget_unread_context(config, stated);
   check_statements(config, answered_for);
   check_together(config, stated, origin);
   return config;

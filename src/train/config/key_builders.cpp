@@ -5,6 +5,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/nearest.h"
+#include "accrue/core/words.h"
 
 namespace accrue::train {
 namespace {
@@ -68,13 +69,7 @@ std::string budget_text(const Stated& stated) {
 
 }  // namespace
 
-std::string grouped(std::int64_t integer) {
-  std::string text = std::to_string(integer);
-  constexpr std::size_t kGroup = 3, kShortest = 5;
-  if (text.size() < kShortest) return text;
-  for (std::size_t at = text.size(); at > kGroup; at -= kGroup) text.insert(at - kGroup, "_");
-  return text;
-}
+std::string grouped(std::int64_t integer) { return digit_groups(integer, '_'); }
 
 std::string IntegerRange::in_words() const {
   if (most == std::numeric_limits<std::int64_t>::max())
@@ -225,6 +220,29 @@ Key betas_key(std::string name) {
   auto get = [](const Config& config) {
     return std::optional(
         Value{Value::Array{value_of(config.optim.beta1), value_of(config.optim.beta2)}});
+  };
+  return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
+Key image_size_key(std::string name) {
+  const IntegerRange range{1, most::image_side};
+  const std::string expected =
+      "\"auto\", a side in pixels or [height, width], each " + range.in_words();
+  auto set = [=](const Stated& stated, Config& config) {
+    std::vector<std::int64_t> size;
+    if (const auto* array = stated.value.as<Value::Array>()) {
+      for (const Value& side : *array)
+        size.push_back(read_integer({side, {}, stated.where}, expected, range));
+      if (size.size() != 2) throw refusal(stated, expected, "[224, 224]");
+    } else if (!is_word(stated, "auto")) {
+      size.assign(2, read_integer(stated, expected, range));
+    }
+    config.data.image = std::move(size);
+  };
+  auto get = [](const Config& config) {
+    const std::vector<std::int64_t>& size = config.data.image;
+    if (size.empty()) return std::optional(value_of(std::string("auto")));
+    return std::optional(Value{Value::Array{value_of(size[0]), value_of(size[1])}});
   };
   return {std::move(name), expected, std::move(set), std::move(get)};
 }

@@ -22,6 +22,7 @@ inline constexpr std::int64_t count = 1'000'000;  ///< of what is kept, taken or
 inline constexpr std::int64_t layers = 10'000;
 inline constexpr std::int64_t context = 100'000'000;
 inline constexpr std::int64_t vocab = 1'000'000'000;
+inline constexpr std::int64_t image_side = 16'384;  ///< pixels
 inline constexpr double epochs = 1e9;
 }  // namespace most
 
@@ -166,6 +167,9 @@ Key choice_key(std::string name, std::vector<std::string> choices, std::vector<R
 
 /// optim.betas: one array for two members.
 Key betas_key(std::string name);
+
+/// data.image: auto, a side or height and width.
+Key image_size_key(std::string name);
 
 /// memory.budget: none, auto or bytes.
 Key budget_key(std::string name);

@@ -21,11 +21,25 @@ Key read_with_validation(Key key) {
       std::move(key));
 }
 
-/// A key of the model's shape, which a folder of a gpt2 fixes.
+/// A key of the model's shape, which a folder fixes.
 Key shape(Key key) {
   return read_where(
-      "model.from = \"\", as a gpt2 has the shape that its folder has", "model.from",
-      [](const Config& c) { return c.model.kind != "gpt2" || c.model.from.empty(); },
+      "model.from = \"\", as a model has the shape of the folder that it starts from", "model.from",
+      [](const Config& c) { return !c.model.has_shape_of_folder(); }, std::move(key));
+}
+
+/// A gpt2 may take fewer positions than its folder has.
+Key context_key(std::string name) {
+  Key key = integer_key(
+      std::move(name), {1, most::context}, [](auto& c) -> auto& { return c.model.context; });
+  key.get = [](const Config& c) -> std::optional<Value> {
+    if (!c.model.context && c.model.has_shape_of_folder()) return std::nullopt;
+    return value_of(c.model.context_or_default());
+  };
+  return read_where(
+      "model.from = \"\", as this model has the shape of the folder that it starts from",
+      "model.from",
+      [](const Config& c) { return c.model.kind == "gpt2" || !c.model.has_shape_of_folder(); },
       std::move(key));
 }
 
@@ -42,6 +56,11 @@ Key read_with_format(std::vector<std::string> formats, Key key) {
   formats.emplace_back("auto");
   key = read_with("data.format", formats, std::move(key));
   return read_with("model.kind", {"gpt2", "torchscript"}, std::move(key));
+}
+
+Key read_with_images(Key key) {
+  key = read_with("data.format", {"images", "auto"}, std::move(key));
+  return read_with("model.kind", {"vit", "resnet", "torchscript"}, std::move(key));
 }
 
 /// A key of steps that all ranks take together.
@@ -62,13 +81,13 @@ std::vector<Key> run_keys() {
   return {
       resumable(string_key(
           "run.out", "a folder", [](auto& c) -> auto& { return c.run.out; })),
-      integer_key(
-          "run.steps", {1, most::steps}, [](auto& c) -> auto& { return c.run.steps; }),
-      integer_key(
-          "run.tokens", {1, most::run_tokens}, [](auto& c) -> auto& { return c.run.tokens; }),
-      number_key(
+      resumable(integer_key(
+          "run.steps", {1, most::steps}, [](auto& c) -> auto& { return c.run.steps; })),
+      resumable(integer_key(
+          "run.tokens", {1, most::run_tokens}, [](auto& c) -> auto& { return c.run.tokens; })),
+      resumable(number_key(
           "run.epochs", {.least = 0, .most = most::epochs, .least_excluded = true},
-          [](auto& c) -> auto& { return c.run.epochs; }),
+          [](auto& c) -> auto& { return c.run.epochs; })),
       integer_key(
           "run.seed", {0}, [](auto& c) -> auto& { return c.run.seed; }),
       choice_key(
@@ -107,9 +126,7 @@ std::vector<Key> model_keys() {
           shape(integer_key(
               "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
       read_with("model.kind", {"gpt2", "vit", "torchscript"},
-                read_with_a_length(shape(integer_key(
-                    "model.context", {1, most::context},
-                    [](auto& c) -> auto& { return c.model.context; })))),
+                read_with_a_length(context_key("model.context"))),
       shape(integer_or_word_key(
           "model.vocab", {1, most::vocab}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
       read_with("model.kind", {"gpt2", "vit"},
@@ -117,7 +134,7 @@ std::vector<Key> model_keys() {
                     "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.model.dropout; })),
       string_key(
-          "model.from", "a folder in Hugging Face's GPT-2 format, or a file",
+          "model.from", "a folder in Hugging Face's GPT-2 format, a run folder, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
       read_with(
           "model.kind", {"resnet", "torchscript"},
@@ -152,6 +169,7 @@ std::vector<Key> data_keys() {
       read_with_format({"jsonl"},
                        boolean_key(
                            "data.packing", [](auto& c) -> auto& { return c.data.packing; })),
+      read_with_images(resumable(image_size_key("data.image"))),
   };
 }
 

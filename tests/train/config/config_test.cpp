@@ -249,14 +249,32 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
   EXPECT_EQ(found.size(), known);
 }
 
-TEST(MayChangeOnResume, OnlyWhatLeavesTheStepsAlone) {
-  for (const char* key :
-       {"run.out", "run.threads", "run.keep", "run.keep_best", "run.eval_every", "run.eval_batches",
-        "run.checkpoint_every", "observe.jsonl", "observe.progress"})
+TEST(MayChangeOnResume, TheLengthAndWhatLeavesTheStepsAlone) {
+  for (const char* key : {"run.steps", "run.tokens", "run.epochs", "run.out", "run.threads",
+                          "run.keep", "run.keep_best", "run.eval_every", "run.eval_batches",
+                          "run.checkpoint_every", "observe.jsonl", "observe.progress"})
     EXPECT_TRUE(may_change_on_resume(key)) << key;
-  for (const char* key : {"run.steps", "run.seed", "batch.tokens", "batch.micro", "optim.lr",
-                          "data.train", "model.layers", "precision.compute", "no.key"})
+  for (const char* key : {"run.seed", "batch.tokens", "batch.micro", "optim.lr", "data.train",
+                          "model.layers", "precision.compute", "no.key"})
     EXPECT_FALSE(may_change_on_resume(key)) << key;
+}
+
+/// Unlike the rest of the shape, which stays as the folder has it.
+TEST(ModelFrom, LeavesTheContextOfAGpt2ToItsFolderUnlessItIsStated) {
+  const Config whole = parse(smallest, {"model.from=folder"});
+  EXPECT_FALSE(whole.model.context.has_value());
+  EXPECT_EQ(to_toml(whole).find("context"), std::string::npos);
+  const Config shorter = parse(smallest, {"model.from=folder", "model.context=32"});
+  EXPECT_EQ(shorter.model.context, 32);
+  EXPECT_EQ(differences(whole, shorter).size(), 1u);
+  EXPECT_EQ(parse(to_toml(shorter)).model.context, 32);
+  EXPECT_EQ(parse(smallest).model.context, 256);
+  EXPECT_TRUE(differences(parse(smallest), parse(smallest, {"model.context=256"})).empty());
+
+  const std::string of_an_earlier_version =
+      std::string(smallest) + "[model]\nfrom = \"folder\"\nlayers = 6\ncontext = 256\n";
+  EXPECT_FALSE(parse_config(of_an_earlier_version, "config.toml", {}, ConfigOrigin::run)
+                   .model.context.has_value());
 }
 
 TEST(Overrides, TakeTomlOrBareWords) {

@@ -104,7 +104,8 @@ TEST(Budgets, OfARunOfAnEarlierVersionAreBytes) {
 
 TEST(ResumableKeys, ExistAndAreRead) {
   const std::string names = resumable_keys(parse_config(kRun, "run.toml"));
-  EXPECT_THAT(names, AllOf(HasSubstr("run.out, run.threads"), HasSubstr(" and observe.progress")));
+  EXPECT_THAT(names, AllOf(HasSubstr("run.out, run.steps, run.tokens, run.epochs, run.threads"),
+                           HasSubstr(" and observe.progress")));
   for (const char* missing :
        {"tensorboard", "prometheus", "mlflow", "run.keep_best", "run.eval_batches"})
     EXPECT_THAT(names, Not(HasSubstr(missing)));

@@ -83,5 +83,16 @@ TEST(MicroBatches, MakeABatchThatCanBe) {
               HasSubstr("at most 1_000_000_000 samples"));
 }
 
+/// Advice that is followed must not be refused.
+TEST(MicroBatches, AreAdvisedToBeStatedWithTheirBatch) {
+  EXPECT_EQ(micro_batch_advice(config_of({"batch.samples=32", "batch.micro=8"}), "4"),
+            "batch.micro = 4");
+  const Config whole = with_whole_batch(config_of({"batch.micro_batches=8", "batch.micro=4"}), 2);
+  EXPECT_EQ(micro_batch_advice(whole, "\"auto\""),
+            "batch.samples = 64 and batch.micro = \"auto\" in place of batch.micro_batches");
+  EXPECT_EQ(words_of_refusal({"batch.samples=64", "batch.micro=auto"}), "accepted");
+  EXPECT_NE(words_of_refusal({"batch.micro_batches=8", "batch.micro=auto"}), "accepted");
+}
+
 }  // namespace
 }  // namespace accrue::train

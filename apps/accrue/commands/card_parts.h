@@ -1,0 +1,20 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "accrue/train/run_directory.h"
+
+namespace accrue::cli {
+
+/// What every model card begins with: the Hub's front matter and a title.
+std::string card_head(const std::string& library, const std::string& task,
+                      std::initializer_list<std::string> tags, const std::string& title);
+
+/// "Written by accrue 0.1.0 from step-00000010.\n"
+std::string written_from(const train::TrainedModel& trained);
+
+/// What every one ends with: the run's config.
+std::string training_section(const train::TrainedModel& trained);
+
+}  // namespace accrue::cli

@@ -1,0 +1,61 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue/core/error.h"
+#include "accrue/kernels/gemm.h"
+#include "accrue/train/first_config.h"
+#include "accrue/train/workload.h"
+#include "commands/commands.h"
+
+namespace accrue::cli {
+namespace {
+
+struct InitArguments {
+  std::vector<std::string> files;
+  std::string out = "accrue.toml";
+};
+
+std::string as_typed(const InitArguments& arguments) {
+  std::string text = "accrue init";
+  for (const std::string& file : arguments.files) text += ' ' + file;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  return text;
+}
+
+int run_init(const InitArguments& arguments) {
+  if (std::filesystem::exists(arguments.out))
+    throw usage_error("accrue init", "a file that does not exist yet",
+                      arguments.out + ", which does",
+                      "--out with another name, or moving that file");
+  const train::DataFacts data = train::look_at(arguments.files);
+  const std::string config = train::first_config(
+      data, {.multiplies_bf16 = kernels::multiplies_bf16()}, as_typed(arguments));
+  // What train would refuse is refused now, by the same words.
+  train::open_workload(train::parse_config(config, arguments.out));
+  write_file_atomically(arguments.out, config);
+  std::printf("%s", config.c_str());
+  std::printf("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n",
+              arguments.out.c_str(), arguments.out.c_str(), arguments.out.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_init(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("init", "Write a config that trains on the files given");
+  verb->footer(
+      "Text, token files (.bin), JSON lines (.jsonl), images (a folder per class), folders of\n"
+      "these, and perhaps a model folder to start from. What is named val, valid, dev or test is\n"
+      "held out. No file is overwritten.\n\n"
+      "Example:\n"
+      "  accrue init tale.txt && accrue train accrue.toml --dry-run");
+  auto arguments = std::make_shared<InitArguments>();
+  verb->add_option("FILES", arguments->files, "What to train on")->required();
+  verb->add_option("--out", arguments->out, "The config file to write")->capture_default_str();
+  verb->callback([=, &action] { action = [=] { return run_init(*arguments); }; });
+}
+
+}  // namespace accrue::cli

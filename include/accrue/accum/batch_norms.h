@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "accrue/core/user_model.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::jit {
+struct Module;
+}
+
+namespace accrue::accum {
+
+/// Whether it is a BatchNorm1d, 2d or 3d.
+bool is_batch_norm(const torch::nn::Module& module);
+/// Names of those in `module`.
+std::vector<std::string> batch_norms_of(const torch::nn::Module& module);
+
+/// Names of those that normalise by the statistics of what they are given: in training mode, or
+/// without running statistics. Accumulated in micro-batches they give another gradient than in one
+/// pass.
+std::vector<std::string> batch_norms_in_training(const torch::nn::Module& module);
+std::vector<std::string> batch_norms_in_training(const torch::jit::Module& module);
+
+using FindBatchNorms = std::function<std::vector<std::string>()>;
+
+/// The same question put to a model whose type only the caller knows; none where it is neither kind
+/// of module. Keeps a copy of a holder, and a reference to any other model.
+template <class Model>
+FindBatchNorms find_batch_norms_in_training(const Model& model) {
+  const auto& network = detail::pointee(model);
+  using Network = std::remove_reference_t<decltype(network)>;
+  if constexpr (std::is_convertible_v<Network*, const torch::nn::Module*> ||
+                std::is_convertible_v<Network*, const torch::jit::Module*>) {
+    if constexpr (requires { model->parameters(); } && std::is_copy_constructible_v<Model>) {
+      return [model] { return batch_norms_in_training(*model); };
+    } else {
+      return [&network] { return batch_norms_in_training(network); };
+    }
+  } else {
+    return {};
+  }
+}
+
+}  // namespace accrue::accum

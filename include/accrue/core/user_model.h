@@ -1,0 +1,96 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "accrue/core/parameter.h"
+
+/// What the library's templates ask of a model that they know nothing of: a torch::nn module or its
+/// holder, a TorchScript module, a class of the user's own.
+namespace accrue::detail {
+
+template <class Model>
+concept HasParameters = requires(Model& model) {
+  model->parameters();
+}
+|| requires(Model& model) { model.parameters(); };
+
+template <class Model>
+concept HasNamedParameters = requires(Model& model) {
+  model->named_parameters();
+}
+|| requires(Model& model) { model.named_parameters(); };
+
+/// torch's OrderedDict<std::string, Tensor> and what else lists tensors with names.
+template <class List>
+concept ListOfNamed = requires(const List& list) {
+  list.begin()->key();
+}
+|| requires(const List& list) { (*list.begin()).name; };
+
+/// The module that a holder holds, and any other model itself.
+template <class Model>
+auto& pointee(Model& model) {
+  if constexpr (
+      requires { model->parameters(); } || requires { model->named_parameters(); }) {
+    return *model;
+  } else {
+    return model;
+  }
+}
+
+template <ListOfNamed List>
+NamedParameters named(const List& list) {
+  NamedParameters tensors;
+  for (const auto& item : list) {
+    if constexpr (requires { item.key(); }) {
+      tensors.push_back({item.key(), item.value()});
+    } else {
+      tensors.push_back({item.name, item.value});
+    }
+  }
+  return tensors;
+}
+
+/// Under the names "0", "1", ... in order.
+inline NamedParameters numbered(const std::vector<at::Tensor>& parameters) {
+  NamedParameters named;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    named.push_back({std::to_string(i), parameters[i]});
+  return named;
+}
+
+inline std::vector<at::Tensor> tensors_of(const NamedParameters& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+/// Numbered where the model has parameters() alone.
+template <class Model>
+NamedParameters named_parameters_of(Model& model) {
+  auto& network = pointee(model);
+  if constexpr (requires { network.named_parameters(); }) {
+    return named(network.named_parameters());
+  } else {
+    const auto parameters = network.parameters();
+    return numbered({parameters.begin(), parameters.end()});
+  }
+}
+
+/// None where the model has no buffers().
+template <class Model>
+std::vector<at::Tensor> buffers_of(Model& model) {
+  auto& network = pointee(model);
+  if constexpr (requires { network.buffers(); }) {
+    const auto buffers = network.buffers();
+    return {buffers.begin(), buffers.end()};
+  } else {
+    return {};
+  }
+}
+
+}  // namespace accrue::detail

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace accrue::data {
+
+/// Writes tokenizer.json and tokenizer_config.json, with which transformers' AutoTokenizer encodes
+/// text as this program does: token i is byte i. It is GPT-2's byte-level BPE without any merge.
+void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context);
+
+/// What the files of a Hugging Face folder say of the tokens that its model was trained on.
+struct FolderTokenizer {
+  enum class Kind {
+    none,   ///< no file tells
+    bytes,  ///< what write_byte_tokenizer() wrote, and no other vocabulary beside it
+    other   ///< any other tokenizer, which this version does not read
+  };
+  Kind kind = Kind::none;
+  std::filesystem::path file;  ///< that tells; empty: none
+};
+
+/// Looks for tokenizer.json, vocab.json, merges.txt, SentencePiece models, *.tiktoken and the like.
+/// A folder that is not there has none.
+FolderTokenizer find_tokenizer(const std::filesystem::path& folder);
+
+}  // namespace accrue::data

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "accrue/models/resnet.h"
+#include "accrue/models/torchscript.h"
+#include "accrue/models/vit.h"
+
+namespace accrue::models {
+
+/// What a classifier of images takes and tells apart, beside its weights.
+struct ImageTask {
+  std::array<std::int64_t, 3> image{3, 32, 32};  ///< channels, height, width
+  std::vector<std::string> classes;              ///< a name for each output
+};
+
+/// Of each: writes a folder (made where it does not exist) that says how its images are made:
+/// pixels scaled to [0, 1], then of mean and deviation 0.5. Throws a usage Error where a model is
+/// in it already.
+///
+/// One that transformers' ViTForImageClassification.from_pretrained loads: config.json with the
+/// names of classes, and model.safetensors. For square images in colour also
+/// preprocessor_config.json, with which AutoImageProcessor scales and cuts as data::open_source()
+/// does (its CLIPImageProcessor is the one that does both; of odd margins it takes the other
+/// pixel).
+void save_vit_folder(const std::filesystem::path& folder, const Vit& model, const ImageTask& task);
+
+/// model.safetensors with torchvision's names, and config.json in the form that timm's are on the
+/// Hub (architecture, num_classes, label_names, model_args, pretrained_cfg). Neither library has
+/// this architecture (three stages, He et al., section 4.2).
+void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model,
+                        const ImageTask& task);
+
+/// model.pt, which torch.jit.load reads, with the present values; and such a config.json.
+void save_torchscript_folder(const std::filesystem::path& folder, const TorchScriptModel& model,
+                             const ImageTask& task);
+
+}  // namespace accrue::models

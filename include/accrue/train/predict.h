@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "accrue/train/run_directory.h"
+
+namespace accrue::train {
+
+struct ClassProbability {
+  std::int64_t index = 0;
+  std::string name;  ///< its number where the run does not name its classes
+  double probability = 0;
+};
+
+/// What a model says of one image.
+struct Prediction {
+  std::filesystem::path file;
+  std::vector<ClassProbability> top;  ///< the likeliest first; of equal ones the lower number
+  std::string failure;                ///< why the file could not be read; `top` is empty then
+};
+
+/// A trained model of images (vit, resnet, torchscript), as of a checkpoint.
+class Classifier {
+ public:
+  /// Throws a usage Error where the model is none of images.
+  explicit Classifier(TrainedModel trained);
+
+  /// Calls `told` for each file, in order, with at most `most` classes each. Images are read by the
+  /// rules of data::open_source(), brought to the shape that the model was trained on, a few at a
+  /// time: as many as 64, or a million values. A file that cannot be read is told as such.
+  void predict(std::span<const std::filesystem::path> files, std::int64_t most,
+               const std::function<void(const Prediction&)>& told);
+
+ private:
+  std::vector<Prediction> predict_together(std::span<const std::filesystem::path> files,
+                                           std::int64_t most);
+  std::vector<ClassProbability> likeliest(const double* probabilities, std::int64_t classes,
+                                          std::int64_t most) const;
+
+  TrainedModel trained_;
+  data::ImageShape shape_;
+};
+
+}  // namespace accrue::train

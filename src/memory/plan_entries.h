@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "accrue/memory/plan.h"
+#include "cost_model.h"
+
+namespace accrue::memory {
+
+/// The samples of a full batch that the rank with the most of them runs, in whole micro-batches.
+std::int64_t samples_of_a_rank(const PlanQuestion& question, std::int64_t micro_batch);
+
+/// Whether the limit leaves kPlanMargin beside such a peak.
+bool leaves_margin(const PlanQuestion& question, std::int64_t peak_bytes);
+/// Whether a micro-batch of `size` may be chosen: with the margin, or as it was measured to fit.
+bool is_within(const PlanQuestion& question, const CostModel& model, std::int64_t size);
+
+/// The micro-batches that may be chosen: the stated one, else the candidates of a rank's share.
+std::vector<std::int64_t> sizes_of(const PlanQuestion& question);
+/// All that is considered, in every mode that has a model.
+std::vector<PlanEntry> entries_of(const std::vector<CostModel>& models,
+                                  const PlanQuestion& question);
+
+/// The largest error of the times that fitted.
+double noise_of(const std::vector<Fact>& facts);
+
+/// What a plan takes of `entries` (not empty), whose times are known to `noise`: of each mode the
+/// smallest peak among what is as fast as the best, and of these the first mode that no later one
+/// beats. Only what is shown to be as fast as the largest measured size counts as fast.
+PlanEntry best_of(const std::vector<PlanEntry>& entries, double noise);
+
+}  // namespace accrue::memory

@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "accrue/memory/plan.h"
+#include "plan_entries.h"
+
+namespace accrue::memory {
+namespace {
+
+/// Rounds until the times are known well enough, and until they are given up as they are.
+constexpr std::size_t fewest_rounds = 3, most_rounds = 9;
+/// Of times that were measured once there is nothing to tell their error from.
+constexpr double unknown_error = 0.05;
+/// Half of what a plan takes for equal.
+constexpr double small_error = kPlanTolerance / 2;
+
+/// Whether a larger limit would change the plan.
+bool is_short_of_memory(const std::vector<Fact>& facts, const PlanQuestion& question) {
+  const std::vector<PlanEntry> entries = entries_of(fit_models(facts, question), question);
+  if (entries.empty()) return true;
+  const PlanEntry best = best_of(entries, unknown_error);
+  return !best.within_limit || !leaves_margin(question, best.peak_bytes);
+}
+
+/// The trials of one mode.
+class ModeTrials {
+ public:
+  ModeTrials(const Trial& trial, const PlanQuestion& question, Recompute mode)
+      : trial_(trial), question_(question), mode_(mode) {}
+
+  std::vector<Fact> run(double longest_seconds) {
+    const std::int64_t most = sizes_of(question_).back();
+    if (question_.micro_batch) {
+      attempt(most);
+    } else if (attempt(1) && most > 1 && attempt(2)) {
+      for (std::int64_t size = check_point(most, longest_seconds); size > 2 && !attempt(size);
+           size /= 2)
+        ;
+    }
+    return facts_;
+  }
+
+ private:
+  bool attempt(std::int64_t size) {
+    const PlanPoint point{size, mode_};
+    facts_.push_back({point, trial_(point)});
+    return facts_.back().measured.fits;
+  }
+
+  std::int64_t check_point(std::int64_t most, double longest_seconds) const {
+    const CostModel model(mode_, facts_, question_.resident);
+    std::int64_t size = 2;
+    while (size <= most / 2 && is_within(question_, model, 2 * size) &&
+           model.seconds(2 * size) <= longest_seconds)
+      size *= 2;
+    return size;
+  }
+
+  const Trial& trial_;
+  const PlanQuestion& question_;
+  Recompute mode_;
+  std::vector<Fact> facts_;
+};
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// Half the width of the interval between two order statistics that holds the median three times in
+/// four, whatever the distribution (of 3 values the outer ones, of 9 the third and the seventh).
+double error_of_median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t cut = (values.size() - 1) / 4;
+  return (values[values.size() - 1 - cut] - values[cut]) / 2;
+}
+
+/// Times of all points that fit, taken in turn. What else runs on the machine slows a whole round,
+/// or a few of its trials: so each point is compared with another one of the same round, and the
+/// median of the rounds is taken.
+class RoundsInTurn {
+ public:
+  explicit RoundsInTurn(std::vector<Fact>& facts) : facts_(facts) {
+    for (std::size_t i = 0; i < facts.size(); ++i)
+      if (facts[i].measured.fits) points_.push_back(i);
+    const auto longest = std::ranges::max_element(
+        points_, {}, [&](std::size_t i) { return facts[i].measured.seconds; });
+    reference_ = static_cast<std::size_t>(longest - points_.begin());
+    note();
+  }
+
+  /// Nothing is compared with anything where there is one point.
+  bool is_enough(double most_seconds) const {
+    if (points_.size() < 2 || rounds_.size() >= most_rounds) return true;
+    const double round = total_seconds_ / static_cast<double>(rounds_.size());
+    if (total_seconds_ + round > most_seconds) return true;
+    return rounds_.size() >= fewest_rounds && error() <= small_error;
+  }
+
+  void run(const Trial& trial) {
+    for (const std::size_t i : points_) {
+      Measured& measured = facts_[i].measured;
+      if (!measured.fits) continue;
+      const std::int64_t peak_bytes = measured.peak_bytes;
+      measured = trial(facts_[i].point);
+      if (measured.fits) measured.peak_bytes = peak_bytes;
+    }
+    note();
+  }
+
+  /// Puts what all rounds say into the facts.
+  void conclude() {
+    if (points_.size() < 2) return;
+    const double relative_error = error();
+    const double seconds = median_of(seconds_of_reference());
+    for (std::size_t of = 0; of < points_.size(); ++of) {
+      Measured& measured = facts_[points_[of]].measured;
+      if (!measured.fits) continue;
+      measured.seconds = seconds * std::exp(median_of(log_ratios(of)));
+      measured.error = relative_error;
+    }
+  }
+
+ private:
+  void note() {
+    std::vector<double> seconds;
+    for (const std::size_t i : points_) {
+      seconds.push_back(facts_[i].measured.seconds);
+      total_seconds_ += seconds.back();
+    }
+    rounds_.push_back(std::move(seconds));
+  }
+
+  std::vector<double> seconds_of_reference() const {
+    std::vector<double> seconds;
+    for (const std::vector<double>& round : rounds_)
+      if (round[reference_] > 0) seconds.push_back(round[reference_]);
+    return seconds;
+  }
+
+  /// Of the rounds in which both fitted; the first is one.
+  std::vector<double> log_ratios(std::size_t of) const {
+    std::vector<double> ratios;
+    for (const std::vector<double>& round : rounds_)
+      if (round[of] > 0 && round[reference_] > 0)
+        ratios.push_back(std::log(round[of] / round[reference_]));
+    return ratios;
+  }
+
+  /// The largest of any point's ratio to the reference.
+  double error() const {
+    if (rounds_.size() < 2) return unknown_error;
+    double largest = 0;
+    for (std::size_t of = 0; of < points_.size(); ++of)
+      largest = std::max(largest, error_of_median(log_ratios(of)));
+    return largest;
+  }
+
+  std::vector<Fact>& facts_;
+  std::vector<std::size_t> points_;  ///< which of the facts fit
+  std::size_t reference_ = 0;        ///< among points_, the one that takes longest
+  std::vector<std::vector<double>> rounds_;
+  double total_seconds_ = 0;
+};
+
+}  // namespace
+
+std::vector<Fact> measure(const Trial& trial, const PlanQuestion& question,
+                          const MeasureOptions& options) {
+  std::vector<Fact> facts;
+  for (const Recompute mode : question.modes) {
+    if (!facts.empty() && !options.all_modes && !is_short_of_memory(facts, question)) break;
+    const std::vector<Fact> more = ModeTrials(trial, question, mode).run(options.longest_seconds);
+    facts.insert(facts.end(), more.begin(), more.end());
+  }
+  RoundsInTurn rounds(facts);
+  while (!rounds.is_enough(options.most_seconds)) rounds.run(trial);
+  rounds.conclude();
+  return facts;
+}
+
+}  // namespace accrue::memory

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/models/model.h"
+#include "accrue/train/run_directory.h"
+
+namespace accrue::train {
+
+/// A run that a model starts from.
+struct RunOrigin {
+  RunDirectory run;
+  std::filesystem::path checkpoint;  ///< a folder: the newest, or the one that `model.from` names
+};
+
+/// Where `from` is a run folder, or a checkpoint's folder in one; none for all else. Throws a usage
+/// Error where the run has no checkpoint.
+std::optional<RunOrigin> run_origin(const std::string& from);
+
+/// The model of that checkpoint, verified; `config` gets its shape, but for a gpt2's shorter
+/// context. Adds to `remarks` what was decided. Throws a usage Error where config and run are of
+/// different kinds or normalisations, where the run has only the tensors of a TorchScript module,
+/// or where the checkpoint is not as it was written. Needs no claim: other processes may go on with
+/// the run.
+std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
+                                             std::vector<std::string>& remarks);
+
+/// Throws a usage Error, with all that model.from may be, where `from` is no Hugging Face folder.
+void expect_gpt2_folder(const std::string& from);
+
+/// Adds to `remarks` that a gpt2 of `positions` keeps only the first `context`, where these are
+/// fewer.
+void note_shorter_context(std::int64_t positions, std::int64_t context,
+                          std::vector<std::string>& remarks);
+
+}  // namespace accrue::train

@@ -1,0 +1,103 @@
+"""Checks what images are brought to against Pillow: image_golden.py PROGRAM.
+
+Pillow decodes, converts and scales; the sizes and margins are torchvision's, as its Resize and CenterCrop compute them.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import numpy
+    from PIL import Image
+except ImportError as error:
+    print(f"skipped: {error}; scripts/setup.sh test installs what is missing")
+    sys.exit(77)
+
+SIZES = [(40, 40), (64, 48), (37, 91), (9, 7), (224, 160), (130, 33)]
+TARGETS = [(32, 32), (8, 8), (48, 48), (20, 31), (31, 20)]
+
+
+def make_image(mode, size, seed):
+    """Noise on a slope: edges for the filter, and a wrong place shows everywhere."""
+    random = numpy.random.default_rng(seed)
+    width, height = size
+    channels = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "P": 3}[mode]
+    slope = numpy.linspace(0, 160, width)[None, :, None] + numpy.linspace(0, 60, height)[:, None, None]
+    pixels = (slope + random.integers(0, 36, (height, width, channels))).astype("uint8")
+    if mode == "P":
+        return Image.fromarray(pixels).convert("P", palette=Image.Palette.ADAPTIVE)
+    return Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels, mode)
+
+
+def covering_size(size, target):
+    """Of a square this is torchvision's Resize(side)."""
+    (width, height), (wanted_height, wanted_width) = size, target
+    if wanted_height * width >= wanted_width * height:
+        return int(wanted_height * width / height), wanted_height
+    return wanted_width, int(wanted_width * height / width)
+
+
+def expected(path, channels, target, resample=Image.Resampling.BILINEAR, shift=0, in_one=False):
+    """Rows first, then columns; `in_one` in the order that this version of Pillow chooses."""
+    image = Image.open(path)
+    image = image.convert("RGB").convert("L") if channels == 1 and image.mode not in ("L", "LA") else (
+        image.convert("L" if channels == 1 else "RGB"))
+    width, height = covering_size(image.size, target)
+    if in_one:
+        image = image.resize((width, height), resample)
+    else:
+        image = image.resize((width, image.height), resample).resize((width, height), resample)
+    top = int(round((image.height - target[0]) / 2.0)) + shift
+    left = int(round((image.width - target[1]) / 2.0))
+    pixels = numpy.asarray(image).astype("int32").reshape(image.height, image.width, channels)
+    return pixels[top:top + target[0], left:left + target[1]].transpose(2, 0, 1)
+
+
+def ours(paths, channels, target):
+    output = subprocess.run([PROGRAM, str(channels), *map(str, target), *paths], check=True,
+                            stdout=subprocess.PIPE).stdout
+    return numpy.frombuffer(output, "uint8").astype("int32").reshape(len(paths), channels, *target)
+
+
+def check(paths, channels, target):
+    for path, image in zip(paths, ours(paths, channels, target)):
+        for in_one, most in ((False, 0), (True, 1)):
+            worst = abs(image - expected(path, channels, target, in_one=in_one)).max()
+            assert worst <= most, f"{path} to {channels} x {target}: {worst} levels apart"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (mode, suffix) in enumerate(
+                [("L", "png"), ("LA", "png"), ("RGB", "png"), ("RGBA", "png"), ("P", "png"), ("L", "jpg"), ("RGB", "jpg")]):
+            paths = []
+            for size in SIZES:
+                paths.append(str(Path(folder, f"{mode}{size[0]}x{size[1]}.{suffix}")))
+                make_image(mode, size, number).save(paths[-1], **({"quality": 90} if suffix == "jpg" else {}))
+            for channels in (1, 3):
+                for path, size in zip(paths, SIZES):
+                    check([path], channels, (size[1], size[0]))  # its own size: converted, not scaled
+                for target in TARGETS:
+                    check(paths, channels, target)
+        check_controls(paths)
+    print("as Pillow has it")
+
+
+def check_controls(paths):
+    """Another filter and another margin show."""
+    for target in TARGETS:
+        image = ours(paths[:1], 3, target)[0]
+        without_antialiasing = expected(paths[0], 3, target, Image.Resampling.NEAREST)
+        assert abs(image - without_antialiasing).max() > 1, target
+    image = ours(paths[2:3], 3, (32, 32))[0]  # a tall one: there is something to cut off
+    beside = expected(paths[2], 3, (32, 32), shift=1)
+    assert abs(image - beside).max() > 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    PROGRAM = sys.argv[1]
+    main()

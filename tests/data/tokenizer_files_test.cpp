@@ -1,0 +1,92 @@
+#include "accrue/data/tokenizer_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/atomic_file.h"
+#include "folder.h"
+
+namespace accrue::data {
+namespace {
+
+using nlohmann::json;
+using testing::Folder;
+using Kind = FolderTokenizer::Kind;
+
+void change(const Folder& folder, const std::string& pointer, const json& value) {
+  json tokenizer = json::parse(read_file(folder.path("tokenizer.json")));
+  tokenizer[json::json_pointer(pointer)] = value;
+  folder.write("tokenizer.json", tokenizer.dump());
+}
+
+TEST(TokenizerFiles, ThatOfBytesIsKnownAgain) {
+  const Folder folder;
+  write_byte_tokenizer(folder.root(), 16);
+  const FolderTokenizer found = find_tokenizer(folder.root());
+  EXPECT_EQ(found.kind, Kind::bytes);
+  EXPECT_EQ(found.file, folder.root() / "tokenizer.json");
+}
+
+/// What tokenizers 0.22 makes of it when transformers saves the folder: nothing that adds a token.
+TEST(TokenizerFiles, ThatOfBytesIsKnownAgainWhereTransformersWroteIt) {
+  const Folder folder;
+  write_byte_tokenizer(folder.root(), 16);
+  change(folder, "/model/ignore_merges", false);
+  change(folder, "/post_processor",
+         json::parse(R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A",
+                         "type_id": 0}}], "special_tokens": {}})"));
+  EXPECT_EQ(find_tokenizer(folder.root()).kind, Kind::bytes);
+  change(folder, "/post_processor/special_tokens", {{"<s>", {{"ids", {1}}}}});
+  EXPECT_EQ(find_tokenizer(folder.root()).kind, Kind::other) << "it begins each text with a token";
+}
+
+TEST(TokenizerFiles, AnyDifferenceThatChangesTokensIsAnother) {
+  for (const auto& [pointer, value] : std::vector<std::pair<std::string, json>>{
+           {"/model/merges", {"a b"}},
+           {"/model/vocab/a", 98},
+           {"/model/vocab/ab", 256},
+           {"/model/type", "WordPiece"},
+           {"/normalizer", {{"type", "Lowercase"}}},
+           {"/pre_tokenizer/add_prefix_space", true},
+           {"/added_tokens", {{{"id", 256}, {"content", "<s>"}}}},
+           {"/model", json::array()},
+           {"/post_processor", 3}}) {
+    const Folder folder;
+    write_byte_tokenizer(folder.root(), 16);
+    change(folder, pointer, value);
+    EXPECT_EQ(find_tokenizer(folder.root()).kind, Kind::other) << pointer;
+  }
+  const Folder folder;
+  for (const char* text : {"", "{", "[]", "null", "{\"model\": {}}"}) {
+    folder.write("tokenizer.json", text);
+    EXPECT_EQ(find_tokenizer(folder.root()).kind, Kind::other) << text;
+  }
+}
+
+TEST(TokenizerFiles, EveryOtherOneIsFoundByItsFile) {
+  for (const char* name :
+       {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model",
+        "sentencepiece.bpe.model", "vocab.txt", "qwen.tiktoken", "tokenizer_config.json"}) {
+    const Folder folder;
+    folder.write("config.json", "{}");
+    EXPECT_EQ(find_tokenizer(folder.root()).kind, Kind::none);
+    folder.write(name, "{}");
+    const FolderTokenizer found = find_tokenizer(folder.root());
+    EXPECT_EQ(found.kind, Kind::other);
+    EXPECT_EQ(found.file, folder.root() / name);
+  }
+}
+
+TEST(TokenizerFiles, AnotherVocabularyBesideThatOfBytesIsNamed) {
+  const Folder folder;
+  write_byte_tokenizer(folder.root(), 16);
+  folder.write("vocab.json", "{}");
+  EXPECT_EQ(find_tokenizer(folder.root()).file, folder.root() / "vocab.json");
+}
+
+TEST(TokenizerFiles, AFolderThatIsNotThereHasNone) {
+  const Folder folder;
+  EXPECT_EQ(find_tokenizer(folder.root() / "nowhere").kind, Kind::none);
+}
+
+}  // namespace
+}  // namespace accrue::data

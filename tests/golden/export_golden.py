@@ -1,0 +1,181 @@
+"""What `accrue export` writes of models of images, loaded by others: probabilities as `accrue predict` tells them.
+
+export_golden.py ACCRUE: the command line. Each model is loaded by the lines of its own model card. Exit status 77
+where torch, transformers or Pillow are not there."""
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import numpy
+    import torch
+    from PIL import Image
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoImageProcessor, ViTForImageClassification
+    from transformers.utils import logging
+except ImportError as error:
+    print(f"skipped: {error}; scripts/setup.sh test installs what is missing")
+    sys.exit(77)
+
+ACCRUE = ""
+BOUND = 1e-5  # of probabilities: fp32 sums of some hundred terms
+LEVEL = 0.02  # where Pillow may scale the columns first: a level of 255 in some pixels
+CONFIG = """
+[run]
+out = "run"
+steps = 12
+threads = 1
+[data]
+train = ["images/*/*"]
+image = {size}
+[batch]
+samples = 8
+micro = 8
+[optim]
+lr = 1e-2
+[model]
+{model}
+"""
+RESNET = 'kind = "resnet"\nlayers = 8\nwidth = 8\n'
+VIT = 'kind = "vit"\nlayers = 2\nheads = 2\nwidth = 16\ncontext = 4\n'
+MODELS = {
+    "resnet": (RESNET + 'batchnorm = "exact"\n', 16),
+    "resnet of groups": (RESNET + 'batchnorm = "convert-group"\n', 16),
+    "resnet of instances, not square": (RESNET + 'batchnorm = "convert-instance"\n', [20, 12]),
+    "vit": (VIT, 16),
+    "vit, not square": (VIT, [20, 12]),
+    "torchscript": ('kind = "torchscript"\nfrom = "module.pt"\n', 16),
+}
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2), torch.nn.ReLU(), torch.nn.Flatten(),
+                                        torch.nn.Linear(8 * 7 * 7, 3))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def write_images(folder, colours=("RGB", "RGBA", "L")):
+    """Three classes of stripes, of several sizes and colours."""
+    random = numpy.random.default_rng(2)
+    for number in range(24):
+        kind = number % 3
+        height, width = 16 + number % 9, 16 + number % 7
+        rows, columns = numpy.mgrid[0:height, 0:width]
+        stripes = (rows, columns, rows + columns)[kind] // 3 % 2 * 150
+        pixels = (stripes + random.integers(0, 90, (height, width))).astype("uint8")
+        path = Path(folder, "images", ("lying", "standing", "slanted")[kind], f"{number}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).convert(colours[number % len(colours)]).save(path)
+
+
+def accrue(folder, *words):
+    return subprocess.run([ACCRUE, *words], cwd=folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True).stdout
+
+
+def trained(folder, name):
+    write_images(folder)
+    torch.manual_seed(1)
+    torch.jit.script(Network()).save(str(Path(folder, "module.pt")))
+    model, size = MODELS[name]
+    Path(folder, "run.toml").write_text(CONFIG.format(model=model, size=size))
+    accrue(folder, "train", "run.toml")
+    accrue(folder, "export", "run", "--out", "model")
+    return json.loads(accrue(folder, "predict", "run", "images", "--json"))["images"]
+
+
+def by_its_card(folder):
+    """The model and the reader of images, by the Python of README.md."""
+    code, = re.findall(r"```python\n(.*?)```", Path(folder, "model", "README.md").read_text(), re.DOTALL)
+    code = code.replace("PATH_TO_THIS_FOLDER", str(Path(folder, "model"))).replace('"image.png"', "IMAGE")
+    names = {"IMAGE": next(Path(folder, "images").glob("*/*.png"))}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(code, "README.md", "exec"), names)
+    return names["model"], names["read"]
+
+
+def probabilities(model, image):
+    with torch.no_grad():
+        output = model(image)
+    return getattr(output, "logits", output).softmax(-1)[0]
+
+
+def as_predicted(prediction):
+    values = torch.zeros(3)
+    for one in prediction["top"]:
+        values[one["index"]] = one["probability"]
+    return values
+
+
+class ExportGolden(unittest.TestCase):
+    def setUp(self):
+        logging.disable_progress_bar()
+
+    def difference(self, folder, model, read, predictions):
+        return max((probabilities(model, read(Path(folder, one["path"]))) - as_predicted(one)).abs().max().item()
+                   for one in predictions)
+
+    def test_models_say_what_predict_says(self):
+        for name in MODELS:
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                predictions = trained(folder, name)
+                model, read = by_its_card(folder)
+                self.assertLess(self.difference(folder, model, read, predictions), LEVEL)
+                # Images that need no scaling are the same to the last level.
+                size = MODELS[name][1]
+                height, width = size if isinstance(size, list) else (size, size)
+                exact = Path(folder, "exact.png")
+                Image.open(Path(folder, predictions[0]["path"])).convert("RGB").crop((0, 0, width, height)).save(exact)
+                one, = json.loads(accrue(folder, "predict", "run", "exact.png", "--json"))["images"]
+                self.assertLess(self.difference(folder, model, read, [one]), BOUND)
+
+    def test_class_names_are_where_each_library_looks_for_them(self):
+        names = ["lying", "slanted", "standing"]
+        with tempfile.TemporaryDirectory() as folder:
+            trained(folder, "resnet")
+            config = json.loads(Path(folder, "model", "config.json").read_text())
+            self.assertEqual((config["label_names"], config["num_classes"]), (names, 3))
+        with tempfile.TemporaryDirectory() as folder:
+            trained(folder, "vit")
+            config = ViTForImageClassification.from_pretrained(Path(folder, "model")).config
+            self.assertEqual(config.id2label, dict(enumerate(names)))
+            self.assertEqual(config.label2id["standing"], 2)
+
+    def test_transformers_loads_a_vit_with_nothing_to_say_and_reads_images_alike(self):
+        with tempfile.TemporaryDirectory() as folder:
+            predictions = trained(folder, "vit")
+            with self.assertNoLogs("transformers", level="WARNING"):
+                model, info = ViTForImageClassification.from_pretrained(Path(folder, "model"),
+                                                                        output_loading_info=True)
+            self.assertFalse([key for key, value in info.items() if value], info)
+            processor = AutoImageProcessor.from_pretrained(Path(folder, "model"))
+            image = Path(folder, "images", "lying", "0.png")  # 16 x 16
+            pixels = processor(Image.open(image), return_tensors="pt")["pixel_values"]
+            _, read = by_its_card(folder)
+            self.assertLess((pixels - read(image)).abs().max().item(), 1e-6)
+            one, = [p for p in predictions if p["path"].endswith("lying/0.png")]
+            self.assertLess((probabilities(model.eval(), pixels) - as_predicted(one)).abs().max().item(), BOUND)
+
+    def test_the_comparison_sees_other_weights(self):
+        with tempfile.TemporaryDirectory() as folder:
+            predictions = trained(folder, "resnet")
+            weights = load_file(Path(folder, "model", "model.safetensors"))
+            weights["layer3.0.conv2.weight"] = weights["layer3.0.conv2.weight"].transpose(0, 1).contiguous()
+            save_file(weights, Path(folder, "model", "model.safetensors"))
+            model, read = by_its_card(folder)
+            self.assertGreater(self.difference(folder, model, read, predictions), LEVEL)
+
+
+if __name__ == "__main__":
+    ACCRUE = str(Path(sys.argv.pop(1)).resolve())
+    unittest.main()

@@ -1,0 +1,143 @@
+// accrue init: what it writes is what train takes.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "accrue/core/atomic_file.h"
+#include "accrue_program.h"
+#include "support/png.h"
+
+namespace accrue::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Init : public AccrueProgram {
+ protected:
+  /// Inits from `files`, takes two small steps by what was written, and returns that.
+  std::string trained(Words files) const {
+    files.insert(files.begin(), "init");
+    const auto init = accrue(files);
+    EXPECT_EQ(init.status, 0) << init.errors;
+    EXPECT_THAT(init.output, HasSubstr("accrue train accrue.toml --dry-run"));
+    const auto train = accrue({"train", "accrue.toml", "--run.steps=2", "--batch.micro=4",
+                               "--run.threads=1", "--memory.budget=none", "--run.out=out"});
+    EXPECT_EQ(train.status, 0) << train.errors;
+    return read_file(folder_ / "accrue.toml");
+  }
+
+  void write_text(const std::string& name, int lines = 400) const {
+    std::string text;
+    for (int line = 0; line < lines; ++line)
+      text += std::to_string(line) + " the quick brown fox jumps over the lazy dog\n";
+    write(name, text);
+  }
+
+  void write_tokens(const std::string& name, int count, int largest) const {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) {
+      const int id = i == count - 1 ? largest : i % 7;
+      bytes += static_cast<char>(id & 0xff);
+      bytes += static_cast<char>(id >> 8);
+    }
+    write(name, bytes);
+  }
+
+  std::string refused(Words files) const {
+    files.insert(files.begin(), "init");
+    const auto result = accrue(files);
+    EXPECT_EQ(result.status, 2) << result.errors;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "accrue.toml"));
+    return result.errors;
+  }
+};
+
+TEST_F(Init, OfText) {
+  write_text("tale.txt");
+  EXPECT_THAT(trained({"tale.txt"}),
+              AllOf(HasSubstr("train = [\"tale.txt\"]"), HasSubstr("format = \"text\""),
+                    HasSubstr("out = \"runs/tale\"")));
+}
+
+TEST_F(Init, OfTokenFilesWithTheOneThatIsHeldOut) {
+  write_tokens("train.bin", 5000, 5000);
+  write_tokens("val.bin", 1000, 6);
+  EXPECT_THAT(trained({"train.bin", "val.bin"}),
+              AllOf(HasSubstr("format = \"tokens\""), HasSubstr("vocab = 5056 "),
+                    HasSubstr("val = [\"val.bin\"]")));
+}
+
+TEST_F(Init, OfLinesWithIds) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i)
+    lines += "{\"input_ids\": [1, 2, 3, " + std::to_string(i) + "], \"labels\": [1, 2, 3, 4]}\n";
+  write("lines.jsonl", lines);
+  EXPECT_THAT(trained({"lines.jsonl"}),
+              AllOf(HasSubstr("format = \"jsonl\""), HasSubstr("vocab = 448 "),
+                    HasSubstr("context = 32 ")));
+}
+
+TEST_F(Init, OfAFolderOfImages) {
+  for (int i = 0; i < 24; ++i) {
+    const std::string label = i % 2 == 0 ? "even" : "odd";
+    std::filesystem::create_directories(folder_ / "images" / label);
+    write("images/" + label + "/" + std::to_string(i) + ".png",
+          png_of(8, 8, 1, std::string(64, static_cast<char>(i * 9))));
+  }
+  write("images/notes.txt", "not an image");
+  EXPECT_THAT(trained({"images/"}), AllOf(HasSubstr("train = [\"images/**/*.png\"]"),
+                                          HasSubstr("kind = \"resnet\""), HasSubstr("2 classes")));
+}
+
+TEST_F(Init, FromAModelFolder) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  ASSERT_EQ(accrue({"export", "out", "--out", "model"}).status, 0);
+  std::filesystem::remove_all(folder_ / "out");
+  EXPECT_THAT(trained({"model", "text.txt"}), HasSubstr("from = \"model\""));
+}
+
+TEST_F(Init, OverwritesNothing) {
+  write_text("tale.txt");
+  write("accrue.toml", "mine");
+  const auto result = accrue({"init", "tale.txt"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("accrue.toml, which does; try --out with another name"));
+  EXPECT_EQ(read_file(folder_ / "accrue.toml"), "mine");
+  EXPECT_EQ(accrue({"init", "tale.txt", "--out", "other.toml"}).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "other.toml"));
+}
+
+TEST_F(Init, RefusesWhatCannotBeTrainedOnByName) {
+  write_text("tale.txt");
+  write("table.csv", "a,b\n1,2\n");
+  write("short.txt", "too short");
+  EXPECT_THAT(refused({"nothing.txt"}), HasSubstr("'nothing.txt'"));
+  EXPECT_THAT(refused({"table.csv"}), HasSubstr("table.csv: a table"));
+  EXPECT_THAT(refused({"short.txt"}), HasSubstr("tokens to train on"));
+  std::filesystem::create_directories(folder_ / "model");
+  write("model/config.json", "{}");
+  EXPECT_THAT(refused({"model"}), HasSubstr("the model model alone"));
+  EXPECT_THAT(refused({"model", "tale.txt"}), HasSubstr("config.json"));
+}
+
+TEST_F(Init, TrainsWellOnASmallText) {
+  write_text("tale.txt", 600);
+  ASSERT_EQ(accrue({"init", "tale.txt"}).status, 0);
+  const auto train = accrue({"train", "accrue.toml", "--run.steps=120", "--run.threads=1",
+                             "--memory.budget=none", "--run.out=out"});
+  ASSERT_EQ(train.status, 0) << train.errors;
+  std::vector<double> losses;
+  std::istringstream lines(read_file(folder_ / "out/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto fields = nlohmann::json::parse(line);
+    if (fields.contains("eval_loss")) losses.push_back(fields["eval_loss"]);
+  }
+  ASSERT_GE(losses.size(), 2U);
+  EXPECT_LT(losses.back(), 1.5) << "a byte of 256 by chance: 5.5";
+}
+
+}  // namespace
+}  // namespace accrue::testing

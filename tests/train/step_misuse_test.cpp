@@ -1,0 +1,123 @@
+// What the functional forms say where they are given something they cannot use. What the compiler
+// says is in tests/consumer.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "accrue/train/coupled_step.h"
+#include "accrue/train/step.h"
+#include "support/errors.h"
+#include "train/regression.h"
+
+namespace accrue {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::Regression;
+using testing::usage_message;
+using testing::weighted_error;
+
+std::string message_of(const std::vector<torch::Tensor>& batch, const StepOptions& options = {}) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  return usage_message([&] { step(r.model, optimizer, batch, weighted_error, options); });
+}
+
+TEST(StepMisuse, ABatchWithoutSamplesIsNamed) {
+  const torch::Tensor none = torch::empty({0, 4}, torch::kDouble);
+  EXPECT_THAT(message_of({none, none, none}),
+              AllOf(HasSubstr("accrue::step: expected a batch of at least one sample, received 0"),
+                    HasSubstr("empty batches")));
+}
+
+TEST(StepMisuse, AVectorWithoutTensorsIsNamed) {
+  EXPECT_THAT(message_of({}), AllOf(HasSubstr("the samples in their first dimension"),
+                                    HasSubstr("a vector without tensors")));
+}
+
+TEST(StepMisuse, ASingleNumberIsNoBatch) {
+  EXPECT_THAT(message_of({torch::tensor(1.0)}),
+              AllOf(HasSubstr("tensor 0 of no dimension"), HasSubstr("unsqueeze(0)")));
+  Regression r;
+  EXPECT_THAT(usage_message([] { batch_size(torch::tensor(1.0)); }), HasSubstr("unsqueeze(0)"));
+  EXPECT_THAT(usage_message([] { batch_size(torch::Tensor()); }), HasSubstr("undefined"));
+  EXPECT_EQ(batch_size(r.inputs), 13);
+}
+
+TEST(StepMisuse, TensorsOfUnequalNumbersOfSamplesAreNamed) {
+  EXPECT_THAT(message_of({torch::ones({13, 4}), torch::ones({12, 1}), torch::ones({13, 1})}),
+              HasSubstr("13 in tensor 0 and 12 in tensor 1"));
+}
+
+TEST(StepMisuse, ANegativeMicroBatchIsNamed) {
+  Regression r;
+  EXPECT_THAT(message_of(r.batch(), {.micro_batch = -1}),
+              HasSubstr("expected micro_batch >= 0, received -1"));
+}
+
+TEST(StepMisuse, OfACoupledStepIsNamedAsThat) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  EXPECT_THAT(usage_message([&] {
+                coupled_step(
+                    r.model, optimizer, torch::empty({0, 4}, torch::kDouble),
+                    [](auto& m, const torch::Tensor& slice) { return m->forward(slice); },
+                    [](const torch::Tensor& all) { return all.var(); });
+              }),
+              HasSubstr("accrue::coupled_step: expected a batch of at least one sample"));
+}
+
+TEST(StepMisuse, AParameterIsCalledByItsName) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  std::vector<std::string> reasons;
+  const auto spoiled = [&](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+    Loss loss = weighted_error(m, micro);
+    const torch::Tensor bias = m->named_parameters()["2.bias"];
+    if (at::equal(micro[0][0], r.inputs[0])) loss.sum = loss.sum + at::sqrt(bias - bias).sum();
+    return loss;
+  };
+  step(
+      r.model, optimizer, r.batch(), spoiled,
+      {.micro_batch = 5, .on_event = [&](const Event& event) { reasons.push_back(event.reason); }});
+  ASSERT_EQ(reasons.size(), 1U);
+  EXPECT_THAT(reasons[0], HasSubstr("the gradient of '2.bias' is not finite"));
+}
+
+TEST(StepMisuse, AStrayGradientIsCalledByItsName) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  const auto also_backward = [](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+    m->named_parameters()["2.weight"].sum().backward();
+    return weighted_error(m, micro);
+  };
+  EXPECT_THAT(
+      usage_message(
+          [&] { step(r.model, optimizer, r.batch(), also_backward, {.micro_batch = 5}); }),
+      AllOf(HasSubstr("gradients left alone while the window is open"), HasSubstr("'2.weight'")));
+}
+
+/// The least that a model of one's own has.
+struct OwnModel {
+  torch::Tensor weight = torch::ones({4, 1}, torch::kDouble).requires_grad_();
+  std::vector<torch::Tensor> parameters() const { return {weight}; }
+};
+
+TEST(StepMisuse, ParametersWithoutNamesAreNumbered) {
+  OwnModel model;
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  const auto also_backward = [](OwnModel& m, const torch::Tensor& slice) {
+    m.weight.sum().backward();
+    return Loss{slice.matmul(m.weight).sum(), static_cast<double>(slice.size(0))};
+  };
+  EXPECT_THAT(usage_message([&] {
+                step(model, optimizer, torch::ones({3, 4}, torch::kDouble), also_backward,
+                     {.micro_batch = 1});
+              }),
+              HasSubstr("'0'"));
+}
+
+}  // namespace
+}  // namespace accrue
