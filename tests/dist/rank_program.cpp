@@ -3,14 +3,13 @@
 
 #include <ATen/Parallel.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <thread>
 
 #include "accrue/core/error.h"
 #include "rank_scenarios.h"
+#include "support/run_program.h"
 
 namespace accrue::dist {
 namespace {
@@ -21,8 +20,8 @@ void line_up() {
   std::ofstream("here").put('1');
   const int started = std::stoi(this_environment().at("RANKS_STARTED"));
   for (int rank = 0; rank < started; ++rank)
-    while (!std::filesystem::exists("../rank" + std::to_string(rank) + "/here"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    accrue::testing::wait_until(
+        [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/here"); });
 }
 
 int run(const std::string& name, const Words& words) {

@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <chrono>
-#include <thread>
-
 #include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
 
@@ -25,10 +22,6 @@ class ChangedData : public AccrueProgram {
     std::fstream file(folder_ / "text.txt", std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
     file << '#';
-  }
-  void wait_for_checkpoint(const std::string& name) const {
-    while (!fs::exists(folder_ / "out/checkpoints" / name))
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 };
 
@@ -69,7 +62,7 @@ TEST_F(ChangedData, IsAcceptedByNameWhereItHoldsAsManySamples) {
 
 TEST_F(ChangedData, DuringTheRunIsNoticed) {
   Program run = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
-  wait_for_checkpoint("step-00000005");
+  wait_until([&] { return has_checkpoint("out"); });
   write_byte(100);
   const Program::Result result = run.wait();
   EXPECT_EQ(result.status, 1);
@@ -78,9 +71,10 @@ TEST_F(ChangedData, DuringTheRunIsNoticed) {
 
   Program again = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5",
                          "--resume", "--accept-data"});
-  while (!read_file(folder_ / "out/metrics.jsonl").ends_with("}\n") ||
-         read_file(folder_ / "out/metrics.jsonl").find("\"resume\"") == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until([&] {
+    const std::string metrics = read_file(folder_ / "out/metrics.jsonl");
+    return metrics.find("\"resume\"") != std::string::npos;
+  });
   ::kill(again.process(), SIGTERM);
   EXPECT_EQ(again.wait().status, 130);
 }

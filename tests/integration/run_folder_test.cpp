@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "accrue_program.h"
 
@@ -57,8 +55,7 @@ TEST_F(RunFolder, AUsersFileInItsPlaceIsLeftAlone) {
 
 TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
   Program first = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
-  while (!fs::exists(folder_ / "out/checkpoints/step-00000005"))
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until([&] { return has_checkpoint("out"); });
   const std::string config = (folder_ / "run.toml").string();
   for (const Words& words : {Words{"train", config}, Words{"train", config, "--resume"}}) {
     const Program::Result refused = second(words).wait();
@@ -78,8 +75,7 @@ TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
 
 TEST_F(RunFolder, DeletedDuringTheRunIsAnError) {
   Program run = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
-  while (!fs::exists(folder_ / "out/checkpoints/step-00000005"))
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until([&] { return has_checkpoint("out"); });
   fs::rename(folder_ / "out", folder_ / "moved");
   const Program::Result result = run.wait();
   EXPECT_EQ(result.status, 1);

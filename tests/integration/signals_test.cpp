@@ -25,14 +25,6 @@ class Signals : public AccrueProgram {
     write_small_run();
   }
 
-  static void wait_until(const std::function<bool()>& is_so) {
-    const auto deadline = std::chrono::steady_clock::now() + 2min;
-    while (!is_so()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the program does not come to it";
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-
   /// Whether the process has taken `signal` into its own hands: it came to its first lines.
   static bool catches(pid_t process, int signal) {
     std::ifstream status("/proc/" + std::to_string(process) + "/status");

@@ -1,20 +1,36 @@
 #pragma once
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace accrue::testing {
 
-/// A program that was started with its streams going to files of their own.
+/// Returns when it is so; throws after two minutes, which ends the test and what it started.
+inline void wait_until(const std::function<bool()>& is_so) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > deadline)
+      throw std::runtime_error("the program does not come to what is waited for");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+/// A program that was started with its streams going to files of their own. One that nobody waited
+/// for is killed at the end.
 class Program {
  public:
   struct Result {
@@ -38,12 +54,23 @@ class Program {
     ::_exit(127);
   }
 
+  ~Program() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  Program(Program&& other) noexcept
+      : output_(std::move(other.output_)),
+        errors_(std::move(other.errors_)),
+        process_(std::exchange(other.process_, -1)) {}
+  Program& operator=(Program&&) = delete;
+
   pid_t process() const { return process_; }
 
   Result wait() {
     int status = 0;
     struct rusage usage {};
-    ::wait4(process_, &status, 0, &usage);
+    ::wait4(std::exchange(process_, -1), &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(output_),
             content(errors_), usage.ru_maxrss};
   }

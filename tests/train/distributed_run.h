@@ -20,6 +20,7 @@
 
 namespace accrue::train::testing {
 
+using accrue::testing::wait_until;
 using Words = std::vector<std::string>;
 
 /// A process's exit code after a signal.
@@ -79,14 +80,18 @@ class DistributedRun : public TinyRun {
   }
 
   /// Rank 1 is killed: the others end, and name it.
-  static void kill_rank_1(std::vector<accrue::testing::Program>& ranks) {
+  /// Returns what the first rank said.
+  static std::string kill_rank_1(std::vector<accrue::testing::Program>& ranks) {
+    std::string first;
     ::kill(ranks[1].process(), SIGKILL);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       const accrue::testing::Program::Result result = ranks[rank].wait();
       if (rank == 1) continue;
       EXPECT_EQ(result.status, 1);
       EXPECT_THAT(result.errors, ::testing::HasSubstr("no sign of life from rank 1"));
+      if (rank == 0) first = result.errors;
     }
+    return first;
   }
 
   void expect_runs(const Config& c, int world, const Words& more = {}) const {
@@ -140,13 +145,6 @@ class DistributedRun : public TinyRun {
         read_file(RunDirectory(c.run.out).checkpoint(step) / "state.json"))["ranks"];
   }
 
-  static void wait_until(const std::function<bool()>& is_so) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    while (!is_so()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the run does not come to it";
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
   static void wait_for_metrics(const Config& c) {
     wait_until([&] { return !steps_of(c).empty(); });
   }

@@ -10,6 +10,7 @@ namespace accrue::train {
 namespace {
 
 using accrue::testing::Program;
+using accrue::testing::wait_until;
 using testing::DistributedRun;
 using ::testing::HasSubstr;
 using testing::kInterrupted;
