@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "accrue/accum/accumulating_optimizer.h"
+#include "accrue/accum/accumulator.h"
 #include "accrue/train/coupled_step.h"
 #include "accrue/train/step.h"
 
@@ -27,5 +29,8 @@ void misuse(torch::nn::Sequential& model, torch::optim::Optimizer& optimizer,
 
   accrue::step(model, optimizer, NoBatch{}, mean_loss);
 
-  accrue::Accumulator(model).backward(batch.mean());
+  accrue::Accumulator accumulator(model);
+  accumulator.backward(batch.mean());
+  accumulator.window().backward(batch.mean(), accrue::Samples{8});
+  accrue::AccumulatingOptimizer(optimizer, {}).backward(batch.mean());
 }

@@ -2,6 +2,7 @@
 
 #include <torch/optim/optimizer.h>
 
+#include <concepts>
 #include <utility>
 
 #include "accrue/accum/accumulator.h"
@@ -24,6 +25,11 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
 
   void backward(Loss loss) { accumulator_.backward(std::move(loss)); }
   void backward(Loss loss, BatchSize size) { accumulator_.backward(std::move(loss), size); }
+  /// A tensor is no Loss: the compiler says what to write instead.
+  template <std::same_as<at::Tensor> Tensor, class... Rest>
+  void backward(const Tensor& /*mean*/, const Rest&... /*rest*/) {
+    detail::refuse_tensor_as_loss<AccumulatingOptimizer, Tensor>();
+  }
 
   /// Steps `inner` where the window is full; else does nothing. Returns an undefined tensor. Throws
   /// a usage Error for a closure, which would run in the middle of a window, and where no

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,19 @@ class Optimizer;
 }
 
 namespace accrue {
+
+namespace detail {
+
+/// What a `Receiver` of losses says to a tensor, which is the mean more often than the sum.
+template <class Receiver, class Tensor>
+constexpr void refuse_tensor_as_loss() {
+  static_assert(!std::same_as<Tensor, at::Tensor>,
+                "accrue: backward takes accrue::Loss{sum, weight} and not a tensor: the sum of the "
+                "loss's terms and how many there are; of a mean over n terms, "
+                "accrue::Loss{mean * n, n}");
+}
+
+}  // namespace detail
 
 /// A size in the unit that a batch is stated in; nothing: not stated.
 using BatchSize = std::variant<std::monostate, Tokens, Samples>;
@@ -123,9 +137,11 @@ class Accumulator {
   /// Where the weight is not the unit that the batch is stated in: how much of it this micro-batch
   /// is.
   void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
-  /// A tensor is no Loss: Loss{sum of the terms, how many there are}; of a mean over n terms,
-  /// Loss{mean * n, n}.
-  void backward(const at::Tensor& mean) = delete;
+  /// A tensor is no Loss: the compiler says what to write instead.
+  template <std::same_as<at::Tensor> Tensor, class... Rest>
+  void backward(const Tensor& /*mean*/, const Rest&... /*rest*/) {
+    detail::refuse_tensor_as_loss<Accumulator, Tensor>();
+  }
 
   /// Opens a window of several losses with denominators of their own (see LossTotals): their total
   /// weights over the window, counted from the labels before its first backward. Throws a usage
@@ -228,6 +244,10 @@ class AccumulatorScope {
 
   void backward(Loss loss) { accumulator_->backward(std::move(loss)); }
   void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
+  template <std::same_as<at::Tensor> Tensor, class... Rest>
+  void backward(const Tensor& /*mean*/, const Rest&... /*rest*/) {
+    detail::refuse_tensor_as_loss<AccumulatorScope, Tensor>();
+  }
   bool full() const { return accumulator_->full(); }
   StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_->step(optimizer); }
   StepReport step(const Accumulator::StepFunction& take) { return accumulator_->step(take); }
