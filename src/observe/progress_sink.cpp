@@ -40,7 +40,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// As wide as the terminal allows, whatever stands beside it: its length does not jump.
+/// A bar is as wide as the terminal allows, whatever stands beside it: its length does not jump.
 int bar_columns(int columns) {
   return std::clamp(columns / columns_per_cell, narrowest_bar, widest_bar);
 }
@@ -115,8 +115,10 @@ void ProgressSink::on_event(const Event& event) {
 }
 
 void ProgressSink::on_end(const RunEnd& end) {
-  if (end.interrupted) print_line(position(end.step) + "  interrupted");
-  redraw(true);
+  if (end.interrupted)
+    print_line(position(end.step) + "  interrupted");
+  else
+    redraw(true);
   if (bar_drawn_) out_ << "\n" << std::flush;
   bar_drawn_ = false;
 }
@@ -131,32 +133,29 @@ std::string ProgressSink::position(std::int64_t step) const {
 std::vector<ProgressSink::Field> ProgressSink::fields() const {
   std::vector<Field> fields;
   if (!last_) return fields;
-  if (last_->loss) fields.push_back({Field::loss, "loss " + loss_text(*last_->loss)});
-  if (eval_loss_) fields.push_back({Field::evaluation, "eval " + loss_text(*eval_loss_)});
+  if (last_->loss) fields.push_back({Field::loss, "  loss " + loss_text(*last_->loss)});
+  if (eval_loss_) fields.push_back({Field::evaluation, "  eval " + loss_text(*eval_loss_)});
   if (last_->tokens_per_second)
-    fields.push_back({Field::rate, format_count(*last_->tokens_per_second) + " tokens/s"});
+    fields.push_back({Field::rate, "  " + format_count(*last_->tokens_per_second) + " tokens/s"});
   else if (samples_per_second_)
-    fields.push_back({Field::rate, format_count(*samples_per_second_) + " samples/s"});
-  if (last_->peak_bytes) fields.push_back({Field::memory, format_bytes(*last_->peak_bytes)});
+    fields.push_back({Field::rate, "  " + format_count(*samples_per_second_) + " samples/s"});
+  if (last_->peak_bytes) fields.push_back({Field::memory, "  " + format_bytes(*last_->peak_bytes)});
   if (const auto seconds = seconds_left())
-    fields.push_back({Field::time_left, "left " + format_duration(*seconds)});
+    fields.push_back({Field::time_left, "  left " + format_duration(*seconds)});
   return fields;
 }
 
 std::string ProgressSink::in_words(const std::vector<Field>& fields) {
   std::string text;
-  for (const Field& field : fields) text += "  " + field.text;
+  for (const Field& field : fields) text += field.text;
   return text;
 }
 
 /// Those that are the first to go leave until the others fit.
-std::string ProgressSink::fitted(std::vector<Field> fields, int columns) {
-  std::string text = in_words(fields);
-  while (static_cast<int>(text.size()) > columns && !fields.empty()) {
+std::vector<ProgressSink::Field> ProgressSink::fitted(std::vector<Field> fields, int columns) {
+  while (static_cast<int>(in_words(fields).size()) > columns)
     fields.erase(std::ranges::max_element(fields, {}, &Field::kind));
-    text = in_words(fields);
-  }
-  return text;
+  return fields;
 }
 
 double ProgressSink::share_of_step() const {
@@ -186,35 +185,38 @@ bool ProgressSink::shows_micro_batches() const {
 std::string ProgressSink::bar_line() const {
   const int columns = std::max(options_.width() - 1, 1);  // the last one would wrap
   const std::int64_t step = last_ ? last_->step : start_.first_step;
-  std::string text = position(step);
-  const int cells = bar_columns(columns);
-  if (const int room = columns - cells - 1 - static_cast<int>(text.size()); room >= 0) {
-    std::vector<Field> shown = fields();
-    if (shows_micro_batches())
-      shown.push_back({Field::micro_batches, "micro-batch " + std::to_string(micro_done_) + "/" +
-                                                 std::to_string(micro_total_)});
-    const double share =
-        (static_cast<double>(step) + share_of_step()) / static_cast<double>(start_.total_steps);
-    text = drawn_bar(share, cells) + " " + text + fitted(std::move(shown), room);
-  }
+  const double share =
+      (static_cast<double>(step) + share_of_step()) / static_cast<double>(start_.total_steps);
+  const Field bar{Field::bar, drawn_bar(share, bar_columns(columns)) + " "};
+  const std::string place = position(step);
+
+  std::vector<Field> shown = fields();
+  if (shows_micro_batches())
+    shown.push_back({Field::micro_batches, "  micro-batch " + std::to_string(micro_done_) + "/" +
+                                               std::to_string(micro_total_)});
+  shown.insert(shown.begin(), bar);
+  shown = fitted(std::move(shown), std::max(columns - static_cast<int>(place.size()), 0));
+  const bool has_bar = !shown.empty() && shown.front().kind == Field::bar;
+  if (has_bar) shown.erase(shown.begin());
+  const std::string text = (has_bar ? bar.text : "") + place + in_words(shown);
   return text.substr(0, static_cast<std::size_t>(columns));
 }
 
 /// The cursor rests at the line's beginning, where it stays when the terminal is resized, however
-/// the terminal wraps the line then.
+/// the terminal wraps the line then. A key that was pressed (^C) may have moved it.
 void ProgressSink::redraw(bool always) {
   if (options_.style != ProgressStyle::bar || start_.total_steps == 0) return;
   const double now = options_.clock();
   if (!always && now - last_output_ < seconds_between_redraws) return;
   last_output_ = now;
   bar_drawn_ = true;
-  out_ << bar_line() << clear_the_rest << "\r" << std::flush;
+  out_ << "\r" << bar_line() << clear_the_rest << "\r" << std::flush;
 }
 
 void ProgressSink::print_line(const std::string& text) {
   if (options_.style == ProgressStyle::off || text.empty()) return;
   last_output_ = options_.clock();
-  if (bar_drawn_) out_ << clear_the_rest;
+  if (bar_drawn_) out_ << "\r" << clear_the_rest;
   bar_drawn_ = false;
   out_ << text << "\n" << std::flush;
 }

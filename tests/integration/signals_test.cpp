@@ -1,11 +1,18 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <pty.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
@@ -71,6 +78,57 @@ TEST_F(Signals, EachOfThemStopsARunWithACheckpoint) {
     EXPECT_EQ(result.status, kInterrupted) << signal << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("a checkpoint was written"));
   }
+}
+
+/// What a program writes to a terminal of its own, in which Ctrl-C is pressed once it `works`.
+std::string on_a_terminal_with_ctrl_c(const std::filesystem::path& folder,
+                                      std::vector<std::string> words,
+                                      const std::function<bool()>& works) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  winsize size{.ws_row = 20, .ws_col = 70, .ws_xpixel = 0, .ws_ypixel = 0};
+  int terminal = -1;
+  const pid_t process = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (process == 0) {
+    ::setenv("TERM", "xterm", 1);
+    if (::chdir(folder.c_str()) == 0) ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  if (process < 0) return "";
+  std::thread press([&] {
+    wait_until(works);
+    EXPECT_EQ(::write(terminal, "\x03", 1), 1);
+  });
+  std::string written;
+  std::array<char, 4096> part{};
+  for (ssize_t count = 0; (count = ::read(terminal, part.data(), part.size())) > 0;)
+    written.append(part.data(), static_cast<std::size_t>(count));
+  press.join();
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted) << written;
+  ::close(terminal);
+  return written;
+}
+
+TEST_F(Signals, WipeTheBarOfATerminal) {
+  if (const int probe = ::posix_openpt(O_RDWR | O_NOCTTY); probe >= 0)
+    ::close(probe);
+  else
+    GTEST_SKIP() << "this machine has no pseudo-terminals";
+  const std::string written = on_a_terminal_with_ctrl_c(
+      folder_, {ACCRUE_PROGRAM, "train", "run.toml", "--run.steps=1000000"},
+      [&] { return has_steps("out"); });
+  const std::size_t last = written.find("  interrupted\r\n");
+  ASSERT_NE(last, std::string::npos) << written;
+  const std::string wipe = "\r\x1b[J";
+  const std::size_t wiped = written.rfind(wipe, last);
+  ASSERT_NE(wiped, std::string::npos) << written;
+  EXPECT_THAT(written.substr(wiped + wipe.size(), last - wiped - wipe.size()),
+              ::testing::MatchesRegex("step +[0-9]+/1000000"));
+  EXPECT_NE(written.rfind("[...", last), std::string::npos) << "no bar was drawn: " << written;
+  EXPECT_EQ(written.find("[...", last), std::string::npos) << written;
 }
 
 TEST_F(Signals, MoreOfThemAtOnceChangeNothing) {

@@ -153,19 +153,19 @@ const std::string drawn = "\x1b[J\r";
 TEST(ProgressBar, IsRedrawnInPlaceAndEndsWithALineBreak) {
   Stage stage(ProgressStyle::bar);
   stage.sink.on_start(start);
-  EXPECT_EQ(stage.taken(), "gpt2, 10\n[..............] step   0/200" + drawn);
+  EXPECT_EQ(stage.taken(), "gpt2, 10\n\r[..............] step   0/200" + drawn);
   stage.now += 1;
   stage.sink.on_micro_batch(4, 16);
-  EXPECT_EQ(stage.taken(), "[..............] step   0/200  micro-batch 4/16" + drawn);
+  EXPECT_EQ(stage.taken(), "\r[..............] step   0/200  micro-batch 4/16" + drawn);
   stage.sink.on_micro_batch(5, 16);
   EXPECT_EQ(stage.taken(), "");
   stage.now += 1;
   stage.sink.on_step(step(100));
   EXPECT_EQ(
       stage.taken(),
-      "[#######.......] step 100/200  loss 2.5000  12.3 k tokens/s  512 MiB  left 2.0s" + drawn);
+      "\r[#######.......] step 100/200  loss 2.5000  12.3 k tokens/s  512 MiB  left 2.0s" + drawn);
   stage.sink.on_evaluation({.step = 100, .loss = 2, .weight = 1, .seconds = 1});
-  EXPECT_THAT(stage.taken(), ::testing::StartsWith("\x1b[Jstep 100/200  eval loss 2.0000\n["));
+  EXPECT_THAT(stage.taken(), ::testing::StartsWith("\r\x1b[Jstep 100/200  eval loss 2.0000\n\r["));
   stage.sink.on_end({.step = 100, .interrupted = false});
   EXPECT_THAT(stage.taken(), ::testing::EndsWith("\x1b[J\r\n"));
 }
@@ -183,15 +183,16 @@ std::string line_at(int width) {
   stage.sink.on_micro_batch(8, 16);
   const std::string line = stage.taken();
   EXPECT_THAT(line, ::testing::EndsWith(drawn));
-  return line.substr(0, line.size() - drawn.size());
+  return line.substr(1, line.size() - 1 - drawn.size());
 }
 
 TEST(ProgressBar, LeavesOutWhatHasNoRoomTheLeastImportantFirst) {
   EXPECT_EQ(line_at(10), "step 100/");
   EXPECT_EQ(line_at(20), "step 100/200");
-  EXPECT_EQ(line_at(30), "[###...] step 100/200");
-  EXPECT_EQ(line_at(40), "[###...] step 100/200  loss 2.5000");
-  EXPECT_EQ(line_at(60), "[###....] step 100/200  loss 2.5000  12.3 k tokens/s");
+  EXPECT_EQ(line_at(30), "step 100/200  loss 2.5000");
+  EXPECT_EQ(line_at(40), "step 100/200  loss 2.5000  left 5m00s");
+  EXPECT_EQ(line_at(50), "[###...] step 100/200  loss 2.5000  left 5m00s");
+  EXPECT_EQ(line_at(70), "[####.....] step 100/200  loss 2.5000  12.3 k tokens/s  left 5m00s");
   EXPECT_EQ(line_at(80), "[#####......] step 100/200  loss 2.5000  12.3 k tokens/s  left 5m00s");
   EXPECT_EQ(line_at(100),
             "[#######.......] step 100/200  loss 2.5000  12.3 k tokens/s  left 5m00s  "
@@ -276,6 +277,24 @@ TEST(ProgressBar, LeavesNothingBehindWhenTheTerminalIsResized) {
   screen.write(stage.taken());
   EXPECT_THAT(screen.lines(),
               ::testing::ElementsAre("gpt2, 10", "step 150/200  budget: less", _, ""));
+}
+
+TEST(ProgressBar, IsWipedWhereTheRunIsInterrupted) {
+  Stage stage(ProgressStyle::bar);
+  Screen screen;
+  stage.sink.on_start(start);
+  stage.sink.on_step(step(150));
+  screen.write(stage.taken());
+  screen.write("^C");  // the terminal shows the key
+  stage.now += 1;
+  stage.sink.on_micro_batch(1, 2);
+  screen.write(stage.taken());
+  EXPECT_THAT(screen.lines().back(), ::testing::StartsWith("[#"));
+  screen.write("^C");
+  stage.sink.on_end({.step = 150, .interrupted = true});
+  screen.write(stage.taken() + "the next message");
+  EXPECT_THAT(screen.lines(),
+              ::testing::ElementsAre("gpt2, 10", "step 150/200  interrupted", "the next message"));
 }
 
 TEST(Screen, ShowsWhatARedrawFromTheEndOfAWrappedLineLeavesBehind) {

@@ -35,7 +35,8 @@ struct ProgressOptions {
 ///
 /// A bar's line fits the terminal as it is when the line is drawn, so that it may be resized. What
 /// has no room is left out, in this order: peak memory, the evaluation's loss, micro-batches (told
-/// of steps that take 2 seconds and more), the time left, tokens a second, the loss, the bar.
+/// of steps that take 2 seconds and more), tokens a second, the bar, the time left, the loss. The
+/// bar of a run that was interrupted is wiped, and what comes next begins a line of its own.
 class ProgressSink : public Observer {
  public:
   /// `out` must outlive the sink.
@@ -54,13 +55,13 @@ class ProgressSink : public Observer {
   /// What is told of a step, in the order in which it is shown. Where a bar's line has no room for
   /// all, the last of the kinds goes first.
   struct Field {
-    enum Kind { loss, rate, time_left, micro_batches, evaluation, memory } kind;
-    std::string text;
+    enum Kind { loss, time_left, bar, rate, micro_batches, evaluation, memory } kind;
+    std::string text;  ///< with the spaces that part it from the others
   };
 
   std::vector<Field> fields() const;
   static std::string in_words(const std::vector<Field>& fields);
-  static std::string fitted(std::vector<Field> fields, int columns);
+  static std::vector<Field> fitted(std::vector<Field> fields, int columns);
   double share_of_step() const;
   std::optional<double> seconds_left() const;
   bool shows_micro_batches() const;
