@@ -16,7 +16,7 @@ namespace {
 /// Chunks are summed whole and added in order, so the norm has the same bits for any number of
 /// threads.
 constexpr std::int64_t kChunkElements = 1 << 16;
-/// Of an entry, read on the stack. No block has two owners.
+/// So many elements of an entry are read on the stack. No block has two owners.
 constexpr std::int64_t kBlockElements = kStretchGrain;
 constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
 constexpr std::int64_t kBlocksOfATask = 8;
@@ -76,7 +76,7 @@ std::int64_t blocks_of(std::int64_t elements) {
   return (elements + kBlockElements - 1) / kBlockElements;
 }
 
-/// Of each block in a stretch of an entry; `sums` are those of all its blocks.
+/// Sums up each block in a stretch of an entry; `sums` are those of all its blocks.
 void sum_blocks(const GradientSource& source, const Stretch& stretch, std::span<double> sums) {
   at::parallel_for(0, blocks_of(stretch.elements), kBlocksOfATask,
                    [&](std::int64_t begin, std::int64_t end) {

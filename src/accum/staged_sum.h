@@ -95,14 +95,14 @@ class FixedSum final : public StagedSum {
   void read(std::int64_t begin, std::int64_t count, float* to) const override;
   void read(std::int64_t begin, std::int64_t count, double* to) const override;
 
-  /// Of the next window; also of this one while it is open.
+  /// The next window has it, and this one has it while it is open.
   int next_unit() const { return next_unit_; }
   void set_next_unit(int unit) { next_unit_ = unit; }
   void begin_window() { unit_ = next_unit_; }
   /// To what the contributions that were found too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
   void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
-  /// Of the largest magnitude in a stretch of the sum, in units; 0 where all are zero.
+  /// How many the largest magnitude in a stretch of the sum takes, in units; 0 where all are zero.
   int largest_bits(const Stretch& stretch) const;
   /// From what largest_bits() was of the closed window's sum.
   void plan(int bits);

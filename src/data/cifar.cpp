@@ -130,7 +130,7 @@ class Cifar final : public ImageStore {
         "getting the file again: it is corrupt or no CIFAR file");
   }
 
-  /// As the file that comes with the data set names them, else their numbers.
+  /// They are those of the file that comes with the data set, or else their numbers.
   std::vector<std::string> found_classes() const {
     std::vector<std::string> names = lines_of(files_->path(0).parent_path() / version_.names_file);
     if (std::ssize(names) == version_.classes) return names;

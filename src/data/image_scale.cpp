@@ -6,7 +6,7 @@
 namespace accrue::data {
 namespace {
 
-/// As Pillow keeps weights: fixed-point numbers of which a sum over 8-bit values fits 32 bits.
+/// Pillow keeps weights so: fixed-point numbers of which a sum over 8-bit values fits 32 bits.
 constexpr int fraction_bits = 32 - 8 - 2;
 
 /// The pixels that one of the result is made of.

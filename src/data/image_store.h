@@ -26,12 +26,12 @@ class ImageStore {
  public:
   virtual ~ImageStore() = default;
   virtual std::int64_t size() const = 0;
-  /// Of all that are not excluded, as their headers say.
+  /// Counts all that are not excluded, by what their headers say.
   virtual ShapeCounts shapes() const = 0;
   virtual std::vector<std::string> classes() const = 0;
   /// Image `index` as it is kept; its memory is used again.
   virtual ImageRead read(std::int64_t index, DecodedImage& image) const = 0;
-  /// Of the file that image `index` is.
+  /// Names the file that image `index` is.
   virtual std::string name(std::int64_t index) const { return "image " + std::to_string(index); }
   virtual std::string fingerprint() const = 0;
 };
@@ -43,7 +43,7 @@ struct ImageOptions {
   ImageShape shape = {};                     ///< SourceOptions::image
 };
 
-/// Of each opener: throws a usage Error, its operation being `what`, that names the file, as
+/// Each opener throws a usage Error, its operation being `what`, that names the file, as
 /// SourceOptions and open_source say.
 ///
 /// Encoded images, their class being the name of the folder they lie in. Their shapes are read now,

@@ -59,7 +59,7 @@ void bf16_decode_add(const std::uint8_t* from, std::size_t count, float* to) {
 
 // int8.
 
-/// Of the largest magnitude, as an integer; a NaN's are above all others.
+/// These are the largest magnitude's, as an integer; a NaN's are above all others.
 HWY_INLINE std::int32_t largest_bits(const float* from, std::size_t count) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;

@@ -13,7 +13,7 @@
 
 namespace accrue::dist {
 
-/// Of a kind that is not none. `matrices` are what powersgd factors.
+/// `compression` is not none. `matrices` are what powersgd factors.
 std::unique_ptr<Compressor> make_compressor(Compression compression, std::int64_t elements,
                                             std::vector<MatrixRange> matrices, std::int64_t world);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kIdleGain = 0.9;
 constexpr double kErrors = 2;  ///< how many standard errors make a difference
-/// Of fewer than three windows, and at least.
+/// What is taken of fewer than three windows, and at least.
 constexpr double kErrorOfFew = 0.1, kLeastError = 0.005;
 constexpr std::size_t kListedRanks = 8;
 

@@ -53,7 +53,7 @@ int listening_socket(const std::string& host, std::uint16_t port) {
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
     const int descriptor = bound_to(*next);
     if (descriptor >= 0) return descriptor;
-    // Of several addresses, one that is taken says more than one that is elsewhere.
+    // An address that is taken says more than one that is elsewhere.
     if (reason == 0 || errno == EADDRINUSE) reason = errno;
   }
   if (reason == EADDRNOTAVAIL)

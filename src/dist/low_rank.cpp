@@ -7,7 +7,7 @@
 namespace accrue::dist {
 namespace {
 
-/// Of a column's norm: what is left of one that depends on others, by rounding in double.
+/// This part of a column's norm is what rounding in double leaves of one that depends on others.
 constexpr double kDependent = 0x1p-40;
 
 using Column = std::vector<double>;

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kOuter = "outer.";
 constexpr const char* kCompression = "compression.";
 
-/// Of the flat difference: parameters one after the other.
+/// It takes the flat difference: parameters one after the other.
 std::unique_ptr<Compressor> compressor_of(const NamedParameters& parameters,
                                           Compression compression, std::int64_t world) {
   std::int64_t elements = 0;

@@ -24,7 +24,7 @@ struct RankStatus {
   std::vector<int> units = {};                   ///< by slot, of fixed-point sums; else empty
 };
 
-/// As numbers of fp64, each exact, for ranks of the same model.
+/// A row holds numbers of fp64, each exact, for ranks of the same model.
 at::Tensor to_row(const RankStatus& status);
 RankStatus from_row(const at::Tensor& row, const RankStatus& like);
 

@@ -64,7 +64,7 @@ struct Shape {
   std::int64_t length, heads, width;
 
   std::int64_t channels() const { return heads * width; }
-  /// Of part 0 (q, or the output), 1 (k) or 2 (v) of packed [B, T, parts * C].
+  /// Where part 0 (q, or the output), 1 (k) or 2 (v) of packed [B, T, parts * C] begins.
   std::int64_t offset(const SampleSpan& span, std::int64_t head, std::int64_t part,
                       std::int64_t parts) const {
     return ((span.row * length + span.begin) * parts + part) * channels() + head * width;
@@ -137,7 +137,7 @@ rows::Head head_of(const AttentionPlan& plan, const at::Tensor& qkv, const Sampl
   };
 }
 
-/// Of `products` matrix products of a head's scores; a causal head works on half of them.
+/// What `products` matrix products of a head's scores take; a causal head works on half of them.
 std::int64_t flops_of(const AttentionPlan& plan, const Shape& shape, std::int64_t products) {
   std::int64_t scores = 0;
   for (const SampleSpan& span : plan.spans)

@@ -77,7 +77,7 @@ void with_type_of(const at::Tensor& tensor, Body body) {
     body(float{});
 }
 
-/// Of each row of x; -1 where no part covers it.
+/// Each row of x has one; it is -1 where no part covers the row.
 std::vector<std::int64_t> positions_of(const Parts& parts, std::int64_t rows) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(rows), -1);
   for (const Part& part : parts)

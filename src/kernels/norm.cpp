@@ -155,7 +155,8 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   }
 };
 
-/// Of {sum, layer_norm(sum)}: the gradients of the sum, y, the weight and the bias.
+/// Differentiates {sum, layer_norm(sum)}: the gradients are those of the sum, y, the weight and the
+/// bias.
 variable_list residual_backward(const variable_list& grads, const at::Tensor& sum,
                                 const at::Tensor& statistics, const Parameters& parameters,
                                 at::ScalarType y_dtype) {

@@ -8,7 +8,8 @@
 
 namespace accrue::kernels {
 
-/// Of R rows; the terms are those of CrossEntropyOptions (accrue/kernels/cross_entropy.h).
+/// What the loss takes of R rows; the terms are those of CrossEntropyOptions
+/// (accrue/kernels/cross_entropy.h).
 struct CrossEntropyRows {
   const std::int64_t* targets = nullptr;  ///< [R], each in [0, V) or `ignored`: the caller checked
   const float* row_weights = nullptr;     ///< [R], or null: 1

@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
-/// Of polynomials r -> 2^r on [-1/2, 1/2], 1 at 0: the coefficients from the highest power down to
+/// The coefficients of polynomials r -> 2^r on [-1/2, 1/2], 1 at 0, from the highest power down to
 /// the first. Minimax of the relative error, which is 2.9e-6 and 8e-8 with fp32's rounding.
 constexpr std::array<float, 4> power_for_bf16 = {0.009582853F, 0.055906426F, 0.24024099F,
                                                  0.69312418F};

@@ -29,7 +29,7 @@ template <class D>
 struct Gelu {
   using T = hn::TFromD<D>;
   static constexpr bool has_power = sizeof(T) == sizeof(float);
-  /// Of -z: to base 2 where there is a power of two.
+  /// The exponent -z is to base 2 where there is a power of two.
   static constexpr double unit = has_power ? 1.4426950408889634 : 1;
   hn::Vec<D> clamped, square, sigmoid;
 

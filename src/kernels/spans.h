@@ -14,7 +14,7 @@ std::vector<SampleSpan> spans_or_rows(std::string_view operation,
                                       const std::vector<SampleSpan>& spans, std::int64_t rows,
                                       std::int64_t length);
 
-/// As above, with the sample ids of the context; an Error where there is not one for each row.
+/// These carry the sample ids of the context; throws an Error where there is not one for each row.
 std::vector<SampleSpan> named_spans(std::string_view operation, const ForwardContext& context,
                                     std::int64_t rows, std::int64_t length);
 

@@ -81,7 +81,7 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const T* from, std::size_t stride) {
   }
 }
 
-/// Of each block the transpose: lane j of a block in v[i] comes from lane i of that block in v[j].
+/// Each block is transposed: lane j of a block in v[i] comes from lane i of that block in v[j].
 template <class D>
 HWY_INLINE Quad<D> transpose_blocks(D d, const Quad<D>& rows) {
   const hn::Repartition<std::uint64_t, D> wide;

@@ -44,7 +44,7 @@ class CachedBlocks {
   };
   Limits limits();
 
-  /// Of all that is reserved, small blocks included, what is resident.
+  /// How much of all that is reserved, small blocks included, is resident.
   std::int64_t resident_now();
 
   /// Around a fork(), so that the child finds the lock free and the lists whole.

@@ -18,7 +18,8 @@ class PiecewiseLinear {
   /// At least two points, x ascending.
   explicit PiecewiseLinear(std::vector<Point> points);
   double at(double x) const;
-  /// Of the segment that begins at `x` or contains it; of the last one beyond it.
+  /// The slope is that of the segment that begins at `x` or contains it, and beyond the last one
+  /// the last one's.
   double slope_at(double x) const;
 
  private:

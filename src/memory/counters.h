@@ -96,7 +96,7 @@ class Counters {
   }
 
   Level live_, reserved_;
-  /// Of all tags but `working`, the most frequent one, which is what is left.
+  /// All tags have one but `working`, the most frequent one, which is what is left.
   std::array<std::atomic<std::int64_t>, kMemoryTags> live_by_tag_{};
   std::atomic<std::int64_t> system_calls_{0}, allocations_{0};
   std::atomic<std::int64_t> fail_from_{kNever}, fail_until_{kNever};

@@ -13,7 +13,7 @@ constexpr double int8_bytes = 1 + 4.0 / 256;
 /// Bytes for each token and unit of width while the last block's backward runs: residuals, their
 /// gradients and the hidden layer's. Measured, about the same in fp32 and bf16.
 constexpr double around_blocks = 52;
-/// Of the largest feature maps, while a convolution's backward runs. Measured.
+/// A convolution's backward holds so many of the largest feature maps. Measured.
 constexpr double around_maps = 8;
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
@@ -118,7 +118,7 @@ std::int64_t transformer_activations(const TransformerShape& shape, const std::s
   const auto width = static_cast<double>(shape.width);
   const double blocks =
       static_cast<double>(shape.layers) * kept_by_block(shape, compute, recompute);
-  // Of the block that runs again, its input is counted already.
+  // The input of the block that runs again is counted already.
   const double one_block = recompute == Recompute::full
                                ? kept_by_block(shape, compute, Recompute::none) -
                                      kept_by_block(shape, compute, Recompute::full)

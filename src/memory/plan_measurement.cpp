@@ -10,7 +10,7 @@ namespace {
 
 /// Rounds until the times are known well enough, and until they are given up as they are.
 constexpr std::size_t fewest_rounds = 3, most_rounds = 9;
-/// Of times that were measured once there is nothing to tell their error from.
+/// Times that were measured once have nothing to tell their error from.
 constexpr double unknown_error = 0.05;
 /// Half of what a plan takes for equal.
 constexpr double small_error = kPlanTolerance / 2;
@@ -140,7 +140,7 @@ class RoundsInTurn {
     return seconds;
   }
 
-  /// Of the rounds in which both fitted; the first is one.
+  /// Each of the rounds in which both fitted has one; the first round is one of them.
   std::vector<double> log_ratios(std::size_t of) const {
     std::vector<double> ratios;
     for (const std::vector<double>& round : rounds_)

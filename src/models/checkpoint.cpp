@@ -24,7 +24,7 @@ constexpr const char* operation = "checkpoint";
 /// generators and autocast, of the CPU and of the inputs' devices.
 class RunState {
  public:
-  /// As it is now.
+  /// Takes the state that is there now.
   explicit RunState(const variable_list& inputs) {
     add(at::kCPU);
     for (const at::Tensor& input : inputs)

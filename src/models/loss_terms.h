@@ -7,7 +7,7 @@
 
 namespace accrue::models {
 
-/// Of a micro-batch's targets, each with its weight.
+/// The terms are a micro-batch's targets, each with its weight.
 inline kernels::CrossEntropyOptions loss_terms(const LossOptions& options,
                                                const batch::MicroBatch& micro,
                                                const ForwardContext& context) {

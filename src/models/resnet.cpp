@@ -128,7 +128,7 @@ struct ResNet::Impl {
     return result;
   }
 
-  /// Of the cut before block `index`.
+  /// The sites lie at the cut before block `index`.
   std::vector<BatchNormSite> entrance_sites(std::size_t index) const {
     if (index == 0) return sites({{0, &bn1}});
     const BasicBlock& previous = blocks[index - 1];

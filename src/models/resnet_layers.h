@@ -34,7 +34,7 @@ struct BasicBlock {
   std::string name;  ///< "layer1.0"
   Convolution conv1, conv2;
   NormLayer bn1, bn2;
-  /// Of the projection shortcut; without weights where the shortcut is the input itself.
+  /// The projection shortcut has no weights where the shortcut is the input itself.
   Convolution projection;
   NormLayer projection_norm;
 

@@ -35,7 +35,7 @@ void make_contiguous(const torch::jit::Module& module) {
     if (!parameter.is_contiguous()) parameter.set_data(parameter.contiguous());
 }
 
-/// Else the interpreter makes a std::runtime_error of whatever is thrown in a module, and no
+/// Without it the interpreter makes a std::runtime_error of whatever is thrown in a module, and no
 /// caller can tell that memory ran out. libtorch has this for the process only.
 void let_errors_through() { FLAGS_torch_jit_enable_rethrow_caught_exception = true; }
 

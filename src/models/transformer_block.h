@@ -26,7 +26,7 @@ struct Projection {
   at::Tensor operator()(const at::Tensor& x, const kernels::Remake& remake_x = {});
 };
 
-/// Of a transformer's weights before training.
+/// A transformer's weights deviate so much before training.
 inline constexpr double initial_deviation = 0.02;
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,

@@ -27,9 +27,9 @@ class KeptState {
             const std::optional<Stretch>& stretch = {});
 
   bool is_plain() const { return format_ == Format::plain; }
-  /// Of a plain state what it is; else bf16 values or codes.
+  /// A plain state's are what it is; others' are bf16 values or codes.
   const at::Tensor& values() const { return values_; }
-  /// Of codes, one per 256 elements; else undefined.
+  /// There is one for 256 codes; without codes they are undefined.
   const at::Tensor& scales() const { return scales_; }
 
   /// For any thread, of a state that is not plain.

@@ -23,15 +23,16 @@ class OptimizerState {
 
   /// In order of the kinds.
   const std::vector<KeptState>& of(std::size_t parameter) const { return states_[parameter]; }
-  /// Of the `ordinal`-th time that this state is written during the step after steps().
+  /// The stream is that of the `ordinal`-th time that this state is written during the step after
+  /// steps().
   RoundingStream rounding(std::size_t parameter, std::size_t kind, std::uint32_t ordinal) const;
 
   std::int64_t steps() const { return steps_; }
   void count_step() { ++steps_; }
 
-  /// As Optimizer::state(), load_state() and state_bytes().
+  /// These do what Optimizer::state(), load_state() and state_bytes() say.
   NamedParameters tensors() const;
-  /// As Optimizer::stretches(), also where all is kept.
+  /// They are those of Optimizer::stretches(), also where all is kept.
   std::vector<StateStretch> stretches() const;
   void load(const StoredTensors& given);
   std::int64_t bytes() const;

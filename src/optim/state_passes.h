@@ -22,7 +22,7 @@ void encode_bf16(const float* from, std::size_t count, const RoundingStream& str
 void decode_codes(const std::uint8_t* codes, const float* scales, const float* values,
                   std::size_t count, float* to);
 void encode_signed(const float* from, std::size_t count, std::uint8_t* codes, float* scales);
-/// Of values >= 0.
+/// The values are >= 0.
 void encode_unsigned(const float* from, std::size_t count, std::uint8_t* codes, float* scales);
 
 }  // namespace accrue::optim

@@ -16,7 +16,8 @@ void expect_rounds(std::int64_t rounds);
 /// the data, with another index each time.
 class BenchSubject {
  public:
-  /// As a run is prepared: threads, budget, micro-batch. Throws a usage Error as a run would.
+  /// Prepares what a run prepares: threads, budget, micro-batch. Throws a usage Error where a run
+  /// would.
   explicit BenchSubject(const Config& config);
 
   struct WindowTimes {
@@ -35,14 +36,14 @@ class BenchSubject {
     std::int64_t allocations = 0;  ///< of 64 KiB and more that the system was asked for
     std::int64_t page_faults = 0;  ///< minor ones
   };
-  /// Of a window's micro-batches and step that follow another's in the same gradient buffer.
+  /// Measures a window's micro-batches and step that follow another's in the same gradient buffer.
   SystemUse system_use_when_warm();
   /// Seconds of the same micro-batches' forward and backward into reused scratch, nothing kept.
   double bare_window();
 
   std::int64_t micro_batch() const { return micro_.samples; }
   Recompute recompute() const { return micro_.recompute; }
-  /// Of a window, at most `samples` each.
+  /// How many make a window, at most `samples` each.
   std::int64_t micro_batches(std::int64_t samples) const {
     return (window_samples() + samples - 1) / samples;
   }

@@ -12,9 +12,9 @@
 
 namespace accrue::train {
 
-/// Of what is kept in compression among what a checkpoint holds of several ranks.
+/// Names what is kept in compression among what a checkpoint holds of several ranks.
 inline constexpr const char* compression_prefix = "compression.";
-/// Of the inner optimizer of a rank after the first, whose own is the checkpoint's optimizer.
+/// Names the inner optimizer of a rank after the first, whose own is the checkpoint's optimizer.
 std::string optimizer_prefix(std::int64_t rank);
 
 /// What a checkpoint holds. Parameters and the optimizer's state are the live ones: they must not

@@ -62,7 +62,7 @@ std::vector<std::string> in_words(const std::vector<std::int64_t>& steps) {
   return words;
 }
 
-/// Of those after `step`, as their own bookkeeping says.
+/// The best of those after `step`, by their own bookkeeping.
 std::optional<std::int64_t> best_after(const RunDirectory& run,
                                        const std::vector<std::int64_t>& later, std::int64_t step) {
   const TrainState newest = read_checkpoint_state(run.checkpoint(later.back()));

@@ -141,7 +141,7 @@ std::int64_t largest_id(const data::Source& source, std::int64_t first) {
   return largest;
 }
 
-/// As tokenizers have it where one is known to fit, else up to the next multiple of 64.
+/// It is a known tokenizer's where one fits, and the next multiple of 64 where none does.
 std::int64_t vocabulary_of(std::int64_t largest) {
   constexpr std::int64_t kFew = 8192, kStep = 64;
   for (const std::int64_t known : {50257, 65536, 128256})

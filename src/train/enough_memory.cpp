@@ -35,7 +35,7 @@ bool reads_bytes(const Config& config) {
          std::ranges::none_of(config.data.train, holds_tokens);
 }
 
-/// Of the loss: logits, their exponentials and gradients, whole or by chunks of at most so much.
+/// The loss takes logits, their exponentials and gradients, whole or by chunks of at most so much.
 double loss_bytes(const Config& config, std::int64_t tokens) {
   constexpr double kCopies = 4, kChunked = 64e6;
   const double logits = kCopies * 4 * static_cast<double>(tokens) *

@@ -13,7 +13,8 @@
 namespace accrue::train {
 namespace {
 
-/// Of the rate of large matrix products, that a whole step reaches at least (docs/benchmarks.md).
+/// A whole step reaches at least this part of the rate of large matrix products
+/// (docs/benchmarks.md).
 constexpr double kLeastShare = 0.25;
 
 }  // namespace

@@ -22,7 +22,7 @@ bool is_out_of_memory(const std::exception& error) {
 
 namespace {
 
-/// Of tensors, by the allocation that failed; 0 where it was not a budget that refused it.
+/// What tensors need, by the allocation that failed; 0 where it was not a budget that refused it.
 std::int64_t least_need(const std::exception& error) {
   const std::optional<std::int64_t> limit = memory::last_refusing_budget();
   const bool refused = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;

@@ -47,7 +47,8 @@ class MemoryRetries {
   std::int64_t count() const { return count_; }
 
  private:
-  /// Of the first time that memory ran out, and what the largest micro-batch would have taken.
+  /// Tells of the first time that memory ran out, and what the largest micro-batch would have
+  /// taken.
   struct Story {
     std::string what, cause;
     std::int64_t from = 0, to = 0;  ///< samples; the same where nothing was split

@@ -11,7 +11,7 @@
 
 namespace accrue::train {
 
-/// Of a model of text by bytes.
+/// A model of text by bytes has so many tokens.
 inline constexpr std::int64_t byte_vocabulary = 256;
 
 /// Where `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads

@@ -16,7 +16,7 @@ class PipelineReport {
       : stages_(stages), division_(std::move(division)) {}
 
   std::string in_words(std::int64_t micro_batches) const;
-  /// Of `window`, whose first figure is the time that all stages worked, added up, and whose
+  /// Fills in `window`, whose first figure is the time that all stages worked, added up, and whose
   /// seconds are those of the first stage, from the first forward to the last backward.
   void tell(const WindowRun& window, StepReport& report) const;
 

@@ -288,7 +288,8 @@ bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
 }
 
 /// Whether the stages' sums are of the same micro-batches, and would be no better another time.
-/// Else the window is discarded, and what is known now is taken into account. All decide alike.
+/// Where not all are settled, the window is discarded, and what is known now is taken into account.
+/// All decide alike.
 bool PipelineRunner::all_settled() {
   const auto parts = static_cast<std::int64_t>(parts_.size());
   const std::size_t known_before = known_bad_.size();

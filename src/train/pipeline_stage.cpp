@@ -26,7 +26,7 @@ std::vector<std::size_t> block_bounds(const std::vector<Segment>& segments) {
   return bounds;
 }
 
-/// Of one forward pass, by block; the losses count to the last.
+/// Times one forward pass, by block; the losses count to the last.
 std::vector<double> forward_seconds(models::Trainable& model, const std::vector<Segment>& segments,
                                     const std::vector<std::size_t>& bounds,
                                     const batch::MicroBatch& micro) {

@@ -69,8 +69,8 @@ void take_what_is_left(memory::PlanQuestion& question) {
 
 }  // namespace
 
-void follow_outside(PlanTrials& trials, memory::PlanQuestion& question,
-                    std::vector<memory::Fact>& facts) {
+void remeasure_beyond_budget(PlanTrials& trials, memory::PlanQuestion& question,
+                             std::vector<memory::Fact>& facts) {
   if (!question.is_budget || !memory::tensor_budget()) return;
   take_what_is_left(question);
   for (memory::Fact& fact : facts) {

@@ -16,11 +16,11 @@ bool can_recompute(const Workload& work);
 /// model allow. Throws a usage Error where memory.recompute asks for what the model has not.
 memory::PlanQuestion plan_question(const Workload& work);
 
-/// What is left to tensors of a budget that holds, after `trials` have shown what the program takes
-/// besides. Of `facts` that were measured before and reach beyond it, it tries again whether they
-/// take less where there is less: an allocator that has room keeps free lists.
-void follow_outside(PlanTrials& trials, memory::PlanQuestion& question,
-                    std::vector<memory::Fact>& facts);
+/// Takes into `question` what is left to tensors of a budget that holds, now that `trials` have
+/// shown what the program takes besides. Those of `facts` that reach beyond it run again, as they
+/// may take less where there is less: an allocator that has room keeps free lists.
+void remeasure_beyond_budget(PlanTrials& trials, memory::PlanQuestion& question,
+                             std::vector<memory::Fact>& facts);
 
 /// Whether config and limits leave a single answer.
 bool is_decided(const memory::PlanQuestion& question);

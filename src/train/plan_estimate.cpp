@@ -68,7 +68,7 @@ ModelFigures figures_of_vit(const Config& config, const EstimateOptions& options
   return figures_of_transformer(config, shape, parameters);
 }
 
-/// Of its recomputation no closed form is kept: it saves least where images are large.
+/// No closed form of its recomputation is kept: it saves least where images are large.
 ModelFigures figures_of_resnet(const Config& config, const EstimateOptions& options) {
   const std::vector<std::int64_t> image = image_of(options);
   const memory::ResNetShape shape{.layers = config.model.layers,

@@ -44,7 +44,8 @@ std::int64_t bytes_of(const NamedParameters& tensors) {
   return bytes;
 }
 
-/// As much memory as exact batch normalisation will keep of a window, where it keeps it in memory.
+/// Holds as much memory as exact batch normalisation will keep of a window, where it keeps it in
+/// memory.
 at::Tensor hold_cuts(const Workload& work) {
   if (!is_exact(work.config, *work.model)) return {};
   const CutPlace place = choose_cut_place(work, work.schedule.samples_per_window);
@@ -137,7 +138,7 @@ memory::Measured PlanTrials::run_afresh(const memory::PlanPoint& point) {
   return run(point);
 }
 
-/// Of one pass, the mean where one is too short for a clock.
+/// What one pass takes: the mean of several where one is too short for a clock.
 double PlanTrials::seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute) {
   double total = 0;
   std::size_t done = 0;

@@ -26,7 +26,7 @@ class PlanTrials {
   /// peak of a later one counts what is kept of other points, too.
   memory::Measured run(const memory::PlanPoint& point);
   bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
-  /// As a first run, of a point that was run before.
+  /// Runs a point that was run before as if it were the first time.
   memory::Measured run_afresh(const memory::PlanPoint& point);
 
   /// A run afresh, and then a whole step of one micro-batch with a learning rate of 0: it changes

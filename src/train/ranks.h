@@ -29,7 +29,7 @@ class Ranks {
   bool is_first() const { return rank() == 0; }
   std::int64_t rank() const { return group_ ? group_->rank() : 0; }
   std::int64_t world() const { return group_ ? group_->world() : 1; }
-  /// Of the optimizer's state that this rank keeps.
+  /// How much of the optimizer's state this rank keeps.
   Part part(const Config& config) const;
   std::int64_t wire_bytes() const { return group_ ? group_->wire_bytes() : 0; }
 
@@ -69,7 +69,7 @@ class Ranks {
   std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;
   /// Element by element, over all ranks.
   std::vector<double> add_up(const std::vector<double>& mine) const;
-  /// As dist::Group says; not alone.
+  /// Does what dist::Group says; not for a rank that is alone.
   std::vector<std::string> gather_texts(std::string_view topic, const std::string& mine) const {
     return group_->gather_texts(topic, mine);
   }

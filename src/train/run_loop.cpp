@@ -103,7 +103,7 @@ void RunLoop::tell_event(const std::string& name, const std::string& reason) {
   tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step + 1}); });
 }
 
-/// Of the step that was done last, not of the one under way.
+/// The event belongs to the step that was done last, not to the one under way.
 void RunLoop::tell_event_after(const std::string& name, const std::string& reason) {
   tell([&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = state_.step}); });
 }

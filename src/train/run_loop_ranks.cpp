@@ -21,7 +21,8 @@ NamedParameters RunLoop::state_of_ranks() {
   return state;
 }
 
-/// Of compression, a checkpoint of one process or one that was written after a failure has nothing.
+/// A checkpoint of one process, or one that was written after a failure, has nothing of
+/// compression.
 void RunLoop::load_state_of_ranks(const StoredTensors& of_ranks) {
   if (of_ranks.empty()) return;
   const StoredTensors kept = state_under(compression_prefix, of_ranks);

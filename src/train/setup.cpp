@@ -64,7 +64,7 @@ MicroDecision choose_micro_batch(const Workload& work) {
   std::vector<memory::Fact> facts =
       memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
   question.resident = trials->resident();
-  follow_outside(*trials, question, facts);
+  remeasure_beyond_budget(*trials, question, facts);
   const memory::Plan plan = memory::plan(facts, question);
   return {.samples = plan.chosen.point.micro_batch,
           .recompute = plan.chosen.point.recompute,

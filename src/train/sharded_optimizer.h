@@ -34,7 +34,7 @@ class ShardedOptimizer final : public optim::Optimizer {
   std::unique_ptr<dist::Sharding> sharding_;
 };
 
-/// Of the whole state in a checkpoint, also where the optimizer keeps a part of it.
+/// What the whole state takes in a checkpoint, also where the optimizer keeps a part of it.
 std::int64_t whole_state_bytes(const optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

@@ -117,7 +117,7 @@ class SliceStepper::Impl {
     return meter.peak() / kSamples;
   }
 
-  /// As a whole once more where what failed was the replay of what it had.
+  /// The window runs as a whole once more where what failed was the replay of what it had.
   void run_window(std::int64_t samples) {
     at_start_.keep();
     while (true) {

@@ -45,7 +45,7 @@ class WindowLeases {
   /// their parts do not make up the window.
   void observe(const std::vector<double>& figures);
 
-  /// As they are now.
+  /// The records are those of now.
   std::vector<RankRecord> records() const;
 
  private:

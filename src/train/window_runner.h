@@ -38,7 +38,7 @@ struct WindowRun {
   double seconds = 0;          ///< forward and backward
   double closing_seconds = 0;  ///< the gradient's norm, and the audit where it is not finite
   std::string lost_reason;     ///< empty unless the window was lost
-  /// Of a window that is divided among ranks; the numbers above are then those of all ranks.
+  /// A window that is divided among ranks has it; the numbers above are then those of all ranks.
   std::optional<dist::WindowTotals> together = {};
   std::vector<double> figures = {};             ///< those of WindowHooks, of all ranks added up
   bool stop_requested = false;                  ///< on any rank
@@ -89,7 +89,7 @@ struct WindowRunnerOptions {
   double max_quarantined = 0.1;  ///< of a window's micro-batches, and samples (allowed_quarantined)
   /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1.
   optim::LossScaler* loss_scaler = nullptr;
-  /// Of exact batch normalisation: a folder for the activations at its cuts; empty: memory.
+  /// Exact batch normalisation keeps the activations at its cuts in this folder; empty: in memory.
   std::filesystem::path cut_folder = {};
   Recompute recompute = Recompute::none;
   /// Decides what becomes of micro-batches that run out of memory, and learns of each; null: the

@@ -7,7 +7,7 @@
 
 namespace accrue::train {
 
-/// Of a micro-batch's x [B, C, ...] over all but the channels, in fp64.
+/// What is counted of a micro-batch's x [B, C, ...] over all but the channels, in fp64.
 struct Moments {
   double count = 0;          ///< values in a channel
   at::Tensor mean, squares;  ///< [C]; `squares`: sum of squared distances from the mean
@@ -20,7 +20,7 @@ struct WindowStatistics {
   at::Tensor mean, variance;  ///< [C]; the variance is the biased one, by which x is normalised
 };
 
-/// Of micro-batches that may differ in size (Chan, Golub, LeVeque: "Updating formulae and a
+/// Joins micro-batches that may differ in size (Chan, Golub, LeVeque: "Updating formulae and a
 /// pairwise algorithm for computing sample variances", 1979). Added in order, so the same
 /// micro-batches give the same bits. Throws a usage Error naming `layer` where a channel has less
 /// than two values.

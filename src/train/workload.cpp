@@ -57,7 +57,7 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, do
   return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
 }
 
-/// Of most data the first sample tells.
+/// The first sample of most data tells.
 void expect_labels(const data::Source& source, const std::string& key) {
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const batch::MicroBatch sample = source.fetch(std::span(&i, 1));

@@ -20,7 +20,7 @@ std::vector<std::int64_t> sizes_for(std::int64_t samples) {
   return sizes;
 }
 
-/// Of running `samples` in micro-batches of `micro`, in samples.
+/// What running `samples` in micro-batches of `micro` costs, in samples.
 double cost_of(std::int64_t samples, std::int64_t micro) {
   return static_cast<double>(samples) * (1 + samples_per_pass / static_cast<double>(micro));
 }

@@ -25,7 +25,7 @@ class ConfigSubject : public Subject {
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
   Gradients in_passes(const Parts& parts) override;
-  /// As training does it: by model.batchnorm and precision.accumulate.
+  /// Accumulates the way training does: by model.batchnorm and precision.accumulate.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
   std::vector<std::string> batch_norms() const override;
   std::vector<std::string> dropouts() const override;

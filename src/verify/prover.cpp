@@ -16,7 +16,7 @@ namespace {
 /// Fits may leave this many times what the bounds allow, as several passes are combined.
 constexpr double fit_allowance = 4;
 constexpr double loosest_fit = 0.05;
-/// Of rounding, before a difference counts.
+/// Rounding is drawn at most so often before a difference counts.
 constexpr int most_further_draws = 16;
 /// Fits by any combination keep the gradients of all parts.
 constexpr std::size_t most_combined = 16;
@@ -192,7 +192,7 @@ Difference Prover::differ(Mode mode) {
   const Conditions conditions{.mode = mode};
   const auto pass = [&] { return subject_.one_pass(samples_, conditions); };
   const Gradients whole = pass();
-  // Of a trained model the gradient has another size in each mode, and so has its rounding.
+  // A trained model's gradient has another size in each mode, and so has its rounding.
   Noise noise = noise_;
   draw_noise(noise, subject_.parameters(), pass, whole, 1);
   return compare(subject_.parameters(), subject_.accumulated(worst_parts_, conditions), whole,

@@ -27,7 +27,7 @@ struct Gradients {
   std::vector<at::Tensor> sums;  ///< as Subject::parameters(); zero where unused
   double weight = 0;
   double loss_sum = 0;
-  /// As Subject::parameters(): what adding up may have lost (RoundingTerms::accumulation).
+  /// What adding up may have lost of each of Subject::parameters() (RoundingTerms::accumulation).
   std::vector<double> accumulation_errors;
 };
 

@@ -7,10 +7,10 @@
 namespace accrue::cli {
 
 /// README.md of an exported model: what it is, what it reads, how it is loaded, how it was trained.
-/// Of a gpt2 `byte_tokens` says whether its tokens are bytes of text.
+/// `byte_tokens` says whether a gpt2's tokens are bytes of text.
 std::string language_model_card(const train::TrainedModel& trained, bool byte_tokens);
 std::string image_model_card(const train::TrainedModel& trained);
-/// Of a TorchScript module of text or tokens.
+/// The card of a TorchScript module of text or tokens.
 std::string module_card(const train::TrainedModel& trained);
 
 }  // namespace accrue::cli

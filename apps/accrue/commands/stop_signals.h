@@ -2,7 +2,7 @@
 
 namespace accrue::cli {
 
-/// Of a program that was interrupted.
+/// A program that was interrupted exits so.
 inline constexpr int interrupted_status = 130;
 
 /// From here on SIGINT, SIGTERM and SIGHUP end the program at once with status 130, wherever it is.

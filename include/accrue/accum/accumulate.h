@@ -13,7 +13,7 @@ namespace accrue {
 
 /// What `accumulate` returns.
 struct Accumulated {
-  /// Of the mean loss, under the parameters' names, in registration order; tied parameters once,
+  /// The mean loss's, under the parameters' names, in registration order; tied parameters once,
   /// frozen ones not at all, unused ones zero. fp64 for fp64 parameters, else fp32. All zero where
   /// `weight` is 0.
   NamedParameters gradients;

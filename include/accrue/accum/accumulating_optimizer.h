@@ -37,7 +37,7 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Steps with what is pending, at the end of the data.
   StepReport finish() { return accumulator_.finish(inner_); }
-  /// Of the last full window; `stepped` is false while the next one fills.
+  /// Tells of the last full window; `stepped` is false while the next one fills.
   const StepReport& last_report() const { return last_report_; }
 
   torch::optim::Optimizer& inner() { return inner_; }

@@ -111,8 +111,8 @@ class AccumulatorScope;
 /// AccumulatorOptions::on_event once.
 class Accumulator {
  public:
-  /// Of a model with named_parameters(): a torch::nn module or its holder, a TorchScript module. It
-  /// must outlive this object where it is no holder. Throws a usage Error where nothing is to be
+  /// Takes a model with named_parameters(): a torch::nn module or its holder, a TorchScript module.
+  /// It must outlive this object where it is no holder. Throws a usage Error where nothing is to be
   /// trained, `options` contradict each other, or a parameter belongs to an open window.
   template <detail::HasNamedParameters Model>
   explicit Accumulator(const Model& model, AccumulatorOptions options = {})

@@ -15,7 +15,7 @@ class FoldTarget {
   /// Whether `parameter` is one of those it takes gradients of.
   virtual bool takes(const at::Tensor& parameter) const = 0;
   /// Whether a micro-batch's gradient of a parameter may come in parts: the target is linear in it.
-  /// Else the parts are added up before.
+  /// Where it does not, the parts are added up before.
   virtual bool takes_parts() const = 0;
   /// Folds in contribution * scale: contiguous, finite, in the parameter's shape, fp32 (fp64 of
   /// fp64 parameters).

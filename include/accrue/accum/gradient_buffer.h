@@ -95,9 +95,9 @@ class GradientBuffer {
   void begin_window(std::int64_t index);
   /// The same of a folding buffer: all contributions are divided by `total_weight`.
   void begin_folding(double total_weight);
-  /// Of a folding buffer, around each micro-batch: `end_micro_batch` folds what was kept, unless
-  /// something of it was not finite. `drop_micro_batch` forgets it, and says whether nothing had
-  /// been folded, so that it left no trace.
+  /// A folding buffer has these around each micro-batch: `end_micro_batch` folds what was kept,
+  /// unless something of it was not finite. `drop_micro_batch` forgets it, and says whether nothing
+  /// had been folded, so that it left no trace.
   void begin_micro_batch();
   void end_micro_batch();
   bool drop_micro_batch();

@@ -32,8 +32,8 @@ class Reduction {
 
   virtual ~Reduction() = default;
   virtual Outcome reduce(GradientBuffer& buffer, const Share& share) = 0;
-  /// Of which part the buffer holds the sums of all ranks after `whole`; null: of all. It lives as
-  /// long as the reduction.
+  /// The part of which the buffer holds the sums of all ranks after `whole`; null: of all. It lives
+  /// as long as the reduction.
   virtual const SumShard* shard() const { return nullptr; }
   /// This rank's sums are about to be made anew: ends what is under way on them. An error is kept
   /// for the next reduce().

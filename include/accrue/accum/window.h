@@ -83,12 +83,12 @@ class Window {
   bool is_open() const { return open_; }
   bool in_micro_batch() const { return in_micro_batch_; }  ///< between begin and commit or abort
   bool is_lost() const { return lost_; }
-  /// Of a buffer that folds: something was folded into the optimizer's state, and no step can
-  /// follow, as the window is lost or was discarded. Its state is to be loaded anew.
+  /// Whether, with a buffer that folds, something was folded into the optimizer's state, and no
+  /// step can follow, as the window is lost or was discarded. Its state is to be loaded anew.
   bool is_torn() const { return buffer_->is_between_steps() && (lost_ || !open_) && !closed_; }
   /// Why, of a lost window.
   const std::string& lost_reason() const { return lost_reason_; }
-  /// Of this window now; replays are to use it too.
+  /// The scale that this window has now; replays are to use it too.
   double loss_scale() const { return loss_scale_; }
   /// Times that the open window was started again for an overflow or for larger units.
   std::int64_t retries() const { return retries_; }
@@ -142,7 +142,7 @@ class Window {
   /// Drops the open window and everything in it; nothing where none is open.
   void discard();
 
-  /// Of the open window, or of the last one until the next is opened.
+  /// It is the open window's, or the last one's until the next is opened.
   LedgerView ledger() const;
   /// Committed so far.
   double weight() const;

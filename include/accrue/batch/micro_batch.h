@@ -20,7 +20,8 @@ struct LeftOut {
 struct MicroBatch {
   at::Tensor inputs;   ///< [R, T] int64 token ids, or images [B, C, H, W] fp32
   at::Tensor targets;  ///< [R, T] int64 (-100 where no loss is taken), or classes [B]
-  /// As `targets`, fp32: what each term of the loss counts; undefined where each counts 1.
+  /// What each term of the loss counts, in the shape of `targets`, fp32; undefined where each
+  /// counts 1.
   at::Tensor weights;
   std::vector<std::int64_t> sample_ids;  ///< of its samples: draw ordinals (epoch * N + position)
   std::int64_t tokens = 0;               ///< inputs that are not padding; of images: how many

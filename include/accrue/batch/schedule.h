@@ -30,7 +30,7 @@ struct WindowSchedule {
   std::int64_t tokens_per_sample = 0;               ///< where all have as many; 0: not stated
   std::shared_ptr<const VariableWindows> variable;  ///< null where all samples have as many tokens
 
-  /// Of the first epoch, where epochs differ.
+  /// Tells of the first epoch, where epochs differ.
   std::int64_t windows_per_epoch() const;
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
   /// Ordinals of window `index` (0-based over the run). Empty only where an epoch has no window.

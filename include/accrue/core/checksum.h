@@ -17,7 +17,7 @@ class Checksum {
 
   /// Continues with `bytes`; how they are divided among calls does not count.
   void add(std::string_view bytes);
-  /// Of all bytes so far: 16 hexadecimal digits.
+  /// The checksum of all bytes so far: 16 hexadecimal digits.
   std::string text() const;
 
  private:

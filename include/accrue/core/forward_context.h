@@ -24,7 +24,7 @@ struct ForwardContext {
   /// One per sample of the micro-batch: the draw's ordinal, epoch * N + position. Randomness is
   /// keyed by these and the position within the sample, never by the place in the micro-batch.
   std::vector<std::int64_t> sample_ids;
-  /// Of a packed micro-batch: where each sample lies, by row and column, without overlaps; what no
+  /// Where each sample of a packed micro-batch lies, by row and column, without overlaps; what no
   /// span covers is padding. Empty: row b holds sample_ids[b] from column 0 on.
   std::vector<SampleSpan> spans;
   /// What this pass's backward makes again: operations need not keep it.

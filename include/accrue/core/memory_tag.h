@@ -15,7 +15,7 @@ enum class MemoryTag : std::uint8_t {
 };
 inline constexpr std::size_t kMemoryTags = 4;
 
-/// Of the calling thread.
+/// The calling thread's tag.
 MemoryTag memory_tag();
 
 /// While it lives, allocations of the calling thread have this tag.

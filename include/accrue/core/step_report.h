@@ -36,7 +36,7 @@ struct StepReport {
   std::optional<double> reduce_seconds;          ///< from a reduction's first collective to its end
   std::optional<double> reduce_exposed_seconds;  ///< of it, after the last micro-batch's backward
   std::optional<std::int64_t> wire_bytes;        ///< that this rank sent
-  /// Of all ranks' time in forward and backward, the part in which they waited for other stages of
+  /// The part of all ranks' time in forward and backward in which they waited for other stages of
   /// a pipeline; and what (stages - 1) / (micro-batches + stages - 1) says of a balanced one.
   std::optional<double> pipeline_bubble, pipeline_bubble_formula;
   /// "micro" where batch normalisation took the statistics of micro-batches and not of the batch.

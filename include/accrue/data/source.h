@@ -35,7 +35,7 @@ class Source {
   virtual std::int64_t tokens(std::int64_t index) const = 0;
   /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
-  /// Of images: what each of them is brought to.
+  /// What each image is brought to; nothing where there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
   /// Names of an image set's classes, in the order of their numbers.
   virtual std::vector<std::string> classes() const { return {}; }
@@ -80,10 +80,10 @@ struct SourceOptions {
   std::int64_t context = 256;  ///< T, which images do not need
   std::int64_t vocab = 0;      ///< of the model; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
-  /// Of images: the classes, where they are known (those of the training data); files of another
+  /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;
-  /// Of images: what they are brought to, where it is known (data.image, the training data's). A 0
+  /// What images are brought to, where it is known (data.image, the training data's). A 0
   /// is left to the files.
   ImageShape image = {};
 };

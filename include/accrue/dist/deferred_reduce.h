@@ -15,7 +15,7 @@ namespace accrue::dist {
 struct ReduceOptions {
   /// Buckets are reduced during the backward of the last micro-batch; else after it.
   bool overlap = true;
-  /// Of the sums that are reduced as one, at most. Smaller ones begin earlier, larger ones cost
+  /// Sums of at most so much are reduced as one. Smaller ones begin earlier, larger ones cost
   /// fewer messages; the last ones are smaller.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   /// Other than none: each flat allocation is summed as one by a Compressor, whose sums are not
@@ -77,7 +77,7 @@ class DeferredReduce final : public accum::Reduction {
   double seconds_in_backward() const;
   /// Numbers that the ranks add up at the window's close. As many on each rank, always.
   void set_figures(std::vector<double> figures);
-  /// Of the last window that was reduced.
+  /// The totals are those of the last window that was reduced.
   const WindowTotals& totals() const;
 
   /// What compression keeps of all ranks together (Compressor::state); nothing without it. Between

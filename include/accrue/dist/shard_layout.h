@@ -24,7 +24,7 @@ class ShardLayout {
   std::int64_t elements() const { return elements_; }
   std::int64_t shard_elements() const { return shard_elements_; }  ///< with padding
   std::int64_t padded_elements() const { return world_ * shard_elements_; }
-  /// Of the shard of `rank`: its elements in the buffer, without padding.
+  /// Where the elements of the shard of `rank` lie in the buffer, without padding.
   FlatRange range(std::int64_t rank) const;
 
  private:

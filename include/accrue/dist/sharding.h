@@ -40,7 +40,7 @@ class Sharding final : public accum::SumShard {
   /// flat and contiguous, is filled; the others give an undefined tensor. All ranks call it with
   /// tensors of one dtype.
   void gather(const Stretch& stretch, const at::Tensor& own, const at::Tensor& whole) const;
-  /// Of a number that rank 0 has; the same on all.
+  /// Gives a number that rank 0 has to all.
   std::int64_t from_first(std::int64_t number, std::string_view what) const;
 
   std::int64_t bytes_at_once() const { return bytes_at_once_; }

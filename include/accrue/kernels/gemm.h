@@ -17,7 +17,7 @@ namespace accrue::kernels {
 /// mismatch.
 void gemm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool accumulate = false);
 
-/// As above, plus bias[N] added to every row (fp32 or the operands' dtype).
+/// The same, plus bias[N] added to every row (fp32 or the operands' dtype).
 void gemm_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const at::Tensor& bias);
 

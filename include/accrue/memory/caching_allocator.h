@@ -67,7 +67,7 @@ std::int64_t left_outside();
 /// none. It costs about a millisecond a GiB.
 std::int64_t resident_in_tensors();
 
-/// Of the last allocation that failed: the bytes it would have gone beyond the budget, or all that
+/// By how many bytes the last allocation that failed would have gone beyond the budget, or all that
 /// it asked for where the system had none. 0 where none failed.
 std::int64_t last_missing_bytes();
 /// The bytes for tensors by the budget that refused it; nullopt where the system had none, or none

@@ -61,8 +61,8 @@ struct ResNetShape {
   std::int64_t channels = 3, height = 0, width_pixels = 0;
 };
 std::int64_t resnet_parameters(const ResNetShape& shape);
-/// Of one image: the inputs of convolutions and of norms are kept, and one convolution's backward
-/// holds eight of the largest maps besides.
+/// What one image takes: the inputs of convolutions and of norms are kept, and one convolution's
+/// backward holds eight of the largest maps besides.
 std::int64_t resnet_activations(const ResNetShape& shape, std::int64_t bytes_per_value);
 
 struct Device {
@@ -88,7 +88,7 @@ struct RunCost {
 };
 RunCost run_cost(double tokens, const Offer& offer);
 
-/// Of the second offer against the first.
+/// Compares the second offer with the first.
 struct OfferComparison {
   double time_ratio = 1;
   double cost_ratio = 1;

@@ -11,7 +11,7 @@ namespace accrue::models {
 /// A Trainable that the command line makes from a config, checkpoints and loads.
 class Model : public Trainable {
  public:
-  /// As model.kind names it.
+  /// The name that model.kind has for it.
   virtual std::string kind() const = 0;
   /// Arithmetic of forward and backward for one sample (a full context, an image), recomputation
   /// not counted; 0 where it is not known.

@@ -37,8 +37,8 @@ enum class BatchNormPolicy {
   exact,             ///< the window's statistics, segment by segment (train/exact_window.h)
   micro,             ///< each micro-batch by its own: not the full batch's gradient
 };
-/// Of "error", "convert-group", "convert-layer", "convert-instance", "exact", "micro". Throws a
-/// usage Error for another name.
+/// The policy that "error", "convert-group", "convert-layer", "convert-instance", "exact" or
+/// "micro" names. Throws a usage Error for another name.
 BatchNormPolicy batch_norm_policy(std::string_view name);
 /// What a model with a constructor option is to be built with: `batch` unless it is to be
 /// converted.

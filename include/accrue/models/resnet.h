@@ -47,7 +47,7 @@ class ResNet : public Model {
   std::vector<LossHead> losses() override;
 
   std::string kind() const override { return "resnet"; }
-  /// Of convolutions and the linear layer: 6 for each multiply-add of the forward pass.
+  /// Counts convolutions and the linear layer: 6 for each multiply-add of the forward pass.
   std::int64_t flops_per_sample() const override;
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;

@@ -55,7 +55,7 @@ struct LossHead {
   /// The weight that `forward` will report, from the labels alone: what several losses with
   /// different denominators need before the first backward. May be left out by a single loss.
   std::function<double(const batch::MicroBatch& micro)> weight = {};
-  /// Of this loss's mean in the total.
+  /// The total counts this loss's mean so much.
   double coefficient = 1;
   /// How much of the weight is predicted right; left out where that is no question.
   std::function<double(const Activations& output, const batch::MicroBatch& micro)> correct = {};

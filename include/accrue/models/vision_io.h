@@ -18,7 +18,7 @@ struct ImageTask {
   std::vector<std::string> classes;              ///< a name for each output
 };
 
-/// Of each: writes a folder (made where it does not exist) that says how its images are made:
+/// Each writes a folder (made where it does not exist) that says how its images are made:
 /// pixels scaled to [0, 1], then of mean and deviation 0.5. Throws a usage Error where a model is
 /// in it already.
 ///

@@ -51,8 +51,8 @@ class Optimizer {
   /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
   /// changes it. Of a Part, what that keeps of them, one-dimensional.
   virtual NamedParameters state() const = 0;
-  /// Of a Part: where what it keeps belongs, in an order that all parts have. "step", which each of
-  /// them keeps, is not among them. Empty of an optimizer of all.
+  /// A Part says where what it keeps belongs, in an order that all parts have. "step", which each
+  /// of them keeps, is not among them. Empty of an optimizer of all.
   virtual std::vector<StateStretch> stretches() const { return {}; }
   /// Copies whole tensors in, one after the other; a Part takes its stretches of them, and reads
   /// each tensor through a temporary. Throws a usage Error that names the first

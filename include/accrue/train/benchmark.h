@@ -39,8 +39,8 @@ struct BenchmarkResult {
   Spread optimizer_seconds;          ///< norm, clip and step
   std::int64_t peak_bytes = 0;       ///< of tensors, from the meter
   std::int64_t peak_resident_bytes = 0;
-  /// Of an accumulated window that follows another, per micro-batch: what the caching allocator had
-  /// to ask the system for, and pages mapped anew.
+  /// What an accumulated window that follows another cost per micro-batch: what the caching
+  /// allocator had to ask the system for, and pages mapped anew.
   double system_allocations = 0;
   double minor_page_faults = 0;
   double loss = 0;  ///< of the last window: a run that diverges is no benchmark

@@ -131,7 +131,7 @@ struct DistConfig {
   std::string shard = "none";      ///< none, optimizer
   std::string compress = "none";   ///< none, bf16, int8, powersgd: how gradients travel
   std::int64_t local_steps = 1;    ///< that a rank takes alone between two outer steps
-  /// Of the outer step; none: 1 and 0.
+  /// The outer step takes them; none: 1 and 0.
   std::optional<double> outer_lr, outer_momentum;
   std::int64_t stages = 1;  ///< > 1: ranks are the stages of a pipeline
   Duration timeout{300, Duration::Unit::seconds};
@@ -185,7 +185,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigin kind = ConfigOrigin::user);
 
-/// Of `ranks` those that each run a part of every batch: all, or 1 where they are the stages of a
+/// How many of `ranks` each run a part of every batch: all, or 1 where they are the stages of a
 /// pipeline, which run each micro-batch together.
 std::int64_t ranks_that_share(const Config& config, std::int64_t ranks);
 

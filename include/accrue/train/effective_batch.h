@@ -33,8 +33,8 @@ struct EffectiveBatch {
   std::int64_t idle_ranks() const;
 };
 
-/// As a run divides it until it knows how fast its ranks are: equal parts in whole micro-batches,
-/// of which each rank runs its own size.
+/// Divides it the way a run does until it knows how fast its ranks are: equal parts in whole
+/// micro-batches, of which each rank runs its own size.
 EffectiveBatch divide_batch(std::int64_t samples, const std::vector<std::int64_t>& micro_batches);
 
 /// "8 samples x 4 accumulation steps x 2 ranks = 64 samples, 65,536 tokens"; where it is no

@@ -22,10 +22,10 @@ using AllReduce = std::function<void(at::Tensor& sums)>;
 struct ExactOptions {
   /// Where the activations at the cuts are kept: a folder for a temporary file; empty: memory.
   std::filesystem::path cut_folder;
-  /// Of the statistics' sums, over the ranks that share the window. All must run windows of the
+  /// Adds the statistics' sums up over the ranks that share the window. All must run windows of the
   /// same model, which they then leave alike; a rank may have no micro-batches.
   AllReduce all_reduce;
-  /// Of several losses with denominators of their own: how they add up, asked before each attempt;
+  /// How several losses with denominators of their own add up, asked before each attempt;
   /// empty: by their coefficients, and a usage Error where their weights differ. A loss scale is
   /// the window's.
   std::function<PassOptions()> losses;

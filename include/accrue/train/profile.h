@@ -17,8 +17,8 @@ struct KernelCost {
   double seconds = 0;        ///< per micro-batch, without the kernels that it calls
   std::int64_t bytes = 0;    ///< per micro-batch, of the tensors it reads or writes; 0: unknown
   double gflops = 0;         ///< GFLOP/s; 0: it does none to speak of, or unknown
-  /// Of the GEMM peak, or of the memory bandwidth, at most 1; 0: unknown, or not bounded by it, as
-  /// what it touches lies in caches.
+  /// Its part of the GEMM peak, or of the memory bandwidth, at most 1; 0: unknown, or not bounded
+  /// by it, as what it touches lies in caches.
   double share_of_ceiling = 0;
 };
 

@@ -49,8 +49,8 @@ struct TrainedModel {
 /// text, so that its model of `vocab` words reads and writes text.
 bool trained_on_bytes(const std::string& data_format, std::int64_t vocab);
 
-/// Of a checkpoint (none: the newest). Throws a usage Error that names the step that is missing and
-/// lists those there are, or the file and the tensor that is not as it was written.
+/// Loads a checkpoint (none: the newest). Throws a usage Error that names the step that is missing
+/// and lists those there are, or the file and the tensor that is not as it was written.
 TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step);
 /// Its model alone.
 std::unique_ptr<models::Model> load_model(const RunDirectory& run,

@@ -22,10 +22,10 @@ enum class Cause {
   stepped_mid_window,  ///< parameters were changed there
 };
 
-/// As the command line prints it: "batch-coupled-loss".
+/// The name that the command line prints: "batch-coupled-loss".
 std::string_view to_string(Cause cause);
 
-/// Of one parameter, over all comparisons that one that came nearest to its bound or exceeds it
+/// One parameter's error: that of all comparisons that came nearest to its bound or exceeds it
 /// most. Both are relative to the norm of the parameter's reference gradient (or, where that all
 /// but vanishes, to a thousandth of what is usual for an element of the model), L2.
 struct ParameterError {

@@ -8,7 +8,7 @@
 namespace accrue::train::carry {
 
 std::optional<Value> same(const Value& value);
-/// Of a list its only element: [8] -> 8.
+/// A list's only element: [8] -> 8.
 std::optional<Value> only_one(const Value& value);
 /// A text or a list that is not empty.
 std::optional<Value> not_empty(const Value& value);

@@ -89,7 +89,7 @@ bool tells_of_number_beyond_64_bits(std::string_view description) {
          is_number_beyond_64_bits(std::string(description.substr(open + 1, close - open - 1)));
 }
 
-/// Of `text`, as to_ascii() gave it to the parser.
+/// `text` is what to_ascii() gave to the parser.
 Error malformed(const toml::parse_error& error, const std::string& text,
                 const std::string& origin) {
   const std::string operation = "read config " + position_text(origin, error.source().begin);

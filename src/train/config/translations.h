@@ -14,7 +14,8 @@ struct Statement {
   const char* example;  ///< as TOML: a value that the key takes
   /// What becomes of the value that was stated; null: it says nothing about this key's.
   std::optional<Value> (*carry)(const Value& stated) = nullptr;
-  /// As TOML: where `false` was stated. Null: then nothing needs to be stated, unless it carries.
+  /// What to state, in TOML, where `false` was stated. Null: then nothing needs to be stated,
+  /// unless it carries.
   const char* where_false = nullptr;
 };
 
@@ -49,13 +50,13 @@ struct ForeignName {
   const Translation* row;
 };
 
-/// Of the last parts of a dotted path, the longest that is in the table: of "train.fp16.enabled"
+/// The longest of the last parts of a dotted path that is in the table: of "train.fp16.enabled"
 /// "fp16.enabled". Capitals and '-' for '_' do not matter.
 std::optional<ForeignName> find_foreign(const std::string& path);
 /// The name in the table that the last part of `path` was most likely meant to be, where it is
 /// near.
 std::optional<ForeignName> nearest_foreign(const std::string& path);
-/// Of the sections that `path` lies in, the innermost that is in the table and is not one of ours.
+/// The innermost of the sections that `path` lies in that is in the table and is not one of ours.
 std::optional<ForeignName> enclosing_foreign(const std::string& path);
 
 /// What to state where `value` was stated, as lines of TOML ("optim.clip = 0.5"); none where

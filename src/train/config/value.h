@@ -30,7 +30,7 @@ struct Value {
 /// The same value; 1 and 1.0 are.
 bool equal(const Value& a, const Value& b);
 
-/// As TOML that reads back to the same value (an Other as its type's name).
+/// Writes TOML that reads back to the same value (an Other as its type's name).
 std::string to_toml(const Value& value);
 
 /// For errors: `"abc" (a string)`.
