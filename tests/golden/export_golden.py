@@ -94,9 +94,19 @@ def trained(folder, name):
     return json.loads(accrue(folder, "predict", "run", "images", "--json"))["images"]
 
 
+def check_packages(card, code):
+    """The card's pip line has what its Python imports, and nothing else."""
+    imported = set(re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)) - sys.stdlib_module_names
+    needed, = re.findall(r"^pip install (.*)$", card, re.MULTILINE)
+    names = sorted({"PIL": "pillow"}.get(name, name) for name in imported)
+    assert needed.split() == names, f"the card installs {needed}, and its Python imports {names}"
+
+
 def by_its_card(folder):
     """The model and the reader of images, by the Python of README.md."""
-    code, = re.findall(r"```python\n(.*?)```", Path(folder, "model", "README.md").read_text(), re.DOTALL)
+    card = Path(folder, "model", "README.md").read_text()
+    code, = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    check_packages(card, code)
     code = code.replace("PATH_TO_THIS_FOLDER", str(Path(folder, "model"))).replace('"image.png"', "IMAGE")
     names = {"IMAGE": next(Path(folder, "images").glob("*/*.png"))}
     with contextlib.redirect_stdout(io.StringIO()):

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "commands/card_parts.h"
 #include "commands/model_card.h"
 
@@ -99,28 +101,35 @@ struct ImageCard {
   const char* library;
   const char* title;
   const char* description;
+  const char* packages;
   const char* imports;
   const char* loading;
 };
 
 ImageCard card_of(const std::string& kind) {
   if (kind == "vit")
-    return {"transformers", "A vision transformer trained with accrue",
+    return {"transformers",
+            "A vision transformer trained with accrue",
             "A ViT (Dosovitskiy et al., arXiv:2010.11929); the folder loads as `transformers`' "
             "ViTForImageClassification.",
+            "numpy pillow torch transformers",
             "import numpy\nimport torch\nfrom PIL import Image\nfrom transformers import "
             "ViTForImageClassification\n",
             vit_loading};
   if (kind == "resnet")
     return {
-        "", "A ResNet trained with accrue",
+        "",
+        "A ResNet trained with accrue",
         "The residual network for small images (He et al., arXiv:1512.03385, section 4.2: three "
         "stages, no pooling before them);\n`model.safetensors` has torchvision's names.",
+        "numpy pillow safetensors torch",
         "import json\nfrom pathlib import Path\n\nimport numpy\nimport torch\nfrom PIL import "
         "Image\nfrom safetensors.torch import load_file\nfrom torch import nn\n",
         resnet_loading};
-  return {"", "A TorchScript module trained with accrue",
+  return {"",
+          "A TorchScript module trained with accrue",
           "`model.pt` holds the module with its trained weights.",
+          "numpy pillow torch",
           "import json\nfrom pathlib import Path\n\nimport numpy\nimport torch\nfrom PIL import "
           "Image\n",
           module_loading};
@@ -148,8 +157,8 @@ std::string image_model_card(const train::TrainedModel& trained) {
          (model.image[0] == 3 ? "images in colour" : "grey images") + " of " +
          number(model.image[1]) + " x " + number(model.image[2]) +
          " pixels (height x width), from -1 (black) to 1. Others are scaled to cover\nthat size, "
-         "and cut to its centre:\n\n```python\n" +
-         card.imports +
+         "and cut to its centre.\n\n" +
+         needed_packages(card.packages) + "\n```python\n" + card.imports +
          "\nFOLDER = \"PATH_TO_THIS_FOLDER\"\nCHANNELS, HEIGHT, WIDTH = " + number(model.image[0]) +
          ", " + number(model.image[1]) + ", " + number(model.image[2]) + "\n" + image_reader +
          card.loading + "```\n" + training_section(trained);

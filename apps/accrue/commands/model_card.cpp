@@ -6,13 +6,17 @@
 namespace accrue::cli {
 namespace {
 
-constexpr const char* byte_tokenizer_section = R"(
+constexpr const char* loading_packages = "torch transformers";
+
+constexpr const char* byte_tokenizer = R"(
 ## Tokenizer
 
 Tokens are bytes: the id of a token is the value of the byte, 0 to 255, and text is its UTF-8 bytes.
 `tokenizer.json` says the same in the form that `transformers` reads (GPT-2's byte-level BPE without merges).
 Without it, `list(text.encode())` encodes and `bytes(ids).decode(errors="replace")` decodes.
+)";
 
+constexpr const char* loading_with_tokenizer = R"(
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -42,8 +46,13 @@ model = AutoModelForCausalLM.from_pretrained("PATH_TO_THIS_FOLDER")
 
 std::string other_tokenizer_section(const train::TrainedModel& trained) {
   return std::string("\n## Tokenizer\n\n") +
-         (trained.data_format == "jsonl" ? json_lines_sentence : token_files_sentence) +
-         loading_without_tokenizer;
+         (trained.data_format == "jsonl" ? json_lines_sentence : token_files_sentence) + "\n" +
+         needed_packages(loading_packages) + loading_without_tokenizer;
+}
+
+std::string byte_tokenizer_section() {
+  return std::string(byte_tokenizer) + "\n" + needed_packages(loading_packages) +
+         loading_with_tokenizer;
 }
 
 }  // namespace
@@ -63,6 +72,10 @@ std::string written_from(const train::TrainedModel& trained) {
          trained.checkpoint.filename().string() + ".\n";
 }
 
+std::string needed_packages(const std::string& packages) {
+  return "The Python below needs these packages:\n\n```sh\npip install " + packages + "\n```\n";
+}
+
 std::string training_section(const train::TrainedModel& trained) {
   return "\n## Training\n\nThe config of the run:\n\n```toml\n" + train::to_toml(trained.config) +
          "```\n";
@@ -76,13 +89,14 @@ std::string language_model_card(const train::TrainedModel& trained, bool byte_to
          number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
          number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
          number(shape.vocab.value_or(0)) + ". " + written_from(trained) +
-         (byte_tokens ? byte_tokenizer_section : other_tokenizer_section(trained)) +
+         (byte_tokens ? byte_tokenizer_section() : other_tokenizer_section(trained)) +
          training_section(trained);
 }
 
 std::string module_card(const train::TrainedModel& trained) {
   return card_head("", "", {"torchscript", "accrue"}, "A TorchScript module trained with accrue") +
-         "`model.pt` holds the module with its trained weights. " + written_from(trained) + R"(
+         "`model.pt` holds the module with its trained weights. " + written_from(trained) + "\n" +
+         needed_packages("torch") + R"(
 ```python
 import torch
 
