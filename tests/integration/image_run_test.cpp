@@ -124,6 +124,25 @@ TEST_F(ImageRun, OfAnEarlierVersionNumbersItsClasses) {
   EXPECT_EQ(named.at(0)["class"], "dark");
   EXPECT_EQ(numbered.at(0)["class"], "0");
   EXPECT_EQ(numbered.at(0)["probability"], named.at(0)["probability"]);
+  succeed({"export", "out", "--out", "model"});
+  EXPECT_EQ(json::parse(content("model/config.json"))["label_names"], json({"0", "1"}));
+  EXPECT_THAT(content("model/README.md"), HasSubstr("2 classes: 0, 1."));
+}
+
+TEST_F(ImageRun, IsAskedOfAFolderThatIsNoRun) {
+  write_images();
+  write("text", "no folder");
+  for (const char* name : {"images", "none", "text"}) {
+    const std::string expected = std::string("error: open run ") + name +
+                                 ": expected a run directory, received none; try the run.out of a "
+                                 "training run\n";
+    EXPECT_EQ(refused({"predict", name, "images"}), expected);
+    EXPECT_EQ(refused({"export", name, "--out", "model"}), expected);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "model"));
+  EXPECT_EQ(refused({"export", "out", "--out", ""}),
+            "error: accrue export: expected a new or empty folder, received --out \"\"; try a name "
+            "for it\n");
 }
 
 TEST_F(ImageRun, AndARunOfTextPointToEachOther) {
@@ -132,7 +151,9 @@ TEST_F(ImageRun, AndARunOfTextPointToEachOther) {
   EXPECT_THAT(refused({"sample", "out", "--prompt", "a"}), HasSubstr("try accrue predict out"));
   write_small_run();
   succeed({"train", "run.toml", "--run.out=text", "--run.steps=1"});
-  EXPECT_THAT(refused({"predict", "text", "images"}), HasSubstr("try accrue sample"));
+  EXPECT_EQ(refused({"predict", "text", "images"}),
+            "error: predict: expected a run of images, received one of text or tokens (model.kind "
+            "\"gpt2\"); try accrue sample, which continues a text\n");
 }
 
 TEST_F(ImageRun, KeepsTheSizeOfItsImagesWhenItIsResumed) {
@@ -160,6 +181,7 @@ TEST_F(ImageRun, IsExportedWithTheNamesOfItsClasses) {
   EXPECT_EQ(config["pretrained_cfg"]["input_size"], json({3, 8, 8}));
   EXPECT_THAT(content("model/README.md"),
               AllOf(HasSubstr("2 classes: dark, light."), HasSubstr("images in colour of 8 x 8"),
+                    HasSubstr("\npip install numpy pillow safetensors torch\n"),
                     Not(HasSubstr("token id")), Not(HasSubstr("Tokenizer"))));
   EXPECT_THAT(refused({"export", "out", "--out", "model"}), HasSubstr("README.md"));
   std::filesystem::remove(folder_ / "model/README.md");
@@ -183,7 +205,9 @@ TEST_F(ImageRun, OfAVitIsExportedForTransformers) {
   succeed({"export", "out", "--out", "model"});
   EXPECT_EQ(json::parse(content("model/config.json"))["id2label"]["1"], "light");
   EXPECT_EQ(json::parse(content("model/preprocessor_config.json"))["crop_size"]["height"], 8);
-  EXPECT_THAT(content("model/README.md"), HasSubstr("ViTForImageClassification"));
+  EXPECT_THAT(content("model/README.md"),
+              AllOf(HasSubstr("ViTForImageClassification"),
+                    HasSubstr("\npip install numpy pillow torch transformers\n")));
 }
 
 /// What a card says of tokens depends on what the data were.
@@ -201,9 +225,10 @@ TEST_F(AccrueProgram, CardsSayWhatTheTokensWere) {
   };
   write("ids.jsonl", "{\"input_ids\": [1, 2, 3], \"labels\": [1, 2, 3]}\n");
   write("ids.bin", std::string(200, '\1'));
-  EXPECT_THAT(card_of({}), HasSubstr("Tokens are bytes"));
+  const std::string packages = "\npip install torch transformers\n";
+  EXPECT_THAT(card_of({}), AllOf(HasSubstr("Tokens are bytes"), HasSubstr(packages)));
   EXPECT_THAT(card_of({"--data.train=ids.bin", "--model.vocab=300"}),
-              HasSubstr("trained on files of token ids"));
+              AllOf(HasSubstr("trained on files of token ids"), HasSubstr(packages)));
   EXPECT_THAT(card_of({"--data.train=ids.jsonl", "--model.vocab=300", "--batch.tokens=16"}),
               AllOf(HasSubstr("trained on JSON lines"), Not(HasSubstr("files of token ids"))));
 }

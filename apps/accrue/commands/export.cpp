@@ -72,6 +72,8 @@ std::string save_model(const fs::path& out, const train::TrainedModel& trained) 
 
 int run_export(const ExportArguments& arguments) {
   const fs::path out(arguments.out);
+  if (out.empty())
+    throw usage_error("accrue export", "a new or empty folder", "--out \"\"", "a name for it");
   check_nothing_is_there(out);
   const train::TrainedModel trained =
       train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
