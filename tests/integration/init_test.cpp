@@ -110,6 +110,19 @@ TEST_F(Init, OverwritesNothing) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "other.toml"));
 }
 
+/// Before the data are looked at: what is named here is not there.
+TEST_F(Init, RefusesWhatItCouldNotWrite) {
+  for (const char* out : {"", "none/accrue.toml", "none/"}) {
+    const std::string name = out;
+    EXPECT_EQ(refused({"nothing.txt", "--out", name}),
+              "error: accrue init: expected the name of a file in a folder that exists, received "
+              "--out \"" +
+                  name + "\"; try accrue.toml, or making the folder\n");
+  }
+  std::filesystem::create_symlink(folder_ / "elsewhere.toml", folder_ / "link.toml");
+  EXPECT_THAT(refused({"nothing.txt", "--out", "link.toml"}), HasSubstr("link.toml, which does"));
+}
+
 TEST_F(Init, RefusesWhatCannotBeTrainedOnByName) {
   write_text("tale.txt");
   write("table.csv", "a,b\n1,2\n");

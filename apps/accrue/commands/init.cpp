@@ -25,11 +25,21 @@ std::string as_typed(const InitArguments& arguments) {
   return text;
 }
 
-int run_init(const InitArguments& arguments) {
-  if (std::filesystem::exists(arguments.out))
+/// Before the files are looked at, which may take long.
+void check_can_be_written(const std::filesystem::path& out) {
+  std::error_code unreadable;
+  if (std::filesystem::exists(std::filesystem::symlink_status(out, unreadable)))
     throw usage_error("accrue init", "a file that does not exist yet",
-                      arguments.out + ", which does",
+                      out.string() + ", which does",
                       "--out with another name, or moving that file");
+  const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  if (!out.has_filename() || !std::filesystem::is_directory(folder, unreadable))
+    throw usage_error("accrue init", "the name of a file in a folder that exists",
+                      "--out \"" + out.string() + "\"", "accrue.toml, or making the folder");
+}
+
+int run_init(const InitArguments& arguments) {
+  check_can_be_written(arguments.out);
   const train::DataFacts data = train::look_at(arguments.files);
   const std::string config = train::first_config(
       data, {.multiplies_bf16 = kernels::multiplies_bf16()}, as_typed(arguments));
