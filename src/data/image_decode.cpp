@@ -1,5 +1,6 @@
 #include "image_decode.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,12 @@ constexpr std::array<Signature, 13> other_formats{
      {"MM", "TIFF"},
      {"\xff\xd8", "JPEG that is damaged, or of neither grey nor RGB (CMYK)"}}};
 
+std::optional<ImageShape> shape_up_to(std::span<const std::byte> encoded, std::uint32_t side) {
+  if (is_png(encoded)) return png_shape(encoded, side);
+  if (is_jpeg(encoded)) return jpeg_shape(encoded, side);
+  return std::nullopt;
+}
+
 /// The first of each three bytes: what grey pixels are, decoded as colour.
 void keep_one_of_three(std::vector<std::uint8_t>& bytes) {
   for (std::size_t i = 0; i < bytes.size() / 3; ++i) bytes[i] = bytes[3 * i];
@@ -41,12 +48,15 @@ void keep_one_of_three(std::vector<std::uint8_t>& bytes) {
 }  // namespace
 
 std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded) {
-  if (is_png(encoded)) return png_shape(encoded, kMostPixelsASide);
-  if (is_jpeg(encoded)) return jpeg_shape(encoded, kMostPixelsASide);
-  return std::nullopt;
+  return shape_up_to(encoded, kMostPixelsASide);
 }
 
 std::string other_image_format(std::span<const std::byte> encoded) {
+  constexpr std::uint32_t any_side = 0x7fffffff;
+  if (const auto shape = shape_up_to(encoded, any_side);
+      shape && std::max(shape->height, shape->width) > kMostPixelsASide)
+    return "one with a side of " + std::to_string(std::max(shape->height, shape->width)) +
+           " pixels (" + std::to_string(kMostPixelsASide) + " at most)";
   const std::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
   for (const Signature& format : other_formats)
     if (bytes.starts_with(format.bytes)) return std::string(format.name);

@@ -23,7 +23,8 @@ struct DecodedImage {
 /// or a palette is colour (3).
 std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded);
 
-/// The name of an image format that is not read, by its first bytes ("BMP"); empty: none of those.
+/// What an image that is not read is, by its first bytes: a format ("BMP"), or one with a longer
+/// side; empty: neither.
 std::string other_image_format(std::span<const std::byte> encoded);
 
 /// Decodes a PNG or a JPEG: alpha left out, of 16 bits the higher 8. Returns why it failed, or an

@@ -42,7 +42,7 @@ std::string decode(const fs::path& path, DecodedImage& image) {
   if (image_file_shape(file, 0)) return decode_image_file(file, 0, image);
   const std::string other = other_image_file_format(file, 0);
   return other.empty() ? "no image that can be read (PNG or JPEG)"
-                       : other + ", which is not read; PNG and JPEG are";
+                       : "no PNG or JPEG that can be read, but " + other;
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ ReadImage read_image(const fs::path& file, const ImageShape& shape) {
     if (!failure.empty()) return {.values = {}, .failure = std::move(failure)};
     fit_image(image, shape, planes);
   } catch (const Error& error) {
-    return {.values = {}, .failure = error.what()};
+    return {.values = {}, .failure = error.received()};
   }
   at::Tensor values = at::empty({shape.channels, shape.height, shape.width}, at::kFloat);
   normalise_image(planes, values.mutable_data_ptr<float>());

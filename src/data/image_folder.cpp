@@ -18,7 +18,13 @@ fs::path folder_of(const fs::path& file) {
   return (file.has_parent_path() ? file : fs::absolute(file, ignored)).parent_path();
 }
 
-std::string class_of(const fs::path& file) { return folder_of(file).filename().string(); }
+/// The folder's own name, also where the path to it ends in "..".
+std::string class_of(const fs::path& file) {
+  const fs::path folder = folder_of(file);
+  std::error_code ignored;
+  if (folder.filename() != "..") return folder.filename().string();
+  return fs::weakly_canonical(folder, ignored).filename().string();
+}
 
 bool holds_image(const fs::path& folder) {
   std::error_code failure;

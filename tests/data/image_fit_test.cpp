@@ -130,9 +130,13 @@ TEST(ImageFiles, SayWhyTheyCannotBeRead) {
   };
   EXPECT_THAT(why(whole), IsEmpty());
   EXPECT_THAT(why("hello"), HasSubstr("no image"));
-  EXPECT_THAT(why("GIF89a"), HasSubstr("GIF, which is not read"));
+  EXPECT_THAT(why("GIF89a"), HasSubstr("no PNG or JPEG that can be read, but GIF"));
+  EXPECT_THAT(why(png(make_picture(1, 16385, 1, 1))),
+              HasSubstr("but one with a side of 16385 pixels (16384 at most)"));
+  EXPECT_THAT(why(png(make_picture(1, 16384, 1, 1))), IsEmpty());
   EXPECT_NE(why(whole.substr(0, whole.size() / 2)), "");
-  EXPECT_THAT(read_image(folder.path("none.png"), {3, 8, 8}).failure, HasSubstr("none.png"));
+  EXPECT_EQ(read_image(folder.path("none.png"), {3, 8, 8}).failure,
+            folder.path("none.png") + ": No such file or directory");
 }
 
 }  // namespace

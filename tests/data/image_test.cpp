@@ -45,6 +45,15 @@ std::unique_ptr<Source> open_images(const std::string& glob,
   return ::testing::AssertionSuccess();
 }
 
+TEST(ImageFolders, AreKnownByTheirNamesHoweverThePathLeadsThere) {
+  const Folder folder;
+  const std::string image = testing::png(make_picture(2, 2, 1, 1));
+  for (const char* name : {"cat/1.png", "cat/sub/1.png", "dog/1.png"}) folder.write(name, image);
+  const auto source =
+      open_source({.globs = {folder.path("cat/sub/../*.png"), folder.path("dog/./*.png")}}, "k");
+  EXPECT_THAT(source->classes(), ElementsAre("cat", "dog"));
+}
+
 TEST(ImageFolders, ReadEveryFormatAndLeaveAlphaOut) {
   struct Row {
     const char* name;
