@@ -67,6 +67,20 @@ std::optional<std::int64_t> enough(const Config& config, const EstimateOptions& 
   }
 }
 
+/// The config of a workload, whose model is known without its files.
+Config shape_of(const Workload& work) {
+  Config known = work.config;
+  known.model.from.clear();
+  return known;
+}
+
+EstimateOptions options_of(const Workload& work) {
+  EstimateOptions options;
+  if (const auto image = work.data.train->image_shape())
+    options.image = {image->channels, image->height, image->width};
+  return options;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> enough_budget(const Config& config) {
@@ -77,12 +91,15 @@ std::optional<std::int64_t> enough_budget(const Config& config) {
 }
 
 std::optional<std::int64_t> enough_budget(const Workload& work) {
-  Config known = work.config;
-  known.model.from.clear();
-  EstimateOptions options;
-  if (const auto image = work.data.train->image_shape())
-    options.image = {image->channels, image->height, image->width};
-  return enough(known, options);
+  return enough(shape_of(work), options_of(work));
+}
+
+std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t micro_batch,
+                                          Recompute recompute) {
+  Config planned = shape_of(work);
+  planned.batch.micro = micro_batch;
+  planned.memory.recompute = to_string(recompute);
+  return enough(planned, options_of(work));
 }
 
 std::int64_t outside_of_a_run(std::int64_t outside) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "accrue/core/recompute.h"
 #include "accrue/train/config.h"
 #include "accrue/train/workload.h"
 
@@ -16,6 +17,10 @@ namespace accrue::train {
 std::optional<std::int64_t> enough_budget(const Config& config);
 /// The same of a workload, whose data and model are known.
 std::optional<std::int64_t> enough_budget(const Workload& work);
+/// The same for a run whose micro-batches have so many samples, with the recomputation that its
+/// plan has.
+std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t micro_batch,
+                                          Recompute recompute);
 
 /// What will lie outside tensors once training is under way, where `outside` lie there before.
 std::int64_t outside_of_a_run(std::int64_t outside);

@@ -15,7 +15,8 @@ ExactRunner::ExactRunner(models::Trainable& model, accum::Window& window, data::
       options_(options),
       losses_(model),
       at_open_(model),
-      retries_(options_.recovery, hooks_.on_out_of_memory, hooks_.what_would_fit),
+      retries_(options_.recovery, hooks_.on_out_of_memory, hooks_.what_would_fit,
+               hooks_.enough_budget),
       exact_(
           model, window, [&loader](batch::Range range) { return loader.fetch(range); }, seed,
           exact_options()) {

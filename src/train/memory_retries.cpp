@@ -12,6 +12,7 @@
 #include "accrue/core/words.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "enough_memory.h"
 
 namespace accrue::train {
 
@@ -90,11 +91,17 @@ std::string MemoryRetries::in_words() const {
                         : "the first of " + std::to_string(count_) +
                               " times; each went through when it was run once more");
   const std::string from = std::to_string(story_.from);
-  std::string text = "micro-batches of " + from + " samples" + why + "from here on they have " +
-                     std::to_string(story_.to) + ", and the batch stays";
-  if (story_.budget > 0)
-    text += "; " + from + " take a memory.budget of more than " + format_bytes(story_.budget);
-  return text;
+  return "micro-batches of " + from + " samples" + why + "from here on they have " +
+         std::to_string(story_.to) + ", and the batch stays" + budget_in_words();
+}
+
+/// The allocation that failed tells only what was needed until then: more may have followed it.
+std::string MemoryRetries::budget_in_words() const {
+  if (story_.budget == 0) return "";
+  const std::string from = std::to_string(story_.from);
+  const std::optional<std::int64_t> enough = enough_ ? enough_(story_.from) : std::nullopt;
+  if (enough && *enough > story_.budget) return "; for " + from + " try " + larger_budget(enough);
+  return "; " + from + " take a memory.budget of more than " + format_bytes(story_.budget);
 }
 
 }  // namespace accrue::train

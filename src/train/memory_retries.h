@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "accrue/memory/recovery.h"
@@ -21,10 +22,15 @@ class MemoryRetries {
  public:
   using Tell = std::function<void(const std::string& reason)>;
   using Advice = std::function<std::string()>;
+  /// A memory.budget that is enough for micro-batches of so many samples, where one is known.
+  using Enough = std::function<std::optional<std::int64_t>(std::int64_t samples)>;
 
   /// Without a `recovery` nothing is retried. `advice`: what would fit, for who has to give up.
-  MemoryRetries(memory::Recovery* recovery, Tell tell, Advice advice)
-      : recovery_(recovery), tell_(std::move(tell)), advice_(std::move(advice)) {}
+  MemoryRetries(memory::Recovery* recovery, Tell tell, Advice advice, Enough enough = {})
+      : recovery_(recovery),
+        tell_(std::move(tell)),
+        advice_(std::move(advice)),
+        enough_(std::move(enough)) {}
 
   bool enabled() const { return recovery_ != nullptr; }
   /// For each window anew.
@@ -59,10 +65,12 @@ class MemoryRetries {
                                     std::int64_t samples, const std::exception& error);
   void note(const std::string& what, const std::exception& error);
   std::string in_words() const;
+  std::string budget_in_words() const;
 
   memory::Recovery* recovery_;
   Tell tell_;
   Advice advice_;
+  Enough enough_;
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
   std::int64_t told_ = 0;  ///< of the count
   Story story_;

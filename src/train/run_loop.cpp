@@ -10,6 +10,7 @@
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "enough_memory.h"
 #include "memory_advice.h"
 #include "resume.h"
 #include "run_plan.h"
@@ -26,7 +27,8 @@ RunLoop::RunLoop(const RunParts& parts, TrainState state, const StoredTensors& o
       recovery_(state_.micro_batches, why_no_split(config_)),
       torn_windows_({&recovery_,
                      [this](const std::string& reason) { tell_event("out_of_memory", reason); },
-                     [this] { return what_would_fit(parts_.work, parts_.plan); }}),
+                     [this] { return what_would_fit(parts_.work, parts_.plan); },
+                     [this](std::int64_t samples) { return enough_for(samples); }}),
       leases_(parts.ranks.rank(), state_.ranks, config_.dist.shares == "speed"),
       window_(make_gradient_buffer(config_, model_, &parts.optimizer)),
       loader_(parts.work.data.train, make_sampler(config_, *parts.work.data.train)),
@@ -77,7 +79,12 @@ WindowHooks RunLoop::hooks() {
           [this](const MicroRef& micro) { return torn_windows_.known_bad(state_.window, micro); },
       .on_out_of_memory =
           [this](const std::string& reason) { tell_of_this_rank("out_of_memory", reason); },
-      .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); }};
+      .what_would_fit = [this] { return what_would_fit(parts_.work, parts_.plan); },
+      .enough_budget = [this](std::int64_t samples) { return enough_for(samples); }};
+}
+
+std::optional<std::int64_t> RunLoop::enough_for(std::int64_t samples) const {
+  return enough_budget(parts_.work, samples, parts_.plan.recompute);
 }
 
 /// Between micro-batches: memory may be taken away, or given back, during the run.

@@ -52,6 +52,8 @@ class RunLoop {
 
  private:
   WindowHooks hooks();
+  /// A memory.budget with which micro-batches of so many samples run as planned.
+  std::optional<std::int64_t> enough_for(std::int64_t samples) const;
   batch::Range lease(batch::Range window);
   void tell_event(const std::string& name, const std::string& reason);
   void tell_event_after(const std::string& name, const std::string& reason);

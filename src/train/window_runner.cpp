@@ -114,7 +114,8 @@ WindowRunner::WindowRunner(models::Trainable& model, accum::Window& window, data
       hooks_(std::move(hooks)),
       options_(options),
       losses_(model, window.buffer()->needs_total_weight()),
-      retries_(options_.recovery, hooks_.on_out_of_memory, hooks_.what_would_fit),
+      retries_(options_.recovery, hooks_.on_out_of_memory, hooks_.what_would_fit,
+               hooks_.enough_budget),
       at_open_(model),
       settled_(model) {
   window_.set_replay([this](const MicroRef& ref) { return replay(ref); });

@@ -83,6 +83,8 @@ struct WindowHooks {
   std::function<void(const std::string& reason)> on_out_of_memory;
   /// What would fit, where a single sample does not.
   std::function<std::string()> what_would_fit;
+  /// A memory.budget that is enough for micro-batches of so many samples.
+  MemoryRetries::Enough enough_budget;
 };
 
 struct WindowRunnerOptions {

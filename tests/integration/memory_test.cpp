@@ -1,6 +1,7 @@
 // Budgets, as a user states them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "accrue_program.h"
@@ -128,6 +129,36 @@ TEST_F(Memory, TheBudgetThatARefusalNamesIsEnough) {
       EXPECT_EQ(second.status, 0) << first.errors << second.errors;
     }
   EXPECT_GE(refused, 6);
+}
+
+/// A run that had to split its micro-batches says what they take as they are; with that, none is
+/// split. `accrue plan`, which refuses the smaller budget, takes it, too.
+TEST_F(Memory, TheBudgetThatARunOutOfMemoryNamesIsEnough) {
+  write_small_run();
+  const Words shape{"run.toml",           "--model.layers=3",       "--model.width=128",
+                    "--model.context=64", "--batch.tokens=8192",    "--batch.micro=128",
+                    "--run.steps=2",      "--memory.recompute=none"};
+  const auto with = [&](const std::string& verb, const std::string& budget) {
+    Words words{verb};
+    words.insert(words.end(), shape.begin(), shape.end());
+    words.push_back("--memory.budget=" + budget);
+    if (verb == "train") words.push_back("--run.out=run" + budget);
+    return accrue(words);
+  };
+  const std::string small = "280MiB";
+  const auto split = with("train", small);
+  ASSERT_EQ(split.status, 0) << split.errors;
+  const std::size_t event = split.errors.find("out_of_memory: micro-batches of 128 samples ran");
+  ASSERT_NE(event, std::string::npos) << split.errors;
+  const std::string line = split.errors.substr(event, split.errors.find('\n', event) - event);
+  EXPECT_THAT(line, HasSubstr("; for 128 try memory.budget = \""));
+  std::string budget = named_budget(line);
+  budget.erase(std::remove(budget.begin(), budget.end(), ' '), budget.end());
+  const auto whole = with("train", budget);
+  EXPECT_EQ(whole.status, 0) << whole.errors;
+  EXPECT_EQ(whole.errors.find("out_of_memory"), std::string::npos) << whole.errors;
+  EXPECT_EQ(with("plan", small).status, 3) << "the control";
+  EXPECT_EQ(with("plan", budget).status, 0);
 }
 
 }  // namespace

@@ -44,10 +44,11 @@ class Watcher : public Observer {
 
 /// What a message says that memory.budget would have to be.
 std::int64_t named_budget(const std::string& message) {
-  constexpr std::string_view kBefore = "memory.budget of more than ";
+  constexpr std::string_view kBefore = "memory.budget = \"";
   const std::size_t at = message.find(kBefore);
   if (at == std::string::npos) return 0;
-  return parse_bytes(message.substr(at + kBefore.size()), "message").count;
+  const std::size_t begin = at + kBefore.size();
+  return parse_bytes(message.substr(begin, message.find('"', begin) - begin), "message").count;
 }
 
 class TrainerMemory : public testing::TinyRun {
@@ -120,8 +121,7 @@ TEST_F(TrainerMemory, ABudgetTakenAwayDuringTheRunCostsRetriesAndNoStep) {
   ASSERT_EQ(troubles.size(), 1U) << "one line a window";
   EXPECT_THAT(troubles[0], HasSubstr("micro-batches of 32 samples ran out of memory (at least "));
   EXPECT_THAT(troubles[0], HasSubstr("from here on they have 16, and the batch stays"));
-  EXPECT_GT(named_budget(troubles[0]), peak * 3 / 4);
-  EXPECT_LE(named_budget(troubles[0]), peak + peak / 8);
+  EXPECT_GE(named_budget(troubles[0]), peak) << "it is enough";
   EXPECT_EQ(watcher->steps[1].retries, 0);
   EXPECT_FALSE(watcher->steps[1].budget_bytes);
   EXPECT_EQ(watcher->steps[2].retries, 2);
