@@ -37,6 +37,14 @@ at::Tensor probabilities_of(models::Model& model, const at::Tensor& images) {
   return at::softmax(logits.to(at::kDouble), -1).contiguous();
 }
 
+/// A run that diverged keeps weights whose outputs order nothing.
+void expect_finite(const at::Tensor& probabilities, const TrainedModel& trained) {
+  if (at::isfinite(probabilities).all().item<bool>()) return;
+  throw runtime_error("predict", "probabilities of classes",
+                      "values that are not finite from " + trained.checkpoint.string(),
+                      "--checkpoint with an earlier step, or training again");
+}
+
 }  // namespace
 
 Classifier::Classifier(TrainedModel trained)
@@ -65,6 +73,7 @@ std::vector<Prediction> Classifier::predict_together(std::span<const std::filesy
   }
   if (images.empty()) return predictions;
   const at::Tensor probabilities = probabilities_of(*trained_.model, at::stack(images));
+  expect_finite(probabilities, trained_);
   const std::int64_t classes = probabilities.size(-1);
   const auto* row = probabilities.const_data_ptr<double>();
   for (Prediction& prediction : predictions) {
