@@ -22,6 +22,21 @@ fs::path as_folder(const std::string& name) {
   return path.has_filename() ? path : path.parent_path();
 }
 
+/// A link to a checkpoint lies elsewhere, and so may the checkpoints of a run that link to them.
+RunOrigin origin_of_checkpoint(const std::string& from) {
+  std::error_code unreadable;
+  for (const fs::path& checkpoint : {as_folder(from), fs::canonical(from, unreadable)}) {
+    const RunDirectory run(checkpoint.parent_path().parent_path());
+    if (fs::exists(run.config_file(), unreadable)) return {run, checkpoint};
+  }
+  throw usage_error(
+      "model.from = \"" + from + "\"",
+      "a checkpoint in its run's folder, as in RUN/checkpoints/step-00000010",
+      "one without its run: there is no " +
+          RunDirectory(as_folder(from).parent_path().parent_path()).config_file().string(),
+      "the run's folder, or the checkpoint where the run wrote it");
+}
+
 void check_goes_with(const Config& config, const Config& theirs) {
   const auto refuse = [&](const std::string& expected, const std::string& received,
                           const std::string& suggestion) {
@@ -70,10 +85,7 @@ void note_shorter_context(std::int64_t positions, std::int64_t context,
 std::optional<RunOrigin> run_origin(const std::string& from) {
   std::error_code unreadable;
   if (from.empty() || !fs::is_directory(from, unreadable)) return std::nullopt;
-  if (is_checkpoint(from)) {
-    const fs::path checkpoint = as_folder(from);
-    return RunOrigin{RunDirectory(checkpoint.parent_path().parent_path()), checkpoint};
-  }
+  if (is_checkpoint(from)) return origin_of_checkpoint(from);
   const RunDirectory run(from);
   if (fs::exists(run.root() / "config.json", unreadable) || !run.holds_run()) return std::nullopt;
   return RunOrigin{run, find_checkpoint(run, std::nullopt)};

@@ -17,8 +17,8 @@ struct RunOrigin {
   std::filesystem::path checkpoint;  ///< a folder: the newest, or the one that `model.from` names
 };
 
-/// Where `from` is a run folder, or a checkpoint's folder in one; none for all else. Throws a usage
-/// Error where the run has no checkpoint.
+/// Where `from` is a run folder, or a checkpoint's folder in one, or a link to either; none for all
+/// else. Throws a usage Error where the run has no checkpoint, or the checkpoint no run.
 std::optional<RunOrigin> run_origin(const std::string& from);
 
 /// The model of that checkpoint, verified; `config` gets its shape, but for a gpt2's shorter

@@ -68,6 +68,24 @@ TEST_F(ModelOrigin, IsTheNewestCheckpointOfARunOrTheOneThatIsNamed) {
   EXPECT_FALSE(at::equal(newest[0].tensor, older[0].tensor)) << "another step would be seen";
 }
 
+TEST_F(ModelOrigin, MayBeALinkToACheckpointOrHaveItsCheckpointsElsewhere) {
+  fs::create_symlink(checkpoint(4), folder_ / "best");
+  expect_starts_as((folder_ / "best").string(), 4);
+  fs::rename(folder_ / "first/checkpoints", folder_ / "large_disk");
+  fs::create_symlink(folder_ / "large_disk", folder_ / "first/checkpoints");
+  expect_starts_as(checkpoint(2), 2);
+}
+
+TEST_F(ModelOrigin, IsNoCheckpointWithoutItsRun) {
+  fs::create_directories(folder_ / "a/b");
+  fs::copy(checkpoint(4), folder_ / "a/b/alone", fs::copy_options::recursive);
+  const std::string from = (folder_ / "a/b/alone").string();
+  EXPECT_THAT(refusal(starting_from(from)),
+              AllOf(HasSubstr("model.from = \"" + from + "\": expected a checkpoint in its run's"),
+                    HasSubstr("there is no " + (folder_ / "a/config.toml").string()),
+                    HasSubstr("try the run's folder")));
+}
+
 TEST_F(ModelOrigin, BeginsANewRunThatSaysWhereItsModelIsFrom) {
   const Config c = starting_from(first());
   Trainer trainer(c);
