@@ -84,24 +84,35 @@ std::size_t Comparison::worst() const {
   return worst;
 }
 
+std::size_t Comparison::largest() const {
+  std::size_t largest = 0;
+  for (std::size_t i = 1; i < error.size(); ++i)
+    if (relative_error(i) > relative_error(largest)) largest = i;
+  return largest;
+}
+
 Difference Comparison::difference() const {
   if (error.empty()) return {};
   const std::size_t i = worst();
   const double ratio = bound[i] > 0 ? error[i] / bound[i] : error[i] == 0 ? 0 : INFINITY;
-  return {.relative_error = error[i] / scale[i], .ratio = ratio};
+  return {.relative_error = relative_error(i), .ratio = ratio};
 }
 
-Gradients Subject::in_passes(const Parts& parts) {
-  if (parts.size() == 1) return one_pass(parts.front(), {});
-  return accumulated(parts, {});
+Gradients Subject::in_passes(const Parts& parts, const Conditions& conditions) {
+  if (parts.size() == 1) return one_pass(parts.front(), conditions);
+  return accumulated(parts, conditions);
 }
 
-void draw_noise(Noise& noise, const NamedParameters& parameters,
-                const std::function<Gradients()>& pass, const Gradients& reference,
-                std::uint64_t seed) {
+double drawn_scale(std::uint64_t seed) {
+  // 8 significant bits, which is what bf16 holds; 37 is prime to 64, so that 64 draws differ.
+  return static_cast<double>(129 + 2 * (37 * seed % 64)) / 256;
+}
+
+void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
+                const Gradients& reference, std::uint64_t seed) {
   const KeepParameters keep(parameters);
   perturb(parameters, seed);
-  const Gradients moved = pass();
+  const Gradients moved = pass(drawn_scale(seed));
   noise.resize(parameters.size(), 0.0);
   for (std::size_t i = 0; i < noise.size(); ++i)
     noise[i] = std::max(noise[i], l2_norm(mean_difference(moved, reference, i)));

@@ -19,20 +19,28 @@ struct Comparison {
   std::vector<double> bound;
   std::vector<double> scale;  ///< what both are relative to
 
-  std::size_t worst() const;  ///< by error / bound
+  double relative_error(std::size_t i) const { return error[i] / scale[i]; }
+  double relative_bound(std::size_t i) const { return bound[i] / scale[i]; }
+  std::size_t worst() const;    ///< by error / bound
+  std::size_t largest() const;  ///< by the relative error
   Difference difference() const;
 };
 
 /// Noise of the mean gradient, per parameter (RoundingTerms::noise / weight).
 using Noise = std::vector<double>;
 
+using ScaledPass = std::function<Gradients(double loss_scale)>;
+
 /// One draw: every parameter is moved by a unit in the last place, up or down at random by `seed`,
-/// and what `pass` gives is compared with `reference`, which it gave before. Raises `noise` to what
-/// was found; a parameter whose draw was small by chance is given the usual noise, relative to its
-/// gradient.
-void draw_noise(Noise& noise, const NamedParameters& parameters,
-                const std::function<Gradients()>& pass, const Gradients& reference,
-                std::uint64_t seed);
+/// the loss is scaled by drawn_scale(seed), and what `pass` gives is compared with `reference`,
+/// which it gave before. Raises `noise` to what was found; a parameter whose draw was small by
+/// chance is given the usual noise, relative to its gradient.
+void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
+                const Gradients& reference, std::uint64_t seed);
+
+/// Between 1/2 and 1, exact in every dtype, and no power of two: a loss that is scaled by it rounds
+/// every product and every partial sum of its backward pass anew.
+double drawn_scale(std::uint64_t seed);
 
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);

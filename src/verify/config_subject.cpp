@@ -55,21 +55,25 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, std::int64_t
     context.training = conditions.mode == Mode::training;
     return context;
   };
+  const double scale = conditions.loss_scale;
+  const auto pass_over = [&](const batch::MicroBatch& micro) {
+    return train::forward_backward(model_, micro, context_of(micro), {.loss_scale = scale});
+  };
   window.set_replay([&](const MicroRef& ref) {
     const batch::MicroBatch micro = loader_->fetch_draws(ref.sample_ids);
-    const train::PassResult pass = train::forward_backward(model_, micro, context_of(micro));
-    return Loss{at::scalar_tensor(pass.loss_sum, at::kDouble), pass.weight};
+    const train::PassResult pass = pass_over(micro);
+    return Loss{at::scalar_tensor(pass.loss_sum * scale, at::kDouble), pass.weight * scale};
   });
   RunningErrors errors(*window.buffer());
   std::int64_t done = 0;
   for (const batch::Range part : parts) {
     const batch::MicroBatch micro = loader_->fetch(part);
     window.begin({.index = done++, .sample_ids = micro.sample_ids});
-    const train::PassResult pass = train::forward_backward(model_, micro, context_of(micro));
+    const train::PassResult pass = pass_over(micro);
     if (!pass.finite)
       throw not_finite("a loss", "of samples " + std::to_string(part.begin) + " to " +
                                      std::to_string(part.end - 1));
-    window.commit(pass.loss_sum, pass.weight);
+    window.commit(pass.loss_sum * scale, pass.weight * scale);
     errors.added();
     if (on_part_) on_part_();
   }
@@ -102,8 +106,8 @@ Gradients ConfigSubject::one_pass(batch::Range part, const Conditions& condition
   return run({part}, conditions, accum::Accumulation::fp32);
 }
 
-Gradients ConfigSubject::in_passes(const Parts& parts) {
-  return run(parts, {}, accum::Accumulation::fp32);
+Gradients ConfigSubject::in_passes(const Parts& parts, const Conditions& conditions) {
+  return run(parts, conditions, accum::Accumulation::fp32);
 }
 
 Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
@@ -168,7 +172,8 @@ std::unique_ptr<ConfigSubject> ConfigSubject::twin_in_double() {
   return std::make_unique<ConfigSubject>(work_, std::move(twin));
 }
 
-std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& windows) {
+std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& windows,
+                                                   const Conditions& conditions) {
   const KeepState keep_state(trained_, model_.buffers());
   const KeepParameters keep(trained_);
   const train::Config config = summed_in_a_buffer(work_.config);
@@ -180,9 +185,9 @@ std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& win
     Gradients unused;
     window.open(index);
     if (exact_ && windows[i].size() > 1) {
-      fill_exactly(window, windows[i], index, {}, unused);
+      fill_exactly(window, windows[i], index, conditions, unused);
     } else {
-      fill(window, windows[i], index, {}, unused);
+      fill(window, windows[i], index, conditions, unused);
     }
     std::optional<accum::MeanGradient> gradient = window.close();
     if (!gradient) continue;

@@ -24,7 +24,7 @@ class ConfigSubject : public Subject {
   batch::Range window() const { return window_; }
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
-  Gradients in_passes(const Parts& parts) override;
+  Gradients in_passes(const Parts& parts, const Conditions& conditions) override;
   /// Accumulates the way training does: by model.batchnorm and precision.accumulate.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
   std::vector<std::string> batch_norms() const override;
@@ -38,7 +38,8 @@ class ConfigSubject : public Subject {
 
   /// Parameters after an optimizer step for each of `windows`, from those now; they and the buffers
   /// are put back. Window i has the samples and the randomness of the run's window i.
-  std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows);
+  std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows,
+                                      const Conditions& conditions = {});
 
   /// Told after each forward and backward pass of a part.
   void set_on_part(std::function<void()> told) { on_part_ = std::move(told); }

@@ -185,7 +185,7 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   proof::Report report;
   report.reference = sound.reference;
   findings.write(report);
-  const std::size_t worst = comparison.worst();
+  const std::size_t worst = comparison.worst(), largest = comparison.largest();
   LoopObservations seen{.difference = comparison.difference(),
                         .micro_batches = static_cast<std::int64_t>(split.parts.size()),
                         .total_weight = prover.reference().weight,
@@ -200,8 +200,10 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
                            .samples = model.samples,
                            .micro_batches = seen.micro_batches,
                            .parameter = subject.parameters()[worst].name,
-                           .relative_error = comparison.error[worst] / comparison.scale[worst],
-                           .bound = comparison.bound[worst] / comparison.scale[worst],
+                           .relative_error = comparison.relative_error(worst),
+                           .bound = comparison.relative_bound(worst),
+                           .largest_error = comparison.relative_error(largest),
+                           .largest_bound = comparison.relative_bound(largest),
                            .equal = !seen.difference.exceeds()});
   if (seen.difference.exceeds() && !run.no_gradient) {
     const LoopRun again = run_loop(model, subject.parameters(), loop, micro, options.seed);

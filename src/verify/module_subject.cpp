@@ -52,6 +52,11 @@ void require_finite(const Loss& loss) {
       "looking at the data of this batch");
 }
 
+Loss scaled(Loss loss, double factor) {
+  if (factor == 1 || !loss.sum.defined()) return loss;
+  return {loss.sum * factor, loss.weight * factor};
+}
+
 void require_weight(double weight) {
   if (weight > 0) return;
   throw usage_error("verify", "a batch in which some term counts", "a total weight of 0",
@@ -170,7 +175,7 @@ Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& condition
   const KeepState keep(trained_, model_.buffers);
   const InMode mode(model_, conditions.mode);
   seed_generator(conditions.seed);
-  const Loss loss = loss_(part.begin, part.end);
+  const Loss loss = scaled(loss_(part.begin, part.end), conditions.loss_scale);
   require_finite(loss);
   if (conditions.mode == Mode::training) {
     buffers_moved_ = buffers_moved_ || keep.buffers_moved();
@@ -204,7 +209,7 @@ Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& condi
   Gradients result;
   RunningErrors errors(*accumulator.current_window().buffer());
   for (const batch::Range part : parts) {
-    const Loss loss = loss_(part.begin, part.end);
+    const Loss loss = scaled(loss_(part.begin, part.end), conditions.loss_scale);
     require_finite(loss);
     accumulator.backward(loss);
     result.weight += loss.weight;
@@ -219,14 +224,13 @@ Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& condi
 }
 
 std::vector<std::string> ModuleSubject::batch_norms() const {
-  return model_.module ? accum::batch_norms_in_training(*model_.module)
-                       : std::vector<std::string>{};
+  return model_.batch_norms ? model_.batch_norms() : std::vector<std::string>{};
 }
 
 bool ModuleSubject::can(Mode mode) const {
   if (mode == Mode::training) return true;
   if (mode == Mode::evaluation) return model_.module != nullptr || model_.train != nullptr;
-  return !batch_norms().empty();
+  return model_.module != nullptr && !batch_norms().empty();
 }
 
 std::unique_ptr<Subject> ModuleSubject::in_double() {

@@ -29,6 +29,7 @@ class Findings {
  public:
   explicit Findings(const NamedParameters& parameters);
   void add(const Comparison& comparison);
+  bool exceed() const;  ///< whether some parameter does its bound
   /// Fills in equal, max_relative_error, bound and parameters.
   void write(Report& report) const;
 

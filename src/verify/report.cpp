@@ -31,6 +31,35 @@ const char* meaning(Cause cause) {
   return "";
 }
 
+const char* remedy(Cause cause) {
+  switch (cause) {
+    case Cause::none:
+      return "";
+    case Cause::batchnorm:
+      return "put group normalisation in the place of batch normalisation, or take its statistics "
+             "over the whole batch (model.batchnorm = \"convert-group\" or \"exact\")";
+    case Cause::dropout:
+      return "use a model whose masks follow the sample (gpt2, llama, vit), or no dropout";
+    case Cause::weighting:
+      return "return Loss{sum over the terms, how many there were} from the loss, and no mean";
+    case Cause::normalization:
+      return "leave out the factor or division that depends on the micro-batch";
+    case Cause::precision:
+      return "keep sums and losses in the parameters' dtype (precision.accumulate = \"fp32\")";
+    case Cause::nondeterminism:
+      return "take out of the loss what differs from pass to pass (counters, unseeded draws), or "
+             "ask libtorch for deterministic algorithms";
+    case Cause::batch_coupled_loss:
+      return "use a loss that is a sum over samples, or accrue::coupled_step, which takes one over "
+             "the whole batch";
+    case Cause::zeroed_mid_window:
+      return "clear gradients once, before the first micro-batch";
+    case Cause::stepped_mid_window:
+      return "call step() once, after the last micro-batch";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string_view to_string(Cause cause) {
@@ -80,6 +109,13 @@ std::string conclusion(const Report& report) {
     causes +=
         (causes.empty() ? "" : "; and ") + std::string(to_string(cause)) + ", " + meaning(cause);
   return "Not equal: " + causes + " (" + numbers + ").";
+}
+
+std::string advice(const Report& report) {
+  std::string remedies;
+  for (const Cause cause : all_causes(report))
+    remedies += (remedies.empty() ? "" : "; ") + std::string(remedy(cause));
+  return remedies;
 }
 
 }  // namespace accrue::proof

@@ -31,7 +31,8 @@ class Steps {
   void draw(std::uint64_t seed) {
     const KeepParameters keep(subject_.parameters());
     perturb(subject_.parameters(), seed);
-    const std::vector<at::Tensor> perturbed = subject_.after_steps(split_.coarse);
+    const std::vector<at::Tensor> perturbed =
+        subject_.after_steps(split_.coarse, {.loss_scale = drawn_scale(seed)});
     for (std::size_t i = 0; i < noise_.size(); ++i)
       noise_[i] = std::max(noise_[i], l2_norm(coarse_[i] - perturbed[i]));
   }
@@ -44,10 +45,14 @@ class Steps {
       const double bound = bound_of(i);
       bounds += bound * bound;
       movement += moved_[i] * moved_[i];
+      const double scale = moved_[i] > 0 ? moved_[i] : 1;
+      if (error_[i] / scale > result.largest_error || i == 0) {
+        result.largest_error = error_[i] / scale;
+        result.largest_bound = bound / scale;
+      }
       const double ratio = bound > 0 ? error_[i] / bound : error_[i] > 0 ? INFINITY : 0;
       if (!(ratio > worst) && !std::isnan(ratio)) continue;
       worst = ratio;
-      const double scale = moved_[i] > 0 ? moved_[i] : 1;
       result.parameter = subject_.parameters()[i].name;
       result.relative_error = error_[i] / scale;
       result.bound = bound / scale;

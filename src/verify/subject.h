@@ -20,6 +20,9 @@ enum class Mode { training, batch_norms_frozen, evaluation };
 struct Conditions {
   Mode mode = Mode::training;
   std::uint64_t seed = 1;  ///< of the generator that foreign modules draw from
+  /// Multiplies losses and weights alike: the mean gradient stays, but for its rounding. Windows of
+  /// exact batch normalisation take none.
+  double loss_scale = 1;
 };
 
 /// The gradient of a sum of losses, and what belongs to it.
@@ -43,7 +46,7 @@ class Subject {
   virtual Gradients one_pass(batch::Range part, const Conditions& conditions) = 0;
   /// Over several parts, added up in no less than the parameters' precision, where one pass over
   /// all of them does not fit.
-  virtual Gradients in_passes(const Parts& parts);
+  virtual Gradients in_passes(const Parts& parts, const Conditions& conditions);
   /// Over `parts`, added up as accrue does.
   virtual Gradients accumulated(const Parts& parts, const Conditions& conditions) = 0;
   /// Names of batch normalisations that take the statistics of a part, where the model tells them.

@@ -1,12 +1,11 @@
 #include "accrue/verify/verify.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 
 #include "accrue/core/error.h"
 #include "module_subject.h"
 #include "prover.h"
+#include "skipped.h"
 
 namespace accrue::detail {
 namespace {
@@ -42,17 +41,6 @@ std::vector<Split> splits_of(batch::Range samples, const VerifyOptions& options)
   }
   splits.push_back(proof::uneven_split(samples));
   return splits;
-}
-
-/// A split into single samples cannot be run where a batch normalisation needs two values.
-void check(const proof::Subject& subject, proof::Prover& prover, const Split& split,
-           proof::Findings& findings, proof::Report& report) {
-  try {
-    report.splits.push_back(prover.check(split, findings));
-  } catch (const c10::Error&) {
-    const auto alone = [](batch::Range part) { return part.size() == 1; };
-    if (subject.batch_norms().empty() || std::ranges::none_of(split.parts, alone)) throw;
-  }
 }
 
 /// Where rounding hides too much (bf16, kinks) fp64 decides, if it can be had. Returns what it
@@ -91,7 +79,8 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
   proof::Report report;
   report.reference = "one pass over " + std::to_string(model.samples) + " samples";
   for (const Split& split : splits_of(all, options))
-    check(subject, prover, split, findings, report);
+    proof::check_or_skip(prover, split, findings, report);
+  proof::require_some_split(report, model.samples);
   std::optional<proof::Diagnosis> in_double = confirm_in_double(subject, prover, findings, report);
   findings.write(report);
   proof::Diagnosis diagnosis = in_double ? std::move(*in_double) : prover.explain();

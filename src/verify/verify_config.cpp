@@ -10,31 +10,50 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/thread_meter.h"
+#include "accrue/models/normalisation.h"
 #include "accrue/train/setup.h"
 #include "check_plan.h"
 #include "config_subject.h"
 #include "prover.h"
+#include "skipped.h"
 #include "steps_check.h"
 #include "text.h"
 
 namespace accrue::proof {
 namespace {
 
+/// Refuses what training refuses, but for the missing choice, whose difference is to be shown.
 train::Workload open(train::Config config) {
   if (config.model.batchnorm == "error") config.model.batchnorm = "micro";
   train::use_resources(config);
-  return train::open_workload(std::move(config));
+  train::Workload work = train::open_workload(std::move(config));
+  models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+  return work;
 }
 
-/// Samples that fit into one pass, by what one takes: half of the free memory.
-std::int64_t pass_limit(ConfigSubject& subject) {
+/// One sample, or two where one cannot be run by itself.
+batch::Range smallest_pass(ConfigSubject& subject) {
   const batch::Range window = subject.window();
   const batch::Range first{window.begin, window.begin + 1};
-  subject.one_pass(first, {});  // kernels' workspaces are made once
+  try {
+    subject.one_pass(first, {});
+    return first;
+  } catch (const std::exception& error) {
+    if (!why_one_sample_fails(error)) throw;
+  }
+  const batch::Range two{window.begin, window.begin + 2};
+  subject.one_pass(two, {});
+  return two;
+}
+
+/// Samples that fit into one pass, by what the smallest one takes: half of the free memory.
+std::int64_t pass_limit(ConfigSubject& subject) {
+  const batch::Range smallest = smallest_pass(subject);  // kernels' workspaces are made once
   const memory::ThreadMeter meter;
-  subject.one_pass(first, {});
+  subject.one_pass(smallest, {});
   const std::int64_t bytes = std::max<std::int64_t>(1, meter.peak());
-  return std::clamp<std::int64_t>(memory::available_bytes() / 2 / bytes, 1, window.size());
+  const std::int64_t passes = std::max<std::int64_t>(1, memory::available_bytes() / 2 / bytes);
+  return std::min(passes * smallest.size(), subject.samples());
 }
 
 class ConfigVerification {
@@ -63,6 +82,7 @@ class ConfigVerification {
                          .window_seconds = report_.times->window});
     Prover few = on_first_samples();
     Prover all = on_window(few, own, accumulated);
+    require_some_split(report_, subject_.samples());
     take_steps();
     const Stopwatch watch_double;
     in_double();
@@ -80,7 +100,7 @@ class ConfigVerification {
 
   void check(Prover& prover, const Split& split) {
     tell(split.name + " over " + std::to_string(prover.samples().size()) + " samples");
-    report_.splits.push_back(prover.check(split, findings_));
+    check_or_skip(prover, split, findings_, report_);
   }
 
   batch::Range first(std::int64_t samples) const {
@@ -114,7 +134,7 @@ class ConfigVerification {
     tell(report_.reference);
     const Parts passes = even_split(window, limit_).parts;
     Gradients reference =
-        few.samples() == window && fits ? few.reference() : subject_.in_passes(passes);
+        few.samples() == window && fits ? few.reference() : subject_.in_passes(passes, {});
     Prover prover(subject_, passes, std::move(reference), few.noise());
     report_.splits.push_back(prover.record(own, accumulated, findings_));
     return prover;
@@ -130,8 +150,15 @@ class ConfigVerification {
     const std::int64_t samples = first(std::min(plan_.subset, limit_)).size();
     if (plan_.steps == 0 || samples < 2) return;
     const StepsSplit split = split_steps(work_, plan_.steps, samples);
-    tell(std::to_string(plan_.steps) + " optimizer steps, " + split.name);
-    report_.steps = compare_steps(subject_, split);
+    const std::string what = std::to_string(plan_.steps) + " optimizer steps";
+    tell(what + ", " + split.name);
+    try {
+      report_.steps = compare_steps(subject_, split);
+    } catch (const std::exception& error) {
+      const std::optional<std::string> reason = why_one_sample_fails(error);
+      if (!reason) throw;
+      report_.skipped.push_back({what, samples, *reason});
+    }
   }
 
   /// Where rounding may move parameters as far as training does.
@@ -162,10 +189,10 @@ class ConfigVerification {
       Findings of_twin(twin->parameters());
       Split split = uneven_split(samples);
       split.name += ", in fp64";
-      report_.splits.push_back(prover.check(split, of_twin));
+      if (!check_or_skip(prover, split, of_twin, report_)) return;
       if (prover.worst().exceeds()) {
         twin_diagnosis_ = prover.explain();
-        prover.check(split, findings_);
+        if (!findings_.exceed()) prover.check(split, findings_);
       }
       agrees_in_double_ = !prover.worst().exceeds();
       const Gradients computed = subject_.one_pass(samples, {});

@@ -51,6 +51,11 @@ TEST_F(VerifyVerb, PassesASoundRunAndWritesNothing) {
     EXPECT_FALSE(parameter.at("name").get<std::string>().empty());
     EXPECT_LE(parameter.at("relative_error").get<double>(), parameter.at("bound").get<double>());
   }
+  EXPECT_TRUE(outcome.report.at("skipped").empty());
+  for (const auto& split : outcome.report.at("splits")) {
+    EXPECT_GE(split.at("largest_error"), split.at("relative_error"));
+    EXPECT_LE(split.at("largest_error"), split.at("largest_bound"));
+  }
   EXPECT_LT(outcome.report.at("bound").get<double>(), 1e-3);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
@@ -75,9 +80,20 @@ TEST_F(VerifyVerb, NamesABf16SumThatStalls) {
 TEST_F(VerifyVerb, ReadsAsATableForPeople) {
   const auto result = accrue({"verify", "run.toml"});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, ::testing::HasSubstr("micro-batches of 3"));
+  EXPECT_THAT(result.output, ::testing::ContainsRegex("samples +largest error +its bound"));
+  EXPECT_THAT(result.output,
+              ::testing::ContainsRegex("micro-batches of 3 +[0-9]+ +[0-9.]+e-[0-9]+ +[0-9.]+e-"));
+  EXPECT_THAT(result.output, ::testing::Not(::testing::HasSubstr("What to do")));
   EXPECT_THAT(result.output, ::testing::HasSubstr("Equal: "));
   EXPECT_THAT(result.errors, ::testing::HasSubstr("optimizer steps")) << "progress";
+}
+
+TEST_F(VerifyVerb, SaysInOneLineWhatToDoAboutADifference) {
+  const auto result = accrue({"verify", "run.toml", "--precision.accumulate=bf16",
+                              "--batch.micro=1", "--batch.samples=256"});
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.output,
+              ::testing::ContainsRegex("What to do: keep sums [^\n]*precision.accumulate"));
 }
 
 TEST_F(VerifyVerb, RefusesABatchThatCannotBeSplit) {

@@ -86,6 +86,21 @@ TEST(Report, NamesAllCausesInItsConclusion) {
                                                    ::testing::HasSubstr("and batchnorm, ")));
 }
 
+TEST(Report, SaysWhatToDoAboutEachCause) {
+  Report report;
+  EXPECT_EQ(advice(report), "");
+  report.equal = false;
+  for (int cause = 1; cause <= static_cast<int>(Cause::stepped_mid_window); ++cause) {
+    report.cause = static_cast<Cause>(cause);
+    EXPECT_NE(advice(report), "") << to_string(report.cause);
+    EXPECT_EQ(advice(report).find('\n'), std::string::npos);
+  }
+  report.cause = Cause::dropout;
+  report.besides = {Cause::batchnorm};
+  EXPECT_THAT(advice(report), ::testing::AllOf(::testing::HasSubstr("masks"),
+                                               ::testing::HasSubstr("model.batchnorm")));
+}
+
 TEST(Diagnosis, Fp64TellsRoundingFromTheRest) {
   Observations seen = differing();
   seen.relative_error_in_double = 1e-10;

@@ -19,6 +19,10 @@ void write_big_endian(std::ofstream& file, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) file.put(static_cast<char>(value >> shift));
 }
 
+constexpr const char* foreign_batch_norm =
+    "  x = torch.batch_norm(x, None, None, self.mean, self.var, self.training, 0.1, 1e-5, "
+    "False)\n";
+
 class VerifyConfig : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -71,9 +75,33 @@ class VerifyConfig : public ::testing::Test {
     return c;
   }
 
+  train::Config of_module(const torch::jit::Module& module) const {
+    train::Config c = of_images("torchscript");
+    c.model.from = (folder_ / "model.pt").string();
+    module.save(c.model.from);
+    return c;
+  }
+
+  /// A classifier by one convolution, whose maps go through `body`.
+  train::Config of_convolution(const std::string& body) const {
+    torch::manual_seed(4);
+    torch::jit::Module module("Classifier");
+    const std::int64_t features = 8;
+    module.register_parameter("first", (0.3 * torch::randn({features, 1, 3, 3})).requires_grad_(),
+                              false);
+    module.register_parameter("bias", torch::zeros({features}).requires_grad_(), false);
+    module.register_parameter("second", torch::randn({classes, features}).requires_grad_(), false);
+    module.register_buffer("mean", torch::zeros({features}));
+    module.register_buffer("var", torch::ones({features}));
+    module.register_attribute("training", c10::BoolType::get(), true);
+    module.define("def forward(self, x):\n" +
+                  std::string("  x = torch.conv2d(x, self.first, self.bias, [1, 1], [1, 1])\n") +
+                  body + "  return torch.matmul(torch.relu(x).mean([2, 3]), self.second.t())\n");
+    return of_module(module);
+  }
+
   /// A classifier whose features go through `body`.
   train::Config of_torchscript(const std::string& body) const {
-    train::Config c = of_images("torchscript");
     torch::manual_seed(4);
     torch::jit::Module module("Classifier");
     const std::int64_t features = 8;
@@ -87,9 +115,7 @@ class VerifyConfig : public ::testing::Test {
     module.define("def forward(self, x):\n  x = torch.flatten(x, 1)\n" +
                   std::string("  x = torch.tanh(torch.matmul(x, self.first.t()))\n") + body +
                   "  return torch.matmul(x, self.second.t())\n");
-    c.model.from = (folder_ / "model.pt").string();
-    module.save(c.model.from);
-    return c;
+    return of_module(module);
   }
 
   static void expect(Cause cause, const train::Config& config) {
@@ -115,11 +141,62 @@ TEST_F(VerifyConfig, ForeignDropoutIsNamed) {
 }
 
 TEST_F(VerifyConfig, ForeignBatchNormIsNamed) {
-  train::Config config = of_torchscript(
-      "  x = torch.batch_norm(x, None, None, self.mean, self.var, self.training, 0.1, 1e-5, "
-      "False)\n");
+  train::Config config = of_torchscript(foreign_batch_norm);
   config.model.batchnorm = "micro";
   expect(Cause::batchnorm, config);
+}
+
+TEST_F(VerifyConfig, ForeignConvolutionsAreSoundInEveryPrecision) {
+  train::Config config = of_convolution("");
+  for (const char* compute : {"fp32", "fp64"}) {
+    config.precision.compute = compute;
+    expect(Cause::none, config);
+  }
+}
+
+TEST_F(VerifyConfig, ForeignBatchNormIsNamedBesidesDropout) {
+  train::Config config = of_convolution(std::string(foreign_batch_norm) +
+                                        "  x = torch.dropout(x, 0.3, self.training)\n");
+  config.model.batchnorm = "micro";
+  for (const char* compute : {"fp32", "fp64"}) {
+    config.precision.compute = compute;
+    const Report report = verify_config(config);
+    EXPECT_THAT(all_causes(report),
+                ::testing::UnorderedElementsAre(Cause::dropout, Cause::batchnorm))
+        << conclusion(report) << ::testing::PrintToString(report.evidence);
+  }
+}
+
+TEST_F(VerifyConfig, SplitsThatBatchNormCannotRunAreSkippedAndSaid) {
+  train::Config config = of_torchscript(
+      "  assert x.size(0) > 1 or not self.training, 'Expected more than 1 value per channel'\n" +
+      std::string(foreign_batch_norm));
+  config.model.batchnorm = "micro";
+  const Report report = verify_config(config);
+  EXPECT_EQ(to_string(report.cause), "batchnorm") << conclusion(report);
+  EXPECT_GE(report.splits.size(), 4u);
+  const auto skipped = [&](const std::string& name) {
+    return std::ranges::any_of(report.skipped,
+                               [&](const SkippedSplit& split) { return split.name == name; });
+  };
+  EXPECT_TRUE(skipped("micro-batches of 1"));
+  EXPECT_TRUE(skipped("micro-batches of 3")) << "of 10 samples the last is alone";
+  EXPECT_FALSE(skipped("micro-batches of 2"));
+}
+
+TEST_F(VerifyConfig, WhatTrainingRefusesIsRefused) {
+  train::Config config = of_torchscript(foreign_batch_norm);
+  for (const char* policy : {"convert-group", "convert-layer", "exact"}) {
+    config.model.batchnorm = policy;
+    try {
+      verify_config(config);
+      ADD_FAILURE() << policy;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("the model saved with group normalisation"))
+          << policy;
+    }
+  }
 }
 
 TEST_F(VerifyConfig, ForeignCouplingIsNamed) {

@@ -76,9 +76,11 @@ TEST_F(Verify, NamesBatchNorm) {
         torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(8).track_running_stats(tracking)),
         torch::nn::Tanh(), torch::nn::Linear(8, 1));
     const Batch batch = regression_batch(12, regression_features);
-    // Splits with a part of one sample, which has no variance, are left out.
     const proof::Report report = expect(Cause::batchnorm, model, squared_error, batch);
     EXPECT_GE(report.splits.size(), 5u);
+    ASSERT_FALSE(report.skipped.empty()) << "a part of one sample has no variance";
+    EXPECT_EQ(report.skipped.front().name, "micro-batches of 1");
+    EXPECT_THAT(report.skipped.front().reason, ::testing::HasSubstr("one value per channel"));
     EXPECT_TRUE(model->is_training());
     if (tracking) {
       EXPECT_EQ(model->named_buffers()["1.num_batches_tracked"].item<int>(), 0);
@@ -233,6 +235,28 @@ TEST_F(Verify, SharedFrozenAndUnusedParametersAreFine) {
                 static_cast<double>(micro[0].size(0))};
   };
   expect(Cause::none, model, loss, regression_batch(regression_samples, regression_features));
+}
+
+TEST_F(Verify, RefusesABatchWhoseEverySplitTheModelRefuses) {
+  torch::nn::Sequential model(torch::nn::Linear(regression_features, 8), torch::nn::BatchNorm1d(8),
+                              torch::nn::Linear(8, 1));
+  try {
+    verify(model, regression_batch(2, regression_features), squared_error);
+    FAIL() << "nothing was compared";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("parts of at least 2 samples"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("a batch of at least 4"));
+  }
+}
+
+TEST_F(Verify, SkipsNothingWhereAnotherErrorEndsASplit) {
+  torch::nn::Sequential model = small_network(regression_features);
+  const auto refusing = [](torch::nn::Sequential& m, const Batch& micro) {
+    TORCH_CHECK(micro[0].size(0) > 1, "no single samples");
+    return squared_error(m, micro);
+  };
+  EXPECT_THROW(verify(model, regression_batch(regression_samples, regression_features), refusing),
+               c10::Error);
 }
 
 TEST_F(Verify, RefusesWhatCannotBeVerified) {

@@ -25,13 +25,24 @@ nlohmann::json to_json(const proof::SplitResult& split) {
           {"parameter", split.parameter},
           {"relative_error", split.relative_error},
           {"bound", split.bound},
+          {"largest_error", split.largest_error},
+          {"largest_bound", split.largest_bound},
           {"equal", split.equal}};
 }
 
+nlohmann::json to_json(const proof::SkippedSplit& split) {
+  return {{"name", split.name}, {"samples", split.samples}, {"reason", split.reason}};
+}
+
 nlohmann::json to_json(const proof::StepsResult& steps) {
-  return {{"steps", steps.steps},          {"splits", steps.splits},
-          {"parameter", steps.parameter},  {"relative_error", steps.relative_error},
-          {"bound", steps.bound},          {"equal", steps.equal},
+  return {{"steps", steps.steps},
+          {"splits", steps.splits},
+          {"parameter", steps.parameter},
+          {"relative_error", steps.relative_error},
+          {"bound", steps.bound},
+          {"equal", steps.equal},
+          {"largest_error", steps.largest_error},
+          {"largest_bound", steps.largest_bound},
           {"conclusive", steps.conclusive}};
 }
 
@@ -43,10 +54,12 @@ nlohmann::json to_json(const proof::Report& report) {
                      {"cause", proof::to_string(report.cause)},
                      {"causes", nlohmann::json::array()},
                      {"conclusion", proof::conclusion(report)},
+                     {"advice", proof::advice(report)},
                      {"evidence", report.evidence},
                      {"reference", report.reference},
                      {"parameters", nlohmann::json::array()},
-                     {"splits", nlohmann::json::array()}};
+                     {"splits", nlohmann::json::array()},
+                     {"skipped", nlohmann::json::array()}};
   for (const proof::Cause cause : proof::all_causes(report))
     out["causes"].push_back(proof::to_string(cause));
   for (const proof::ParameterError& parameter : report.parameters)
@@ -54,6 +67,7 @@ nlohmann::json to_json(const proof::Report& report) {
                                  {"relative_error", parameter.relative_error},
                                  {"bound", parameter.bound}});
   for (const proof::SplitResult& split : report.splits) out["splits"].push_back(to_json(split));
+  for (const proof::SkippedSplit& split : report.skipped) out["skipped"].push_back(to_json(split));
   if (report.steps) out["steps"] = to_json(*report.steps);
   if (report.times)
     out["seconds"] = {{"total", report.times->total},
@@ -62,10 +76,18 @@ nlohmann::json to_json(const proof::Report& report) {
   return out;
 }
 
-void print_split(const std::string& name, const std::string& count, const std::string& parameter,
-                 const std::string& error, const std::string& bound, const std::string& verdict) {
-  std::printf("%-32s %-10s %-36s %10s %10s  %s\n", name.c_str(), count.c_str(), parameter.c_str(),
-              error.c_str(), bound.c_str(), verdict.c_str());
+/// A line of the table; cells that a line leaves out stay blank.
+struct Line {
+  std::string split, samples;
+  std::string largest_error, its_bound;
+  std::string nearest, error, bound;
+  std::string verdict;
+};
+
+void print(const Line& line) {
+  std::printf("%-32s %-8s %13s %9s   %-36s %9s %9s  %s\n", line.split.c_str(), line.samples.c_str(),
+              line.largest_error.c_str(), line.its_bound.c_str(), line.nearest.c_str(),
+              line.error.c_str(), line.bound.c_str(), line.verdict.c_str());
 }
 
 std::string scientific(double value) {
@@ -76,19 +98,43 @@ std::string scientific(double value) {
 
 const char* verdict(bool equal) { return equal ? "equal" : "DIFFERS"; }
 
+Line line_of(const proof::SplitResult& split) {
+  return {.split = split.name,
+          .samples = std::to_string(split.samples),
+          .largest_error = scientific(split.largest_error),
+          .its_bound = scientific(split.largest_bound),
+          .nearest = split.parameter,
+          .error = scientific(split.relative_error),
+          .bound = scientific(split.bound),
+          .verdict = verdict(split.equal)};
+}
+
+Line line_of(const proof::StepsResult& steps) {
+  return {.split = std::to_string(steps.steps) + " optimizer steps",
+          .largest_error = scientific(steps.largest_error),
+          .its_bound = scientific(steps.largest_bound),
+          .nearest = steps.parameter,
+          .error = scientific(steps.relative_error),
+          .bound = scientific(steps.bound),
+          .verdict = steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal)};
+}
+
+void print_table(const proof::Report& report) {
+  print({"split", "samples", "largest error", "its bound", "nearest to its bound", "error", "bound",
+         ""});
+  for (const proof::SplitResult& split : report.splits) print(line_of(split));
+  if (report.steps) print(line_of(*report.steps));
+  for (const proof::SkippedSplit& split : report.skipped)
+    print({.split = split.name, .samples = std::to_string(split.samples), .verdict = "skipped"});
+}
+
 void print(const proof::Report& report) {
   std::printf("reference: %s\n\n", report.reference.c_str());
-  print_split("split", "samples", "nearest to its bound", "error", "bound", "");
-  for (const proof::SplitResult& split : report.splits)
-    print_split(split.name, std::to_string(split.samples), split.parameter,
-                scientific(split.relative_error), scientific(split.bound), verdict(split.equal));
-  if (report.steps) {
-    const proof::StepsResult& steps = *report.steps;
-    print_split(std::to_string(steps.steps) + " optimizer steps", "", steps.parameter,
-                scientific(steps.relative_error), scientific(steps.bound),
-                steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal));
-  }
+  print_table(report);
   std::printf("\n%s\n", proof::conclusion(report).c_str());
+  if (!report.equal) std::printf("What to do: %s.\n", proof::advice(report).c_str());
+  if (!report.skipped.empty())
+    std::printf("  - skipped: %s\n", report.skipped.front().reason.c_str());
   for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());
 }
 

@@ -11,7 +11,8 @@ struct RoundingTerms {
   /// Algorithms", 2002, section 4.3), or what the accumulation's precision has in its place.
   double accumulation = 0;
   /// Largest change of the one-pass gradient when every parameter moves by one unit in the last
-  /// place, up or down at random: what forward and backward make of rounding.
+  /// place, up or down at random, and the loss is scaled, by which every sum of the backward pass
+  /// rounds otherwise: what forward and backward make of rounding.
   double noise = 0;
   double unit_roundoff = 0;  ///< u of the parameter's dtype
 };

@@ -42,7 +42,16 @@ struct SplitResult {
   std::string parameter;  ///< nearest to its bound, or farthest beyond it
   double relative_error = 0;
   double bound = 0;
+  double largest_error = 0;  ///< relative, of the parameter that differs most
+  double largest_bound = 0;  ///< the bound of that parameter
   bool equal = true;
+};
+
+/// A comparison that could not be run.
+struct SkippedSplit {
+  std::string name;
+  std::int64_t samples = 0;
+  std::string reason;
 };
 
 /// Optimizer steps taken with two splits from the same start: how far the parameters are apart,
@@ -53,6 +62,8 @@ struct StepsResult {
   std::string parameter;
   double relative_error = 0;
   double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding
+  double largest_error = 0;  ///< as in SplitResult
+  double largest_bound = 0;
   bool equal = true;
   double joint_bound = 0;  ///< of all parameters together, relative to their movement
   bool conclusive = true;  ///< whether that is at most a tenth
@@ -81,6 +92,7 @@ struct Report {
   std::string reference;              ///< "one pass over 64 samples"
   std::vector<ParameterError> parameters;
   std::vector<SplitResult> splits;
+  std::vector<SkippedSplit> skipped{};  ///< splits that the model does not run
   std::optional<StepsResult> steps;
   std::optional<VerifyTimes> times;
 };
@@ -90,5 +102,8 @@ std::vector<Cause> all_causes(const Report& report);
 
 /// One sentence: the verdict and its reasons.
 std::string conclusion(const Report& report);
+
+/// What to do about each cause, in one line; empty where there is none.
+std::string advice(const Report& report);
 
 }  // namespace accrue::proof

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/accum/batch_norms.h"
 #include "accrue/core/loss.h"
 #include "accrue/core/parameter.h"
 #include "accrue/core/user_model.h"
@@ -47,6 +48,7 @@ struct VerifiedModel {
   torch::nn::Module* module = nullptr;  ///< where the model is one
   std::function<bool()> is_training;    ///< of other models that have the two modes
   std::function<void(bool)> train;
+  accum::FindBatchNorms batch_norms;  ///< in training mode, where the model tells of them
   std::int64_t samples = 0;
   RunSlice loss;
   RunSlice loss_in_double;
@@ -72,6 +74,7 @@ VerifiedModel describe(Model& model, const Batch& batch, LossFn& loss_fn) {
     description.is_training = [&network] { return network.is_training(); };
     description.train = [&network](bool on) { network.train(on); };
   }
+  description.batch_norms = accum::find_batch_norms_in_training(network);
   description.samples = batch_size(batch);
   description.loss = [&](std::int64_t begin, std::int64_t end) {
     return loss_fn(model, batch_slice(batch, begin, end));

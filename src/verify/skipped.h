@@ -1,0 +1,22 @@
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "prover.h"
+
+namespace accrue::proof {
+
+/// Why `error` leaves parts of one sample no way to run: batch normalisation in training mode has
+/// one value per channel of them, and that has no variance. Empty for any other error.
+std::optional<std::string> why_one_sample_fails(const std::exception& error);
+
+/// Runs a split into report.splits and returns true; one with a part of one sample that cannot be
+/// run goes into report.skipped. Whatever else is thrown goes on.
+bool check_or_skip(Prover& prover, const Split& split, Findings& findings, Report& report);
+
+/// Throws a usage Error where splits were skipped, and no other that cuts the batch was run.
+void require_some_split(const Report& report, std::int64_t samples);
+
+}  // namespace accrue::proof
