@@ -107,7 +107,7 @@ TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
   EXPECT_THAT(refusal_of({"train", "run.toml", "--quick"}), HasSubstr("--quick"));
   EXPECT_THAT(
       refusal_of({"train", "run.toml", "--fp16"}),
-      HasSubstr("a name of Hugging Face, axolotl and other systems; try precision.compute"));
+      HasSubstr("a name of Hugging Face, axolotl and other systems; try --precision.compute=bf16"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--gradient_accumulation_steps", "8"}),
               HasSubstr("batch.micro_batches"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "other.toml"}), HasSubstr("other.toml"));

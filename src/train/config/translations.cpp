@@ -52,23 +52,6 @@ bool takes(const char* key, const Value& value) {
   }
 }
 
-std::optional<std::string> carried(const Statement& statement, const Value& value) {
-  if (statement.carry == nullptr) return std::nullopt;
-  const std::optional<Value> ours = statement.carry(value);
-  if (!ours || !takes(statement.key, *ours)) return std::nullopt;
-  return to_toml(*ours);
-}
-
-/// None where nothing needs to be stated.
-std::optional<std::string> value_for(const Statement& statement, const Value& value) {
-  if (auto text = carried(statement, value)) return text;
-  if (!is_off(value)) return statement.example;
-  if (statement.where_false != nullptr) return statement.where_false;
-  // Of an amount 0 is no switch, but a value that the key does not take.
-  if (value.as<bool>()) return std::nullopt;
-  return statement.example;
-}
-
 }  // namespace
 
 std::vector<std::string> words_of(const char* names) {
@@ -121,6 +104,22 @@ std::optional<ForeignName> enclosing_foreign(const std::string& path) {
   return std::nullopt;
 }
 
+std::optional<std::string> carried(const Statement& statement, const Value& value) {
+  if (statement.carry == nullptr) return std::nullopt;
+  const std::optional<Value> ours = statement.carry(value);
+  if (!ours || !takes(statement.key, *ours)) return std::nullopt;
+  return to_toml(*ours);
+}
+
+std::optional<std::string> value_for(const Statement& statement, const Value& value) {
+  if (auto text = carried(statement, value)) return text;
+  if (!is_off(value)) return statement.example;
+  if (statement.where_false != nullptr) return statement.where_false;
+  // Of an amount 0 is no switch, but a value that the key does not take.
+  if (value.as<bool>()) return std::nullopt;
+  return statement.example;
+}
+
 std::vector<std::string> lines_for(const Translation& row, const Value& value) {
   std::vector<std::string> lines;
   for (const Statement& statement : row.statements) {
@@ -129,16 +128,6 @@ std::vector<std::string> lines_for(const Translation& row, const Value& value) {
     lines.push_back(std::string(statement.key) + " = " + *ours);
   }
   return lines;
-}
-
-std::string advice_for(const Translation& row, const Value& value) {
-  if (row.statements.empty()) return row.remark;
-  const std::vector<std::string> lines = lines_for(row, value);
-  if (lines.empty())
-    return std::string("leaving it out, as it is so unless ") + row.statements.front().key +
-           " is stated";
-  const std::string remark = row.remark;
-  return listed(lines, "and") + (remark.empty() ? "" : " (" + remark + ")");
 }
 
 std::string users_of(const ForeignName& foreign) {

@@ -21,9 +21,11 @@ const Key* key_above(const std::string& path) {
   return nullptr;
 }
 
-Error foreign_name(const std::string& place, const ForeignName& foreign, const Value& value) {
-  return usage_error(place, "a key of accrue", "a name of " + users_of(foreign),
-                     advice_for(*foreign.row, value));
+Medium medium_of(const Entry& entry) { return entry.bare ? Medium::command_line : Medium::file; }
+
+Error foreign_name(const std::string& place, const ForeignName& foreign,
+                   const std::string& advice) {
+  return usage_error(place, "a key of accrue", "a name of " + users_of(foreign), advice);
 }
 
 std::string described(const Key& key) {
@@ -61,12 +63,16 @@ std::string what_there_is(const std::string& path) {
 std::optional<ForeignKey> foreign_key(const std::string& name) {
   const auto foreign = find_foreign(name);
   if (!foreign) return std::nullopt;
-  return ForeignKey{users_of(*foreign), advice_for(*foreign->row, Value{true})};
+  return ForeignKey{users_of(*foreign),
+                    advice_for(*foreign->row, Value{true}, Medium::command_line)};
 }
 
-Error unknown_key(const Entry& entry, const std::string& place) {
+Error unknown_key(const Entry& entry, const std::string& place, const Statements& all) {
+  const auto advice = [&](const ForeignName& foreign, const Value& value) {
+    return advice_for(*foreign.row, value, medium_of(entry), all);
+  };
   if (const auto foreign = find_foreign(entry.path))
-    return foreign_name(place, *foreign, entry.value);
+    return foreign_name(place, *foreign, advice(*foreign, entry.value));
   if (const Key* key = key_above(entry.path))
     return usage_error(place, key->name + " to be " + key->expected, "a table",
                        "a value instead of a table");
@@ -78,10 +84,10 @@ Error unknown_key(const Entry& entry, const std::string& place) {
   if (const auto foreign = nearest_foreign(entry.path))
     return usage_error(place, "a known key",
                        "an unknown one, near " + foreign->name + " of " + users_of(*foreign),
-                       advice_for(*foreign->row, entry.value));
+                       advice(*foreign, entry.value));
   // The value is not the section's, which is there.
   if (const auto foreign = enclosing_foreign(entry.path))
-    return foreign_name(place, *foreign, Value{true});
+    return foreign_name(place, *foreign, advice(*foreign, Value{true}));
   return usage_error(place, "a known key", "an unknown one", what_there_is(entry.path));
 }
 

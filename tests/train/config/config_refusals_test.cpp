@@ -148,16 +148,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"train", "gradient_accumulation_steps = 8", {"other systems", "batch.tokens"}},
         Case{"batch", "accumulate_grad_batches = 8", {"batch.tokens or batch.samples"}},
-        Case{"batch", "per_device_train_batch_size = 8", {"batch.micro"}},
+        Case{"batch", "per_device_train_batch_size = 8", {"under [batch]: micro = 8"}},
         Case{"batch", "train_micro_batch_size_per_gpu = 8", {"batch.micro"}},
-        Case{"batch", "global_batch_size = 8", {"batch.samples = 8", "batch.tokens"}},
-        Case{"optim", "learning_rate = 1", {"optim.lr"}},
-        Case{"optim", "Max-Grad-Norm = 1", {"optim.clip"}},
+        Case{"batch",
+             "global_batch_size = 8",
+             {"under [batch]: samples = 8 in place of batch.tokens"}},
+        Case{"optim", "learning_rate = 1", {"under [optim]: lr = 1"}},
+        Case{"optim", "Max-Grad-Norm = 1", {"under [optim]: clip = 1"}},
         Case{"run", "max_steps = 1", {"run.steps"}},
-        Case{"run", "num_train_epochs = 1", {"run.epochs"}},
-        Case{"optim", "warmup_steps = 1", {"optim.schedule.warmup"}},
-        Case{"precision", "bf16 = true", {"precision.compute = \"bf16\""}},
-        Case{"model", "block_size = 64", {"model.context"}}));
+        Case{"run", "num_train_epochs = 1", {"under [run]: epochs = 1 in place of run.steps"}},
+        Case{"optim", "warmup_steps = 1", {"under [optim]: schedule.warmup = 1"}},
+        Case{"precision", "bf16 = true", {"under [precision]: compute = \"bf16\""}},
+        Case{"model", "block_size = 64", {"under [model]: context = 64"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Contradictions, Refusals,
