@@ -151,7 +151,8 @@ void write_precision(Page& page, const MachineFacts& machine) {
 void write_rest(Page& page, double lr, const std::string& lr_why) {
   page.section("memory");
   page.key("budget", quoted("auto"),
-           "what the process may hold: the cgroup's limit or the free memory");
+           "what the process may hold: the cgroup's limit or the free memory; torchrun's ranks "
+           "divide it, for other launchers state what each may hold");
   page.section("optim");
   page.key("kind", quoted("adamw"));
   page.key("lr", decimal(lr), lr_why);

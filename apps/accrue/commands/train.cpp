@@ -113,10 +113,13 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   const memory::BudgetWatch from_the_start("");  // opening data may take long
   const dist::Launch launch = dist::launch_of(dist::this_environment());
   config = train::with_whole_batch(std::move(config), launch.world);
-  if (config.run.threads == 0 && launch.local_world > 1)
-    config.run.threads = train::threads_beside(launch.local_world);
   const bool speaks = launch.rank == 0;
   const std::shared_ptr<dist::Group> group = join(launch, config);
+  const bool divides_memory = config.memory.budget == "auto" && launch.local_world > 1;
+  config = train::shared_by(std::move(config), launch.local_world);
+  if (speaks && divides_memory)
+    std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
+              << launch.local_world << " ranks on this machine\n";
   if (arguments.dry_run) {
     const train::RunPlan plan = train::Trainer(config, group).plan();
     if (speaks) print_plan(plan);
