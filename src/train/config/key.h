@@ -45,6 +45,9 @@ inline bool is_read(const Key& key, const Config& config) {
   return missing_reader(key, config) == nullptr;
 }
 
+/// Whether `key` may have this value.
+bool takes(const Key& key, const Value& value);
+
 /// The table, in the order of docs/design.md, section 5.
 const std::vector<Key>& keys();
 /// Null where there is none of this name.

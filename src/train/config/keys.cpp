@@ -1,7 +1,10 @@
 #include <algorithm>
 
+#include "accrue/core/error.h"
 #include "accrue/train/gradient_folding.h"
+#include "carries.h"
 #include "key_builders.h"
+#include "other_words.h"
 
 namespace accrue::train {
 namespace {
@@ -197,11 +200,8 @@ std::vector<Key> batch_keys() {
 std::vector<Key> precision_keys() {
   return {
       choice_key(
-          "precision.compute", {"fp32", "bf16", "fp64"},
-          {{"fp16",
-            "not in this version: it trains on the CPU, which has no usable fp16 "
-            "matrix product; bf16 is its mixed precision"}},
-          [](auto& c) -> auto& { return c.precision.compute; }),
+          "precision.compute", {"fp32", "bf16", "fp64"}, half_precisions(),
+          [](auto& c) -> auto& { return c.precision.compute; }, carry::precision),
       later_key("precision.loss_scale", {}),
       choice_key(
           "precision.accumulate",
@@ -242,8 +242,8 @@ std::vector<Key> loss_keys() {
 std::vector<Key> optim_keys() {
   return {
       choice_key(
-          "optim.kind", {"adamw", "adam", "sgd", "rmsprop", "adama"}, {},
-          [](auto& c) -> auto& { return c.optim.kind; }),
+          "optim.kind", {"adamw", "adam", "sgd", "rmsprop", "adama"}, other_optimizers(),
+          [](auto& c) -> auto& { return c.optim.kind; }, carry::optimizer),
       number_key(
           "optim.lr", {.least = 0, .least_excluded = true},
           [](auto& c) -> auto& { return c.optim.lr; }),
@@ -267,7 +267,7 @@ std::vector<Key> optim_keys() {
           [](auto& c) -> auto& { return c.optim.state; }),
       choice_key(
           "optim.schedule.kind", {"cosine", "linear", "constant"}, {},
-          [](auto& c) -> auto& { return c.optim.schedule.kind; }),
+          [](auto& c) -> auto& { return c.optim.schedule.kind; }, carry::schedule),
       duration_key(
           "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
           [](auto& c) -> auto& { return c.optim.schedule.warmup; }),
@@ -355,6 +355,16 @@ const Reader* missing_reader(const Key& key, const Config& config) {
   const auto missing = std::find_if(key.read_by.begin(), key.read_by.end(),
                                     [&](const Reader& reader) { return !reader.holds(config); });
   return missing == key.read_by.end() ? nullptr : &*missing;
+}
+
+bool takes(const Key& key, const Value& value) {
+  Config scratch;
+  try {
+    key.set({value, std::nullopt, key.name}, scratch);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 const std::vector<Key>& keys() {

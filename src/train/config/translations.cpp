@@ -5,7 +5,6 @@
 #include <map>
 #include <sstream>
 
-#include "accrue/core/error.h"
 #include "accrue/core/nearest.h"
 #include "accrue/core/words.h"
 #include "key.h"
@@ -40,16 +39,6 @@ bool is_off(const Value& value) {
   if (const auto* integer = value.as<std::int64_t>()) return *integer == 0;
   const auto* word = value.as<std::string>();
   return word && (*word == "no" || *word == "none" || *word == "false");
-}
-
-bool takes(const char* key, const Value& value) {
-  Config scratch;
-  try {
-    find_key(key)->set({value, std::nullopt, key}, scratch);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 }  // namespace
@@ -107,7 +96,7 @@ std::optional<ForeignName> enclosing_foreign(const std::string& path) {
 std::optional<std::string> carried(const Statement& statement, const Value& value) {
   if (statement.carry == nullptr) return std::nullopt;
   const std::optional<Value> ours = statement.carry(value);
-  if (!ours || !takes(statement.key, *ours)) return std::nullopt;
+  if (!ours || !takes(*find_key(statement.key), *ours)) return std::nullopt;
   return to_toml(*ours);
 }
 

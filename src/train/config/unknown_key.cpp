@@ -50,6 +50,23 @@ std::vector<std::string> sections() {
   return names;
 }
 
+/// The kind that a value in place of a whole table was meant to be; null where it is none.
+const Key* kind_meant(const Entry& entry) {
+  const Key* kind = find_key(entry.path + ".kind");
+  return kind != nullptr && takes(*kind, entry.value) ? kind : nullptr;
+}
+
+/// What to state in place of a value where a table is: the kind that it names, or any key.
+std::string key_in_table(const Entry& entry) {
+  const Key* kind = kind_meant(entry);
+  if (!kind && !entry.bare) return "[" + entry.path + "] with its keys below";
+  if (!kind)
+    return "--" + entry.path + ".KEY=VALUE with one of the keys " +
+           listed(keys_of(entry.path), "or");
+  if (entry.bare) return "--" + kind->name + "=" + *entry.bare;
+  return "[" + entry.path + "] with its keys below: kind = " + to_toml(entry.value);
+}
+
 /// What there is, where nothing is near.
 std::string what_there_is(const std::string& path) {
   const std::string section = path.substr(0, path.find('.'));
@@ -77,8 +94,7 @@ Error unknown_key(const Entry& entry, const std::string& place, const Statements
     return usage_error(place, key->name + " to be " + key->expected, "a table",
                        "a value instead of a table");
   if (is_section(entry.path))
-    return usage_error(place, "a table of keys", describe(entry.value),
-                       "[" + entry.path + "] with its keys below");
+    return usage_error(place, "a table of keys", describe(entry.value), key_in_table(entry));
   if (const Key* key = nearest_key(entry.path))
     return usage_error(place, "a known key", "an unknown one", described(*key));
   if (const auto foreign = nearest_foreign(entry.path))
