@@ -5,6 +5,7 @@
 namespace accrue::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -61,6 +62,33 @@ TEST_F(CommandLine, AnUnknownVerbIsAnsweredWithTheNearest) {
   EXPECT_THAT(refusal_of({"trian", "run.toml"}), HasSubstr("try accrue train"));
   EXPECT_THAT(refusal_of({"exprot"}), HasSubstr("try accrue export"));
   EXPECT_THAT(refusal_of({}), HasSubstr("train"));
+}
+
+TEST_F(CommandLine, AVerbOfOtherProgramsIsAnsweredWithWhatThereIs) {
+  EXPECT_THAT(refusal_of({"fit", "run.toml"}), HasSubstr("; try accrue train\n"));
+  EXPECT_THAT(refusal_of({"evaluate", "out"}), HasSubstr("run.eval_every"));
+  EXPECT_THAT(refusal_of({"generate", "out"}), HasSubstr("; try accrue sample"));
+  EXPECT_THAT(refusal_of({"frobnicate"}),
+              AllOf(HasSubstr("train, sample, predict"), HasSubstr("; try accrue --help")));
+}
+
+TEST_F(CommandLine, HelpIsAVerbToo) {
+  for (const auto& [typed, option] :
+       {std::pair<Words, Words>{{"help"}, {"--help"}}, {{"help", "train"}, {"train", "--help"}}}) {
+    const auto result = accrue(typed);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.output, accrue(option).output);
+  }
+  EXPECT_THAT(refusal_of({"help", "frobnicate"}), HasSubstr("\"frobnicate\""));
+}
+
+TEST_F(CommandLine, ActionsOnCheckpointsAreListed) {
+  EXPECT_THAT(refusal_of({"checkpoint", "frob"}),
+              AllOf(HasSubstr("one of verify, list or prune"), HasSubstr("received \"frob\"")));
+  EXPECT_THAT(refusal_of({"checkpoint", "prun", "out"}), HasSubstr("try accrue checkpoint prune"));
+  EXPECT_THAT(refusal_of({"checkpoint"}), HasSubstr("one of verify, list or prune"));
+  EXPECT_THAT(refusal_of({"checkpoint", "prune", "out", "--keep", "0"}),
+              HasSubstr("Value 0 not in range 1 to 1000000;"));
 }
 
 TEST_F(CommandLine, MissingArgumentsAreNamed) {
