@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 using train::StoredCheckpoint;
 using train::Thoroughness;
 
-constexpr std::int64_t most_kept = 1'000'000;  // as run.keep
+constexpr std::int64_t most_kept = 1'000'000;  // run.keep has the same bound.
 
 struct CheckpointArguments {
   std::string run;

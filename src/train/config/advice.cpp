@@ -30,7 +30,7 @@ std::optional<std::string> translated_value(const Statement& statement,
   return std::nullopt;
 }
 
-/// As TOML, and whether the config says so already.
+/// A key with its value in TOML; `is_stated` says whether the config has it already.
 struct Line {
   std::string key, value;
   bool is_stated = false;

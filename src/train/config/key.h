@@ -21,6 +21,7 @@ struct Stated {
 /// Which configs read a key.
 struct Reader {
   std::string with;     ///< for people: `optim.kind = "sgd" or "rmsprop"`
+  std::string reason;   ///< why so, for people; empty where `with` says it
   std::string decider;  ///< the key that decides it
   std::function<bool(const Config&)> holds;
 };

@@ -326,9 +326,9 @@ Key resumable(Key key) {
   return key;
 }
 
-Key read_where(std::string with, std::string decider, std::function<bool(const Config&)> holds,
-               Key key) {
-  key.read_by.push_back({std::move(with), std::move(decider), std::move(holds)});
+Key read_where(std::string with, std::string reason, std::string decider,
+               std::function<bool(const Config&)> holds, Key key) {
+  key.read_by.push_back({std::move(with), std::move(reason), std::move(decider), std::move(holds)});
   return key;
 }
 
@@ -338,7 +338,7 @@ Key read_with(const std::string& decider, const std::vector<std::string>& values
     const auto* const text = value ? value->as<std::string>() : nullptr;
     return text && std::find(values.begin(), values.end(), *text) != values.end();
   };
-  return read_where(decider + " = " + choice_in_words(values, {}), decider, std::move(holds),
+  return read_where(decider + " = " + choice_in_words(values, {}), "", decider, std::move(holds),
                     std::move(key));
 }
 

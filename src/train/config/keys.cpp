@@ -19,7 +19,7 @@ Key decided_by_optimizer(Key gradients) {
 
 Key read_with_validation(Key key) {
   return read_where(
-      "validation data (data.val or data.val_fraction)", "data.val",
+      "validation data (data.val or data.val_fraction)", "", "data.val",
       [](const Config& c) { return !c.data.val.empty() || c.data.val_fraction > 0; },
       std::move(key));
 }
@@ -27,7 +27,7 @@ Key read_with_validation(Key key) {
 /// A key of the model's shape, which a folder fixes.
 Key shape(Key key) {
   return read_where(
-      "model.from = \"\", as a model has the shape of the folder that it starts from", "model.from",
+      "model.from = \"\"", "a folder brings the model's shape", "model.from",
       [](const Config& c) { return !c.model.has_shape_of_folder(); }, std::move(key));
 }
 
@@ -40,8 +40,7 @@ Key context_key(std::string name) {
     return value_of(c.model.context_or_default());
   };
   return read_where(
-      "model.from = \"\", as this model has the shape of the folder that it starts from",
-      "model.from",
+      "model.from = \"\"", "a folder brings the model's shape", "model.from",
       [](const Config& c) { return c.model.kind == "gpt2" || !c.model.has_shape_of_folder(); },
       std::move(key));
 }
@@ -49,7 +48,7 @@ Key context_key(std::string name) {
 /// A key of samples of tokens, and of a vit's patches.
 Key read_with_a_length(Key key) {
   return read_where(
-      "data of text or tokens", "data.format",
+      "data of text or tokens", "", "data.format",
       [](const Config& c) { return c.model.kind != "torchscript" || c.data.format != "images"; },
       std::move(key));
 }
@@ -69,14 +68,14 @@ Key read_with_images(Key key) {
 /// A key of steps that all ranks take together.
 Key read_without_local_steps(Key key) {
   return read_where(
-      "dist.local_steps = 1 and no dist.outer, as ranks that step alone sum no gradients",
+      "dist.local_steps = 1 and no dist.outer", "ranks that step alone sum no gradients",
       "dist.local_steps", [](const Config& c) { return !c.dist.takes_outer_steps(); },
       std::move(key));
 }
 
 Key read_without_stages(Key key) {
   return read_where(
-      "dist.stages = 1, as all stages of a pipeline run the same micro-batches", "dist.stages",
+      "dist.stages = 1", "all stages of a pipeline run the same micro-batches", "dist.stages",
       [](const Config& c) { return c.dist.stages == 1; }, std::move(key));
 }
 

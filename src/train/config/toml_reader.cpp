@@ -102,7 +102,7 @@ std::optional<toml::table> try_parse(const std::string& text) {
   }
 }
 
-/// Alone, or as a line of an array.
+/// A line may be one alone, or one inside an array.
 bool is_toml(const std::string& line) {
   return try_parse(line) || try_parse("array = [\n" + line + "\n]");
 }
@@ -147,7 +147,7 @@ Error malformed_override(const std::string& text, const std::string& what) {
                      "for example --optim.lr=1e-3 or --optim.schedule.warmup=100");
 }
 
-/// Of an override of `path`, for a value that opens as TOML and is not.
+/// This refuses an override of `path` whose value opens as TOML and is not.
 Error malformed_value(const std::string& path, const std::string& word) {
   const auto found = corrected_value(word);
   if (!found || !try_parse("value = " + found->line))

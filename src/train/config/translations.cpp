@@ -104,7 +104,7 @@ std::optional<std::string> value_for(const Statement& statement, const Value& va
   if (auto text = carried(statement, value)) return text;
   if (!is_off(value)) return statement.example;
   if (statement.where_false != nullptr) return statement.where_false;
-  // Of an amount 0 is no switch, but a value that the key does not take.
+  // A 0 of an amount is no switch, but a value that the key does not take.
   if (value.as<bool>()) return std::nullopt;
   return statement.example;
 }

@@ -229,8 +229,11 @@ TEST(RefusalsOfPairs, ValidationDataIsGivenOnce) {
 }
 
 TEST(RefusalsOfPairs, AModelFromAFolderBringsItsShape) {
-  EXPECT_THAT(refusal_of(config_with("model", "from = \"x\"\nlayers = 2")),
-              HasSubstr("removing model.layers"));
+  EXPECT_THAT(
+      refusal_of(config_with("model", "from = \"x\"\nlayers = 2")),
+      HasSubstr("expected model.layers only where it is read with model.from = \"\" (a folder "
+                "brings the model's shape), received model.from = \"x\"; try removing "
+                "model.layers, or model.from = \"\""));
 }
 
 TEST(RefusalsOfToml, GiveLineAndColumn) {
