@@ -142,6 +142,19 @@ TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
   EXPECT_THAT(refusal_of({"train", "run.toml", "optim.lr=1"}), HasSubstr("--section.key=value"));
 }
 
+TEST_F(CommandLine, DryRunOfAResumptionSaysFromWhereToWhere) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--dry-run"}), HasSubstr("--resume to continue it"));
+  const auto done = accrue({"train", "run.toml", "--dry-run", "--resume"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("done at step 4; to go on longer: --resume --run.steps=8"));
+  const auto longer = accrue({"train", "run.toml", "--dry-run", "--resume", "--run.steps=9"});
+  EXPECT_EQ(longer.status, 0) << longer.errors;
+  EXPECT_THAT(longer.output, AllOf(HasSubstr("after step 4, on to step 9"),
+                                   HasSubstr("run.steps 4 -> 9: the learning rate of step 5")));
+}
+
 TEST_F(CommandLine, DryRunSaysWhatTheRunWouldBeAndWritesNothing) {
   write_small_run();
   for (const Words& order : {Words{"train", "run.toml", "--dry-run", "--batch.samples=8"},
