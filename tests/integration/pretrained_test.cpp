@@ -105,7 +105,8 @@ TEST_F(Pretrained, IsARunFolderForEveryVerb) {
   EXPECT_THAT(refusal({"--model.from=first/checkpoints/step-00000099"}),
               HasSubstr("no such folder"));
   const std::string stated = refusal({"--model.from=first", "--model.width=64"});
-  EXPECT_THAT(stated, AllOf(HasSubstr("model.width"), HasSubstr("the shape of the folder")));
+  EXPECT_THAT(stated,
+              AllOf(HasSubstr("model.width"), HasSubstr("a folder brings the model's shape")));
 }
 
 TEST_F(Pretrained, MayBeShortened) {
