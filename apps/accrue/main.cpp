@@ -69,7 +69,8 @@ int run(int count, char** words) {
   std::signal(SIGXFSZ, SIG_IGN);
   accrue::memory::install_caching_allocator(accrue::memory::BudgetOf::process);
   try {
-    return accrue::cli::finish_output(dispatch({words, words + count}));
+    return accrue::cli::finish_output(
+        dispatch(accrue::cli::with_help_option({words, words + count})));
   } catch (const accrue::Error& error) {
     return report(error.what(), error.exit_code());
   } catch (const c10::OutOfMemoryError& error) {

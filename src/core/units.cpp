@@ -33,15 +33,32 @@ std::optional<NumberAndUnit> split_number(std::string_view text) {
   return NumberAndUnit{number, std::string(trim(text))};
 }
 
+std::string print_number(double number) {
+  std::array<char, 64> digits{};
+  std::snprintf(digits.data(), digits.size(), "%.15g", number);
+  return digits.data();
+}
+
 /// What a number of bytes without a unit was most likely meant to be.
 std::string with_likely_unit(double number) {
   constexpr double kMostGibibytes = 65, kMostMebibytes = 1 << 20;
   if (number == 0) return "6GiB";
-  std::array<char, 64> digits{};
-  std::snprintf(digits.data(), digits.size(), "%.15g", number);
-  return std::string(digits.data()) + (number < kMostGibibytes   ? "GiB"
-                                       : number < kMostMebibytes ? "MiB"
-                                                                 : " B");
+  return print_number(number) + (number < kMostGibibytes   ? "GiB"
+                                 : number < kMostMebibytes ? "MiB"
+                                                           : " B");
+}
+
+/// "6g", "512mb" -> "\"6GiB\"", "\"512MiB\"": with the unit that such a one was most likely meant
+/// to be; nothing where it is like none.
+std::optional<std::string> likely_size(const NumberAndUnit& parts) {
+  std::string unit = parts.unit;
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* likely : {"KiB", "MiB", "GiB", "TiB"}) {
+    const char letter = static_cast<char>(std::tolower(static_cast<unsigned char>(likely[0])));
+    for (const char* ending : {"", "b", "i", "ib"})
+      if (unit == letter + std::string(ending)) return print_number(parts.number) + likely;
+  }
+  return std::nullopt;
 }
 
 std::string print(const char* format, double value, const char* unit) {
@@ -91,10 +108,13 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
       if (parts->unit == name && parts->number * factor < 0x1p62)
         return Bytes{static_cast<std::int64_t>(std::llround(parts->number * factor))};
   const bool lacks_unit = parts && parts->unit.empty();
-  throw usage_error(what, "a size with its unit, such as \"6GiB\" or \"512MiB\"",
-                    "\"" + std::string(text) + "\"" + (lacks_unit ? ", which has none" : ""),
-                    lacks_unit ? "\"" + with_likely_unit(parts->number) + "\""
-                               : "a number followed by KiB, MiB, GiB, kB, MB or GB");
+  const std::optional<std::string> likely = lacks_unit ? with_likely_unit(parts->number)
+                                            : parts    ? likely_size(*parts)
+                                                       : std::nullopt;
+  throw usage_error(
+      what, "a size with its unit, such as \"6GiB\" or \"512MiB\"",
+      "\"" + std::string(text) + "\"" + (lacks_unit ? ", which has none" : ""),
+      likely ? "\"" + *likely + "\"" : "a number followed by KiB, MiB, GiB, kB, MB or GB");
 }
 
 std::string format_bytes(std::int64_t bytes) {

@@ -109,8 +109,34 @@ std::string quoted(const std::vector<std::string>& globs) {
   return text;
 }
 
+/// The folder that all that `glob` may name is in.
+fs::path folder_above_wildcards(const std::string& glob) {
+  fs::path folder = glob;
+  while (has_wildcard(folder.string())) folder = folder.parent_path();
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
+/// Whether it is a folder without a file in it or below, hidden ones aside. Only so many entries
+/// are looked at.
+bool holds_nothing(const fs::path& folder) {
+  constexpr int most_entries = 10'000;
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, failure);
+  for (int seen = 0; !failure && entry != fs::recursive_directory_iterator(); ++seen) {
+    const bool hidden = is_hidden(entry->path().filename().string());
+    if (hidden) entry.disable_recursion_pending();
+    if (seen == most_entries || (!hidden && !entry->is_directory(failure))) return false;
+    entry.increment(failure);
+  }
+  return !failure;
+}
+
 std::string suggestion_for(const std::string& glob) {
   std::error_code ignored;
+  if (const fs::path folder = folder_above_wildcards(glob); holds_nothing(folder))
+    return "putting files into " + folder.string() +
+           ", which holds none: text, JSON lines (.jsonl), token ids (.bin), or images in a folder "
+           "per class";
   if (fs::is_directory(glob, ignored))
     return "'" + (fs::path(glob) / "**").string() + "': it is a folder";
   if (glob.starts_with('~')) return "the home folder's full path: ~ is not expanded";

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/data/suffix.h"
 #include "glob.h"
 #include "image_file.h"
 #include "image_fit.h"
-#include "suffix.h"
 
 namespace accrue::data {
 namespace {

@@ -2,11 +2,11 @@
 #include <set>
 #include <utility>
 
+#include "accrue/data/suffix.h"
 #include "fingerprint.h"
 #include "image_file.h"
 #include "image_store.h"
 #include "source_errors.h"
-#include "suffix.h"
 
 namespace accrue::data {
 namespace {

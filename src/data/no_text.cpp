@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
+#include "accrue/data/suffix.h"
 #include "file_pool.h"
-#include "suffix.h"
 
 namespace accrue::data {
 namespace {

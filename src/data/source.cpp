@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/data/suffix.h"
 #include "byte_vocab.h"
 #include "glob.h"
 #include "image_source.h"
 #include "jsonl_source.h"
 #include "no_text.h"
-#include "suffix.h"
 #include "token_stream.h"
 
 namespace accrue::data {
@@ -20,17 +20,9 @@ namespace {
 
 using Paths = std::vector<std::filesystem::path>;
 
-enum class Format { text, tokens, jsonl, images };
 constexpr std::array<const char*, 4> format_names{"text", "tokens", "jsonl", "images"};
 
 const char* name_of(Format format) { return format_names[static_cast<std::size_t>(format)]; }
-
-Format format_by_suffix(const std::filesystem::path& path) {
-  const std::filesystem::path suffix = path.extension();
-  if (suffix == ".bin") return Format::tokens;
-  if (suffix == ".jsonl" || suffix == ".json-lines") return Format::jsonl;
-  return has_image_suffix(path) ? Format::images : Format::text;
-}
 
 void check_options(const SourceOptions& options, const std::string& what) {
   const bool is_known =
@@ -77,6 +69,17 @@ Format format_of(const std::string& format, const Paths& paths, const std::strin
                     "stating data.format, or globs that match only one of them");
 }
 
+void expect_content(const FilePool& files, const std::string& what) {
+  for (std::size_t file = 0; file < files.count(); ++file)
+    if (files.bytes(file) > 0) return;
+  const std::string first = files.path(0).string();
+  throw usage_error(what, "files that hold something",
+                    files.count() == 1
+                        ? first + ": an empty file"
+                        : std::to_string(files.count()) + " empty files, the first being " + first,
+                    "text in it, lines of JSON (.jsonl) or token ids (.bin), or another file");
+}
+
 std::vector<TokenLayout> layouts_of(const FilePool& files, Format format, const std::string& what) {
   std::vector<TokenLayout> layouts;
   layouts.reserve(files.count());
@@ -114,6 +117,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   }
   if (format == Format::text && options.format == "auto") refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
+  expect_content(*files, what);
   if (format == Format::jsonl) {
     return std::make_unique<JsonlSource>(
         std::move(files),

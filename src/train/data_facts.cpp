@@ -9,6 +9,7 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "accrue/data/suffix.h"
 #include "accrue/train/first_config.h"
 
 namespace accrue::train {
@@ -43,7 +44,7 @@ bool is_held_out(const fs::path& file) {
 }
 
 bool is_image(const fs::path& file) {
-  return is_one_of(lower(file.extension().string()), {".png", ".jpg", ".jpeg"});
+  return is_one_of(data::suffix_of(file), {".png", ".jpg", ".jpeg"});
 }
 
 bool is_idx_labels(const fs::path& file) {
@@ -58,9 +59,7 @@ bool is_binary_image_set(const fs::path& file) {
           (name.starts_with("data_batch") || name.starts_with("test_batch")));
 }
 
-bool is_json_lines(const fs::path& file) {
-  return is_one_of(lower(file.extension().string()), {".jsonl", ".json-lines"});
-}
+bool is_json_lines(const fs::path& file) { return data::has_json_lines_suffix(file); }
 
 /// The globs for all images in `folder`, or else for its JSON lines: one for each way in which
 /// their suffixes are written. Else all of it.

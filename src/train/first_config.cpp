@@ -5,23 +5,13 @@
 #include <cstdio>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/core/words.h"
+#include "accrue/memory/estimate.h"
+#include "config/value.h"
 
 namespace accrue::train {
 namespace {
-
-/// "0.8 M", "12 k": for people.
-std::string rounded(double count) {
-  char text[32];
-  if (count >= 1e6) {
-    std::snprintf(text, sizeof text, "%.3g M", count / 1e6);
-  } else if (count >= 1e4) {
-    std::snprintf(text, sizeof text, "%.0f k", count / 1e3);
-  } else {
-    std::snprintf(text, sizeof text, "%.0f", count);
-  }
-  return text;
-}
 
 std::string decimal(double value) {
   char text[32];
@@ -29,21 +19,7 @@ std::string decimal(double value) {
   return text;
 }
 
-/// A TOML basic string.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04X", static_cast<unsigned>(c));
-      result += code;
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
+std::string quoted(const std::string& text) { return to_toml(Value{text}); }
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string text;
@@ -90,10 +66,12 @@ TextChoice choice_for(double tokens) {
   return {.layers = 8, .heads = 8, .width = 512, .context = 512, .batch = 8192, .lr = 6e-4};
 }
 
-double parameters_of(const TextChoice& choice, std::int64_t vocab) {
-  const auto width = static_cast<double>(choice.width);
-  return 12.0 * static_cast<double>(choice.layers) * width * width +
-         static_cast<double>(vocab + choice.context) * width;
+std::int64_t parameters_of(const TextChoice& choice, std::int64_t vocab) {
+  return memory::gpt2_parameters({.layers = choice.layers,
+                                  .width = choice.width,
+                                  .heads = choice.heads,
+                                  .tokens = choice.context},
+                                 vocab);
 }
 
 /// Halves context and batch until a batch is no more than a tenth of the data.
@@ -150,8 +128,10 @@ void write_precision(Page& page, const MachineFacts& machine) {
 
 void write_rest(Page& page, double lr, const std::string& lr_why) {
   page.section("memory");
-  page.key("budget", quoted("auto"),
-           "what the process may hold: the cgroup's limit or the free memory");
+  page.key(
+      "budget", quoted("auto"),
+      "what the process may hold: the cgroup's limit or the free memory; divided by torchrun's "
+      "ranks, a size with mpirun or srun");
   page.section("optim");
   page.key("kind", quoted("adamw"));
   page.key("lr", decimal(lr), lr_why);
@@ -208,8 +188,9 @@ void write_language_model(Page& page, const DataFacts& data, const MachineFacts&
     page.key("from", quoted(data.model.string()), "starts from these weights, in their shape");
   } else {
     page.key("layers", choice.layers,
-             "with this width about " + rounded(parameters_of(choice, data.vocab)) +
-                 " parameters, for " + rounded(tokens) + " tokens");
+             "with this width " +
+                 format_count(static_cast<double>(parameters_of(choice, data.vocab))) +
+                 " parameters, for " + format_count(tokens) + " tokens");
     page.key("heads", choice.heads);
     page.key("width", choice.width);
   }
@@ -224,8 +205,8 @@ void write_language_model(Page& page, const DataFacts& data, const MachineFacts&
 
   write_data(page, data,
              is_lines ? counted(data.samples, "line") + ", " +
-                            rounded(static_cast<double>(data.tokens)) + " tokens"
-                      : rounded(static_cast<double>(data.tokens)) +
+                            format_count(static_cast<double>(data.tokens)) + " tokens"
+                      : format_count(static_cast<double>(data.tokens)) +
                             (data.has_ids ? " tokens" : " bytes, each a token"));
   if (is_lines && is_worth_packing(data))
     page.key("packing", "true", "short lines share a row, each seeing only itself");

@@ -178,6 +178,7 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
       models::read_gpt2_shape(config.model.from, gpt2_options(config));
   std::unique_ptr<models::Gpt2> model =
       models::load_gpt2_folder(config.model.from, theirs, config.model.context);
+  remarks.push_back(start_in_words(config.model.from, *model));
   note_shorter_context(theirs.context, model->options().context, remarks);
   const models::Gpt2Options& shape = model->options();
   config.model.layers = shape.layers;

@@ -1,6 +1,7 @@
 #include "model_origin.h"
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/workload.h"
@@ -60,6 +61,12 @@ void check_goes_with(const Config& config, const Config& theirs) {
 
 }  // namespace
 
+std::string start_in_words(const std::string& from, const models::Model& model) {
+  return "the model starts as " + from +
+         " has it: " + format_count(static_cast<double>(models::parameter_count(model))) +
+         " parameters";
+}
+
 void expect_gpt2_folder(const std::string& from) {
   std::error_code unreadable;
   const fs::path config = fs::path(from) / "config.json";
@@ -98,8 +105,7 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   const VerifiedCheckpoint checkpoint(origin.checkpoint, VerifiedCheckpoint::Files::model);
   const std::optional<std::int64_t> wanted = config.model.context;
   config = checkpoint.with_shape(std::move(config));
-  remarks.push_back("the model starts as " + origin.checkpoint.string() + " has it");
-
+  const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();
   if (config.model.kind == "gpt2" && wanted) {
@@ -110,6 +116,8 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   }
   std::unique_ptr<models::Model> model = make_model(config);
   model->load_file_tensors(tensors, file);
+  remarks.insert(remarks.begin() + static_cast<std::ptrdiff_t>(said_before),
+                 start_in_words(origin.checkpoint.string(), *model));
   return model;
 }
 

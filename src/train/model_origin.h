@@ -29,6 +29,9 @@ std::optional<RunOrigin> run_origin(const std::string& from);
 std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
                                              std::vector<std::string>& remarks);
 
+/// Whose weights training starts from, and how many, for people.
+std::string start_in_words(const std::string& from, const models::Model& model);
+
 /// Throws a usage Error, with all that model.from may be, where `from` is no Hugging Face folder.
 void expect_gpt2_folder(const std::string& from);
 

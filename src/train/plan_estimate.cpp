@@ -5,6 +5,7 @@
 
 #include "accrue/batch/schedule.h"
 #include "accrue/core/error.h"
+#include "accrue/data/suffix.h"
 #include "accrue/train/gradient_folding.h"
 #include "model_factory.h"
 
@@ -20,9 +21,19 @@ struct ModelFigures {
   std::vector<RunEstimate::Mode> modes;
 };
 
+/// Whether the names of the data alone say so: a pattern for files of any suffix says nothing.
+bool is_text(const DataConfig& data) {
+  if (data.format != "auto") return data.format == "text";
+  return std::ranges::all_of(data.train, [](const std::string& pattern) {
+    const std::string suffix = data::suffix_of(pattern);
+    return suffix.size() > 1 && suffix.find_first_of("*?[") == std::string::npos &&
+           data::format_by_suffix(pattern) == data::Format::text;
+  });
+}
+
 std::int64_t classes_of(const Config& config) {
   if (config.model.vocab) return *config.model.vocab;
-  if (config.model.kind == "gpt2" && config.data.format == "text") return byte_vocabulary;
+  if (config.model.kind == "gpt2" && is_text(config.data)) return byte_vocabulary;
   throw usage_error(estimating, "model.vocab, as the data are not read", "nothing",
                     "--model.vocab=50304 (of images: the number of classes)");
 }

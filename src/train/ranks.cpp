@@ -10,6 +10,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
+#include "accrue/train/setup.h"
 #include "accrue/version.h"
 
 namespace accrue::train {
@@ -35,7 +36,7 @@ dist::Facts facts_of(const Config& config) {
 }
 
 /// What a config states that several ranks cannot do, or not alike.
-std::optional<Conflict> conflict_of(const Config& config) {
+std::optional<Conflict> conflict_of(const Config& config, std::int64_t world) {
   if (folds_gradients(config)) {
     const std::string expected = "gradients in a buffer, whose sums the ranks add";
     if (config.optim.kind == "adama")
@@ -50,7 +51,11 @@ std::optional<Conflict> conflict_of(const Config& config) {
                     "accumulate = \"fp32\""};
   if (config.memory.budget == "auto")
     return Conflict{"memory.budget", "a size, for each rank",
-                    "\"auto\", with which each would take the whole machine", "budget = \"4GiB\""};
+                    "\"auto\", which is divided only where torchrun tells how many ranks share a "
+                    "machine (LOCAL_WORLD_SIZE)",
+                    "budget = \"" + budget_beside(world) +
+                        "\", which is the memory of this machine "
+                        "divided by the ranks"};
   if (config.run.eval_every && config.run.eval_every->unit == Duration::Unit::seconds)
     return Conflict{"run.eval_every", "steps or tokens, which come at once on all ranks",
                     "a time, by each rank's own clock", "eval_every = \"100 steps\""};
@@ -94,7 +99,7 @@ void Ranks::check_divisible(const Workload& work) const {
   if (work.model->losses().size() > 1)
     refuse("train", "one loss", "several, whose total weights would be each rank's own",
            "one process");
-  if (const auto conflict = conflict_of(work.config))
+  if (const auto conflict = conflict_of(work.config, world()))
     refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
 }
 

@@ -23,13 +23,14 @@ fs::path requested_folder(const RunDirectory& run, const std::string& requested)
   return requested;
 }
 
-/// The newest one that is as it was written; notes those that are not.
-std::optional<VerifiedCheckpoint> newest_whole(const RunDirectory& run,
-                                               std::vector<std::string>& skipped) {
+/// The newest one that is as it was written, as far as `files` are read; notes those that are not.
+std::optional<VerifiedCheckpoint> newest_whole(
+    const RunDirectory& run, std::vector<std::string>& skipped,
+    VerifiedCheckpoint::Files files = VerifiedCheckpoint::Files::all) {
   const std::vector<fs::path> folders = checkpoint_folders(run);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     try {
-      return VerifiedCheckpoint(*folder);
+      return VerifiedCheckpoint(*folder, files);
     } catch (const Error& damage) {
       skipped.emplace_back(damage.what());
     }
@@ -37,6 +38,16 @@ std::optional<VerifiedCheckpoint> newest_whole(const RunDirectory& run,
   if (skipped.empty()) return std::nullopt;
   throw usage_error("resume " + run.root().string(), "a checkpoint that is as it was written",
                     "none: " + listed(skipped, "and"), "copies of these files, or a new run.out");
+}
+
+/// The first name in the folder that no run and no shell's redirection put there; empty: none.
+std::string foreign_name(const fs::path& folder) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') && !name.ends_with(".log")) return name;
+  }
+  return {};
 }
 
 }  // namespace
@@ -50,6 +61,11 @@ void check_run_directory(const RunDirectory& run, bool resume) {
   if (!run.holds_run() && resume) {
     throw usage_error(where, "a run to resume", "none", "leaving --resume out");
   }
+  if (run.holds_run()) return;
+  if (const std::string other = foreign_name(run.root()); !other.empty())
+    throw usage_error(where, "an empty or new folder (logs and hidden files aside)",
+                      "one that holds " + other,
+                      "another run.out, such as " + (run.root() / "run").string());
 }
 
 void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where) {
@@ -86,6 +102,13 @@ void check_config_unchanged(const Config& started, const Config& now) {
   if (changed.empty()) return;
   throw usage_error("resume", "the config the run was started with", changed,
                     "the old values or a new run.out; " + resumable_keys(now) + " may change");
+}
+
+std::optional<TrainState> state_to_resume(const RunDirectory& run, const std::string& requested) {
+  if (!requested.empty()) return read_checkpoint_state(requested_folder(run, requested));
+  std::vector<std::string> skipped;
+  const auto found = newest_whole(run, skipped, VerifiedCheckpoint::Files::none);
+  return found ? std::optional(found->state()) : std::nullopt;
 }
 
 Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,

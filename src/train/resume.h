@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ struct Resumed {
   std::vector<std::string> skipped;  ///< what is wrong with newer ones
 };
 
-/// Refuses a run directory that cannot be used: one that holds a run without `resume`, or none with
-/// it.
+/// Refuses a run directory that cannot be used: without `resume` one that holds a run or anything
+/// else but logs (*.log) and hidden files, with it one that holds none.
 void check_run_directory(const RunDirectory& run, bool resume);
 
 /// Refuses a disk too full for the run's checkpoints before anything is written.
@@ -36,6 +37,11 @@ std::int64_t free_bytes_at(std::filesystem::path where);
 /// Refuses what may not change between a run's start and its resumption; the message lists what
 /// differs and what may.
 void check_config_unchanged(const Config& started, const Config& now);
+
+/// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as that tells; none
+/// where the run has none yet. Throws a usage Error where the requested one is not whole, or none
+/// is.
+std::optional<TrainState> state_to_resume(const RunDirectory& run, const std::string& requested);
 
 /// Loads the newest checkpoint that is as it was written, or the `requested` one (a folder or a
 /// step), into model and optimizer. Throws a usage Error that names the file and the tensor where

@@ -88,13 +88,18 @@ RunClaim::RunClaim(const RunDirectory& run) : run_(run) {
 
 RunClaim::~RunClaim() { release(); }
 
+void RunClaim::expect_folder(const RunDirectory& run) {
+  std::error_code error;
+  const fs::file_status status = fs::status(run.root(), error);
+  if (fs::is_directory(status) || !fs::exists(fs::symlink_status(run.root(), error))) return;
+  throw usage_error(name_of(run), "a folder, or nothing yet",
+                    fs::exists(status) ? "a file" : "a link to nothing", "another run.out");
+}
+
 void RunClaim::make_folder() {
   std::error_code error;
-  const fs::file_status status = fs::status(run_.root(), error);
-  if (fs::is_directory(status)) return;
-  if (fs::exists(fs::symlink_status(run_.root(), error)))
-    throw usage_error(name_of(run_), "a folder, or nothing yet",
-                      fs::exists(status) ? "a file" : "a link to nothing", "another run.out");
+  if (fs::is_directory(run_.root(), error)) return;
+  expect_folder(run_);
   std::vector<fs::path> missing;
   for (fs::path path = fs::absolute(run_.root()); !fs::exists(path, error) && path.has_filename();
        path = path.parent_path())

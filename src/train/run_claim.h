@@ -16,6 +16,8 @@ class RunClaim {
   /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
   /// written, and where another process holds it: the message names its host, process and start.
   explicit RunClaim(const RunDirectory& run);
+  /// Throws a usage Error where something is in the folder's place that is none.
+  static void expect_folder(const RunDirectory& run);
   /// Lets go, and removes folders that it made where nothing is in them.
   ~RunClaim();
   RunClaim(const RunClaim&) = delete;

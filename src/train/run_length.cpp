@@ -64,6 +64,16 @@ std::string length_in_words(const RunConfig& run) {
   return words.key + " = " + words.value;
 }
 
+std::string done_in_words(std::int64_t step, const RunConfig& run) {
+  RunConfig longer = run;
+  if (run.steps) longer.steps = 2 * *run.steps;
+  if (run.tokens) longer.tokens = 2 * *run.tokens;
+  if (run.epochs) longer.epochs = 2 * *run.epochs;
+  const Words words = words_of(longer);
+  return "done at step " + std::to_string(step) + "; to go on longer: --resume --" + words.key +
+         "=" + words.value;
+}
+
 LengthDecision decide_length(const Config& started, const Config& stated,
                              const batch::WindowSchedule& schedule, bool may_shorten) {
   LengthDecision decision{.config = stated, .windows_before = total_windows(started, schedule)};

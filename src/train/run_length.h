@@ -29,6 +29,9 @@ Config with_length_of(Config config, const Config& other);
 std::string rate_in_words(const Config& config, const Horizon& horizon, std::int64_t windows_before,
                           std::int64_t step);
 
+/// That a run of this length is done after `step`, and how to go on longer.
+std::string done_in_words(std::int64_t step, const RunConfig& run);
+
 /// "run.steps = 100", as a config states it.
 std::string length_in_words(const RunConfig& run);
 

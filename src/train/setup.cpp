@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include <algorithm>
+
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
@@ -20,6 +22,20 @@ void use_threads(std::int64_t threads) {
 
 std::int64_t threads_beside(std::int64_t processes) {
   return std::max<std::int64_t>(1, granted_threads() / processes);
+}
+
+std::string budget_beside(std::int64_t processes) {
+  constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+  const std::int64_t bytes =
+      memory::auto_budget(memory::held_of_a_budget(), memory::available_bytes() / processes);
+  return std::to_string(std::max<std::int64_t>(1, bytes / kMebibyte)) + "MiB";
+}
+
+Config shared_by(Config config, std::int64_t processes) {
+  if (processes == 1) return config;
+  if (config.run.threads == 0) config.run.threads = threads_beside(processes);
+  if (config.memory.budget == "auto") config.memory.budget = budget_beside(processes);
+  return config;
 }
 
 namespace {

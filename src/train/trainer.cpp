@@ -4,8 +4,6 @@
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/kernels/gemm.h"
-#include "accrue/memory/plan.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/train/gradient_folding.h"
 #include "accrue/train/setup.h"
@@ -13,16 +11,15 @@
 #include "checkpoint_folders.h"
 #include "memory_advice.h"
 #include "memory_retries.h"
-#include "rank_remarks.h"
 #include "ranks.h"
 #include "resume.h"
 #include "run_claim.h"
 #include "run_info.h"
-#include "run_length.h"
 #include "run_loop.h"
 #include "run_plan.h"
 #include "signals.h"
 #include "sinks.h"
+#include "start_events.h"
 
 namespace accrue::train {
 namespace {
@@ -80,10 +77,10 @@ struct Trainer::Impl {
     return *plan;
   }
 
-  void announce(const std::string& name, const std::string& reason, std::int64_t step) const {
+  void announce_all(const std::vector<Event>& events) const {
     if (!ranks.is_first()) return;
-    for (const std::shared_ptr<Observer>& observer : observers)
-      observer->on_event({.name = name, .reason = reason, .step = step});
+    for (const Event& event : events)
+      for (const std::shared_ptr<Observer>& observer : observers) observer->on_event(event);
   }
 
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
@@ -114,12 +111,16 @@ struct Trainer::Impl {
             .data = data};
   }
 
-  /// Before anything is planned or written. A run that is resumed checked its data as it began.
-  void check_data(bool resume) {
-    data = {.fingerprint = fingerprint_of(work.data),
+  DataIdentity identity_of_data() const {
+    return {.fingerprint = fingerprint_of(work.data),
             .samples = work.data.train->size(),
             .held_out = work.data.val ? work.data.val->size() : 0,
             .image = work.config.model.image};
+  }
+
+  /// Before anything is planned or written. A run that is resumed checked its data as it began.
+  void check_data(bool resume) {
+    data = identity_of_data();
     if (resume && !directory.checkpoint_steps().empty()) {
       const std::int64_t newest = directory.checkpoint_steps().back();
       const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;
@@ -212,77 +213,17 @@ struct Trainer::Impl {
     RunLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
                   budget_watch, ranks, signals, claim},
                  std::move(state), resumed ? resumed->ranks : StoredTensors{});
-    announce_start();
-    if (claim != nullptr) announce_claim(*claim);
+    announce_all(start_events({work, *plan, records, length, resumed, ranks.world()}));
+    if (claim != nullptr) announce_all(folder_events(*claim, directory, resumed));
     const RunResult result = loop.run();
     ranks.finish();
     return result;
   }
 
-  void announce_length(std::int64_t step) const {
-    if (!length || length->reason.empty()) return;
-    std::string reason = length->reason;
-    if (length->changes)
-      reason +=
-          ": " + rate_in_words(work.config, make_horizon(*plan), length->windows_before, step);
-    announce("length", reason, step);
-  }
-
-  void announce_start() const {
-    const std::int64_t step = resumed ? resumed->state.step : 0;
-    announce_length(step);
-    if (work.config.precision.compute == "bf16" && !kernels::multiplies_bf16())
-      announce("precision",
-               "this processor multiplies no bf16 (" + kernels::gemm_backend() +
-                   "): bf16 saves memory here and costs time, its products are made in fp32",
-               step);
-    for (const std::string& remark : data_remarks(work.data)) announce("data", remark, step);
-    for (const std::string& remark :
-         rank_remarks(work.config, plan->effective, ranks.world(), resumed ? &*resumed : nullptr))
-      announce("dist", remark, step);
-    if (!have_one_size(records)) announce("plan", sizes_in_words(records), step);
-    if (!resumed || resumed->checkpoint.empty())
-      for (const std::string& remark : work.remarks) announce("model", remark, step);
-    if (!resumed) {
-      announce("plan",
-               "micro-batches of " + memory::describe({plan->micro_batch, plan->recompute}) + ": " +
-                   plan->micro_reason,
-               0);
-      if (!plan->cuts_reason.empty()) announce("plan", plan->cuts_reason, 0);
-      return;
-    }
-    for (const std::string& damage : resumed->skipped)
-      announce(
-          "checkpoint_skipped",
-          "a newer checkpoint is damaged, and is removed when the next one is written: " + damage,
-          resumed->state.step);
-    announce("resume",
-             resumed->checkpoint.empty()
-                 ? "no whole checkpoint was found: starting again from step 0"
-                 : "continuing after step " + std::to_string(resumed->state.step) + " from " +
-                       resumed->checkpoint.string(),
-             resumed->state.step);
-  }
-
-  /// What was decided about the folder itself.
-  void announce_claim(const RunClaim& claim) const {
-    if (!claim.remark().empty()) announce("run_directory", claim.remark(), 0);
-    if (!resumed || resumed->checkpoint.empty()) return;
-    const std::int64_t step = resumed->state.step;
-    if (!resumed->data_change.empty()) announce("data", resumed->data_change, step);
-    if (!resumed->has_checksums)
-      announce("checkpoint",
-               resumed->checkpoint.filename().string() +
-                   " was written before checkpoints had checksums: only its lengths were compared",
-               step);
-    // Where a damaged one was passed over, the later ones are those that were named already.
-    const std::string given_up = resumed->skipped.empty() ? give_up_after(directory, step) : "";
-    if (!given_up.empty()) announce("checkpoint", given_up, step);
-  }
-
   /// Before anything is planned. A process that works on the folder is named rather than its run.
   void check_directory(bool resume) const {
     if (!ranks.is_first()) return;
+    RunClaim::expect_folder(directory);
     if (directory.holds_run()) const RunClaim probe(directory);
     check_run_directory(directory, resume);
   }
@@ -302,6 +243,30 @@ struct Trainer::Impl {
     return claim;
   }
 
+  /// The state that a resumption goes on from; none where there is no checkpoint yet.
+  std::optional<TrainState> look_up_checkpoint(const RunOptions& options) {
+    check_config_unchanged(directory.config(), given);
+    std::optional<TrainState> state = state_to_resume(directory, options.checkpoint);
+    if (!state) return std::nullopt;
+    check_continuity(state->data, data, options.accept_data);
+    ranks.check_resumable(state->inner_optimizers);
+    take_up_plan(*state);
+    return state;
+  }
+
+  Preview preview(const RunOptions& options) {
+    check_directory(options.resume);
+    settle_length(options);
+    data = identity_of_data();
+    ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
+    const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
+    Preview found{.plan = decide_plan(), .step = state ? state->step : 0};
+    found.length = length_change_in_words(work.config, found.plan, length, found.step);
+    if (state && state->window >= found.plan.total_steps)
+      found.done = done_in_words(state->step, given.run);
+    return found;
+  }
+
   RunResult begin(const RunOptions& options) {
     check_directory(options.resume);
     settle_length(options);
@@ -317,7 +282,8 @@ struct Trainer::Impl {
     ranks.begin(work, data.fingerprint, start_of(options, plans));
     memory::BudgetWatch budget_watch(given.memory.budget_file);
     // A budget file counts from the start: the plan is made for what it says.
-    if (const auto reason = follow_budget(budget_watch)) announce("budget", *reason, 0);
+    if (const auto reason = follow_budget(budget_watch))
+      announce_all({{.name = "budget", .reason = *reason}});
     if (plans) decide_plan();
     return train_or_abandon(options, budget_watch);
   }
@@ -373,6 +339,15 @@ void Trainer::add_observer(std::shared_ptr<Observer> observer) {
 const RunPlan& Trainer::plan() {
   try {
     return impl_->decide_plan();
+  } catch (const std::exception& error) {
+    impl_->ranks.fail(error.what());
+    throw;
+  }
+}
+
+Preview Trainer::preview(const RunOptions& options) {
+  try {
+    return impl_->preview(options);
   } catch (const std::exception& error) {
     impl_->ranks.fail(error.what());
     throw;

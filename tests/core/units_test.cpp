@@ -40,6 +40,20 @@ TEST(ParseBytes, RefusesANumberWithoutAUnitAndNamesOne) {
   }
 }
 
+TEST(ParseBytes, NamesTheSizeThatAMisspeltUnitWasMeantToBe) {
+  for (const auto& [text, suggestion] :
+       {std::pair{"6G", "\"6GiB\""}, std::pair{"6g", "\"6GiB\""}, std::pair{"512mb", "\"512MiB\""},
+        std::pair{"1.5 gib", "\"1.5GiB\""}, std::pair{"64K", "\"64KiB\""},
+        std::pair{"6 gigs", "a number followed by KiB, MiB, GiB, kB, MB or GB"}}) {
+    try {
+      parse_bytes(text, "memory.budget");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.suggestion(), suggestion);
+    }
+  }
+}
+
 TEST(ParseDuration, NamesTheUnitsOfTheClockToo) {
   EXPECT_EQ(try_parse_duration("10 fortnights"), std::nullopt);
   EXPECT_EQ(try_parse_duration("2 h"), (Duration{7200, Duration::Unit::seconds}));

@@ -76,6 +76,32 @@ TEST(BadInput, TooLittleForOneSample) {
   EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(empty, 4); }), HasSubstr(empty));
 }
 
+TEST(BadInput, EmptyFilesAreAnsweredWithWhatToPutThere) {
+  const Folder folder;
+  folder.write("a.txt", "");
+  for (const char* name : {"a.txt", "a.jsonl", "a.bin"}) {
+    const std::string file = folder.write(name, "");
+    EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4); }),
+                HasSubstr(file + ": an empty file; try text in it, lines of JSON (.jsonl)"));
+  }
+  folder.write("b.txt", "");
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(folder.path("*.txt"), 4); }),
+              HasSubstr("2 empty files"));
+}
+
+TEST(BadInput, AnEmptyFolderIsAnsweredWithWhatToPutThere) {
+  const Folder folder;
+  folder.write("empty/.hidden", "x");
+  folder.write("full/a.md", "x");
+  const std::string advice =
+      "putting files into " + folder.path("empty") + ", which holds none: text";
+  for (const char* glob : {"empty", "empty/**", "empty/*.txt"})
+    EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(folder.path(glob), 4); }), HasSubstr(advice))
+        << glob;
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(folder.path("full/*.txt"), 4); }),
+              ::testing::Not(HasSubstr("putting files")));
+}
+
 TEST(BadInput, NothingMatches) {
   EXPECT_THAT(refusal(Error::Kind::usage, [] { open("no/such/*.txt", 4); }),
               HasSubstr("no/such/*.txt"));

@@ -284,7 +284,7 @@ TEST(BadJsonl, HasNoSampleOrNoLabelThatCounts) {
     const auto file = folder.write("a.jsonl", content);
     return refusal(Error::Kind::usage, [&] { open(file, jsonl_context); });
   };
-  EXPECT_THAT(message_of(""), HasSubstr("samples of at least two tokens"));
+  EXPECT_THAT(message_of("\n"), HasSubstr("samples of at least two tokens"));
   EXPECT_THAT(message_of("\n\n"), HasSubstr("samples of at least two tokens"));
   EXPECT_THAT(message_of("{\"text\": \"a\"}\n"), HasSubstr("samples of at least two tokens"));
   const std::string masked = R"({"input_ids": [1, 2], "labels": [1, -100]})";

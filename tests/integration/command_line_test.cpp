@@ -5,6 +5,7 @@
 namespace accrue::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -63,6 +64,33 @@ TEST_F(CommandLine, AnUnknownVerbIsAnsweredWithTheNearest) {
   EXPECT_THAT(refusal_of({}), HasSubstr("train"));
 }
 
+TEST_F(CommandLine, AVerbOfOtherProgramsIsAnsweredWithWhatThereIs) {
+  EXPECT_THAT(refusal_of({"fit", "run.toml"}), HasSubstr("; try accrue train\n"));
+  EXPECT_THAT(refusal_of({"evaluate", "out"}), HasSubstr("run.eval_every"));
+  EXPECT_THAT(refusal_of({"generate", "out"}), HasSubstr("; try accrue sample"));
+  EXPECT_THAT(refusal_of({"frobnicate"}),
+              AllOf(HasSubstr("train, sample, predict"), HasSubstr("; try accrue --help")));
+}
+
+TEST_F(CommandLine, HelpIsAVerbToo) {
+  for (const auto& [typed, option] :
+       {std::pair<Words, Words>{{"help"}, {"--help"}}, {{"help", "train"}, {"train", "--help"}}}) {
+    const auto result = accrue(typed);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.output, accrue(option).output);
+  }
+  EXPECT_THAT(refusal_of({"help", "frobnicate"}), HasSubstr("\"frobnicate\""));
+}
+
+TEST_F(CommandLine, ActionsOnCheckpointsAreListed) {
+  EXPECT_THAT(refusal_of({"checkpoint", "frob"}),
+              AllOf(HasSubstr("one of verify, list or prune"), HasSubstr("received \"frob\"")));
+  EXPECT_THAT(refusal_of({"checkpoint", "prun", "out"}), HasSubstr("try accrue checkpoint prune"));
+  EXPECT_THAT(refusal_of({"checkpoint"}), HasSubstr("one of verify, list or prune"));
+  EXPECT_THAT(refusal_of({"checkpoint", "prune", "out", "--keep", "0"}),
+              HasSubstr("Value 0 not in range 1 to 1000000;"));
+}
+
 TEST_F(CommandLine, MissingArgumentsAreNamed) {
   EXPECT_THAT(refusal_of({"train"}), HasSubstr("CONFIG"));
   EXPECT_THAT(refusal_of({"sample", "out"}), HasSubstr("--prompt"));
@@ -107,11 +135,24 @@ TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
   EXPECT_THAT(refusal_of({"train", "run.toml", "--quick"}), HasSubstr("--quick"));
   EXPECT_THAT(
       refusal_of({"train", "run.toml", "--fp16"}),
-      HasSubstr("a name of Hugging Face, axolotl and other systems; try precision.compute"));
+      HasSubstr("a name of Hugging Face, axolotl and other systems; try --precision.compute=bf16"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--gradient_accumulation_steps", "8"}),
               HasSubstr("batch.micro_batches"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "other.toml"}), HasSubstr("other.toml"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "optim.lr=1"}), HasSubstr("--section.key=value"));
+}
+
+TEST_F(CommandLine, DryRunOfAResumptionSaysFromWhereToWhere) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--dry-run"}), HasSubstr("--resume to continue it"));
+  const auto done = accrue({"train", "run.toml", "--dry-run", "--resume"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("done at step 4; to go on longer: --resume --run.steps=8"));
+  const auto longer = accrue({"train", "run.toml", "--dry-run", "--resume", "--run.steps=9"});
+  EXPECT_EQ(longer.status, 0) << longer.errors;
+  EXPECT_THAT(longer.output, AllOf(HasSubstr("after step 4, on to step 9"),
+                                   HasSubstr("run.steps 4 -> 9: the learning rate of step 5")));
 }
 
 TEST_F(CommandLine, DryRunSaysWhatTheRunWouldBeAndWritesNothing) {

@@ -181,7 +181,7 @@ TEST_F(DataRun, AModelOfImagesStartsFromARun) {
   };
   EXPECT_THAT(refused({"--model.batchnorm=exact"}),
               HasSubstr("model.batchnorm = \"convert-group\", as that run has"));
-  EXPECT_THAT(refused({group, "--model.layers=8"}), HasSubstr("the shape of the folder"));
+  EXPECT_THAT(refused({group, "--model.layers=8"}), HasSubstr("a folder brings the model's shape"));
   EXPECT_THAT(refused({"--model.kind=vit"}), HasSubstr("model.kind = \"resnet\""));
   for (int i = 0; i < 3; ++i) {
     const std::string name = "wide/class" + std::to_string(i) + "/a.png";

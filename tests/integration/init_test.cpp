@@ -61,6 +61,18 @@ TEST_F(Init, OfText) {
                     HasSubstr("out = \"runs/tale\"")));
 }
 
+TEST_F(Init, StatesTheParametersThatTrainHas) {
+  write_text("tale.txt");
+  const std::string page = accrue({"init", "tale.txt"}).output;
+  const std::string before = "with this width ", after = " parameters";
+  const std::size_t begin = page.find(before) + before.size(), end = page.find(after, begin);
+  ASSERT_LT(end, page.size()) << page;
+  const auto train = accrue({"train", "accrue.toml", "--dry-run", "--memory.budget=none",
+                             "--batch.micro=1", "--run.threads=1"});
+  EXPECT_THAT(train.output,
+              HasSubstr("model        " + page.substr(begin, end + after.size() - begin)));
+}
+
 TEST_F(Init, OfTokenFilesWithTheOneThatIsHeldOut) {
   write_tokens("train.bin", 5000, 5000);
   write_tokens("val.bin", 1000, 6);

@@ -73,10 +73,11 @@ TEST_F(Outputs, AnExportReplacesNothing) {
 TEST_F(Outputs, AFullDiskUnderStandardOutputIsAnError) {
   ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
   for (const char* words :
-       {"--version", "--help", "train --help", "train run.toml --dry-run", "plan run.toml --json",
-        "plan run.toml --estimate --model.vocab=256", "verify run.toml --json", "doctor run.toml",
-        "bench run.toml --json --rounds=1", "sample out --prompt a --tokens 2",
-        "export out --out m", "train run.toml --run.out=second"}) {
+       {"--version", "--help", "train --help", "train run.toml --dry-run --resume",
+        "plan run.toml --json", "plan run.toml --estimate --model.vocab=256",
+        "verify run.toml --json", "doctor run.toml", "bench run.toml --json --rounds=1",
+        "sample out --prompt a --tokens 2", "export out --out m",
+        "train run.toml --run.out=second"}) {
     const auto result = shell("accrue " + std::string(words) + " > /dev/full");
     EXPECT_EQ(result.status, 1) << words << ": " << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("error: write to standard output")) << words;

@@ -44,6 +44,17 @@ TEST_F(Pretrained, OnBytesTakesText) {
   EXPECT_EQ(result.status, 0) << result.errors;
 }
 
+TEST_F(Pretrained, SaysWhereTheWeightsCameFrom) {
+  for (const char* from : {"base", "first"}) {
+    const Program::Result result = train({"--dry-run", "--model.from=" + std::string(from)});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("the model starts as " + std::string(from)),
+                                     HasSubstr(" has it: 21.5 k parameters")));
+  }
+  const Program::Result trained = train();
+  EXPECT_THAT(trained.errors, HasSubstr("model: the model starts as base has it: "));
+}
+
 TEST_F(Pretrained, WithAnotherTokenizerRefusesText) {
   write("base/vocab.json", "{}");
   const std::string text = refusal();
@@ -94,7 +105,8 @@ TEST_F(Pretrained, IsARunFolderForEveryVerb) {
   EXPECT_THAT(refusal({"--model.from=first/checkpoints/step-00000099"}),
               HasSubstr("no such folder"));
   const std::string stated = refusal({"--model.from=first", "--model.width=64"});
-  EXPECT_THAT(stated, AllOf(HasSubstr("model.width"), HasSubstr("the shape of the folder")));
+  EXPECT_THAT(stated,
+              AllOf(HasSubstr("model.width"), HasSubstr("a folder brings the model's shape")));
 }
 
 TEST_F(Pretrained, MayBeShortened) {

@@ -200,6 +200,31 @@ TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
   }
 }
 
+/// The number in `text` behind `words`.
+std::int64_t number_behind(const std::string& words, const std::string& text) {
+  const std::size_t at = text.find(words);
+  if (at == std::string::npos) return -1;
+  return std::stoll(text.substr(at + words.size()));
+}
+
+TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
+  const Config c = small("run");
+  Words shares{"/usr/bin/env", "LOCAL_WORLD_SIZE=2"};
+  for (const std::string& word : command(c, {"--memory.budget=auto", "--dry-run"}))
+    shares.push_back(word);
+  const auto unknown = run(c, 2, {"--memory.budget=auto"});
+  EXPECT_EQ(unknown[0].status, 2);
+  EXPECT_THAT(unknown[0].errors, HasSubstr("LOCAL_WORLD_SIZE"));
+  const std::int64_t advised = number_behind("try budget = \"", unknown[0].errors);
+  EXPECT_GT(advised, 0) << unknown[0].errors;
+
+  const auto known = accrue::testing::run_ranks(folder_, 2, 2, [&](int) { return shares; });
+  EXPECT_EQ(known[0].status, 0) << known[0].errors;
+  EXPECT_THAT(known[0].errors, HasSubstr("MiB for each of the 2 ranks on this machine"));
+  EXPECT_GT(number_behind("memory.budget = \"auto\": ", known[0].errors), 0);
+  EXPECT_EQ(known[1].status, 0) << known[1].errors;
+}
+
 TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   Config c = small("run");
   c.run.steps = 100000;

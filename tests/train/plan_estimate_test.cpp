@@ -107,6 +107,21 @@ TEST(EstimateRun, PricesTheRunAndComparesOffers) {
   EXPECT_NEAR(e.comparison->cost_ratio, 0.625, 1e-12);
 }
 
+TEST(EstimateRun, TakesTheBytesOfTextForItsVocabulary) {
+  Config stated = gpt2_1_3b();
+  stated.model.vocab = 256;
+  Config c = stated;
+  c.model.vocab.reset();
+  for (const char* text : {"a.txt", "texts/*.md", "texts/**/*.TXT"}) {
+    c.data.train = {text};
+    EXPECT_EQ(estimate_run(c).parameters, estimate_run(stated).parameters) << text;
+  }
+  for (const char* other : {"a.bin", "a.BIN", "a.jsonl", "texts/**", "texts/*.*", "a.png"}) {
+    c.data.train = {"a.txt", other};
+    EXPECT_THROW(estimate_run(c), Error) << other;
+  }
+}
+
 TEST(EstimateRun, NamesWhatIsMissing) {
   const auto refusal = [](const Config& config, const EstimateOptions& options = {}) {
     try {
@@ -119,6 +134,7 @@ TEST(EstimateRun, NamesWhatIsMissing) {
   };
   Config c = gpt2_1_3b();
   c.model.vocab.reset();
+  c.data.train = {"tokens.bin"};
   EXPECT_THAT(refusal(c), HasSubstr("model.vocab"));
   c = gpt2_1_3b();
   c.model.kind = "vit";

@@ -244,6 +244,63 @@ TEST_F(ResumeTest, DoesNotMeasureTheMicroBatchAgain) {
   EXPECT_EQ(second.plan().micro_reason, "as the checkpoint says");
 }
 
+TEST_F(TrainerTest, APreviewIsRefusedAsTheRunIsAndWritesNothing) {
+  const Config c = config();
+  EXPECT_EQ(Trainer(c).preview().plan.total_steps, 6);
+  EXPECT_FALSE(fs::exists(c.run.out));
+  const auto refused_alike = [&](const RunOptions& options) {
+    const std::string said = message_of([&] { Trainer(c).preview(options); });
+    EXPECT_EQ(said, message_of([&] { Trainer(c).run(options); }));
+    return said;
+  };
+  EXPECT_NE(refused_alike({.resume = true}).find("a run to resume"), std::string::npos);
+  std::ofstream(c.run.out) << "a user's";
+  EXPECT_NE(refused_alike({}).find("a file"), std::string::npos);
+  fs::remove(c.run.out);
+  fs::create_directories(c.run.out);
+  std::ofstream(c.run.out + "/thesis.tex") << "a user's";
+  EXPECT_NE(refused_alike({}).find("one that holds thesis.tex"), std::string::npos);
+  fs::rename(c.run.out + "/thesis.tex", c.run.out + "/train.log");
+  Trainer(c).run();
+  EXPECT_NE(refused_alike({}).find("one that holds a run already"), std::string::npos);
+}
+
+TEST_F(ResumeTest, APreviewSaysFromWhereToWhereItGoesOn) {
+  Config c = config();
+  Trainer first(c);
+  first.add_observer(std::make_shared<SignalAfter>(10, SIGINT));
+  const std::int64_t done = first.run().step;
+  const Preview same = Trainer(c).preview({.resume = true});
+  EXPECT_EQ(same.step, done);
+  EXPECT_EQ(same.plan.total_steps, 6);
+  EXPECT_EQ(same.plan.micro_reason, "as the checkpoint says");
+  EXPECT_EQ(same.length + same.done, "");
+  c.run.steps = 9;
+  const Preview longer = Trainer(c).preview({.resume = true});
+  EXPECT_EQ(longer.plan.total_steps, 9);
+  EXPECT_EQ(longer.length.find("run.steps 6 -> 9: the learning rate of step "), 0U)
+      << longer.length;
+  EXPECT_EQ(*RunDirectory(c.run.out).config().run.steps, 6) << "nothing was written";
+  Config other = c;
+  other.optim.lr = 1;
+  EXPECT_NE(message_of([&] { Trainer(other).preview({.resume = true}); }).find("optim.lr"),
+            std::string::npos);
+}
+
+TEST_F(ResumeTest, OfAFinishedRunSaysHowToGoOn) {
+  const Config c = config();
+  Trainer(c).run();
+  const std::string how = "done at step 6; to go on longer: --resume --run.steps=12";
+  EXPECT_EQ(Trainer(c).preview({.resume = true}).done, how);
+  Trainer again(c);
+  const auto recorder = std::make_shared<Recorder>();
+  again.add_observer(recorder);
+  EXPECT_EQ(again.run({.resume = true}).step, 6);
+  EXPECT_TRUE(std::ranges::any_of(recorder->events, [&](const Event& event) {
+    return event.name == "resume" && event.reason.ends_with(": " + how);
+  }));
+}
+
 TEST_F(ResumeTest, UsesThePreviousCheckpointWhereTheNewestWasCutShort) {
   Config c = config();
   c.run.checkpoint_every = {2, Duration::Unit::steps};

@@ -14,6 +14,8 @@ using nlohmann::ordered_json;
 using train::StoredCheckpoint;
 using train::Thoroughness;
 
+constexpr std::int64_t most_kept = 1'000'000;  // run.keep has the same bound.
+
 struct CheckpointArguments {
   std::string run;
   bool json = false;
@@ -121,7 +123,7 @@ void add_checkpoint(CLI::App& app, Action& action) {
   });
   CLI::App* prune = add_action(*verb, "prune", "Remove all but the newest and the best", arguments);
   prune->add_option("--keep", arguments->keep, "How many of the newest stay (default: run.keep)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, most_kept))
       ->type_name("N");
   prune->add_flag("--damaged", arguments->damaged, "Remove damaged ones, too");
   prune->callback([=, &action] { action = [=] { return run_prune(*arguments); }; });

@@ -6,6 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/nearest.h"
+#include "accrue/core/words.h"
 #include "accrue/train/config.h"
 
 namespace accrue::cli {
@@ -28,6 +29,56 @@ std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
+}
+
+/// A verb that other programs have, and what there is for it here.
+struct OtherVerb {
+  std::string_view name, advice;
+};
+
+constexpr std::string_view evaluation =
+    "data.val or data.val_fraction with run.eval_every in the config: accrue train evaluates";
+constexpr std::array<OtherVerb, 11> other_verbs{{
+    {"fit", "accrue train"},
+    {"finetune", "accrue train with model.from"},
+    {"resume", "accrue train CONFIG --resume"},
+    {"eval", evaluation},
+    {"evaluate", evaluation},
+    {"validate", evaluation},
+    {"test", evaluation},
+    {"generate", "accrue sample"},
+    {"infer", "accrue sample of text, or accrue predict of images"},
+    {"benchmark", "accrue bench"},
+    {"new", "accrue init"},
+}};
+
+/// What to try for a `word` that is none of `names`: one that it is a misspelling of, or any.
+std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
+                           const std::string& command) {
+  constexpr std::size_t length_of_an_edit = 3;
+  const std::string found = nearest(word, names);
+  if (edit_distance(word, found) <= word.size() / length_of_an_edit) return command + " " + found;
+  return command + " --help, which says what each does";
+}
+
+std::string advice_on_verb(const std::string& word, const std::vector<std::string>& verbs) {
+  const auto known = std::find_if(other_verbs.begin(), other_verbs.end(),
+                                  [&](const OtherVerb& other) { return other.name == word; });
+  if (known != other_verbs.end()) return std::string(known->advice);
+  return advice_on_word(word, verbs, "accrue");
+}
+
+/// The actions of a verb that has some are words behind it.
+void check_action(const CLI::App& verb, const Arguments& typed) {
+  const std::vector<std::string> actions = verbs_of(verb);
+  if (actions.empty()) return;
+  const std::string command = "accrue " + verb.get_name();
+  const std::string expected = "one of " + listed(actions, "or") + " behind it";
+  if (typed.size() < 3)
+    throw usage_error(command, expected, "none", command + " " + actions.front() + " --help");
+  const std::string& word = typed[2];
+  if (word.starts_with("-") || std::ranges::find(actions, word) != actions.end()) return;
+  throw usage_error(command, expected, quoted(word), advice_on_word(word, actions, command));
 }
 
 template <typename Names>
@@ -69,12 +120,21 @@ void check_verb(const CLI::App& app, const Arguments& typed) {
   if (typed.size() < 2)
     throw usage_error("accrue", "one of the verbs " + joined(verbs), "none", "accrue --help");
   const std::string& word = typed[1];
-  if (word.starts_with("-") || contains(verbs, word)) return;
+  if (word.starts_with("-")) return;
+  if (contains(verbs, word)) return check_action(*app.get_subcommand(word), typed);
   if (contains(later_verbs, word))
     throw usage_error("accrue " + word, "one of the verbs " + joined(verbs),
                       quoted(word) + ", which is not in this version", "accrue --help");
   throw usage_error("accrue " + word, "one of the verbs " + joined(verbs), quoted(word),
-                    "accrue " + nearest(word, verbs));
+                    advice_on_verb(word, verbs));
+}
+
+Arguments with_help_option(const Arguments& typed) {
+  if (typed.size() < 2 || typed[1] != "help") return typed;
+  Arguments words{typed.front()};
+  words.insert(words.end(), typed.begin() + 2, typed.end());
+  words.emplace_back("--help");
+  return words;
 }
 
 }  // namespace accrue::cli

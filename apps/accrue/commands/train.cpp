@@ -38,6 +38,15 @@ std::string text_of(double loss) {
   return text;
 }
 
+/// From which step a resumption goes on, and what becomes of the run's length.
+void print_resumption(const train::Preview& preview) {
+  const std::string total = std::to_string(preview.plan.total_steps);
+  print_row("resume", !preview.done.empty()
+                          ? preview.done
+                          : "after step " + std::to_string(preview.step) + ", on to step " + total);
+  if (!preview.length.empty()) print_row("length", preview.length);
+}
+
 void print_plan(const train::RunPlan& plan) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   print_row("model", format_count(static_cast<double>(plan.parameters)) + " parameters");
@@ -89,6 +98,14 @@ bool states_length(const std::vector<std::string>& overrides) {
   });
 }
 
+train::RunOptions options_of(const TrainArguments& arguments, const Arguments& typed) {
+  return {.resume = arguments.resume,
+          .checkpoint = arguments.checkpoint,
+          .may_shorten = states_length(arguments.overrides),
+          .accept_data = arguments.accept_data,
+          .command = typed};
+}
+
 /// Null where this process is alone.
 std::shared_ptr<dist::Group> join(const dist::Launch& launch, const train::Config& config) {
   if (launch.world == 1) return nullptr;
@@ -113,24 +130,25 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   const memory::BudgetWatch from_the_start("");  // opening data may take long
   const dist::Launch launch = dist::launch_of(dist::this_environment());
   config = train::with_whole_batch(std::move(config), launch.world);
-  if (config.run.threads == 0 && launch.local_world > 1)
-    config.run.threads = train::threads_beside(launch.local_world);
   const bool speaks = launch.rank == 0;
   const std::shared_ptr<dist::Group> group = join(launch, config);
+  const bool divides_memory = config.memory.budget == "auto" && launch.local_world > 1;
+  config = train::shared_by(std::move(config), launch.local_world);
+  if (speaks && divides_memory)
+    std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
+              << launch.local_world << " ranks on this machine\n";
   if (arguments.dry_run) {
-    const train::RunPlan plan = train::Trainer(config, group).plan();
-    if (speaks) print_plan(plan);
+    const train::Preview preview =
+        train::Trainer(config, group).preview(options_of(arguments, typed));
+    if (speaks) print_plan(preview.plan);
+    if (speaks && arguments.resume) print_resumption(preview);
     if (group) group->barrier("the end of the plan");
     return 0;
   }
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
   train::Trainer trainer(config, group);
-  const train::RunResult result = trainer.run({.resume = arguments.resume,
-                                               .checkpoint = arguments.checkpoint,
-                                               .may_shorten = states_length(arguments.overrides),
-                                               .accept_data = arguments.accept_data,
-                                               .command = typed});
+  const train::RunResult result = trainer.run(options_of(arguments, typed));
   ignore_stop_signals();
   if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);
   if (!result.interrupted) return 0;

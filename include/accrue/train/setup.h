@@ -14,6 +14,12 @@ namespace accrue::train {
 void use_threads(std::int64_t threads);
 /// What each of `processes` that share this machine's cores may keep busy; at least 1.
 std::int64_t threads_beside(std::int64_t processes);
+/// What memory.budget = "auto" gives each of `processes` that share this machine's memory and have
+/// all started, as memory.budget states it.
+std::string budget_beside(std::int64_t processes);
+/// `config` for one of `processes` on this machine: threads that are not stated and a budget of
+/// "auto" are divided by them.
+Config shared_by(Config config, std::int64_t processes);
 /// The threads and the memory budget that the config states, for the whole process. Throws a usage
 /// Error where a budget is asked for and memory::install_caching_allocator was not called, a
 /// refused one where the program itself takes all of it.

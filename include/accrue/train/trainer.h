@@ -64,6 +64,14 @@ struct RunResult {
   std::filesystem::path checkpoint;
 };
 
+/// What a run would be, as nothing of it is done yet.
+struct Preview {
+  RunPlan plan;
+  std::int64_t step = 0;  ///< of the checkpoint that a resumption goes on from; else 0
+  std::string length;     ///< what changes about a resumed run's length, and why; empty: nothing
+  std::string done;       ///< that a resumed run is at its end, and how to go on; empty: it is not
+};
+
 /// The whole of a training run: data, model, windows, optimizer, checkpoints, evaluation.
 class Trainer {
  public:
@@ -87,6 +95,10 @@ class Trainer {
   /// Decides the micro-batch (measured where it is "auto") and states what the run will be. Of a
   /// group all ranks call it.
   const RunPlan& plan();
+
+  /// What `run` would do, refused as `run` would refuse it; writes nothing. What it does not look
+  /// at: the contents of data, and the tensors of a checkpoint. Of a group all ranks call it.
+  Preview preview(const RunOptions& options = {});
 
   /// Trains to the end of the run, or to a SIGINT, SIGTERM or SIGHUP, after which a checkpoint is
   /// written. Throws a usage Error where run.out holds a run already and `resume` is not set, or

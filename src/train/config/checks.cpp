@@ -216,9 +216,10 @@ std::string value_in_words(const std::string& name, const Config& config) {
 void check_is_read(const std::string& name, const std::string& place, const Config& config) {
   const Reader* const missing = missing_reader(*find_key(name), config);
   if (missing == nullptr) return;
-  throw usage_error(
-      place, "a key that this config reads, and " + name + " is read with " + missing->with,
-      value_in_words(missing->decider, config), "removing " + name + ", or " + missing->with);
+  const std::string reason = missing->reason.empty() ? "" : " (" + missing->reason + ")";
+  throw usage_error(place, name + " only where it is read with " + missing->with + reason,
+                    value_in_words(missing->decider, config),
+                    "removing " + name + ", or " + missing->with);
 }
 
 /// A row of an embedding that no sample used has gradient 0 and moments 0.

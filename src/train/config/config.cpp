@@ -1,11 +1,11 @@
 #include "accrue/train/config.h"
 
 #include <algorithm>
-#include <array>
 
 #include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/core/words.h"
+#include "alternatives.h"
 #include "checks.h"
 #include "key.h"
 #include "names.h"
@@ -21,45 +21,17 @@ std::string place(const Entry& entry) {
   return "config key " + entry.path + " (" + entry.position + ")";
 }
 
-void apply(const Entry& entry, Config& config, StatedKeys& stated, ConfigOrigin kind) {
+/// `all`: what is stated besides.
+void apply(const Entry& entry, const Statements& all, Config& config, StatedKeys& stated,
+           ConfigOrigin kind) {
   const Key* key = find_key(entry.path);
   if (!key) {
     const bool empty_section = entry.value.as<Value::Other>() && is_section(entry.path);
     if (empty_section) return;
-    throw unknown_key(entry, place(entry));
+    throw unknown_key(entry, place(entry), all);
   }
   key->set({entry.value, entry.bare, place(entry), kind == ConfigOrigin::run}, config);
   stated[entry.path] = place(entry);
-}
-
-/// Keys of one group exclude each other.
-struct Alternative {
-  int group;
-  const char* key;
-  void (*withdraw)(Config&);
-};
-
-constexpr std::array<Alternative, 8> alternatives{{
-    {0, "run.steps", [](Config& c) { c.run.steps.reset(); }},
-    {0, "run.tokens", [](Config& c) { c.run.tokens.reset(); }},
-    {0, "run.epochs", [](Config& c) { c.run.epochs.reset(); }},
-    {1, "batch.tokens", [](Config& c) { c.batch.tokens.reset(); }},
-    {1, "batch.samples", [](Config& c) { c.batch.samples.reset(); }},
-    {1, "batch.micro_batches", [](Config& c) { c.batch.micro_batches.reset(); }},
-    {2, "data.val", [](Config& c) { c.data.val.clear(); }},
-    {2, "data.val_fraction", [](Config& c) { c.data.val_fraction = 0; }},
-}};
-
-/// An override of one alternative takes the place of whichever the file states.
-void withdraw_alternatives(const std::string& path, Config& config, StatedKeys& stated) {
-  const auto chosen = std::find_if(alternatives.begin(), alternatives.end(),
-                                   [&](const Alternative& a) { return path == a.key; });
-  if (chosen == alternatives.end()) return;
-  for (const Alternative& other : alternatives) {
-    if (other.group != chosen->group) continue;
-    other.withdraw(config);
-    stated.erase(other.key);
-  }
 }
 
 /// What is not stated takes the usual value of the kind of model.
@@ -116,16 +88,18 @@ Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides, ConfigOrigin kind) {
   Config config;
   StatedKeys stated, answered_for;
-  for (const Entry& entry : read_toml(toml, origin)) apply(entry, config, stated, kind);
+  Statements all = read_toml(toml, origin);
+  const std::vector<Entry> of_file = all, overriding = read_overrides(overrides);
+  all.insert(all.end(), overriding.begin(), overriding.end());
+  for (const Entry& entry : of_file) apply(entry, all, config, stated, kind);
   if (kind == ConfigOrigin::user) answered_for = stated;
 
-  const std::vector<Entry> overriding = read_overrides(overrides);
   for (const Entry& entry : overriding) {
     withdraw_alternatives(entry.path, config, stated);
     withdraw_alternatives(entry.path, config, answered_for);
   }
   for (const Entry& entry : overriding) {
-    apply(entry, config, stated, ConfigOrigin::user);
+    apply(entry, all, config, stated, ConfigOrigin::user);
     answered_for[entry.path] = place(entry);
   }
   set_defaults_of_kind(config, stated);

@@ -21,6 +21,7 @@ struct Stated {
 /// Which configs read a key.
 struct Reader {
   std::string with;     ///< for people: `optim.kind = "sgd" or "rmsprop"`
+  std::string reason;   ///< why so, for people; empty where `with` says it
   std::string decider;  ///< the key that decides it
   std::function<bool(const Config&)> holds;
 };
@@ -44,6 +45,9 @@ const Reader* missing_reader(const Key& key, const Config& config);
 inline bool is_read(const Key& key, const Config& config) {
   return missing_reader(key, config) == nullptr;
 }
+
+/// Whether `key` may have this value.
+bool takes(const Key& key, const Value& value);
 
 /// The table, in the order of docs/design.md, section 5.
 const std::vector<Key>& keys();

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "accrue/core/error.h"
 #include "accrue/core/nearest.h"
 #include "accrue/core/words.h"
+#include "names.h"
 
 namespace accrue::train {
 namespace {
@@ -33,6 +35,26 @@ std::string advice_for_integer(const Value& value, const IntegerRange& range) {
   return range.holds(integer) ? "the integer " + std::to_string(integer) : value_in_range;
 }
 
+/// What a text was meant to be where numbers are asked: "10%" is 0.1, "5" is 5; none where that is
+/// not in the range.
+std::optional<std::string> number_meant(const Value& value, const NumberRange& range) {
+  const auto* text = value.as<std::string>();
+  if (text == nullptr) return std::nullopt;
+  std::istringstream words(*text);
+  double number = 0;
+  std::string unit;
+  if (!(words >> number)) return std::nullopt;
+  if (words >> unit && unit != "%") return std::nullopt;
+  constexpr double percent = 100;
+  if (!unit.empty()) number /= percent;
+  return range.holds(number) ? std::optional(number_text(number)) : std::nullopt;
+}
+
+std::string advice_for_number(const Value& value, const NumberRange& range) {
+  if (is_number_beyond_64_bits(value)) return value_in_range;
+  return number_meant(value, range).value_or("a number without quotes");
+}
+
 std::string duration_text(const Duration& duration) {
   std::string number = number_text(duration.value);
   if (number.ends_with(".0")) number.resize(number.size() - 2);
@@ -55,6 +77,25 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
   return text;
+}
+
+std::string digits_of(const std::string& word) {
+  std::string digits;
+  for (const char c : word)
+    if (c >= '0' && c <= '9') digits += c;
+  return digits;
+}
+
+/// The choice that a misspelt word was meant to be; none where it is rather another word, as int4
+/// is none of int8.
+std::optional<std::string> near_choice(const std::string& word,
+                                       const std::vector<std::string>& choices) {
+  constexpr std::size_t length_of_an_edit = 4;
+  const std::string found = nearest(word, choices);
+  const std::size_t allowed = std::max<std::size_t>(1, word.size() / length_of_an_edit);
+  const bool is_near = word.size() > 1 && edit_distance(word, found) <= allowed &&
+                       digits_of(word) == digits_of(found);
+  return is_near ? std::optional(found) : std::nullopt;
 }
 
 /// A budget as stated; a run of an earlier version may have bytes without a unit.
@@ -107,10 +148,7 @@ std::int64_t read_integer(const Stated& stated, const std::string& expected,
 
 double read_number(const Stated& stated, const std::string& expected, const NumberRange& range) {
   const auto number = stated.value.number();
-  if (!number)
-    throw refusal(
-        stated, expected,
-        is_number_beyond_64_bits(stated.value) ? value_in_range : "a number without quotes");
+  if (!number) throw refusal(stated, expected, advice_for_number(stated.value, range));
   if (!range.holds(*number)) throw refusal(stated, expected, value_in_range);
   return *number;
 }
@@ -168,14 +206,15 @@ std::string choice_in_words(const std::vector<std::string>& choices,
   for (const std::string& choice : choices) quoted.push_back(to_toml(Value{choice}));
   std::string text = joined(quoted, " or ");
   std::vector<std::string> later;
-  for (const Refused& value : refused) later.push_back(value.value);
+  for (const Refused& value : refused)
+    if (value.is_listed) later.push_back(value.value);
   if (!later.empty()) text += " (not in this version: " + joined(later, ", ") + ")";
   return text;
 }
 
 std::string read_choice(const Stated& stated, const std::string& expected,
                         const std::vector<std::string>& choices,
-                        const std::vector<Refused>& refused) {
+                        const std::vector<Refused>& refused, Synonyms synonyms) {
   std::string text;
   if (stated.value.as<std::string>() || stated.bare) text = read_string(stated, expected);
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return text;
@@ -183,9 +222,11 @@ std::string read_choice(const Stated& stated, const std::string& expected,
     if (value.value == text)
       throw usage_error(stated.where, choice_in_words(choices, {}),
                         describe(stated.value) + ", which is " + value.reason,
-                        to_toml(Value{choices.front()}));
-  throw refusal(stated, expected,
-                to_toml(Value{text.empty() ? choices.front() : nearest(text, choices)}));
+                        value.instead.empty() ? to_toml(Value{choices.front()}) : value.instead);
+  if (synonyms)
+    if (const auto ours = synonyms(stated.value)) throw refusal(stated, expected, to_toml(*ours));
+  const auto near = near_choice(normalised(text), choices);
+  throw refusal(stated, expected, near ? to_toml(Value{*near}) : "one of these values");
 }
 
 bool is_word(const Stated& stated, const std::string& word) {
@@ -285,9 +326,9 @@ Key resumable(Key key) {
   return key;
 }
 
-Key read_where(std::string with, std::string decider, std::function<bool(const Config&)> holds,
-               Key key) {
-  key.read_by.push_back({std::move(with), std::move(decider), std::move(holds)});
+Key read_where(std::string with, std::string reason, std::string decider,
+               std::function<bool(const Config&)> holds, Key key) {
+  key.read_by.push_back({std::move(with), std::move(reason), std::move(decider), std::move(holds)});
   return key;
 }
 
@@ -297,7 +338,7 @@ Key read_with(const std::string& decider, const std::vector<std::string>& values
     const auto* const text = value ? value->as<std::string>() : nullptr;
     return text && std::find(values.begin(), values.end(), *text) != values.end();
   };
-  return read_where(decider + " = " + choice_in_words(values, {}), decider, std::move(holds),
+  return read_where(decider + " = " + choice_in_words(values, {}), "", decider, std::move(holds),
                     std::move(key));
 }
 

@@ -56,7 +56,12 @@ struct DurationRule {
 struct Refused {
   std::string value;
   std::string reason = "not in this version";
+  std::string instead = {};  ///< what to try; empty: the first of the values there are
+  bool is_listed = true;     ///< where errors say what there is and what there is not
 };
+
+/// What a word of another system means as a value of ours; none where it means nothing.
+using Synonyms = std::optional<Value> (*)(const Value& stated);
 
 std::int64_t read_integer(const Stated& stated, const std::string& expected,
                           const IntegerRange& range);
@@ -67,7 +72,7 @@ std::vector<std::string> read_strings(const Stated& stated, const std::string& e
 Duration read_duration(const Stated& stated, const std::string& expected, const DurationRule& rule);
 std::string read_choice(const Stated& stated, const std::string& expected,
                         const std::vector<std::string>& choices,
-                        const std::vector<Refused>& refused);
+                        const std::vector<Refused>& refused, Synonyms synonyms);
 /// Whether the value is this word, which stands for "not stated".
 bool is_word(const Stated& stated, const std::string& word);
 
@@ -158,10 +163,10 @@ Key duration_key(std::string name, DurationRule rule, Access access) {
 
 template <typename Access>
 Key choice_key(std::string name, std::vector<std::string> choices, std::vector<Refused> refused,
-               Access access) {
+               Access access, Synonyms synonyms = nullptr) {
   return make_key(std::move(name), choice_in_words(choices, refused), access,
                   [=](const Stated& stated, const std::string& expected) {
-                    return read_choice(stated, expected, choices, refused);
+                    return read_choice(stated, expected, choices, refused, synonyms);
                   });
 }
 
@@ -181,8 +186,8 @@ Key resumable(Key key);
 /// A key that is read where `decider`, a choice, has one of `values`; besides what it needs
 /// already.
 Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
-/// The same for what no single value of `decider` says; `with` is for people.
-Key read_where(std::string with, std::string decider, std::function<bool(const Config&)> holds,
-               Key key);
+/// The same for what no single value of `decider` says; `with` and `reason` are for people.
+Key read_where(std::string with, std::string reason, std::string decider,
+               std::function<bool(const Config&)> holds, Key key);
 
 }  // namespace accrue::train

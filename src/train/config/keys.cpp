@@ -1,7 +1,10 @@
 #include <algorithm>
 
+#include "accrue/core/error.h"
 #include "accrue/train/gradient_folding.h"
+#include "carries.h"
 #include "key_builders.h"
+#include "other_words.h"
 
 namespace accrue::train {
 namespace {
@@ -16,7 +19,7 @@ Key decided_by_optimizer(Key gradients) {
 
 Key read_with_validation(Key key) {
   return read_where(
-      "validation data (data.val or data.val_fraction)", "data.val",
+      "validation data (data.val or data.val_fraction)", "", "data.val",
       [](const Config& c) { return !c.data.val.empty() || c.data.val_fraction > 0; },
       std::move(key));
 }
@@ -24,7 +27,7 @@ Key read_with_validation(Key key) {
 /// A key of the model's shape, which a folder fixes.
 Key shape(Key key) {
   return read_where(
-      "model.from = \"\", as a model has the shape of the folder that it starts from", "model.from",
+      "model.from = \"\"", "a folder brings the model's shape", "model.from",
       [](const Config& c) { return !c.model.has_shape_of_folder(); }, std::move(key));
 }
 
@@ -37,8 +40,7 @@ Key context_key(std::string name) {
     return value_of(c.model.context_or_default());
   };
   return read_where(
-      "model.from = \"\", as this model has the shape of the folder that it starts from",
-      "model.from",
+      "model.from = \"\"", "a folder brings the model's shape", "model.from",
       [](const Config& c) { return c.model.kind == "gpt2" || !c.model.has_shape_of_folder(); },
       std::move(key));
 }
@@ -46,7 +48,7 @@ Key context_key(std::string name) {
 /// A key of samples of tokens, and of a vit's patches.
 Key read_with_a_length(Key key) {
   return read_where(
-      "data of text or tokens", "data.format",
+      "data of text or tokens", "", "data.format",
       [](const Config& c) { return c.model.kind != "torchscript" || c.data.format != "images"; },
       std::move(key));
 }
@@ -66,14 +68,14 @@ Key read_with_images(Key key) {
 /// A key of steps that all ranks take together.
 Key read_without_local_steps(Key key) {
   return read_where(
-      "dist.local_steps = 1 and no dist.outer, as ranks that step alone sum no gradients",
+      "dist.local_steps = 1 and no dist.outer", "ranks that step alone sum no gradients",
       "dist.local_steps", [](const Config& c) { return !c.dist.takes_outer_steps(); },
       std::move(key));
 }
 
 Key read_without_stages(Key key) {
   return read_where(
-      "dist.stages = 1, as all stages of a pipeline run the same micro-batches", "dist.stages",
+      "dist.stages = 1", "all stages of a pipeline run the same micro-batches", "dist.stages",
       [](const Config& c) { return c.dist.stages == 1; }, std::move(key));
 }
 
@@ -197,11 +199,8 @@ std::vector<Key> batch_keys() {
 std::vector<Key> precision_keys() {
   return {
       choice_key(
-          "precision.compute", {"fp32", "bf16", "fp64"},
-          {{"fp16",
-            "not in this version: it trains on the CPU, which has no usable fp16 "
-            "matrix product; bf16 is its mixed precision"}},
-          [](auto& c) -> auto& { return c.precision.compute; }),
+          "precision.compute", {"fp32", "bf16", "fp64"}, half_precisions(),
+          [](auto& c) -> auto& { return c.precision.compute; }, carry::precision),
       later_key("precision.loss_scale", {}),
       choice_key(
           "precision.accumulate",
@@ -242,8 +241,8 @@ std::vector<Key> loss_keys() {
 std::vector<Key> optim_keys() {
   return {
       choice_key(
-          "optim.kind", {"adamw", "adam", "sgd", "rmsprop", "adama"}, {},
-          [](auto& c) -> auto& { return c.optim.kind; }),
+          "optim.kind", {"adamw", "adam", "sgd", "rmsprop", "adama"}, other_optimizers(),
+          [](auto& c) -> auto& { return c.optim.kind; }, carry::optimizer),
       number_key(
           "optim.lr", {.least = 0, .least_excluded = true},
           [](auto& c) -> auto& { return c.optim.lr; }),
@@ -267,7 +266,7 @@ std::vector<Key> optim_keys() {
           [](auto& c) -> auto& { return c.optim.state; }),
       choice_key(
           "optim.schedule.kind", {"cosine", "linear", "constant"}, {},
-          [](auto& c) -> auto& { return c.optim.schedule.kind; }),
+          [](auto& c) -> auto& { return c.optim.schedule.kind; }, carry::schedule),
       duration_key(
           "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
           [](auto& c) -> auto& { return c.optim.schedule.warmup; }),
@@ -355,6 +354,16 @@ const Reader* missing_reader(const Key& key, const Config& config) {
   const auto missing = std::find_if(key.read_by.begin(), key.read_by.end(),
                                     [&](const Reader& reader) { return !reader.holds(config); });
   return missing == key.read_by.end() ? nullptr : &*missing;
+}
+
+bool takes(const Key& key, const Value& value) {
+  Config scratch;
+  try {
+    key.set({value, std::nullopt, key.name}, scratch);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 const std::vector<Key>& keys() {

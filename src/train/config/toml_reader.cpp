@@ -10,6 +10,7 @@
 
 #include "accrue/core/error.h"
 #include "toml_ascii.h"
+#include "toml_mistakes.h"
 
 namespace accrue::train {
 namespace {
@@ -51,10 +52,14 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   }
 }
 
-bool is_ascii_line(const std::string& text, std::size_t number) {
+std::string line_of(const std::string& text, std::size_t number) {
   std::istringstream lines(text);
   std::string line;
   for (std::size_t i = 0; i < number; ++i) std::getline(lines, line);
+  return line;
+}
+
+bool is_ascii(const std::string& line) {
   return std::ranges::all_of(line, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
@@ -89,20 +94,6 @@ bool tells_of_number_beyond_64_bits(std::string_view description) {
          is_number_beyond_64_bits(std::string(description.substr(open + 1, close - open - 1)));
 }
 
-/// `text` is what to_ascii() gave to the parser.
-Error malformed(const toml::parse_error& error, const std::string& text,
-                const std::string& origin) {
-  const std::string operation = "read config " + position_text(origin, error.source().begin);
-  const std::string description = from_ascii(error.description());
-  if (tells_of_number_beyond_64_bits(description))
-    return usage_error(operation, "numbers that 64 bits hold", "one beyond them: " + description,
-                       "an integer up to 9.2e18 in size, a float up to 1.7e308");
-  const bool is_ascii = is_ascii_line(text, error.source().begin.line);
-  return usage_error(operation, "valid TOML",
-                     description + (is_ascii ? "" : " (characters outside ASCII go in quotes)"),
-                     "correcting that line");
-}
-
 std::optional<toml::table> try_parse(const std::string& text) {
   try {
     return parse(text, text);
@@ -111,9 +102,58 @@ std::optional<toml::table> try_parse(const std::string& text) {
   }
 }
 
+/// A line may be one alone, or one inside an array.
+bool is_toml(const std::string& line) {
+  return try_parse(line) || try_parse("array = [\n" + line + "\n]");
+}
+
+Error of_another_format(const std::string& origin, const std::string& format) {
+  return usage_error("read config " + origin,
+                     "TOML, such as \"[run]\" and below it \"steps = 1000\"", format,
+                     "accrue init FILES, which writes a config for your data in this form "
+                     "(docs/guide/config.md has all keys)");
+}
+
+/// What people who know other formats write, which the parser has no words for.
+std::optional<Error> known_slip(const std::string& operation, const std::string& line) {
+  constexpr std::size_t most_to_quote = 200;
+  if (line.size() > most_to_quote) return std::nullopt;
+  if (states_null(line))
+    return usage_error(operation, "a value, as TOML has no null", line, "leaving the key out");
+  const auto found = corrected(line);
+  if (!found || !is_toml(found->line)) return std::nullopt;
+  return usage_error(operation, found->expected, line, found->line);
+}
+
+/// Of `text`, as to_ascii() gave it to the parser.
+Error malformed(const toml::parse_error& error, const std::string& text,
+                const std::string& origin) {
+  if (const auto format = other_format(text)) return of_another_format(origin, *format);
+  const std::string operation = "read config " + position_text(origin, error.source().begin);
+  const std::string description = from_ascii(error.description());
+  if (tells_of_number_beyond_64_bits(description))
+    return usage_error(operation, "numbers that 64 bits hold", "one beyond them: " + description,
+                       "an integer up to 9.2e18 in size, a float up to 1.7e308");
+  const std::string line = line_of(text, error.source().begin.line);
+  if (const auto slip = known_slip(operation, line)) return *slip;
+  return usage_error(
+      operation, "valid TOML",
+      description + (is_ascii(line) ? "" : " (characters outside ASCII go in quotes)"),
+      "correcting that line");
+}
+
 Error malformed_override(const std::string& text, const std::string& what) {
   return usage_error("override " + text, what, "\"" + text + "\"",
                      "for example --optim.lr=1e-3 or --optim.schedule.warmup=100");
+}
+
+/// This refuses an override of `path` whose value opens as TOML and is not.
+Error malformed_value(const std::string& path, const std::string& word) {
+  const auto found = corrected_value(word);
+  if (!found || !try_parse("value = " + found->line))
+    return malformed_override(path + "=" + word, "a TOML value behind the '='");
+  return usage_error("override " + path + "=" + word, found->expected, word,
+                     "'--" + path + "=" + found->line + "', quoted for the shell");
 }
 
 /// Whether `text` opens a TOML string, array or table, so that failing to parse is a mistake.
@@ -160,7 +200,7 @@ std::vector<Entry> read_override(const std::string& text) {
   if (const auto parsed = one_line ? try_parse("value = " + word) : std::nullopt) {
     flatten(*parsed, "", text, entries);
   } else if (opens_toml(word)) {
-    throw malformed_override(text, "a TOML value behind the '='");
+    throw malformed_value(path, word);
   } else if (is_number_beyond_64_bits(word)) {
     const Value::Other number{"number that 64 bits do not hold (" + word + ")", true};
     entries.push_back({"value", Value{number}, "", std::nullopt});

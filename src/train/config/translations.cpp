@@ -5,7 +5,6 @@
 #include <map>
 #include <sstream>
 
-#include "accrue/core/error.h"
 #include "accrue/core/nearest.h"
 #include "accrue/core/words.h"
 #include "key.h"
@@ -40,33 +39,6 @@ bool is_off(const Value& value) {
   if (const auto* integer = value.as<std::int64_t>()) return *integer == 0;
   const auto* word = value.as<std::string>();
   return word && (*word == "no" || *word == "none" || *word == "false");
-}
-
-bool takes(const char* key, const Value& value) {
-  Config scratch;
-  try {
-    find_key(key)->set({value, std::nullopt, key}, scratch);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-std::optional<std::string> carried(const Statement& statement, const Value& value) {
-  if (statement.carry == nullptr) return std::nullopt;
-  const std::optional<Value> ours = statement.carry(value);
-  if (!ours || !takes(statement.key, *ours)) return std::nullopt;
-  return to_toml(*ours);
-}
-
-/// None where nothing needs to be stated.
-std::optional<std::string> value_for(const Statement& statement, const Value& value) {
-  if (auto text = carried(statement, value)) return text;
-  if (!is_off(value)) return statement.example;
-  if (statement.where_false != nullptr) return statement.where_false;
-  // An amount's 0 is no switch, but a value that the key does not take.
-  if (value.as<bool>()) return std::nullopt;
-  return statement.example;
 }
 
 }  // namespace
@@ -121,6 +93,22 @@ std::optional<ForeignName> enclosing_foreign(const std::string& path) {
   return std::nullopt;
 }
 
+std::optional<std::string> carried(const Statement& statement, const Value& value) {
+  if (statement.carry == nullptr) return std::nullopt;
+  const std::optional<Value> ours = statement.carry(value);
+  if (!ours || !takes(*find_key(statement.key), *ours)) return std::nullopt;
+  return to_toml(*ours);
+}
+
+std::optional<std::string> value_for(const Statement& statement, const Value& value) {
+  if (auto text = carried(statement, value)) return text;
+  if (!is_off(value)) return statement.example;
+  if (statement.where_false != nullptr) return statement.where_false;
+  // A 0 of an amount is no switch, but a value that the key does not take.
+  if (value.as<bool>()) return std::nullopt;
+  return statement.example;
+}
+
 std::vector<std::string> lines_for(const Translation& row, const Value& value) {
   std::vector<std::string> lines;
   for (const Statement& statement : row.statements) {
@@ -129,16 +117,6 @@ std::vector<std::string> lines_for(const Translation& row, const Value& value) {
     lines.push_back(std::string(statement.key) + " = " + *ours);
   }
   return lines;
-}
-
-std::string advice_for(const Translation& row, const Value& value) {
-  if (row.statements.empty()) return row.remark;
-  const std::vector<std::string> lines = lines_for(row, value);
-  if (lines.empty())
-    return std::string("leaving it out, as it is so unless ") + row.statements.front().key +
-           " is stated";
-  const std::string remark = row.remark;
-  return listed(lines, "and") + (remark.empty() ? "" : " (" + remark + ")");
 }
 
 std::string users_of(const ForeignName& foreign) {

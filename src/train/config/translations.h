@@ -17,6 +17,8 @@ struct Statement {
   /// What to state, in TOML, where `false` was stated. Null: then nothing needs to be stated,
   /// unless it carries.
   const char* where_false = nullptr;
+  /// Whether a value that a config has already will do; null: it is replaced by this one.
+  bool (*own_value_holds)(const Value& own) = nullptr;
 };
 
 /// A system and what it calls something: names separated by spaces, in small letters, with '_'
@@ -59,11 +61,15 @@ std::optional<ForeignName> nearest_foreign(const std::string& path);
 /// The innermost of the sections that `path` lies in that is in the table and is not one of ours.
 std::optional<ForeignName> enclosing_foreign(const std::string& path);
 
+/// What `value`, stated elsewhere, becomes of the key of `statement`, as TOML; none where it says
+/// nothing that the key takes.
+std::optional<std::string> carried(const Statement& statement, const Value& value);
+/// The same, or the row's example; none where nothing needs to be stated.
+std::optional<std::string> value_for(const Statement& statement, const Value& value);
+
 /// What to state where `value` was stated, as lines of TOML ("optim.clip = 0.5"); none where
 /// nothing needs to be.
 std::vector<std::string> lines_for(const Translation& row, const Value& value);
-/// The same with what differs, for the end of an error.
-std::string advice_for(const Translation& row, const Value& value);
 /// Whose name it is: "Hugging Face", "Hugging Face, Accelerate and other systems".
 std::string users_of(const ForeignName& foreign);
 

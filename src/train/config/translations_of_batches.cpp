@@ -3,11 +3,18 @@
 #include "translations.h"
 
 namespace accrue::train {
+namespace {
+
+/// A number of samples, where "auto" leaves it to the memory.
+bool is_count(const Value& own) { return own.as<std::int64_t>() != nullptr; }
+
+}  // namespace
 
 const std::vector<Translation>& translations_of_batches() {
   static const std::vector<Translation> table{
       // Batches.
-      {{{"batch.micro_batches", "8", carry::only_one}, {"batch.micro", "4"}},
+      {{{"batch.micro_batches", "8", carry::only_one},
+        {"batch.micro", "4", nullptr, nullptr, is_count}},
        "of each rank, as there; or the whole batch of a step as batch.tokens or batch.samples, "
        "which becomes as many micro-batches as memory asks for",
        {{kHuggingFace, "gradient_accumulation_steps"},

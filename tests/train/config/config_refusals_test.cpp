@@ -67,6 +67,19 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"optim", "clip = -1", {"at least 0.0", "-1"}},
         Case{"optim", "weight_decay = -0.1", {"at least 0.0"}},
         Case{"optim", "kind = \"adamx\"", {"\"adamw\" or \"adam\"", "try \"adamw\""}},
+        Case{"optim", "kind = \"lion\"", {"\"adamw\" or \"adam\"", "; try one of these values"}},
+        Case{"optim", "kind = \"nadam\"", {"another optimizer", "; try one of these values"}},
+        Case{"optim", "kind = \"adagrad\"", {"; try one of these values"}},
+        Case{"optim", "kind = \"AdamW8bit\"", {"; try \"adamw\""}},
+        Case{"optim", "state = \"int4\"", {"; try one of these values"}},
+        Case{"optim", "schedule.kind = \"cosine_decay\"", {"; try \"cosine\""}},
+        Case{"precision", "compute = \"bfloat16\"", {"; try \"bf16\""}},
+        Case{"precision", "compute = 32", {"; try \"fp32\""}},
+        Case{"data", "order = \"shufle\"", {"; try \"shuffle\""}},
+        Case{"data", "val_fraction = \"10%\"", {"; try 0.1"}},
+        Case{"data", "val_fraction = \"0.2\"", {"; try 0.2"}},
+        Case{"data", "val_fraction = \"150%\"", {"; try a number without quotes"}},
+        Case{"memory", "budget = \"512mb\"", {"; try \"512MiB\""}},
         Case{"batch", "micro = 0", {"from 1 to 1_000_000_000", "or \"auto\""}},
         Case{"batch", "micro = 1.5", {"an integer", "1.5 (a float)"}},
         Case{"batch", "micro = \"aut\"", {"or \"auto\"", "a string"}},
@@ -92,7 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"model", "kind = \"llama\"", {"not in this version", "\"gpt2\""}},
         Case{"model", "batchnorm = \"frozen\"", {"\"exact\"", "\"micro\""}},
         Case{"run", "device = \"cuda\"", {"not in this version"}},
-        Case{"precision", "compute = \"fp16\"", {"no usable fp16", "bf16"}},
+        Case{"precision", "compute = \"fp16\"", {"no usable fp16", "; try \"bf16\""}},
+        Case{"precision", "compute = \"half\"", {"no usable fp16", "; try \"bf16\""}},
         Case{"precision", "accumulate = \"fp16\"", {"\"bf16-kahan\""}},
         Case{"precision", "loss_scale = 1024", {"not in this version"}},
         Case{"memory", "budget = \"much\"", {"memory.budget", "6GiB"}},
@@ -148,16 +162,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"train", "gradient_accumulation_steps = 8", {"other systems", "batch.tokens"}},
         Case{"batch", "accumulate_grad_batches = 8", {"batch.tokens or batch.samples"}},
-        Case{"batch", "per_device_train_batch_size = 8", {"batch.micro"}},
+        Case{"batch", "per_device_train_batch_size = 8", {"under [batch]: micro = 8"}},
         Case{"batch", "train_micro_batch_size_per_gpu = 8", {"batch.micro"}},
-        Case{"batch", "global_batch_size = 8", {"batch.samples = 8", "batch.tokens"}},
-        Case{"optim", "learning_rate = 1", {"optim.lr"}},
-        Case{"optim", "Max-Grad-Norm = 1", {"optim.clip"}},
+        Case{"batch",
+             "global_batch_size = 8",
+             {"under [batch]: samples = 8 in place of batch.tokens"}},
+        Case{"optim", "learning_rate = 1", {"under [optim]: lr = 1"}},
+        Case{"optim", "Max-Grad-Norm = 1", {"under [optim]: clip = 1"}},
         Case{"run", "max_steps = 1", {"run.steps"}},
-        Case{"run", "num_train_epochs = 1", {"run.epochs"}},
-        Case{"optim", "warmup_steps = 1", {"optim.schedule.warmup"}},
-        Case{"precision", "bf16 = true", {"precision.compute = \"bf16\""}},
-        Case{"model", "block_size = 64", {"model.context"}}));
+        Case{"run", "num_train_epochs = 1", {"under [run]: epochs = 1 in place of run.steps"}},
+        Case{"optim", "warmup_steps = 1", {"under [optim]: schedule.warmup = 1"}},
+        Case{"precision", "bf16 = true", {"under [precision]: compute = \"bf16\""}},
+        Case{"model", "block_size = 64", {"under [model]: context = 64"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Contradictions, Refusals,
@@ -184,6 +200,18 @@ TEST(RefusalsAtTopLevel, NameASectionGivenAsAValue) {
   EXPECT_THAT(refusal_of("[optimisation]\n"), HasSubstr("unknown"));
 }
 
+TEST(RefusalsAtTopLevel, NameTheKindThatAValueOfASectionIs) {
+  const std::string run = config_with("run", "keep = 1");
+  EXPECT_THAT(refusal_of(run, {"optim.schedule=cosine"}),
+              HasSubstr("; try --optim.schedule.kind=cosine"));
+  EXPECT_THAT(refusal_of(run, {"optim=sgd"}), HasSubstr("; try --optim.kind=sgd"));
+  EXPECT_THAT(refusal_of(run, {"dist.outer=0.7"}),
+              HasSubstr("; try --dist.outer.KEY=VALUE with one of the keys lr or momentum"));
+  EXPECT_THAT(refusal_of(run, {"optim.schedule=foo"}), HasSubstr("kind, warmup or min_lr"));
+  EXPECT_THAT(refusal_of("optim.schedule = \"cosine\""),
+              HasSubstr("; try [optim.schedule] with its keys below: kind = \"cosine\""));
+}
+
 TEST(RefusalsOfMissingKeys, NameWhatIsMissing) {
   EXPECT_THAT(refusal_of(""), HasSubstr("config run.toml: expected exactly one of run.steps"));
   EXPECT_THAT(refusal_of("run.steps = 1\n"),
@@ -201,8 +229,11 @@ TEST(RefusalsOfPairs, ValidationDataIsGivenOnce) {
 }
 
 TEST(RefusalsOfPairs, AModelFromAFolderBringsItsShape) {
-  EXPECT_THAT(refusal_of(config_with("model", "from = \"x\"\nlayers = 2")),
-              HasSubstr("removing model.layers"));
+  EXPECT_THAT(
+      refusal_of(config_with("model", "from = \"x\"\nlayers = 2")),
+      HasSubstr("expected model.layers only where it is read with model.from = \"\" (a folder "
+                "brings the model's shape), received model.from = \"x\"; try removing "
+                "model.layers, or model.from = \"\""));
 }
 
 TEST(RefusalsOfToml, GiveLineAndColumn) {

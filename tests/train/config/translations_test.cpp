@@ -8,9 +8,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
+#include "advice.h"
 #include "carries.h"
 #include "key.h"
 #include "names.h"
+#include "refusal_of.h"
 
 namespace accrue::train {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 /// What a config of each kind states: a line is right where one of them takes it.
 const std::vector<std::vector<std::string>> kinds{{"optim.lr=1e305"},
@@ -61,7 +64,7 @@ std::string name_of(const Translation& row) { return row.users.front().names; }
 
 std::string advice_on(const std::string& name, const Value& value) {
   const auto foreign = find_foreign(name);
-  return foreign ? advice_for(*foreign->row, value) : "not in the table";
+  return foreign ? advice_for(*foreign->row, value, Medium::file) : "not in the table";
 }
 
 TEST(Translations, AreOneForEachNameInTheSpellingThatIsLookedUp) {
@@ -147,11 +150,12 @@ TEST(Translations, ParseWhateverWasStatedElsewhere) {
 
 TEST(Translations, TakeTheValueAlong) {
   EXPECT_THAT(advice_on("gradient_accumulation_steps", {std::int64_t{16}}),
-              HasSubstr("batch.micro_batches = 16 and batch.micro = 4 ("));
+              StartsWith("under [batch]: micro_batches = 16 and micro = 4 ("));
   EXPECT_THAT(advice_on("update_freq", {Value::Array{{std::int64_t{2}}}}),
-              HasSubstr("batch.micro_batches = 2"));
-  EXPECT_THAT(advice_on("max_grad_norm", {0.5}), HasSubstr("optim.clip = 0.5"));
-  EXPECT_THAT(advice_on("warmup_ratio", {0.07}), HasSubstr("optim.schedule.warmup = \"7%\""));
+              HasSubstr("under [batch]: micro_batches = 2"));
+  EXPECT_THAT(advice_on("max_grad_norm", {0.5}), HasSubstr("under [optim]: clip = 0.5"));
+  EXPECT_THAT(advice_on("warmup_ratio", {0.07}),
+              HasSubstr("under [optim]: schedule.warmup = \"7%\""));
   EXPECT_THAT(advice_on("warmup_steps", {std::int64_t{7}}), HasSubstr("warmup = 7 "));
   EXPECT_THAT(advice_on("warmup_steps", {0.1}), HasSubstr("warmup = \"10%\""));
   EXPECT_THAT(advice_on("optim", {std::string("adamw_torch_fused")}), HasSubstr("\"adamw\""));
@@ -164,20 +168,21 @@ TEST(Translations, TakeTheValueAlong) {
   EXPECT_THAT(advice_on("zero_stage", {std::int64_t{3}}), HasSubstr("\"optimizer\""));
   EXPECT_THAT(advice_on("ddp_timeout", {std::int64_t{1800}}), HasSubstr("\"1800 s\""));
   EXPECT_THAT(advice_on("val_interval", {std::int64_t{2}}), HasSubstr("\"2 epochs\""));
-  EXPECT_THAT(advice_on("max_steps", {std::int64_t{-1}}), HasSubstr("run.steps = 1000"))
+  EXPECT_THAT(advice_on("max_steps", {std::int64_t{-1}}), HasSubstr("under [run]: steps = 1000"))
       << "what the key does not take is not suggested";
 }
 
 TEST(Translations, OfWhatIsTurnedOffTurnItOff) {
   EXPECT_THAT(advice_on("gradient_checkpointing", {true}),
-              HasSubstr("memory.recompute = \"full\""));
+              HasSubstr("under [memory]: recompute = \"full\""));
   EXPECT_THAT(advice_on("gradient_checkpointing", {false}), HasSubstr("\"none\""));
   EXPECT_THAT(advice_on("recompute_granularity", {std::string("selective")}),
-              HasSubstr("memory.recompute = \"selective\""));
-  EXPECT_THAT(advice_on("fp16", {false}), HasSubstr("precision.compute = \"fp32\""));
+              HasSubstr("recompute = \"selective\""));
+  EXPECT_THAT(advice_on("fp16", {false}), HasSubstr("under [precision]: compute = \"fp32\""));
   EXPECT_THAT(advice_on("shuffle", {false}), HasSubstr("\"sequential\""));
   EXPECT_THAT(advice_on("verbose", {std::int64_t{0}}), HasSubstr("\"off\""));
-  EXPECT_THAT(advice_on("load_best_model_at_end", {false}), HasSubstr("run.keep_best = false"));
+  EXPECT_THAT(advice_on("load_best_model_at_end", {false}),
+              HasSubstr("under [run]: keep_best = false"));
   EXPECT_THAT(advice_on("sync_bn", {false}), HasSubstr("leaving it out"));
 }
 
@@ -216,23 +221,63 @@ TEST(ForeignNames, NameTheirSystems) {
 
 TEST(ForeignNames, AreToldToTheCommandLine) {
   EXPECT_EQ(foreign_key("every_k_schedule")->users, "optax");
-  EXPECT_THAT(foreign_key("fp16")->advice, HasSubstr("precision.compute = \"bf16\""));
+  EXPECT_THAT(foreign_key("fp16")->advice, HasSubstr("--precision.compute=bf16"));
   EXPECT_FALSE(foreign_key("quick"));
 }
 
 TEST(UnknownKeys, OfOtherSystemsAreAnsweredInWords) {
-  EXPECT_THAT(said({"accum_steps=4"}),
-              AllOf(HasSubstr("config key accum_steps (--accum_steps=4): expected a key of accrue, "
-                              "received a name of PyTorch scripts; try batch.micro_batches = 4"),
-                    Not(HasSubstr("dist.local_steps"))));
-  EXPECT_THAT(said({"use_amp=true"}), HasSubstr("precision.compute = \"bf16\""));
+  EXPECT_THAT(
+      said({"accum_steps=4"}),
+      AllOf(HasSubstr(
+                "config key accum_steps (--accum_steps=4): expected a key of accrue, "
+                "received a name of PyTorch scripts; try --batch.micro_batches=4 --batch.micro=4"),
+            Not(HasSubstr("dist.local_steps"))));
+  EXPECT_THAT(said({"use_amp=true"}), HasSubstr("--precision.compute=bf16"));
   EXPECT_THAT(said({"train.no_sync=true"}), HasSubstr("try leaving it out, as ranks sum"));
   EXPECT_THAT(said({"resume_from_checkpoint=true"}), HasSubstr("try accrue train CONFIG --resume"));
   EXPECT_THAT(said({"zero_optimization.round_robin_gradients=false"}),
-              HasSubstr("dist.shard = \"optimizer\""));
+              HasSubstr("--dist.shard=optimizer"));
   EXPECT_THAT(said({"grad_accumulation_stps=2"}),
               AllOf(HasSubstr("an unknown one, near grad_accumulation_steps of PyTorch scripts"),
-                    HasSubstr("batch.micro_batches = 2")));
+                    HasSubstr("--batch.micro_batches=2")));
+}
+
+/// What a config that states a batch of its own says of `lines` at its top.
+std::string refusal_beside(const std::string& batch, const std::string& lines) {
+  return refusal_of(lines + "\n[run]\nsteps = 10\n[data]\ntrain = [\"a\"]\n[batch]\n" + batch);
+}
+
+TEST(Advice, TakesTheMicroBatchThatTheConfigHas) {
+  EXPECT_THAT(
+      refusal_beside("samples = 32\nmicro = 8", "gradient_accumulation_steps = 16"),
+      HasSubstr("; try under [batch]: micro_batches = 16 beside batch.micro = 8 in place of "
+                "batch.samples ("));
+  EXPECT_THAT(
+      refusal_beside("tokens = 4096\nmicro = \"auto\"", "accum_steps = 2"),
+      HasSubstr("under [batch]: micro_batches = 2 and micro = 4 in place of batch.tokens and "
+                "batch.micro = \"auto\" ("));
+}
+
+TEST(Advice, TakesTheMicroBatchThatAnotherForeignNameStates) {
+  EXPECT_THAT(refusal_beside("last = \"drop\"",
+                             "gradient_accumulation_steps = 16\nper_device_train_batch_size = 12"),
+              HasSubstr("under [batch]: micro_batches = 16 and micro = 12 ("));
+}
+
+TEST(Advice, SaysWhatItReplaces) {
+  EXPECT_THAT(refusal_beside("samples = 32\nmicro = 8", "per_device_train_batch_size = 2"),
+              HasSubstr("under [batch]: micro = 2 in place of batch.micro = 8 ("));
+  EXPECT_THAT(refusal_beside("samples = 32", "max_epochs = 2"),
+              HasSubstr("under [run]: epochs = 2 in place of run.steps ("));
+  EXPECT_THAT(refusal_beside("samples = 32\nmicro = 2", "per_device_train_batch_size = 2"),
+              HasSubstr("leaving it out, as the config has batch.micro = 2"));
+}
+
+TEST(Advice, IsAnOverrideWhereTheNameWasOne) {
+  EXPECT_THAT(said({"gradient_accumulation_steps=4", "batch.micro=2"}),
+              HasSubstr("try --batch.micro_batches=4 beside batch.micro = 2 in place of "
+                        "batch.samples ("));
+  EXPECT_THAT(said({"ddp_timeout=1800"}), HasSubstr("try '--dist.timeout=\"1800 s\"'"));
 }
 
 TEST(UnknownKeys, ThatAreNearNothingAreToldWhatThereIs) {

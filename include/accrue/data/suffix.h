@@ -9,6 +9,8 @@
 
 namespace accrue::data {
 
+/// What the suffixes of data files say, in whichever case they are written.
+///
 /// ".png" of "a.PNG".
 inline std::string suffix_of(const std::filesystem::path& path) {
   std::string suffix = path.extension().string();
@@ -23,6 +25,20 @@ inline bool has_image_suffix(const std::filesystem::path& path) {
   constexpr std::array<std::string_view, 11> suffixes{
       ".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pnm", ".gif", ".tif", ".tiff", ".webp"};
   return std::find(suffixes.begin(), suffixes.end(), suffix_of(path)) != suffixes.end();
+}
+
+inline bool has_json_lines_suffix(const std::filesystem::path& path) {
+  const std::string suffix = suffix_of(path);
+  return suffix == ".jsonl" || suffix == ".json-lines";
+}
+
+enum class Format { text, tokens, jsonl, images };
+
+/// What a file holds by its name, where data.format = "auto" asks it.
+inline Format format_by_suffix(const std::filesystem::path& path) {
+  if (suffix_of(path) == ".bin") return Format::tokens;
+  if (has_json_lines_suffix(path)) return Format::jsonl;
+  return has_image_suffix(path) ? Format::images : Format::text;
 }
 
 }  // namespace accrue::data

@@ -1,0 +1,68 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "refusal_of.h"
+
+namespace accrue::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string said_of(const std::string& line) { return refusal_of("[run]\nsteps = 1\n" + line); }
+
+TEST(TomlMistakes, ATextWithoutQuotesIsShownWithThem) {
+  EXPECT_EQ(said_of("[optim]\nkind = adamw\n"),
+            "read config run.toml:4:8: expected quotes around a text, received kind = adamw; try "
+            "kind = \"adamw\"");
+  for (const auto& [line, right] : std::vector<std::pair<std::string, std::string>>{
+           {"a = text.txt", "a = \"text.txt\""},
+           {"a = [text.txt, \"b.txt\"]", "a = [\"text.txt\", \"b.txt\"]"},
+           {"a = /data/x.txt # a path", "a = \"/data/x.txt\" # a path"},
+           {"a = ../x.txt", "a = \"../x.txt\""},
+           {"a = 10 min", "a = \"10 min\""},
+           {"a = 10 M tokens", "a = \"10 M tokens\""},
+           {"a = 6GiB", "a = \"6GiB\""},
+           {"a = 6G", "a = \"6G\""},
+           {"a = 5%", "a = \"5%\""},
+           {"a = fp32", "a = \"fp32\""},
+           {"a = inference", "a = \"inference\""},
+           {"a = {kind = cosine, warmup = 5}", "a = {kind = \"cosine\", warmup = 5}"},
+           {"a = [\n  x.txt,\n]", "\"x.txt\","},
+           {"a = caf\u00e9", "a = \"caf\u00e9\""}}) {
+    EXPECT_THAT(said_of(line), HasSubstr("quotes around a text")) << line;
+    EXPECT_THAT(said_of(line), HasSubstr("; try " + right)) << line;
+  }
+}
+
+TEST(TomlMistakes, BooleansAndNullOfOtherFormatsAreNamed) {
+  EXPECT_THAT(said_of("a = True"), HasSubstr("true or false, in small letters, received a = True; "
+                                             "try a = true"));
+  EXPECT_THAT(said_of("a = None"), HasSubstr("TOML has no null, received a = None; try leaving"));
+}
+
+TEST(TomlMistakes, NumbersThatAreMisspeltGetNoQuotes) {
+  for (const char* line : {"a = 1e-", "a = 1e", "a = 1.2.3", "a = 1,000", "a = -", "a = \"open"})
+    EXPECT_THAT(said_of(line), AllOf(HasSubstr("valid TOML"), Not(HasSubstr("quotes around"))))
+        << line;
+}
+
+TEST(TomlMistakes, OtherFormatsAreToldThatConfigsAreToml) {
+  for (const char* yaml :
+       {"optim:\n  kind: adamw\n", "---\nrun:\n  steps: 1\n", "# a run\nsteps: 5\n"})
+    EXPECT_THAT(refusal_of(yaml), AllOf(StartsWith("read config run.toml: expected TOML"),
+                                        HasSubstr("received YAML; try accrue init")))
+        << yaml;
+  EXPECT_THAT(refusal_of("{\"run\": {\"steps\": 1}}"), HasSubstr("received JSON; try accrue init"));
+}
+
+TEST(TomlMistakes, InOverridesAreCorrectedForTheShell) {
+  EXPECT_THAT(refusal_of("", {"data.train=[a.txt]"}),
+              HasSubstr("quotes around a text, received [a.txt]; try '--data.train=[\"a.txt\"]'"));
+  EXPECT_THAT(refusal_of("", {"data.train=[\"a.txt\""}), HasSubstr("a TOML value behind the '='"));
+}
+
+}  // namespace
+}  // namespace accrue::train
