@@ -41,7 +41,8 @@ function(accrue_use_pch target)
 endfunction()
 
 # accrue_add_room(NAME SOURCES ... [DEPENDS room...] [NO_TORCH])
-# A static library accrue::NAME of src/NAME with public headers in include/accrue/NAME.
+# A static library accrue::NAME of src/NAME with public headers in include/accrue/NAME. Private headers are
+# included by their paths from src/.
 function(accrue_add_room name)
   cmake_parse_arguments(ROOM "NO_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(accrue_${name} STATIC ${ROOM_SOURCES})
@@ -51,7 +52,7 @@ function(accrue_add_room name)
     accrue_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                           $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(accrue_${name} PRIVATE $<BUILD_INTERFACE:accrue_options>
                                                OpenMP::OpenMP_CXX)
   foreach(dependency IN LISTS ROOM_DEPENDS)
@@ -65,13 +66,37 @@ function(accrue_add_room name)
   set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
 endfunction()
 
+# accrue_add_simd_sources(TARGET [SAME_BITS] SOURCES...): sources that Highway compiles once per instruction set and without
+# torch; the best is chosen when the program runs. SAME_BITS: with the same results on each, as no product and sum become one.
+function(accrue_add_simd_sources target)
+  cmake_parse_arguments(SIMD "SAME_BITS" "" "" ${ARGN})
+  target_sources(${target} PRIVATE ${SIMD_UNPARSED_ARGUMENTS})
+  target_include_directories(${target} SYSTEM PRIVATE ${ACCRUE_HWY_INCLUDE_DIR})
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:${ACCRUE_HWY_LIBRARY}>)
+  set_source_files_properties(${SIMD_UNPARSED_ARGUMENTS} PROPERTIES
+    SKIP_PRECOMPILE_HEADERS ON
+    COMPILE_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV)"
+    COMPILE_OPTIONS "$<$<BOOL:${SIMD_SAME_BITS}>:-ffp-contract=off>")
+endfunction()
+
+# accrue_add_group(NAME ROOM...): accrue::NAME for rooms, and all that these use.
+function(accrue_add_group name)
+  add_library(accrue_${name} INTERFACE)
+  add_library(accrue::${name} ALIAS accrue_${name})
+  set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name})
+  foreach(room IN LISTS ARGN)
+    target_link_libraries(accrue_${name} INTERFACE accrue_${room})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
+endfunction()
+
 # accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH]): one GoogleTest binary a room.
 function(accrue_add_test room)
   cmake_parse_arguments(TEST "NO_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
   set(target ${room}_test)
   add_executable(${target} ${TEST_SOURCES})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
-                                               ${PROJECT_SOURCE_DIR}/src/${room})
+                                               ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE accrue_options GTest::gtest GTest::gmock GTest::gtest_main
                                           OpenMP::OpenMP_CXX)
   foreach(dependency IN LISTS TEST_DEPENDS ITEMS ${room})

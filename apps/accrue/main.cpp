@@ -9,13 +9,13 @@
 #include <new>
 #include <string_view>
 
-#include "accrue/core/cause.h"
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/standard_output.h"
 #include "commands/stop_signals.h"
+#include "core/cause.h"
 
 namespace {
 

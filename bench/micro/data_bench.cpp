@@ -12,10 +12,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "accrue/batch/sampler.h"
-#include "accrue/batch/schedule.h"
-#include "accrue/data/loader.h"
 #include "accrue/data/source.h"
+#include "batch/sampler.h"
+#include "batch/schedule.h"
+#include "data/loader.h"
 
 namespace accrue::data {
 namespace {

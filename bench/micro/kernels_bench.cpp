@@ -20,10 +20,10 @@
 
 #include "accrue/kernels/attention.h"
 #include "accrue/kernels/cross_entropy.h"
-#include "accrue/kernels/gemm.h"
 #include "accrue/kernels/grad_slot.h"
 #include "accrue/kernels/linear.h"
 #include "kernels/comparison.h"
+#include "kernels/gemm/gemm.h"
 #include "registered.h"
 
 namespace accrue::kernels {

@@ -16,7 +16,7 @@
 #include "accrue/core/memory_tag.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/gpt2.h"
-#include "counters.h"
+#include "memory/counters.h"
 #include "registered.h"
 
 namespace accrue {

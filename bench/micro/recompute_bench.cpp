@@ -13,8 +13,8 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/resnet.h"
-#include "accrue/train/forward_backward.h"
 #include "registered.h"
+#include "train/pass/forward_backward.h"
 
 namespace accrue {
 namespace {

@@ -1,5 +1,5 @@
 // One optimizer step on a batch larger than what runs at once: the library's shortest use.
-#include <accrue/train/step.h>
+#include <accrue/accrue.h>
 #include <torch/torch.h>
 
 #include <cstdio>

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "checked_sum.h"
+#include "accum/checked_sum.h"
 
 namespace accrue {
 namespace {
@@ -53,7 +53,7 @@ Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions o
   check_options(options_);
   if (options_.replay || options_.replay_losses)
     window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
-  window_.set_on_quarantine([this](const LedgerEntry& entry) { return leave_out(entry); });
+  window_.set_on_quarantine([this](const LedgerEntry& entry) { return quarantine(entry); });
 }
 
 Accumulator::Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options)

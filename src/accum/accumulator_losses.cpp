@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "accrue/accum/accumulator.h"
-#include "accrue/accum/closed_slots.h"
 #include "accrue/core/error.h"
-#include "checked_sum.h"
+#include "accum/bypass_grad_slots.h"
+#include "accum/checked_sum.h"
 
 namespace accrue {
 namespace {
@@ -73,7 +73,7 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
 Loss Accumulator::replay(const MicroRef& micro) {
   Loss loss;
   {
-    const accum::ClosedSlots closed(*window_.buffer());
+    const accum::BypassGradSlots closed(*window_.buffer());
     if (counters_.losses) {
       if (!options_.replay_losses)
         throw usage_error("replay", "replay_losses for a window of several losses", "none",
@@ -87,10 +87,10 @@ Loss Accumulator::replay(const MicroRef& micro) {
   return loss;
 }
 
-bool Accumulator::leave_out(const LedgerEntry& entry) {
+bool Accumulator::quarantine(const LedgerEntry& entry) {
   emit("quarantined", "micro-batch " + std::to_string(entry.micro.index) + ": " + entry.reason);
   if (!counters_.losses) return false;
-  return counters_.losses->leave_out(
+  return counters_.losses->quarantine(
       counters_.loss_weights.at(static_cast<std::size_t>(entry.micro.index)));
 }
 

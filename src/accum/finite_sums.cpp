@@ -1,4 +1,4 @@
-#include "accrue/accum/finite_sums.h"
+#include "accum/finite_sums.h"
 
 #include <ATen/ATen.h>
 

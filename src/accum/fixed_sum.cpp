@@ -6,7 +6,7 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "staged_sum.h"
+#include "accum/staged_sum.h"
 
 namespace accrue::accum {
 namespace {
@@ -70,10 +70,10 @@ void FixedSum::judge(kernels::GradSlot& slot, double largest) {
   slot.found_too_large = true;
 }
 
-int FixedSum::largest_bits(const Stretch& stretch) const {
-  const std::int64_t* sum = data<std::int64_t>() + stretch.begin;
+int FixedSum::largest_bits(const ElementRange& range) const {
+  const std::int64_t* sum = data<std::int64_t>() + range.begin;
   const std::int64_t largest = at::parallel_reduce(
-      0, stretch.elements, kSearchedElements, std::int64_t{0},
+      0, range.elements, kSearchedElements, std::int64_t{0},
       [&](std::int64_t begin, std::int64_t end, std::int64_t before) {
         return std::max(before, largest_fixed(sum + begin, static_cast<std::size_t>(end - begin)));
       },

@@ -1,4 +1,4 @@
-#include "folded_gradient.h"
+#include "accum/folded_gradient.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -6,7 +6,7 @@
 
 #include "accrue/accum/fold_target.h"
 #include "accrue/kernels/grad_slot.h"
-#include "staged_sum.h"
+#include "accum/staged_sum.h"
 
 namespace accrue::accum {
 

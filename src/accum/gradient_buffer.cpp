@@ -6,8 +6,8 @@
 #include "accrue/accum/sum_shard.h"
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
-#include "folded_gradient.h"
-#include "staged_sum.h"
+#include "accum/folded_gradient.h"
+#include "accum/staged_sum.h"
 
 namespace accrue::accum {
 namespace {
@@ -271,10 +271,11 @@ void GradientBuffer::end_window(const SumShard* shard) {
 
 /// From how many bits the largest sum of each slot has.
 void GradientBuffer::plan_units(const SumShard* shard) {
-  const Part part = shard != nullptr ? shard->part() : Part{};
+  const RankSlice slice = shard != nullptr ? shard->slice() : RankSlice{};
   std::vector<std::int64_t> bits;
   for (std::size_t i = 0; i < fixed_.size(); ++i)
-    bits.push_back(fixed_[i]->largest_bits(stretch_of(entries_[i].slot->main.numel(), i, part)));
+    bits.push_back(
+        fixed_[i]->largest_bits(element_range_of(entries_[i].slot->main.numel(), i, slice)));
   if (shard != nullptr) shard->take_largest(bits);
   for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i]->plan(static_cast<int>(bits[i]));
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "accrue/accum/gradient_buffer.h"
-#include "staged_sum.h"
+#include "accum/staged_sum.h"
 
 namespace accrue::accum {
 namespace {
@@ -33,9 +33,9 @@ at::Tensor copy_as(const GradientSource& source, double scale, const at::Tensor&
 
 }  // namespace
 
-GradientSource GradientSource::part(const Stretch& stretch) const {
-  if (staged) return {.staged = staged, .first = first + stretch.begin};
-  return {.tensor = tensor.view({-1}).narrow(0, stretch.begin, stretch.elements)};
+GradientSource GradientSource::part(const ElementRange& range) const {
+  if (staged) return {.staged = staged, .first = first + range.begin};
+  return {.tensor = tensor.view({-1}).narrow(0, range.begin, range.elements)};
 }
 
 void GradientSource::read(std::int64_t begin, std::int64_t count, float* to) const {

@@ -61,7 +61,7 @@ Loss LossTotals::combine(const std::vector<Loss>& losses) const {
   return total;
 }
 
-bool LossTotals::leave_out(const std::vector<double>& weights) {
+bool LossTotals::quarantine(const std::vector<double>& weights) {
   const std::vector<double> before = factors_;
   for (std::size_t i = 0; i < size(); ++i) totals_[i] = std::max(0.0, totals_[i] - weights.at(i));
   derive_factors();

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "accrue/core/error.h"
-#include "accrue/core/kernel_span.h"
+#include "core/kernel_span.h"
 
 namespace accrue::accum {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 /// threads.
 constexpr std::int64_t kChunkElements = 1 << 16;
 /// So many elements of an entry are read on the stack. No block has two owners.
-constexpr std::int64_t kBlockElements = kStretchGrain;
+constexpr std::int64_t kBlockElements = kRangeGrain;
 constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
 constexpr std::int64_t kBlocksOfATask = 8;
 
@@ -76,16 +76,16 @@ std::int64_t blocks_of(std::int64_t elements) {
   return (elements + kBlockElements - 1) / kBlockElements;
 }
 
-/// Sums up each block in a stretch of an entry; `sums` are those of all its blocks.
-void sum_blocks(const GradientSource& source, const Stretch& stretch, std::span<double> sums) {
-  at::parallel_for(0, blocks_of(stretch.elements), kBlocksOfATask,
+/// Sums up each block in a range of an entry; `sums` are those of all its blocks.
+void sum_blocks(const GradientSource& source, const ElementRange& range, std::span<double> sums) {
+  at::parallel_for(0, blocks_of(range.elements), kBlocksOfATask,
                    [&](std::int64_t begin, std::int64_t end) {
                      std::array<double, kBlockElements> block;
                      for (std::int64_t i = begin; i < end; ++i) {
                        const std::int64_t done = i * kBlockElements;
-                       const std::int64_t size = std::min(kBlockElements, stretch.elements - done);
-                       source.read(stretch.begin + done, size, block.data());
-                       sums[static_cast<std::size_t>(stretch.begin / kBlockElements + i)] =
+                       const std::int64_t size = std::min(kBlockElements, range.elements - done);
+                       source.read(range.begin + done, size, block.data());
+                       sums[static_cast<std::size_t>(range.begin / kBlockElements + i)] =
                            chunk_sum_of_squares(block.data(), size);
                      }
                    });
@@ -139,7 +139,7 @@ double MeanGradient::raw_norm() const {
 
 /// A block that another rank holds is 0 here, so adding up over ranks rounds nothing.
 double MeanGradient::sum_of_entries() const {
-  const Part part = shard_ != nullptr ? shard_->part() : Part{};
+  const RankSlice slice = shard_ != nullptr ? shard_->slice() : RankSlice{};
   const auto elements = [&](std::size_t i) { return buffer_->entries()[i].slot->main.numel(); };
   const std::size_t entries = buffer_->entries().size();
   std::vector<std::size_t> first{0};
@@ -150,7 +150,7 @@ double MeanGradient::sum_of_entries() const {
     return std::span(blocks).subspan(first[i], first[i + 1] - first[i]);
   };
   for (std::size_t i = 0; i < entries; ++i)
-    sum_blocks(source(i), stretch_of(elements(i), i, part), of(i));
+    sum_blocks(source(i), element_range_of(elements(i), i, slice), of(i));
   if (shard_ != nullptr) shard_->add_up(blocks);
   double sum = 0;
   for (std::size_t i = 0; i < entries; ++i) sum += sum_in_order(of(i));

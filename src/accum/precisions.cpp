@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "accrue/core/rounding_stream.h"
-#include "staged_sum.h"
+#include "accum/staged_sum.h"
+#include "core/rounding_stream.h"
 
 namespace accrue::accum {
 namespace {

@@ -1,4 +1,4 @@
-#include "slot_binding.h"
+#include "accum/slot_binding.h"
 
 namespace accrue::accum {
 

@@ -1,4 +1,4 @@
-#include "staged_sum.h"
+#include "accum/staged_sum.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

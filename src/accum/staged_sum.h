@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "accrue/accum/accumulation.h"
-#include "accrue/core/part.h"
+#include "accrue/core/rank_slice.h"
 #include "accrue/kernels/grad_slot.h"
-#include "fold_passes.h"
+#include "accum/fold_passes.h"
 
 namespace accrue::accum {
 
@@ -102,8 +102,8 @@ class FixedSum final : public StagedSum {
   /// To what the contributions that were found too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
   void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
-  /// How many the largest magnitude in a stretch of the sum takes, in units; 0 where all are zero.
-  int largest_bits(const Stretch& stretch) const;
+  /// How many the largest magnitude in a range of the sum takes, in units; 0 where all are zero.
+  int largest_bits(const ElementRange& range) const;
   /// From what largest_bits() was of the closed window's sum.
   void plan(int bits);
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "slot_binding.h"
+#include "accum/slot_binding.h"
 
 namespace accrue::accum {
 namespace {

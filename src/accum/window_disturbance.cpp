@@ -2,7 +2,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
-#include "slot_binding.h"
+#include "accum/slot_binding.h"
 
 namespace accrue::accum {
 namespace {

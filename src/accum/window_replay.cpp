@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <ranges>
 
-#include "accrue/accum/finite_sums.h"
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
-#include "slot_binding.h"
+#include "accum/finite_sums.h"
+#include "accum/slot_binding.h"
 
 namespace accrue::accum {
 namespace {

@@ -1,9 +1,9 @@
-#include "accrue/batch/sampler.h"
+#include "batch/sampler.h"
 
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 namespace accrue::batch {
 namespace {

@@ -1,4 +1,4 @@
-#include "accrue/batch/schedule.h"
+#include "batch/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "accrue/batch/variable_windows.h"
 #include "accrue/core/error.h"
+#include "batch/variable_windows.h"
 
 namespace accrue::batch {
 namespace {

@@ -1,4 +1,4 @@
-#include "accrue/batch/variable_windows.h"
+#include "batch/variable_windows.h"
 
 #include <algorithm>
 #include <string>

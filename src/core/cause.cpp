@@ -1,4 +1,4 @@
-#include "accrue/core/cause.h"
+#include "core/cause.h"
 
 #include <string_view>
 

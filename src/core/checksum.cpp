@@ -1,4 +1,4 @@
-#include "accrue/core/checksum.h"
+#include "core/checksum.h"
 
 #include <array>
 #include <charconv>

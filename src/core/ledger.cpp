@@ -18,6 +18,14 @@ std::string_view to_string(MicroStatus status) {
   return "lost";
 }
 
+std::string describe(const MicroRef& micro) {
+  std::string text = "micro-batch " + std::to_string(micro.index);
+  if (micro.sample_ids.empty()) return text;
+  text += " (samples " + std::to_string(micro.sample_ids.front());
+  if (micro.sample_ids.size() > 1) text += " to " + std::to_string(micro.sample_ids.back());
+  return text + ")";
+}
+
 double LedgerView::committed_weight() const {
   double weight = 0;
   for (const LedgerEntry& entry : entries)

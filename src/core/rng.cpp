@@ -1,4 +1,4 @@
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 #include <Random123/philox.h>
 

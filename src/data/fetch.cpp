@@ -1,4 +1,4 @@
-#include "accrue/data/fetch.h"
+#include "data/fetch.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "file_pool.h"
+#include "data/file_pool.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

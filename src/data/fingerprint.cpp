@@ -1,11 +1,11 @@
-#include "fingerprint.h"
+#include "data/fingerprint.h"
 
 #include <array>
 #include <charconv>
 #include <span>
 #include <utility>
 
-#include "content_hash.h"
+#include "data/content_hash.h"
 
 namespace accrue::data {
 namespace {

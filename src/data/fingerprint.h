@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "file_pool.h"
+#include "data/file_pool.h"
 
 namespace accrue::data {
 

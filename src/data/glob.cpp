@@ -1,4 +1,4 @@
-#include "glob.h"
+#include "data/glob.h"
 
 #include <fnmatch.h>
 #include <sys/stat.h>

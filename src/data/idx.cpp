@@ -2,9 +2,9 @@
 #include <array>
 #include <utility>
 
-#include "fingerprint.h"
-#include "image_store.h"
-#include "source_errors.h"
+#include "data/fingerprint.h"
+#include "data/image_store.h"
+#include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {

@@ -1,12 +1,12 @@
-#include "image_decode.h"
+#include "data/image_decode.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
 
-#include "jpeg_decode.h"
-#include "png_decode.h"
+#include "data/jpeg_decode.h"
+#include "data/png_decode.h"
 
 namespace accrue::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "image_file.h"
+#include "data/image_file.h"
 
 #include <algorithm>
 #include <vector>

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "accrue/data/source.h"
-#include "file_pool.h"
-#include "image_decode.h"
+#include "data/file_pool.h"
+#include "data/image_decode.h"
 
 namespace accrue::data {
 

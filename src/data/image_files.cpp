@@ -1,4 +1,4 @@
-#include "accrue/data/image_files.h"
+#include "data/image_files.h"
 
 #include <ATen/ATen.h>
 
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "accrue/data/suffix.h"
-#include "glob.h"
-#include "image_file.h"
-#include "image_fit.h"
+#include "data/glob.h"
+#include "data/image_file.h"
+#include "data/image_fit.h"
+#include "data/suffix.h"
 
 namespace accrue::data {
 namespace {

@@ -1,10 +1,10 @@
-#include "image_fit.h"
+#include "data/image_fit.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "image_scale.h"
+#include "data/image_scale.h"
 
 namespace accrue::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "accrue/data/source.h"
-#include "image_decode.h"
+#include "data/image_decode.h"
 
 namespace accrue::data {
 

@@ -2,11 +2,11 @@
 #include <set>
 #include <utility>
 
-#include "accrue/data/suffix.h"
-#include "fingerprint.h"
-#include "image_file.h"
-#include "image_store.h"
-#include "source_errors.h"
+#include "data/fingerprint.h"
+#include "data/image_file.h"
+#include "data/image_store.h"
+#include "data/source_errors.h"
+#include "data/suffix.h"
 
 namespace accrue::data {
 namespace {
@@ -53,7 +53,7 @@ void require_no_empty_class(const std::vector<fs::path>& paths, const std::strin
   }
 }
 
-/// Class folders' images spread evenly: any stretch of samples has about the whole's proportions,
+/// Class folders' images spread evenly: any range of samples has about the whole's proportions,
 /// so that a held-out part at the end has too.
 class Spread {
  public:

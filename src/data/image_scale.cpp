@@ -1,4 +1,4 @@
-#include "image_scale.h"
+#include "data/image_scale.h"
 
 #include <algorithm>
 #include <cmath>

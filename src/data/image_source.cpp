@@ -1,4 +1,4 @@
-#include "image_source.h"
+#include "data/image_source.h"
 
 #include <ATen/ATen.h>
 
@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "glob.h"
-#include "image_fit.h"
-#include "source_errors.h"
+#include "data/glob.h"
+#include "data/image_fit.h"
+#include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "accrue/data/source.h"
-#include "image_store.h"
+#include "data/image_store.h"
 
 namespace accrue::data {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "accrue/data/source.h"
-#include "file_pool.h"
-#include "image_decode.h"
-#include "image_shape_rule.h"
+#include "data/file_pool.h"
+#include "data/image_decode.h"
+#include "data/image_shape_rule.h"
 
 namespace accrue::data {
 

@@ -1,4 +1,4 @@
-#include "json_sample.h"
+#include "data/json_sample.h"
 
 #include <algorithm>
 #include <array>

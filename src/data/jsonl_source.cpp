@@ -1,12 +1,12 @@
-#include "jsonl_source.h"
+#include "data/jsonl_source.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "byte_vocab.h"
-#include "line_reader.h"
-#include "sequence_batch.h"
-#include "source_errors.h"
+#include "data/byte_vocab.h"
+#include "data/line_reader.h"
+#include "data/sequence_batch.h"
+#include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {

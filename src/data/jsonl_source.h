@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "accrue/data/source.h"
-#include "file_pool.h"
-#include "fingerprint.h"
-#include "json_sample.h"
+#include "data/file_pool.h"
+#include "data/fingerprint.h"
+#include "data/json_sample.h"
 
 namespace accrue::data {
 

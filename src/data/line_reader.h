@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "file_pool.h"
+#include "data/file_pool.h"
 
 namespace accrue::data {
 

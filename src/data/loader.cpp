@@ -1,4 +1,4 @@
-#include "accrue/data/loader.h"
+#include "data/loader.h"
 
 #include <ATen/record_function.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "accrue/data/fetch.h"
+#include "data/fetch.h"
 
 namespace accrue::data {
 namespace {

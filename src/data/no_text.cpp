@@ -1,4 +1,4 @@
-#include "no_text.h"
+#include "data/no_text.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
-#include "accrue/data/suffix.h"
-#include "file_pool.h"
+#include "data/file_pool.h"
+#include "data/suffix.h"
 
 namespace accrue::data {
 namespace {

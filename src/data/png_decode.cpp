@@ -1,4 +1,4 @@
-#include "png_decode.h"
+#include "data/png_decode.h"
 
 #include <spng.h>
 

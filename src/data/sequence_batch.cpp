@@ -1,4 +1,4 @@
-#include "sequence_batch.h"
+#include "data/sequence_batch.h"
 
 #include <ATen/ATen.h>
 

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "accrue/data/source.h"
-#include "source_errors.h"
+#include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {

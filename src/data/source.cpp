@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "accrue/data/suffix.h"
-#include "byte_vocab.h"
-#include "glob.h"
-#include "image_source.h"
-#include "jsonl_source.h"
-#include "no_text.h"
-#include "token_stream.h"
+#include "data/byte_vocab.h"
+#include "data/glob.h"
+#include "data/image_source.h"
+#include "data/jsonl_source.h"
+#include "data/no_text.h"
+#include "data/suffix.h"
+#include "data/token_stream.h"
 
 namespace accrue::data {
 namespace {

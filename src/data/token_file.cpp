@@ -1,4 +1,4 @@
-#include "token_file.h"
+#include "data/token_file.h"
 
 #include <array>
 #include <bit>

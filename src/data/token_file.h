@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "file_pool.h"
+#include "data/file_pool.h"
 
 namespace accrue::data {
 

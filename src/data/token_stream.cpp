@@ -1,4 +1,4 @@
-#include "token_stream.h"
+#include "data/token_stream.h"
 
 #include <ATen/Parallel.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "source_errors.h"
+#include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "accrue/data/source.h"
-#include "file_pool.h"
-#include "fingerprint.h"
-#include "token_file.h"
+#include "data/file_pool.h"
+#include "data/fingerprint.h"
+#include "data/token_file.h"
 
 namespace accrue::data {
 

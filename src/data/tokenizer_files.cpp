@@ -1,4 +1,4 @@
-#include "accrue/data/tokenizer_files.h"
+#include "data/tokenizer_files.h"
 
 #include <array>
 #include <functional>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "accrue/core/atomic_file.h"
+#include "core/atomic_file.h"
 
 namespace accrue::data {
 namespace {

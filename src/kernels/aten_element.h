@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
-#include "element.h"
+#include "kernels/element.h"
 
 namespace accrue::kernels {
 

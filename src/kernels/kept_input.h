@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "accrue/kernels/recompute.h"
-#include "saved_value.h"
+#include "kernels/saved_value.h"
 
 namespace accrue::kernels {
 

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mask.h"
-#include "vector_io-inl.h"
+#include "kernels/mask.h"
+#include "kernels/vector_io-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {

@@ -1,8 +1,8 @@
-#include "mask.h"
+#include "kernels/mask.h"
 
 #include <cmath>
 
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 namespace accrue::kernels {
 namespace {

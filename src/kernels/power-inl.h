@@ -12,7 +12,7 @@
 #include <array>
 #include <cstddef>
 
-#include "vector_io-inl.h"
+#include "kernels/vector_io-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {

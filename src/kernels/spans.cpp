@@ -1,4 +1,4 @@
-#include "spans.h"
+#include "kernels/spans.h"
 
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 namespace accrue::kernels {
 namespace {
 
-std::string text_of(const SampleSpan& span) {
+std::string span_in_words(const SampleSpan& span) {
   return '[' + std::to_string(span.begin) + ", " + std::to_string(span.end) + ") of row " +
          std::to_string(span.row);
 }
@@ -21,7 +21,7 @@ void expect_apart(std::string_view operation, std::vector<SampleSpan> spans) {
   for (std::size_t i = 1; i < spans.size(); ++i)
     if (spans[i].row == spans[i - 1].row && spans[i].begin < spans[i - 1].end)
       throw usage_error(operation, "sample spans without overlaps",
-                        text_of(spans[i - 1]) + " and " + text_of(spans[i]),
+                        span_in_words(spans[i - 1]) + " and " + span_in_words(spans[i]),
                         "packing each sample into columns of its own");
 }
 
@@ -33,7 +33,7 @@ void expect_spans(std::string_view operation, const std::vector<SampleSpan>& spa
       throw usage_error(operation,
                         "sample spans inside " + std::to_string(rows) + " rows of " +
                             std::to_string(length) + " columns",
-                        text_of(span), "the spans that were made with the micro-batch");
+                        span_in_words(span), "the spans that were made with the micro-batch");
   expect_apart(operation, spans);
 }
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "element.h"
+#include "kernels/element.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {

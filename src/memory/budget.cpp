@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <utility>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "core/atomic_file.h"
 
 namespace accrue::memory {
 namespace {

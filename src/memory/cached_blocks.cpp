@@ -1,8 +1,8 @@
-#include "cached_blocks.h"
+#include "memory/cached_blocks.h"
 
 #include <algorithm>
 
-#include "system_blocks.h"
+#include "memory/system_blocks.h"
 
 namespace accrue::memory {
 namespace {

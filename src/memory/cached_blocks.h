@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "counters.h"
-#include "size_class.h"
+#include "memory/counters.h"
+#include "memory/size_class.h"
 
 namespace accrue::memory {
 

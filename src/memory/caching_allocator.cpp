@@ -15,9 +15,9 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
-#include "cached_blocks.h"
-#include "counters.h"
-#include "small_blocks.h"
+#include "memory/cached_blocks.h"
+#include "memory/counters.h"
+#include "memory/small_blocks.h"
 
 namespace accrue::memory {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "accrue/memory/plan.h"
+#include "memory/plan.h"
 
 namespace accrue::memory {
 

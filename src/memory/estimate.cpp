@@ -1,4 +1,4 @@
-#include "accrue/memory/estimate.h"
+#include "memory/estimate.h"
 
 #include <algorithm>
 #include <cmath>

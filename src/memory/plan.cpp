@@ -1,4 +1,4 @@
-#include "accrue/memory/plan.h"
+#include "memory/plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "accrue/core/units.h"
-#include "cost_model.h"
-#include "plan_entries.h"
-#include "plan_refusal.h"
+#include "memory/cost_model.h"
+#include "memory/plan_entries.h"
+#include "memory/plan_refusal.h"
 
 namespace accrue::memory {
 namespace {

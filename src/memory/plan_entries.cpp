@@ -1,4 +1,4 @@
-#include "plan_entries.h"
+#include "memory/plan_entries.h"
 
 #include <algorithm>
 #include <limits>

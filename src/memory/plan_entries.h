@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "accrue/memory/plan.h"
-#include "cost_model.h"
+#include "memory/cost_model.h"
+#include "memory/plan.h"
 
 namespace accrue::memory {
 

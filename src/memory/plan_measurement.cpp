@@ -2,8 +2,8 @@
 #include <cmath>
 #include <optional>
 
-#include "accrue/memory/plan.h"
-#include "plan_entries.h"
+#include "memory/plan.h"
+#include "memory/plan_entries.h"
 
 namespace accrue::memory {
 namespace {

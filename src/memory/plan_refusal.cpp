@@ -1,4 +1,4 @@
-#include "plan_refusal.h"
+#include "memory/plan_refusal.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "accrue/core/units.h"
-#include "accrue/core/words.h"
 #include "accrue/memory/budget.h"
-#include "cost_model.h"
+#include "core/words.h"
+#include "memory/cost_model.h"
 
 namespace accrue::memory {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "accrue/memory/plan.h"
+#include "memory/plan.h"
 
 namespace accrue::memory {
 

@@ -1,8 +1,8 @@
-#include "accrue/memory/recovery.h"
+#include "memory/recovery.h"
 
 #include <algorithm>
 
-#include "accrue/core/words.h"
+#include "core/words.h"
 
 namespace accrue::memory {
 

@@ -1,4 +1,4 @@
-#include "small_blocks.h"
+#include "memory/small_blocks.h"
 
 #include <cstdlib>
 #include <new>

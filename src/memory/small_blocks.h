@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "counters.h"
+#include "memory/counters.h"
 
 namespace accrue::memory {
 

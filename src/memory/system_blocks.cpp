@@ -1,4 +1,4 @@
-#include "system_blocks.h"
+#include "memory/system_blocks.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "size_class.h"
+#include "memory/size_class.h"
 
 namespace accrue::memory {
 namespace {

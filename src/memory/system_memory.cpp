@@ -1,4 +1,4 @@
-#include "system_memory.h"
+#include "memory/system_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

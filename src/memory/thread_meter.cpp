@@ -1,4 +1,4 @@
-#include "accrue/memory/thread_meter.h"
+#include "memory/thread_meter.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "accrue/core/error.h"
-#include "loss_terms.h"
+#include "models/loss_terms.h"
 
 namespace accrue::models {
 namespace {

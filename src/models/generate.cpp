@@ -1,10 +1,10 @@
-#include "accrue/models/generate.h"
+#include "models/generate.h"
 
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "accrue/core/rng.h"
-#include "parameter_builder.h"
+#include "core/rng.h"
+#include "models/parameter_builder.h"
 
 namespace accrue::models {
 namespace {

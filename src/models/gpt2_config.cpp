@@ -1,4 +1,4 @@
-#include "gpt2_config.h"
+#include "models/gpt2_config.h"
 
 #include <nlohmann/json.hpp>
 

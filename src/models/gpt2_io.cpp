@@ -5,11 +5,11 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
-#include "gpt2_config.h"
-#include "model_folder.h"
+#include "core/atomic_file.h"
+#include "models/gpt2_config.h"
+#include "models/model_folder.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "image_input.h"
+#include "models/image_input.h"
 
 #include <ATen/ATen.h>
 

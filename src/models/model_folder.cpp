@@ -1,4 +1,4 @@
-#include "model_folder.h"
+#include "models/model_folder.h"
 
 #include "accrue/core/error.h"
 

@@ -1,10 +1,10 @@
-#include "module_generator.h"
+#include "models/module_generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <mutex>
 
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 namespace accrue::models {
 

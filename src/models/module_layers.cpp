@@ -1,4 +1,4 @@
-#include "module_layers.h"
+#include "models/module_layers.h"
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>

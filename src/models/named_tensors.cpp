@@ -1,4 +1,4 @@
-#include "named_tensors.h"
+#include "models/named_tensors.h"
 
 #include <ATen/ATen.h>
 

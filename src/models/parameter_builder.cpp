@@ -1,9 +1,9 @@
-#include "parameter_builder.h"
+#include "models/parameter_builder.h"
 
 #include <ATen/Parallel.h>
 
 #include "accrue/core/memory_tag.h"
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "resnet_layers.h"
+#include "models/resnet_layers.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>

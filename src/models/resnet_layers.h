@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "accrue/models/normalisation.h"
-#include "parameter_builder.h"
+#include "models/parameter_builder.h"
 
 namespace accrue::models {
 

@@ -6,11 +6,11 @@
 #include <set>
 #include <utility>
 
-#include "accrue/core/atomic_file.h"
-#include "accrue/core/checksum.h"
 #include "accrue/core/error.h"
-#include "safetensors_header.h"
-#include "safetensors_input.h"
+#include "core/atomic_file.h"
+#include "core/checksum.h"
+#include "models/safetensors_header.h"
+#include "models/safetensors_input.h"
 
 namespace accrue::models {
 namespace {

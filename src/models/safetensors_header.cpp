@@ -1,4 +1,4 @@
-#include "safetensors_header.h"
+#include "models/safetensors_header.h"
 
 #include <array>
 #include <limits>

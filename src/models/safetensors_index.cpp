@@ -1,14 +1,14 @@
-#include "safetensors_index.h"
+#include "models/safetensors_index.h"
 
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
-#include "safetensors_header.h"
+#include "core/atomic_file.h"
+#include "models/safetensors_header.h"
 
 namespace accrue::models {
 namespace {

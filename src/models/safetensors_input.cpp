@@ -1,4 +1,4 @@
-#include "safetensors_input.h"
+#include "models/safetensors_input.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "accrue/core/checksum.h"
+#include "core/checksum.h"
 
 namespace accrue::models {
 namespace {

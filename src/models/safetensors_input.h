@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "safetensors_header.h"
+#include "models/safetensors_header.h"
 
 namespace accrue::models {
 

@@ -7,8 +7,8 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/dropout.h"
-#include "module_generator.h"
-#include "module_layers.h"
+#include "models/module_generator.h"
+#include "models/module_layers.h"
 
 namespace accrue::models {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
-#include "accrue/core/words.h"
 #include "accrue/models/class_loss.h"
-#include "module_generator.h"
-#include "named_tensors.h"
-#include "torchscript_graph.h"
+#include "core/words.h"
+#include "models/module_generator.h"
+#include "models/named_tensors.h"
+#include "models/torchscript_graph.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "torchscript_graph.h"
+#include "models/torchscript_graph.h"
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/constants.h>

@@ -1,4 +1,4 @@
-#include "transformer_block.h"
+#include "models/transformer_block.h"
 
 #include <ATen/ATen.h>
 

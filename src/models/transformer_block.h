@@ -7,7 +7,7 @@
 #include "accrue/kernels/prepared_weight.h"
 #include "accrue/kernels/recompute.h"
 #include "accrue/models/trainable.h"
-#include "parameter_builder.h"
+#include "models/parameter_builder.h"
 
 namespace accrue::models {
 

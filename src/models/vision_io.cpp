@@ -1,10 +1,10 @@
-#include "accrue/models/vision_io.h"
+#include "models/vision_io.h"
 
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/models/safetensors.h"
-#include "model_folder.h"
+#include "core/atomic_file.h"
+#include "models/model_folder.h"
 
 namespace accrue::models {
 namespace {

@@ -5,9 +5,9 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/dropout.h"
 #include "accrue/models/class_loss.h"
-#include "image_input.h"
-#include "named_tensors.h"
-#include "transformer_block.h"
+#include "models/image_input.h"
+#include "models/named_tensors.h"
+#include "models/transformer_block.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "accrue/observe/jsonl_sink.h"
+#include "observe/jsonl_sink.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,9 +12,9 @@
 #include <optional>
 #include <sstream>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "core/atomic_file.h"
 
 namespace accrue::observe {
 namespace {

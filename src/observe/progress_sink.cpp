@@ -1,4 +1,4 @@
-#include "accrue/observe/progress_sink.h"
+#include "observe/progress_sink.h"
 
 #include <unistd.h>
 

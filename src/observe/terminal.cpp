@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
-#include "accrue/observe/progress_sink.h"
+#include "observe/progress_sink.h"
 
 namespace accrue::observe {
 namespace {

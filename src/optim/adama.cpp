@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "elementwise_optimizer.h"
-#include "folding_optimizer.h"
+#include "optim/elementwise_optimizer.h"
+#include "optim/folding_optimizer.h"
 
 namespace accrue::optim {
 namespace {

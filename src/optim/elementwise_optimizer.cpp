@@ -1,4 +1,4 @@
-#include "elementwise_optimizer.h"
+#include "optim/elementwise_optimizer.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/variable.h>
@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
-#include "accrue/core/kernel_span.h"
-#include "parallel_ranges.h"
+#include "core/kernel_span.h"
+#include "optim/parallel_ranges.h"
 
 namespace accrue::optim {
 namespace {
@@ -22,12 +22,12 @@ bool is_flat_on_cpu(const UpdatedTensors& tensors) {
 
 ElementwiseOptimizer::ElementwiseOptimizer(std::vector<Trained> trained,
                                            std::vector<StateKind> kinds, const StateOptions& state)
-    : part_(state.part),
-      trained_(part_of(std::move(trained), state.part)),
+    : slice_(state.slice),
+      trained_(slice_of(std::move(trained), state.slice)),
       state_(trained_, std::move(kinds), state) {}
 
-std::vector<StateStretch> ElementwiseOptimizer::stretches() const {
-  return part_ == Part{} ? std::vector<StateStretch>{} : state_.stretches();
+std::vector<StateRange> ElementwiseOptimizer::ranges() const {
+  return slice_ == RankSlice{} ? std::vector<StateRange>{} : state_.ranges();
 }
 
 void ElementwiseOptimizer::step(accum::MeanGradient&& gradient, double lr) {
@@ -42,12 +42,12 @@ void ElementwiseOptimizer::step(accum::MeanGradient&& gradient, double lr) {
 }
 
 void ElementwiseOptimizer::require_part(const accum::MeanGradient& gradient) const {
-  if (gradient.shard() == nullptr || gradient.shard()->part() == part_) return;
-  const auto text = [](const Part& part) {
-    return "part " + std::to_string(part.rank) + " of " + std::to_string(part.world);
+  if (gradient.shard() == nullptr || gradient.shard()->slice() == slice_) return;
+  const auto text = [](const RankSlice& slice) {
+    return "slice " + std::to_string(slice.rank) + " of " + std::to_string(slice.world);
   };
-  throw usage_error("optimizer step", "the gradient of " + text(part_),
-                    "that of " + text(gradient.shard()->part()),
+  throw usage_error("optimizer step", "the gradient of " + text(slice_),
+                    "that of " + text(gradient.shard()->slice()),
                     "one division for the window and its optimizer");
 }
 
@@ -78,7 +78,7 @@ std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
                       .lr = lr * trained.lr_factor,
                       .weight_decay = trained.weight_decay,
                       .step = state_.steps() + 1},
-                     {trained.stepped(), trained.stretch ? whole.part(*trained.stretch) : whole,
+                     {trained.stepped(), trained.range ? whole.part(*trained.range) : whole,
                       written_states(i)}});
   }
   if (gradients.size() != trained_.size())

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "groups.h"
-#include "optimizer_state.h"
-#include "passes.h"
-#include "state_block.h"
+#include "optim/groups.h"
+#include "optim/optimizer_state.h"
+#include "optim/passes.h"
+#include "optim/state_block.h"
 
 namespace accrue::optim {
 
@@ -34,7 +34,7 @@ class ElementwiseOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
   NamedParameters state() const final { return state_.tensors(); }
-  std::vector<StateStretch> stretches() const final;
+  std::vector<StateRange> ranges() const final;
   void load_state(const StoredTensors& state) final { state_.load(state); }
   std::int64_t state_bytes() const final { return state_.bytes(); }
 
@@ -60,7 +60,7 @@ class ElementwiseOptimizer : public Optimizer {
   void run(std::vector<Task>& tasks) const;
   void run_whole(Task& task) const;
 
-  Part part_;
+  RankSlice slice_;
   std::vector<Trained> trained_;
   OptimizerState state_;
 };

@@ -1,4 +1,4 @@
-#include "folding_optimizer.h"
+#include "optim/folding_optimizer.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/variable.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "parallel_ranges.h"
+#include "optim/parallel_ranges.h"
 
 namespace accrue::optim {
 namespace {
@@ -52,8 +52,8 @@ FoldingOptimizer::FoldingOptimizer(const char* name, std::vector<Trained> traine
       folded_(trained_.size(), 0),
       state_(trained_, std::move(kinds), state),
       target_(std::make_shared<Target>(*this, takes_parts)) {
-  if (state.part != Part{})
-    throw usage_error(std::string("make ") + name, "an optimizer of all", "one of a part",
+  if (state.slice != RankSlice{})
+    throw usage_error(std::string("make ") + name, "an optimizer of all", "one of a rank's slice",
                       "an optimizer that takes sums of gradients, which ranks can divide");
   if (state.precision == StatePrecision::int8)
     throw usage_error(std::string("make ") + name, "a state in fp32 or bf16", "int8",

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "accrue/accum/fold_target.h"
-#include "groups.h"
-#include "optimizer_state.h"
-#include "passes.h"
-#include "state_block.h"
+#include "optim/groups.h"
+#include "optim/optimizer_state.h"
+#include "optim/passes.h"
+#include "optim/state_block.h"
 
 namespace accrue::optim {
 

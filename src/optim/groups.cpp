@@ -1,4 +1,4 @@
-#include "groups.h"
+#include "optim/groups.h"
 
 #include <cmath>
 #include <unordered_set>
@@ -101,18 +101,18 @@ std::vector<Trained> resolve_groups(const NamedParameters& parameters,
 
 at::Tensor Trained::stepped() const {
   const at::Tensor& whole = parameter.tensor;
-  if (!stretch) return whole;
-  return whole.detach().view({-1}).narrow(0, stretch->begin, stretch->elements);
+  if (!range) return whole;
+  return whole.detach().view({-1}).narrow(0, range->begin, range->elements);
 }
 
-std::vector<Trained> part_of(std::vector<Trained> trained, const Part& part) {
-  if (part == Part{}) return trained;
+std::vector<Trained> slice_of(std::vector<Trained> trained, const RankSlice& slice) {
+  if (slice == RankSlice{}) return trained;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     const auto& [name, tensor] = trained[i].parameter;
     if (!tensor.is_cpu() || !tensor.is_contiguous())
       throw usage_error("make optimizer", "contiguous parameters on the CPU, to divide them",
                         name + ", which is not", "an optimizer of all");
-    trained[i].stretch = stretch_of(tensor.numel(), i, part);
+    trained[i].range = element_range_of(tensor.numel(), i, slice);
   }
   return trained;
 }

@@ -12,9 +12,9 @@ struct Trained {
   NamedParameter parameter;
   double weight_decay = 0;
   double lr_factor = 1;
-  std::optional<Stretch> stretch = {};  ///< what is kept and stepped of it; none: all
+  std::optional<ElementRange> range = {};  ///< what is kept and stepped of it; none: all
 
-  /// What is kept and stepped, as a tensor: one-dimensional where it is a stretch.
+  /// What is kept and stepped, as a tensor: one-dimensional where it is a range.
   at::Tensor stepped() const;
 };
 
@@ -22,8 +22,8 @@ struct Trained {
 std::vector<Trained> resolve_groups(const NamedParameters& parameters,
                                     const std::vector<ParameterGroup>& groups);
 
-/// Leaves `part`'s stretch of each. Throws a usage Error where a parameter is not contiguous and on
+/// Leaves `slice`'s range of each. Throws a usage Error where a parameter is not contiguous and on
 /// the CPU.
-std::vector<Trained> part_of(std::vector<Trained> trained, const Part& part);
+std::vector<Trained> slice_of(std::vector<Trained> trained, const RankSlice& slice);
 
 }  // namespace accrue::optim

@@ -1,4 +1,4 @@
-#include "kept_state.h"
+#include "optim/kept_state.h"
 
 #include <ATen/ATen.h>
 
@@ -6,8 +6,8 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
-#include "dynamic_code.h"
-#include "state_passes.h"
+#include "optim/dynamic_code.h"
+#include "optim/state_passes.h"
 
 namespace accrue::optim {
 namespace {
@@ -37,13 +37,13 @@ KeptState::Format KeptState::format_of(const at::Tensor& parameter, StateSign si
 }
 
 KeptState::KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
-                     const std::optional<Stretch>& stretch)
+                     const std::optional<ElementRange>& range)
     : format_(format_of(parameter, sign, precision)),
-      origin_(stretch ? static_cast<std::size_t>(stretch->begin) : 0) {
+      origin_(range ? static_cast<std::size_t>(range->begin) : 0) {
   const MemoryTagScope tag(MemoryTag::optimizer);
   const at::TensorOptions options = parameter.options().requires_grad(false);
   const std::vector<std::int64_t> shape =
-      stretch ? std::vector{stretch->elements} : parameter.sizes().vec();
+      range ? std::vector{range->elements} : parameter.sizes().vec();
   if (is_coded()) {
     const int zero = format_ == Format::signed_codes ? static_cast<int>(kSignedZero) : 0;
     values_ = at::full(shape, zero, options.dtype(at::kByte));

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "accrue/core/part.h"
-#include "accrue/core/rounding_stream.h"
+#include "accrue/core/rank_slice.h"
 #include "accrue/optim/state_precision.h"
+#include "core/rounding_stream.h"
 
 namespace accrue::optim {
 
@@ -18,13 +18,13 @@ enum class StateSign { any, not_negative };
 /// One state of one parameter, zero at first, in the precision it is kept in: as it stands
 /// ("plain"), or to be decoded and encoded in ranges that begin at a multiple of 256 elements.
 /// Elements are counted in the order of a contiguous tensor of the parameter's shape, from the
-/// stretch's first where only a stretch is kept, which has the bits of the whole state there.
+/// range's first where only a range is kept, which has the bits of the whole state there.
 class KeptState {
  public:
   /// Throws a usage Error where the precision is not the parameter's own, and the parameter is not
   /// in fp32 on the CPU.
   KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
-            const std::optional<Stretch>& stretch = {});
+            const std::optional<ElementRange>& range = {});
 
   bool is_plain() const { return format_ == Format::plain; }
   /// A plain state's are what it is; others' are bf16 values or codes.
@@ -52,7 +52,7 @@ class KeptState {
   }
 
   Format format_;
-  std::size_t origin_;  ///< of the stretch, in the parameter
+  std::size_t origin_;  ///< of the range, in the parameter
   at::Tensor values_, scales_;
 };
 

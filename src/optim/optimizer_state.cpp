@@ -1,4 +1,4 @@
-#include "optimizer_state.h"
+#include "optim/optimizer_state.h"
 
 #include <ATen/ATen.h>
 
@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "accrue/core/error.h"
-#include "dynamic_code.h"
+#include "optim/dynamic_code.h"
 
 namespace accrue::optim {
 namespace {
@@ -27,7 +27,7 @@ std::string description(at::ScalarType dtype, at::IntArrayRef shape) {
   return text.str();
 }
 
-void require_fit(const StoredTensor& given, const StateStretch& own) {
+void require_fit(const StoredTensor& given, const StateRange& own) {
   const at::ScalarType dtype = own.values.scalar_type();
   if (given.shape == own.shape && given.dtype == dtype) return;
   refuse_state(
@@ -35,22 +35,22 @@ void require_fit(const StoredTensor& given, const StateStretch& own) {
       given.dtype == at::ScalarType::Undefined ? "nothing" : description(given.dtype, given.shape));
 }
 
-StateStretch values_of(std::string name, const Trained& trained, const KeptState& state) {
+StateRange values_of(std::string name, const Trained& trained, const KeptState& state) {
   const at::Tensor& whole = trained.parameter.tensor;
-  return {std::move(name), whole.sizes().vec(), trained.stretch.value_or(Stretch{0, whole.numel()}),
-          state.values()};
+  return {std::move(name), whole.sizes().vec(),
+          trained.range.value_or(ElementRange{0, whole.numel()}), state.values()};
 }
 
 /// One for each block of elements.
-StateStretch scales_of(std::string name, const Trained& trained, const KeptState& state) {
+StateRange scales_of(std::string name, const Trained& trained, const KeptState& state) {
   constexpr auto block = static_cast<std::int64_t>(kStateBlock);
   const std::int64_t blocks = (trained.parameter.tensor.numel() + block - 1) / block;
-  const std::int64_t begin = trained.stretch ? trained.stretch->begin / block : 0;
+  const std::int64_t begin = trained.range ? trained.range->begin / block : 0;
   return {std::move(name), {blocks}, {begin, state.scales().numel()}, state.scales()};
 }
 
-void take(const StateStretch& own, const StoredTensor& whole) {
-  const auto& [begin, elements] = own.stretch;
+void take(const StateRange& own, const StoredTensor& whole) {
+  const auto& [begin, elements] = own.range;
   if (at::IntArrayRef(own.shape) == own.values.sizes()) {
     whole.copy_to(own.values);
   } else if (elements > 0) {
@@ -66,7 +66,7 @@ OptimizerState::OptimizerState(const std::vector<Trained>& trained, std::vector<
   for (const Trained& entry : trained_) {
     std::vector<KeptState>& states = states_.emplace_back();
     for (const StateKind& kind : kinds_)
-      states.emplace_back(entry.parameter.tensor, kind.sign, options.precision, entry.stretch);
+      states.emplace_back(entry.parameter.tensor, kind.sign, options.precision, entry.range);
   }
 }
 
@@ -79,8 +79,8 @@ RoundingStream OptimizerState::rounding(std::size_t parameter, std::size_t kind,
        static_cast<std::uint32_t>(parameter * kinds_.size() + kind), ordinal});
 }
 
-std::vector<StateStretch> OptimizerState::stretches() const {
-  std::vector<StateStretch> result;
+std::vector<StateRange> OptimizerState::ranges() const {
+  std::vector<StateRange> result;
   for (std::size_t kind = 0; kind < kinds_.size(); ++kind)
     for (std::size_t i = 0; i < states_.size(); ++i) {
       const KeptState& state = states_[i][kind];
@@ -94,33 +94,32 @@ std::vector<StateStretch> OptimizerState::stretches() const {
 
 NamedParameters OptimizerState::tensors() const {
   NamedParameters result{{kStepName, at::scalar_tensor(steps_, at::kLong)}};
-  for (const StateStretch& own : stretches()) result.push_back({own.name, own.values});
+  for (const StateRange& own : ranges()) result.push_back({own.name, own.values});
   return result;
 }
 
 void OptimizerState::load(const StoredTensors& given) {
-  std::vector<StateStretch> own = stretches();
-  own.insert(own.begin(),
-             StateStretch{kStepName, {}, {0, 1}, at::scalar_tensor(steps_, at::kLong)});
+  std::vector<StateRange> own = ranges();
+  own.insert(own.begin(), StateRange{kStepName, {}, {0, 1}, at::scalar_tensor(steps_, at::kLong)});
   std::unordered_map<std::string, const StoredTensor*> given_by_name;
   for (const StoredTensor& tensor : given)
     if (!given_by_name.emplace(tensor.name, &tensor).second)
       refuse_state("each tensor once", tensor.name + " twice");
-  for (const StateStretch& mine : own) {
+  for (const StateRange& mine : own) {
     const auto found = given_by_name.find(mine.name);
     if (found == given_by_name.end()) refuse_state("the tensor " + mine.name, "none of that name");
     require_fit(*found->second, mine);
   }
   if (given_by_name.size() != own.size())
     for (const StoredTensor& tensor : given)
-      if (std::ranges::find(own, tensor.name, &StateStretch::name) == own.end())
+      if (std::ranges::find(own, tensor.name, &StateRange::name) == own.end())
         refuse_state("no tensor but this optimizer's", tensor.name);
   const auto steps = given_by_name.at(kStepName)->read().item<std::int64_t>();
   if (steps < 0) refuse_state("a step count of 0 or more", std::to_string(steps));
 
   const at::NoGradGuard no_grad;
   steps_ = steps;
-  for (const StateStretch& mine : own)
+  for (const StateRange& mine : own)
     if (mine.name != kStepName) take(mine, *given_by_name.at(mine.name));
 }
 

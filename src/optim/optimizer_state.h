@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "groups.h"
-#include "kept_state.h"
+#include "optim/groups.h"
+#include "optim/kept_state.h"
 
 namespace accrue::optim {
 
@@ -32,8 +32,8 @@ class OptimizerState {
 
   /// These do what Optimizer::state(), load_state() and state_bytes() say.
   NamedParameters tensors() const;
-  /// They are those of Optimizer::stretches(), also where all is kept.
-  std::vector<StateStretch> stretches() const;
+  /// They are those of Optimizer::ranges(), also where all is kept.
+  std::vector<StateRange> ranges() const;
   void load(const StoredTensors& given);
   std::int64_t bytes() const;
 

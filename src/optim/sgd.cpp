@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "elementwise_optimizer.h"
+#include "optim/elementwise_optimizer.h"
 
 namespace accrue::optim {
 namespace {

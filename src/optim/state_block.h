@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-#include "kept_state.h"
+#include "optim/kept_state.h"
 
 namespace accrue::optim {
 

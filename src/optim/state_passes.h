@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "accrue/core/rounding_stream.h"
+#include "core/rounding_stream.h"
 
 namespace accrue::optim {
 

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "accrue/core/rounding_stream.h"
+#include "core/rounding_stream.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-#include "accrue/verify/bound.h"
+#include "verify/bound.h"
 
 namespace accrue::proof {
 

@@ -1,4 +1,4 @@
-#include "check_plan.h"
+#include "verify/check_plan.h"
 
 #include <algorithm>
 

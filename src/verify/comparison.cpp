@@ -1,4 +1,4 @@
-#include "comparison.h"
+#include "verify/comparison.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "accrue/verify/bound.h"
+#include "verify/bound.h"
 
 namespace accrue::proof {
 namespace {

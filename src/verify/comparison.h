@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "accrue/verify/diagnosis.h"
-#include "subject.h"
+#include "verify/diagnosis.h"
+#include "verify/subject.h"
 
 namespace accrue::proof {
 
@@ -29,7 +29,7 @@ struct Comparison {
 /// Noise of the mean gradient, per parameter (RoundingTerms::noise / weight).
 using Noise = std::vector<double>;
 
-using ScaledPass = std::function<Gradients(double loss_scale)>;
+using ScaledPass = std::function<Gradients(double weighting)>;
 
 /// One draw: every parameter is moved by a unit in the last place, up or down at random by `seed`,
 /// the loss is scaled by drawn_scale(seed), and what `pass` gives is compared with `reference`,

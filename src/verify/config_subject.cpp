@@ -1,4 +1,4 @@
-#include "config_subject.h"
+#include "verify/config_subject.h"
 
 #include <ATen/ATen.h>
 
@@ -6,11 +6,12 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
-#include "accrue/train/exact_window.h"
-#include "accrue/train/forward_backward.h"
-#include "comparison.h"
-#include "module_subject.h"
-#include "running_errors.h"
+#include "train/pass/forward_backward.h"
+#include "train/pass/run_micro_batch.h"
+#include "train/window/exact/exact_window.h"
+#include "verify/comparison.h"
+#include "verify/module_subject.h"
+#include "verify/running_errors.h"
 
 namespace accrue::proof {
 namespace {
@@ -55,25 +56,23 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, std::int64_t
     context.training = conditions.mode == Mode::training;
     return context;
   };
-  const double scale = conditions.loss_scale;
-  const auto pass_over = [&](const batch::MicroBatch& micro) {
-    return train::forward_backward(model_, micro, context_of(micro), {.loss_scale = scale});
-  };
+  const train::PassOptions options{.weighting = conditions.weighting};
   window.set_replay([&](const MicroRef& ref) {
     const batch::MicroBatch micro = loader_->fetch_draws(ref.sample_ids);
-    const train::PassResult pass = pass_over(micro);
-    return Loss{at::scalar_tensor(pass.loss_sum * scale, at::kDouble), pass.weight * scale};
+    const train::PassResult pass =
+        train::forward_backward(model_, micro, context_of(micro), options);
+    return Loss{at::scalar_tensor(pass.loss_sum, at::kDouble), pass.weight};
   });
   RunningErrors errors(*window.buffer());
   std::int64_t done = 0;
   for (const batch::Range part : parts) {
     const batch::MicroBatch micro = loader_->fetch(part);
-    window.begin({.index = done++, .sample_ids = micro.sample_ids});
-    const train::PassResult pass = pass_over(micro);
-    if (!pass.finite)
+    const train::MicroBatchRun run =
+        train::run_micro_batch(window, model_, {.index = done++, .sample_ids = micro.sample_ids},
+                               micro, context_of(micro), options);
+    if (!run.pass.finite)
       throw not_finite("a loss", "of samples " + std::to_string(part.begin) + " to " +
                                      std::to_string(part.end - 1));
-    window.commit(pass.loss_sum * scale, pass.weight * scale);
     errors.added();
     if (on_part_) on_part_();
   }

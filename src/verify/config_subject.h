@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "accrue/accum/window.h"
-#include "accrue/data/loader.h"
 #include "accrue/models/model.h"
-#include "accrue/train/workload.h"
-#include "subject.h"
+#include "data/loader.h"
+#include "train/workload/workload.h"
+#include "verify/subject.h"
 
 namespace accrue::proof {
 

@@ -1,9 +1,9 @@
-#include "accrue/verify/diagnosis.h"
+#include "verify/diagnosis.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "text.h"
+#include "verify/text.h"
 
 namespace accrue::proof {
 namespace {

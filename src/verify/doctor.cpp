@@ -1,4 +1,4 @@
-#include "accrue/verify/doctor.h"
+#include "verify/doctor.h"
 
 #include <ATen/ATen.h>
 
@@ -7,14 +7,15 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
-#include "accrue/data/loader.h"
-#include "accrue/kernels/gemm.h"
 #include "accrue/memory/caching_allocator.h"
-#include "accrue/memory/thread_meter.h"
 #include "accrue/models/normalisation.h"
-#include "accrue/train/forward_backward.h"
-#include "accrue/train/setup.h"
-#include "accrue/train/workload.h"
+#include "data/loader.h"
+#include "kernels/gemm/gemm.h"
+#include "memory/thread_meter.h"
+#include "train/pass/forward_backward.h"
+#include "train/pass/run_micro_batch.h"
+#include "train/plan/setup.h"
+#include "train/workload/workload.h"
 
 namespace accrue::proof {
 namespace {
@@ -82,13 +83,13 @@ class Timer {
 
   double run(const batch::MicroBatch& micro) {
     window_.open(0);
-    window_.begin({.index = 0, .sample_ids = micro.sample_ids});
     const Stopwatch watch;
-    const train::PassResult pass =
-        train::forward_backward(model_, micro, batch::training_context(micro, config_.run.seed, 0));
+    const train::MicroBatchRun run =
+        train::run_micro_batch(window_, model_, {.index = 0, .sample_ids = micro.sample_ids}, micro,
+                               batch::training_context(micro, config_.run.seed, 0));
     const double seconds = watch.seconds();
     window_.discard();
-    if (pass.finite) return seconds;
+    if (run.pass.finite) return seconds;
     throw usage_error("doctor", "a finite loss of the first micro-batch", "one that is not",
                       "looking at its data");
   }

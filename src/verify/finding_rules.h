@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "accrue/verify/findings.h"
+#include "verify/findings.h"
 
 namespace accrue::proof {
 

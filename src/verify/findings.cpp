@@ -1,9 +1,9 @@
-#include "accrue/verify/findings.h"
+#include "verify/findings.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "finding_rules.h"
+#include "verify/finding_rules.h"
 
 namespace accrue::proof {
 

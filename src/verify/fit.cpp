@@ -1,10 +1,10 @@
-#include "fit.h"
+#include "verify/fit.h"
 
 #include <ATen/ATen.h>
 
 #include <cmath>
 
-#include "comparison.h"
+#include "verify/comparison.h"
 
 namespace accrue::proof {
 namespace {

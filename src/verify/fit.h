@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "accrue/verify/diagnosis.h"
-#include "subject.h"
+#include "verify/diagnosis.h"
+#include "verify/subject.h"
 
 namespace accrue::proof {
 

@@ -6,10 +6,10 @@
 
 #include "accrue/core/error.h"
 #include "accrue/verify/verify.h"
-#include "fit.h"
-#include "loop_watch.h"
-#include "module_subject.h"
-#include "prover.h"
+#include "verify/fit.h"
+#include "verify/loop_watch.h"
+#include "verify/module_subject.h"
+#include "verify/prover.h"
 
 namespace accrue::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "modes.h"
+#include "verify/modes.h"
 
 #include <torch/nn/modules/batchnorm.h>
 

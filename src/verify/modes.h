@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "accrue/verify/verify.h"
-#include "subject.h"
+#include "verify/subject.h"
 
 namespace accrue::proof {
 

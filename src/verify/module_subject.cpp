@@ -1,4 +1,4 @@
-#include "module_subject.h"
+#include "verify/module_subject.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -10,9 +10,9 @@
 #include <unordered_set>
 
 #include "accrue/core/error.h"
-#include "comparison.h"
-#include "modes.h"
-#include "running_errors.h"
+#include "verify/comparison.h"
+#include "verify/modes.h"
+#include "verify/running_errors.h"
 
 namespace accrue {
 
@@ -175,7 +175,7 @@ Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& condition
   const KeepState keep(trained_, model_.buffers);
   const InMode mode(model_, conditions.mode);
   seed_generator(conditions.seed);
-  const Loss loss = scaled(loss_(part.begin, part.end), conditions.loss_scale);
+  const Loss loss = scaled(loss_(part.begin, part.end), conditions.weighting);
   require_finite(loss);
   if (conditions.mode == Mode::training) {
     buffers_moved_ = buffers_moved_ || keep.buffers_moved();
@@ -209,7 +209,7 @@ Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& condi
   Gradients result;
   RunningErrors errors(*accumulator.current_window().buffer());
   for (const batch::Range part : parts) {
-    const Loss loss = scaled(loss_(part.begin, part.end), conditions.loss_scale);
+    const Loss loss = scaled(loss_(part.begin, part.end), conditions.weighting);
     require_finite(loss);
     accumulator.backward(loss);
     result.weight += loss.weight;

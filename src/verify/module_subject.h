@@ -1,7 +1,7 @@
 #pragma once
 
 #include "accrue/verify/verify.h"
-#include "subject.h"
+#include "verify/subject.h"
 
 namespace accrue::proof {
 

@@ -1,4 +1,4 @@
-#include "prover.h"
+#include "verify/prover.h"
 
 #include <ATen/ATen.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "accrue/core/error.h"
-#include "fit.h"
+#include "verify/fit.h"
 
 namespace accrue::proof {
 namespace {
@@ -137,8 +137,8 @@ Prover::Prover(Subject& subject, Parts passes, Gradients reference, Noise noise)
 }
 
 void Prover::draw() {
-  const auto pass = [this](double loss_scale) {
-    return subject_.in_passes(passes_, {.loss_scale = loss_scale});
+  const auto pass = [this](double weighting) {
+    return subject_.in_passes(passes_, {.weighting = weighting});
   };
   draw_noise(noise_, subject_.parameters(), pass, reference_, ++draws_);
 }
@@ -199,8 +199,8 @@ Difference Prover::repeat() {
 
 Difference Prover::differ(Mode mode) {
   const NamedParameters& parameters = subject_.parameters();
-  const auto pass = [&](double loss_scale) {
-    return subject_.one_pass(samples_, {.mode = mode, .loss_scale = loss_scale});
+  const auto pass = [&](double weighting) {
+    return subject_.one_pass(samples_, {.mode = mode, .weighting = weighting});
   };
   const Gradients whole = pass(1);
   const Gradients accumulated = subject_.accumulated(worst_parts_, {.mode = mode});

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "accrue/verify/report.h"
-#include "comparison.h"
+#include "verify/comparison.h"
 
 namespace accrue::proof {
 

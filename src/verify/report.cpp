@@ -1,6 +1,6 @@
 #include "accrue/verify/report.h"
 
-#include "text.h"
+#include "verify/text.h"
 
 namespace accrue::proof {
 namespace {

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "finding_rules.h"
-#include "text.h"
+#include "verify/finding_rules.h"
+#include "verify/text.h"
 
 namespace accrue::proof {
 namespace {

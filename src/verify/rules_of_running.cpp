@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "accrue/core/units.h"
-#include "finding_rules.h"
-#include "text.h"
+#include "verify/finding_rules.h"
+#include "verify/text.h"
 
 namespace accrue::proof {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "accrue/core/units.h"
-#include "finding_rules.h"
-#include "text.h"
+#include "verify/finding_rules.h"
+#include "verify/text.h"
 
 namespace accrue::proof {
 namespace {

@@ -1,10 +1,10 @@
-#include "running_errors.h"
+#include "verify/running_errors.h"
 
 #include <ATen/ATen.h>
 
 #include <cmath>
 
-#include "comparison.h"
+#include "verify/comparison.h"
 
 namespace accrue::proof {
 namespace {

@@ -1,4 +1,4 @@
-#include "skipped.h"
+#include "verify/skipped.h"
 
 #include <algorithm>
 #include <string_view>

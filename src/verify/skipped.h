@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "prover.h"
+#include "verify/prover.h"
 
 namespace accrue::proof {
 

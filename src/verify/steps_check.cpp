@@ -1,12 +1,12 @@
-#include "steps_check.h"
+#include "verify/steps_check.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "accrue/train/setup.h"
-#include "comparison.h"
+#include "train/plan/setup.h"
+#include "verify/comparison.h"
 
 namespace accrue::proof {
 namespace {
@@ -32,7 +32,7 @@ class Steps {
     const KeepParameters keep(subject_.parameters());
     perturb(subject_.parameters(), seed);
     const std::vector<at::Tensor> perturbed =
-        subject_.after_steps(split_.coarse, {.loss_scale = drawn_scale(seed)});
+        subject_.after_steps(split_.coarse, {.weighting = drawn_scale(seed)});
     for (std::size_t i = 0; i < noise_.size(); ++i)
       noise_[i] = std::max(noise_[i], l2_norm(coarse_[i] - perturbed[i]));
   }

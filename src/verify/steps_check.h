@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "accrue/verify/report.h"
-#include "config_subject.h"
+#include "verify/config_subject.h"
 
 namespace accrue::proof {
 

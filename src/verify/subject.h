@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "accrue/batch/schedule.h"
 #include "accrue/core/parameter.h"
+#include "batch/schedule.h"
 
 namespace accrue::proof {
 
@@ -22,7 +22,7 @@ struct Conditions {
   std::uint64_t seed = 1;  ///< of the generator that foreign modules draw from
   /// Multiplies losses and weights alike: the mean gradient stays, but for its rounding. Windows of
   /// exact batch normalisation take none.
-  double loss_scale = 1;
+  double weighting = 1;
 };
 
 /// The gradient of a sum of losses, and what belongs to it.

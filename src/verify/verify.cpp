@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
-#include "module_subject.h"
-#include "prover.h"
-#include "skipped.h"
+#include "verify/module_subject.h"
+#include "verify/prover.h"
+#include "verify/skipped.h"
 
 namespace accrue::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "accrue/verify/verify_config.h"
+#include "verify/verify_config.h"
 
 #include <ATen/ATen.h>
 
@@ -9,15 +9,15 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
-#include "accrue/memory/thread_meter.h"
+#include "memory/thread_meter.h"
+#include "train/plan/setup.h"
+#include "verify/check_plan.h"
+#include "verify/config_subject.h"
+#include "verify/prover.h"
+#include "verify/steps_check.h"
+#include "verify/text.h"
 #include "accrue/models/normalisation.h"
-#include "accrue/train/setup.h"
-#include "check_plan.h"
-#include "config_subject.h"
-#include "prover.h"
-#include "skipped.h"
-#include "steps_check.h"
-#include "text.h"
+#include "verify/skipped.h"
 
 namespace accrue::proof {
 namespace {

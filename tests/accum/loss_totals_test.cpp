@@ -47,9 +47,9 @@ TEST(LossTotals, CountNothingWithoutAnyWeight) {
 
 TEST(LossTotals, SayWhetherLeavingOutChangesTheFactors) {
   LossTotals totals({12, 4});
-  EXPECT_FALSE(totals.leave_out({3, 1}));
+  EXPECT_FALSE(totals.quarantine({3, 1}));
   EXPECT_EQ(totals, LossTotals({9, 3}));
-  EXPECT_TRUE(totals.leave_out({3, 0}));
+  EXPECT_TRUE(totals.quarantine({3, 0}));
   EXPECT_EQ(totals, LossTotals({6, 3}));
 }
 

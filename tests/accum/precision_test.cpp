@@ -3,9 +3,9 @@
 #include <bit>
 #include <cmath>
 
-#include "accrue/core/rng.h"
+#include "accum/fold_passes.h"
 #include "accum/staged.h"
-#include "fold_passes.h"
+#include "core/rng.h"
 
 namespace accrue::accum {
 namespace {

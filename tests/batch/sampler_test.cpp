@@ -1,4 +1,4 @@
-#include "accrue/batch/sampler.h"
+#include "batch/sampler.h"
 
 #include <gtest/gtest.h>
 

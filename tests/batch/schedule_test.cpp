@@ -1,4 +1,4 @@
-#include "accrue/batch/schedule.h"
+#include "batch/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

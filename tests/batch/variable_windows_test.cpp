@@ -1,4 +1,4 @@
-#include "accrue/batch/variable_windows.h"
+#include "batch/variable_windows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "accrue/core/error.h"
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 namespace accrue::batch {
 namespace {

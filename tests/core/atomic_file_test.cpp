@@ -1,4 +1,4 @@
-#include "accrue/core/atomic_file.h"
+#include "core/atomic_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "accrue/core/words.h"
+#include "core/words.h"
 
 #include <gtest/gtest.h>
 

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "accrue/core/error.h"
-#include "accrue/data/fetch.h"
 #include "accrue/data/source.h"
+#include "data/fetch.h"
 #include "folder.h"
-#include "image_files.h"
+#include "planted_images.h"
 #include "refusal.h"
 
 namespace accrue::data {

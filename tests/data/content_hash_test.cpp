@@ -1,4 +1,4 @@
-#include "content_hash.h"
+#include "data/content_hash.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "glob.h"
+#include "data/glob.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

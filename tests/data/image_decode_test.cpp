@@ -1,12 +1,12 @@
-#include "image_decode.h"
+#include "data/image_decode.h"
 
 #include <gmock/gmock.h>
 #include <jpeglib.h>
 
 #include <cstdio>
 
-#include "image_files.h"
-#include "image_fit.h"
+#include "data/image_fit.h"
+#include "planted_images.h"
 
 namespace accrue::data {
 namespace {

@@ -1,13 +1,13 @@
-#include "image_fit.h"
+#include "data/image_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "accrue/data/image_files.h"
+#include "data/image_files.h"
 #include "folder.h"
-#include "image_files.h"
+#include "planted_images.h"
 #include "refusal.h"
 
 /// tests/data/image_golden.py compares many images with Pillow; here is what needs no Python.

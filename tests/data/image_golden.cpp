@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "accrue/core/error.h"
-#include "accrue/data/image_files.h"
+#include "data/image_files.h"
 
 namespace {
 

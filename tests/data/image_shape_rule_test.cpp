@@ -1,4 +1,4 @@
-#include "image_shape_rule.h"
+#include "data/image_shape_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,10 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "accrue/data/loader.h"
 #include "accrue/data/source.h"
+#include "data/loader.h"
 #include "folder.h"
-#include "image_files.h"
+#include "planted_images.h"
 
 namespace accrue::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "json_sample.h"
+#include "data/json_sample.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

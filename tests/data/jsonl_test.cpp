@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "accrue/core/rng.h"
-#include "accrue/data/loader.h"
 #include "accrue/data/source.h"
+#include "core/rng.h"
+#include "data/loader.h"
 #include "folder.h"
 #include "refusal.h"
 

@@ -1,10 +1,10 @@
-#include "line_reader.h"
+#include "data/line_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 #include "folder.h"
 
 namespace accrue::data {

@@ -1,4 +1,4 @@
-#include "accrue/data/loader.h"
+#include "data/loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

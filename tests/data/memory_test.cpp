@@ -57,17 +57,17 @@ std::int64_t growth_bytes(const std::function<void()>& warm_up, const std::funct
   return growth;
 }
 
-// Both read 48 stretches of 2 MiB from all over the file: 96 MiB, more than may stay resident.
-// Stretches, because the kernel reads ahead at every jump.
-constexpr std::int64_t stretches = 48;
+// Both read 48 ranges of 2 MiB from all over the file: 96 MiB, more than may stay resident.
+// Ranges, because the kernel reads ahead at every jump.
+constexpr std::int64_t ranges = 48;
 constexpr std::int64_t stretch_bytes = 2 * mebibyte;
 
 void read_throughout(const std::string& file) {
   const auto source = open(file, stream_context);
   const std::int64_t length = std::min(source->size(), stretch_bytes / (2 * stream_context));
-  const std::int64_t stride = (source->size() - length) / stretches;
-  for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
-    for (std::int64_t i = 0; i < length; ++i) fetch(*source, {stretch * stride + i});
+  const std::int64_t stride = (source->size() - length) / ranges;
+  for (std::int64_t range = 0; range < ranges; ++range) {
+    for (std::int64_t i = 0; i < length; ++i) fetch(*source, {range * stride + i});
   }
   (void)source->fingerprint();
 }
@@ -79,8 +79,8 @@ void read_throughout_with_a_map(const std::string& file) {
                      ::fileno(handle), 0);
   const auto* bytes = static_cast<const volatile char*>(map);
   char sum = 0;
-  for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
-    const std::int64_t begin = stretch * (ten_gigabytes / stretches);
+  for (std::int64_t range = 0; range < ranges; ++range) {
+    const std::int64_t begin = range * (ten_gigabytes / ranges);
     for (std::int64_t i = 0; i < stretch_bytes; i += 4096)
       sum = static_cast<char>(sum + bytes[begin + i]);
   }

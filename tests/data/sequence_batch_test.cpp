@@ -1,9 +1,9 @@
-#include "sequence_batch.h"
+#include "data/sequence_batch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 #include "folder.h"
 
 namespace accrue::data {

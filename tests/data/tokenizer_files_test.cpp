@@ -1,8 +1,8 @@
-#include "accrue/data/tokenizer_files.h"
+#include "data/tokenizer_files.h"
 
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/atomic_file.h"
+#include "core/atomic_file.h"
 #include "folder.h"
 
 namespace accrue::data {

@@ -3,10 +3,10 @@
 #include <numeric>
 
 #include "accrue/data/source.h"
-#include "accrue/data/tokenizer_files.h"
+#include "data/image_decode.h"
+#include "data/image_fit.h"
+#include "data/tokenizer_files.h"
 #include "fuzz_targets.h"
-#include "image_decode.h"
-#include "image_fit.h"
 #include "scratch.h"
 
 namespace accrue::fuzz {

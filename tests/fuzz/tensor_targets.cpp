@@ -1,9 +1,9 @@
 // Files of tensors, and the bookkeeping of a checkpoint.
 #include "accrue/models/safetensors.h"
-#include "checkpoint.h"
 #include "fuzz_targets.h"
-#include "manifest.h"
 #include "scratch.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
 
 namespace accrue::fuzz {
 

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
+#include "core/atomic_file.h"
 
 namespace accrue::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
+#include "core/atomic_file.h"
 #include "support/png.h"
 
 namespace accrue::testing {

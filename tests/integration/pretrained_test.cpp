@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
+#include "core/atomic_file.h"
 
 namespace accrue::testing {
 namespace {

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
+#include "core/atomic_file.h"
 
 namespace accrue::testing {
 namespace {

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <thread>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue_program.h"
+#include "core/atomic_file.h"
 
 namespace accrue::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "accrue/kernels/attention.h"
-#include "accrue/memory/thread_meter.h"
+#include "memory/thread_meter.h"
 
 namespace accrue::kernels {
 namespace {

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "accrue/core/error.h"
-#include "attention_bf16.h"
+#include "kernels/attention/attention_bf16.h"
 #include "kernels/attention_reference.h"
-#include "onednn_gemm.h"
+#include "kernels/gemm/onednn_gemm.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {

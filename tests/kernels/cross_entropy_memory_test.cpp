@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "accrue/kernels/cross_entropy.h"
-#include "accrue/kernels/gemm.h"
-#include "accrue/memory/thread_meter.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/gradients.h"
+#include "memory/thread_meter.h"
 
 namespace accrue::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "elementwise.h"
+#include "kernels/rows/elementwise.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "accrue/kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "accrue/core/error.h"
-#include "aten_gemm.h"
+#include "kernels/gemm/aten_gemm.h"
+#include "kernels/gemm/widened_gemm.h"
 #include "kernels/gradients.h"
 #include "support/tolerance.h"
-#include "widened_gemm.h"
 
 namespace accrue::kernels {
 namespace {

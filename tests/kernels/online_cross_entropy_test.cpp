@@ -1,4 +1,4 @@
-#include "online_cross_entropy.h"
+#include "kernels/cross_entropy/online_cross_entropy.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,10 +1,10 @@
-#include "packed_gemm.h"
+#include "kernels/gemm/packed_gemm.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/gradients.h"
 #include "support/tolerance.h"
 

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "accrue/core/error.h"
-#include "accrue/memory/thread_meter.h"
 #include "allocator_fixture.h"
+#include "memory/thread_meter.h"
 
 namespace accrue::memory {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <random>
 
-#include "accrue/memory/plan.h"
+#include "memory/plan.h"
 #include "planned_machine.h"
 
 namespace accrue::memory {

@@ -1,4 +1,4 @@
-#include "accrue/memory/plan.h"
+#include "memory/plan.h"
 
 #include <gmock/gmock.h>
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "accrue/memory/plan.h"
+#include "memory/plan.h"
 
 namespace accrue::memory {
 

@@ -1,4 +1,4 @@
-#include "accrue/memory/recovery.h"
+#include "memory/recovery.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "size_class.h"
+#include "memory/size_class.h"
 
 #include <gtest/gtest.h>
 

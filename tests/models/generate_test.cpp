@@ -1,4 +1,4 @@
-#include "accrue/models/generate.h"
+#include "models/generate.h"
 
 #include <set>
 

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/models/safetensors.h"
+#include "core/atomic_file.h"
 #include "support.h"
 
 namespace accrue::models {

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/safetensors.h"
+#include "core/atomic_file.h"
 #include "support.h"
 
 namespace accrue::models {

@@ -5,8 +5,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "accrue/core/atomic_file.h"
-#include "accrue/core/checksum.h"
+#include "core/atomic_file.h"
+#include "core/checksum.h"
 #include "support.h"
 
 namespace accrue::models {

@@ -1,4 +1,4 @@
-#include "accrue/observe/jsonl_sink.h"
+#include "observe/jsonl_sink.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
+#include "core/atomic_file.h"
 
 namespace accrue::observe {
 namespace {

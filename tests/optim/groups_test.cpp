@@ -1,4 +1,4 @@
-#include "groups.h"
+#include "optim/groups.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "accrue/optim/loss_scale.h"
+#include "optim/loss_scale.h"
 
 #include <gmock/gmock.h>
 

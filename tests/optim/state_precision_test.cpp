@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "accrue/optim/optimizer.h"
-#include "dynamic_code.h"
-#include "state_passes.h"
+#include "optim/dynamic_code.h"
+#include "optim/state_passes.h"
 #include "windows.h"
 
 namespace accrue::optim {

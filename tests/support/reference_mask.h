@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "accrue/core/forward_context.h"
-#include "accrue/core/rng.h"
+#include "core/rng.h"
 
 namespace accrue::testing {
 

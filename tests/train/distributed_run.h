@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "accrue/core/atomic_file.h"
-#include "dist/ranks.h"
+#include "core/atomic_file.h"
+#include "distributed/ranks.h"
 #include "support/tolerance.h"
-#include "tiny_run.h"
+#include "train/tiny_run.h"
 
 namespace accrue::train::testing {
 

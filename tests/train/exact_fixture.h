@@ -11,9 +11,9 @@
 #include "accrue/accum/window.h"
 #include "accrue/models/torch_module.h"
 #include "accrue/models/trainable.h"
-#include "accrue/train/exact_window.h"
-#include "accrue/train/forward_backward.h"
 #include "support/tolerance.h"
+#include "train/pass/forward_backward.h"
+#include "train/window/exact/exact_window.h"
 
 namespace accrue::train::testing {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "accrue/core/error.h"
-#include "accrue/dist/group.h"
+#include "accrue/distributed/group.h"
 #include "accrue/train/trainer.h"
 
 namespace accrue::train {
@@ -31,7 +31,8 @@ int run(const std::vector<std::string>& words) {
   const bool resume = words.size() > 2;
   try {
     Trainer trainer(load_config(words[0], {}),
-                    dist::connect(dist::launch_of(dist::this_environment()), {.timeout = 20s}));
+                    distributed::connect(distributed::launch_of(distributed::this_environment()),
+                                         {.timeout = 20s}));
     trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
     return 0;
   } catch (const Error& error) {

@@ -1,10 +1,10 @@
-#include "accrue/verify/diagnosis.h"
+#include "verify/diagnosis.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "accrue/verify/bound.h"
+#include "verify/bound.h"
 
 namespace accrue::proof {
 namespace {

@@ -1,4 +1,4 @@
-#include "accrue/verify/findings.h"
+#include "verify/findings.h"
 
 #include <gmock/gmock.h>
 

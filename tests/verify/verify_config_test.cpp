@@ -1,4 +1,4 @@
-#include "accrue/verify/verify_config.h"
+#include "verify/verify_config.h"
 
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/api/module.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "accrue/core/error.h"
-#include "accrue/verify/doctor.h"
+#include "verify/doctor.h"
 
 namespace accrue::proof {
 namespace {

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
-#include "accrue/core/words.h"
-#include "accrue/train/benchmark.h"
-#include "accrue/train/micro_sweep.h"
-#include "accrue/train/profile.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "core/words.h"
+#include "train/measure/benchmark.h"
+#include "train/measure/micro_sweep.h"
+#include "train/measure/profile.h"
 
 namespace accrue::cli {
 namespace {

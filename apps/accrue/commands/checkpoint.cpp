@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "accrue/core/units.h"
-#include "accrue/train/checkpoint_store.h"
 #include "commands/commands.h"
+#include "train/checkpoint/checkpoint_store.h"
 
 namespace accrue::cli {
 namespace {

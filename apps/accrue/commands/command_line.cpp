@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
-#include "accrue/core/nearest.h"
-#include "accrue/core/words.h"
 #include "accrue/train/config.h"
+#include "core/nearest.h"
+#include "core/words.h"
 
 namespace accrue::cli {
 namespace {

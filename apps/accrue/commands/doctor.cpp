@@ -1,4 +1,4 @@
-#include "accrue/verify/doctor.h"
+#include "verify/doctor.h"
 
 #include <cstdio>
 #include <iostream>

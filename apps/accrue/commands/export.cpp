@@ -2,15 +2,15 @@
 #include <memory>
 #include <optional>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/data/tokenizer_files.h"
 #include "accrue/models/gpt2_io.h"
-#include "accrue/models/vision_io.h"
 #include "accrue/train/run_directory.h"
 #include "commands/commands.h"
 #include "commands/model_card.h"
 #include "commands/trained_text.h"
+#include "core/atomic_file.h"
+#include "data/tokenizer_files.h"
+#include "models/vision_io.h"
 
 namespace accrue::cli {
 namespace {

@@ -2,12 +2,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/kernels/gemm.h"
-#include "accrue/train/first_config.h"
-#include "accrue/train/workload.h"
 #include "commands/commands.h"
+#include "core/atomic_file.h"
+#include "kernels/gemm/gemm.h"
+#include "train/workload/first_config.h"
+#include "train/workload/workload.h"
 
 namespace accrue::cli {
 namespace {

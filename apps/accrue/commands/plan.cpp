@@ -1,4 +1,4 @@
-#include "accrue/train/plan.h"
+#include "train/plan/plan.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,13 +9,13 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
-#include "accrue/dist/launch.h"
-#include "accrue/train/setup.h"
+#include "accrue/distributed/launch.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/effective_batch_json.h"
 #include "commands/plan_estimate.h"
 #include "commands/row.h"
+#include "train/plan/setup.h"
 
 namespace accrue::cli {
 namespace {
@@ -184,7 +184,7 @@ int run_plan(const PlanArguments& arguments) {
   train::Config config = train::load_config(arguments.config, arguments.overrides);
   if (arguments.estimate) return run_estimate(arguments, config);
   refuse_options_of_estimates(arguments);
-  const dist::Launch launch = dist::launch_of(dist::this_environment());
+  const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   if (launch.rank != 0) return 0;  // trials beside each other would measure each other
   if (config.run.threads == 0 && launch.local_world > 1)
     config.run.threads = train::threads_beside(launch.local_world);

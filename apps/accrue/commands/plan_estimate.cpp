@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
-#include "accrue/core/words.h"
 #include "commands/effective_batch_json.h"
+#include "core/words.h"
 
 namespace accrue::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "accrue/train/machine_estimate.h"
-#include "accrue/train/plan_estimate.h"
+#include "train/measure/machine_estimate.h"
+#include "train/plan/plan_estimate.h"
 
 namespace accrue::cli {
 

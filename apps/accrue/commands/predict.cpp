@@ -1,4 +1,4 @@
-#include "accrue/train/predict.h"
+#include "train/workload/predict.h"
 
 #include <cstdio>
 #include <iostream>
@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "accrue/core/error.h"
-#include "accrue/data/image_files.h"
-#include "accrue/train/setup.h"
 #include "commands/commands.h"
+#include "data/image_files.h"
+#include "train/plan/setup.h"
 
 namespace accrue::cli {
 namespace {

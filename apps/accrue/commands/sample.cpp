@@ -4,10 +4,10 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
-#include "accrue/models/generate.h"
 #include "accrue/train/run_directory.h"
 #include "commands/commands.h"
 #include "commands/trained_text.h"
+#include "models/generate.h"
 
 namespace accrue::cli {
 namespace {

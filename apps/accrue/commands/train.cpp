@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "accrue/core/units.h"
-#include "accrue/dist/group.h"
+#include "accrue/distributed/group.h"
 #include "accrue/memory/budget.h"
-#include "accrue/memory/plan.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
-#include "accrue/train/setup.h"
-#include "accrue/train/trace.h"
 #include "accrue/train/trainer.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/row.h"
 #include "commands/stop_signals.h"
+#include "memory/plan.h"
+#include "train/measure/trace.h"
+#include "train/plan/setup.h"
 
 namespace accrue::cli {
 namespace {
@@ -107,15 +107,17 @@ train::RunOptions options_of(const TrainArguments& arguments, const Arguments& t
 }
 
 /// Null where this process is alone.
-std::shared_ptr<dist::Group> join(const dist::Launch& launch, const train::Config& config) {
+std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
+                                         const train::Config& config) {
   if (launch.world == 1) return nullptr;
   const std::chrono::duration<double> timeout(config.dist.timeout.value);
-  return dist::connect(launch,
-                       {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+  return distributed::connect(
+      launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
 }
 
 /// The other ranks are told where it cannot be written.
-void begin_trace(std::optional<train::Trace>& trace, const std::string& file, dist::Group* group) {
+void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
+                 distributed::Group* group) {
   if (file.empty()) return;
   try {
     trace.emplace(file);
@@ -128,10 +130,10 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file, di
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
   train::Config config = train::load_config(arguments.config, arguments.overrides);
   const memory::BudgetWatch from_the_start("");  // opening data may take long
-  const dist::Launch launch = dist::launch_of(dist::this_environment());
+  const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   config = train::with_whole_batch(std::move(config), launch.world);
   const bool speaks = launch.rank == 0;
-  const std::shared_ptr<dist::Group> group = join(launch, config);
+  const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget == "auto" && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
   if (speaks && divides_memory)

@@ -3,9 +3,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "accrue/verify/verify_config.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "verify/verify_config.h"
 
 namespace accrue::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
-#include "accrue/kernels/gemm.h"
 #include "commands/commands.h"
+#include "kernels/gemm/gemm.h"
 
 namespace accrue::cli {
 

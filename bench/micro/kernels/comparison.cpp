@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "accrue/core/clock.h"
-#include "accrue/kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace accrue::bench {
 namespace {

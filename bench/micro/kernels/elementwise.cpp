@@ -1,6 +1,6 @@
 // The activation of a layer's hidden part, and dropout of its result.
 
-#include "elementwise.h"
+#include "kernels/rows/elementwise.h"
 
 #include <ATen/ATen.h>
 

@@ -4,9 +4,9 @@
 
 #include <ATen/ATen.h>
 
-#include "accrue/kernels/gemm.h"
 #include "comparison.h"
 #include "differentiated.h"
+#include "kernels/gemm/gemm.h"
 
 namespace accrue::bench {
 namespace {

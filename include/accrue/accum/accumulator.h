@@ -215,7 +215,7 @@ class Accumulator {
   void differentiate(const Loss& loss) const;
   void guarded(const std::function<void()>& backward, Loss& loss);
   Loss replay(const MicroRef& micro);
-  bool leave_out(const LedgerEntry& entry);
+  bool quarantine(const LedgerEntry& entry);
   void check_quarantined(const char* call) const;
   void check_losses() const;
   StepReport blank_report() const;

@@ -8,7 +8,7 @@
 #include "accrue/accum/accumulation.h"
 #include "accrue/accum/fold_target.h"
 #include "accrue/core/parameter.h"
-#include "accrue/core/part.h"
+#include "accrue/core/rank_slice.h"
 #include "accrue/kernels/grad_slot.h"
 
 namespace accrue::accum {
@@ -150,8 +150,8 @@ struct GradientSource {
   std::shared_ptr<const StagedSum> staged;
   std::int64_t first = 0;  ///< of the staged elements, which is element 0 here
 
-  /// A stretch of it, as a source of its own.
-  GradientSource part(const Stretch& stretch) const;
+  /// A range of it, as a source of its own.
+  GradientSource part(const ElementRange& range) const;
   /// Elements [begin, begin + count), rounded to `to`'s type. For any thread.
   void read(std::int64_t begin, std::int64_t count, float* to) const;
   void read(std::int64_t begin, std::int64_t count, double* to) const;

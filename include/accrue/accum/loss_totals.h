@@ -32,7 +32,7 @@ class LossTotals {
 
   /// Takes a micro-batch's weights out of the totals. Whether the factors changed: what was
   /// accumulated with the old ones must then run again.
-  bool leave_out(const std::vector<double>& weights);
+  bool quarantine(const std::vector<double>& weights);
 
   bool operator==(const LossTotals&) const = default;
 

@@ -9,8 +9,8 @@ namespace accrue::accum {
 class GradientBuffer;
 class SumShard;
 
-/// What several ranks do with the sums of one window; dist::DeferredReduce implements it. Each rank
-/// has a window of its own with a part of the micro-batches, and they close together.
+/// What several ranks do with the sums of one window; distributed::DeferredReduce implements it.
+/// Each rank has a window of its own with a part of the micro-batches, and they close together.
 class Reduction {
  public:
   /// What a rank has when it closes its window.

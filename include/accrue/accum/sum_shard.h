@@ -3,19 +3,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "accrue/core/part.h"
+#include "accrue/core/rank_slice.h"
 
 namespace accrue::accum {
 
 /// Gradient sums of which each rank holds a part: of the buffer's entry i the elements of
-/// stretch_of(elements, i, part()). What lies elsewhere in a rank's buffer is no sum of all ranks.
+/// element_range_of(elements, i, part()). What lies elsewhere in a rank's buffer is no sum of all ranks.
 ///
 /// The calls are collectives: all ranks make the same ones, with as many numbers. They throw where
 /// a rank is missing.
 class SumShard {
  public:
   virtual ~SumShard() = default;
-  virtual Part part() const = 0;
+  virtual RankSlice slice() const = 0;
   /// Replaces each number by its sum, or its largest, over the ranks: the same on all of them.
   virtual void add_up(std::vector<double>& numbers) const = 0;
   virtual void take_largest(std::vector<std::int64_t>& numbers) const = 0;

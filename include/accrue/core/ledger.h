@@ -20,6 +20,9 @@ struct MicroRef {
   double weight = 0;                     ///< terms in the loss; known at the latest at commit
 };
 
+/// "micro-batch 3 (samples 12 to 15)".
+std::string describe(const MicroRef& micro);
+
 struct LedgerEntry {
   MicroRef micro;
   MicroStatus status = MicroStatus::pending;

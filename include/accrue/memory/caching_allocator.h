@@ -80,7 +80,7 @@ struct Peak {
   std::int64_t reserved = 0;
 };
 
-/// The peaks of a stretch of the program: a run, a window in it, a micro-batch in that. Scopes nest
+/// The peaks of a range of the program: a run, a window in it, a micro-batch in that. Scopes nest
 /// as blocks do, over all threads; an inner one takes nothing away from those around it.
 class PeakScope {
  public:

@@ -26,11 +26,11 @@ NamedParameters trained_of(const NamedParameters& parameters);
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all);
 
-/// What the optimizer of a Part keeps of one tensor of the whole optimizer's state.
-struct StateStretch {
+/// What the optimizer of a RankSlice keeps of one tensor of the whole optimizer's state.
+struct StateRange {
   std::string name;
   std::vector<std::int64_t> shape;  ///< of the whole tensor
-  Stretch stretch;                  ///< which elements of it; may be none
+  ElementRange range;               ///< which elements of it; may be none
   at::Tensor values;                ///< these, one-dimensional, in the optimizer's own memory
 };
 
@@ -38,7 +38,7 @@ struct StateStretch {
 /// exactly the parameters it was made with (usage Error). What a window did not use has a zero
 /// gradient: it decays, and its momentum goes on.
 ///
-/// One that was made for a Part (StateOptions::part) steps its stretch of each parameter alone,
+/// One that was made for a RankSlice (StateOptions::slice) steps its range of each parameter alone,
 /// with a gradient of which the window holds the same part, or all.
 class Optimizer {
  public:
@@ -49,12 +49,12 @@ class Optimizer {
 
   /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"; of 8-bit codes
   /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
-  /// changes it. Of a Part, what that keeps of them, one-dimensional.
+  /// changes it. Of a RankSlice, what that keeps of them, one-dimensional.
   virtual NamedParameters state() const = 0;
-  /// A Part says where what it keeps belongs, in an order that all parts have. "step", which each
-  /// of them keeps, is not among them. Empty of an optimizer of all.
-  virtual std::vector<StateStretch> stretches() const { return {}; }
-  /// Copies whole tensors in, one after the other; a Part takes its stretches of them, and reads
+  /// A RankSlice says where what it keeps belongs, in an order that all parts have. "step", which
+  /// each of them keeps, is not among them. Empty of an optimizer of all.
+  virtual std::vector<StateRange> ranges() const { return {}; }
+  /// Copies whole tensors in, one after the other; a RankSlice takes its ranges of them, and reads
   /// each tensor through a temporary. Throws a usage Error that names the first
   /// missing, extra or misshapen tensor; nothing is changed then.
   virtual void load_state(const StoredTensors& state) = 0;
@@ -88,8 +88,8 @@ struct RmsPropOptions {
 /// "momentum" (where it is not 0). Parameters are fp32 or fp64; training in lower precision keeps
 /// fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU. Throw a usage Error for
 /// another dtype, where a group names a parameter that is not in `parameters` or is frozen, one is
-/// in no group or in two, or an option is out of range; of a Part also where a parameter is not
-/// contiguous and on the CPU.
+/// in no group or in two, or an option is out of range; of a RankSlice also where a parameter is
+/// not contiguous and on the CPU.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
                                      std::vector<ParameterGroup> groups, const AdamOptions& options,
                                      const StateOptions& state = {});
@@ -106,7 +106,7 @@ std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
 /// is made with FoldInto{fold_target()}; a step takes that window's MeanGradient. State is decayed
 /// when a window's first contribution comes, so a window of which nothing was folded changes
 /// nothing; in the middle of one state() is a runtime Error. Parameters are contiguous and on the
-/// CPU; the state is kept in fp32 or bf16, and all of it: a Part is refused.
+/// CPU; the state is kept in fp32 or bf16, and all of it: a RankSlice is refused.
 ///
 /// AdamA (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of both Activations and
 /// Gradients for Large-scale DNN Training", arXiv:2305.19982) with AdamW's decay. Not Adam: the

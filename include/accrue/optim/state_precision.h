@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "accrue/core/part.h"
+#include "accrue/core/rank_slice.h"
 
 namespace accrue::optim {
 
@@ -20,10 +20,10 @@ enum class StatePrecision { fp32, bf16, int8 };
 struct StateOptions {
   StatePrecision precision = StatePrecision::fp32;
   std::uint64_t seed = 0;  ///< of bf16's rounding
-  /// Only stretch_of() each parameter is kept and stepped by this optimizer, number i being the
+  /// Only element_range_of() each parameter is kept and stepped by this optimizer, number i being the
   /// i-th that is trained. The parts together have the bits of one optimizer of all, in any
   /// precision.
-  Part part = {};
+  RankSlice slice = {};
 };
 
 std::string_view to_string(StatePrecision precision);

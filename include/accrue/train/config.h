@@ -54,6 +54,9 @@ struct ModelConfig {
   bool has_shape_of_folder() const;
 };
 
+/// "3 x 32 x 32": channels, height and width, of which `image` has all three.
+std::string image_in_words(const std::vector<std::int64_t>& image);
+
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;

@@ -10,37 +10,14 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/observer.h"
-#include "accrue/core/recompute.h"
 #include "accrue/train/config.h"
-#include "accrue/train/effective_batch.h"
+#include "accrue/train/run_plan.h"
 
-namespace accrue::dist {
+namespace accrue::distributed {
 class Group;
 }
 
 namespace accrue::train {
-
-/// What a config comes to on this machine, with the reason of what was decided.
-struct RunPlan {
-  std::int64_t parameters = 0;
-  std::int64_t train_samples = 0;
-  std::int64_t val_samples = 0;
-  std::int64_t batch_samples = 0;  ///< of a full window; the mean where samples differ in length
-  std::int64_t batch_tokens = 0;   ///< likewise; 0 where samples have no tokens (images)
-  bool uneven = false;             ///< samples differ in length, so windows differ a little
-  std::int64_t micro_batch = 0;    ///< samples, of this rank
-  std::int64_t micro_batches = 0;  ///< of a full window, on all ranks
-  EffectiveBatch effective;        ///< a full window, by rank
-  std::int64_t steps_per_epoch = 0;
-  std::int64_t total_steps = 0;
-  Recompute recompute = Recompute::none;
-  std::string micro_reason;   ///< why this micro-batch and recomputation
-  bool cuts_in_file = false;  ///< of exact batch normalisation: its activations, in run.out
-  std::string cuts_reason;    ///< empty where there are none
-  /// What was decided about the data and about the model that training starts from, a sentence
-  /// each.
-  std::vector<std::string> remarks;
-};
 
 struct RunOptions {
   bool resume = false;
@@ -81,7 +58,7 @@ class Trainer {
   /// With a `group` each of its ranks has a Trainer of the same config and sees the same files:
   /// they share each window's micro-batches and take the same steps. The first one alone writes the
   /// run directory and tells observers. An error on one ends the run on all.
-  explicit Trainer(Config config, std::shared_ptr<dist::Group> group = nullptr);
+  explicit Trainer(Config config, std::shared_ptr<distributed::Group> group = nullptr);
   ~Trainer();
 
   /// Sees the mean gradient between the close of a window and the step, before clipping; may change

@@ -1,4 +1,4 @@
-#include "alternatives.h"
+#include "train/config/alternatives.h"
 
 #include <algorithm>
 #include <array>

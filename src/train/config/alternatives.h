@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "accrue/train/config.h"
-#include "checks.h"
+#include "train/config/checks.h"
 
 namespace accrue::train {
 

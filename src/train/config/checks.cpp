@@ -1,13 +1,13 @@
-#include "checks.h"
+#include "train/config/checks.h"
 
 #include <limits>
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "accrue/core/words.h"
-#include "accrue/train/gradient_folding.h"
-#include "key.h"
-#include "value.h"
+#include "core/words.h"
+#include "train/config/gradient_folding.h"
+#include "train/config/key.h"
+#include "train/config/toml/value.h"
 
 namespace accrue::train {
 namespace {

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "accrue/core/atomic_file.h"
 #include "accrue/core/error.h"
-#include "accrue/core/words.h"
-#include "alternatives.h"
-#include "checks.h"
-#include "key.h"
-#include "names.h"
-#include "toml_reader.h"
-#include "unknown_key.h"
+#include "core/atomic_file.h"
+#include "core/words.h"
+#include "train/config/alternatives.h"
+#include "train/config/checks.h"
+#include "train/config/key.h"
+#include "train/config/names.h"
+#include "train/config/toml/toml_reader.h"
+#include "train/config/translations/unknown_key.h"
 
 namespace accrue::train {
 namespace {
@@ -74,6 +74,11 @@ std::optional<Value> read_value(const Key& key, const Config& config) {
 }
 
 }  // namespace
+
+std::string image_in_words(const std::vector<std::int64_t>& image) {
+  return std::to_string(image.at(0)) + " x " + std::to_string(image.at(1)) + " x " +
+         std::to_string(image.at(2));
+}
 
 bool ModelConfig::has_shape_of_folder() const {
   if (from.empty() || kind == "torchscript") return false;

@@ -1,4 +1,4 @@
-#include "accrue/train/gradient_folding.h"
+#include "train/config/gradient_folding.h"
 
 namespace accrue::train {
 namespace {

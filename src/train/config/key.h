@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "accrue/train/config.h"
-#include "value.h"
+#include "train/config/toml/value.h"
 
 namespace accrue::train {
 

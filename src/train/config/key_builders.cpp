@@ -1,13 +1,13 @@
-#include "key_builders.h"
+#include "train/config/key_builders.h"
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
 
 #include "accrue/core/error.h"
-#include "accrue/core/nearest.h"
-#include "accrue/core/words.h"
-#include "names.h"
+#include "core/nearest.h"
+#include "core/words.h"
+#include "train/config/names.h"
 
 namespace accrue::train {
 namespace {

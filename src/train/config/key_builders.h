@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "key.h"
+#include "train/config/key.h"
 
 /// Makers of the table's rows. `access` is a generic lambda `(auto& config) -> auto&` to the
 /// member.

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
-#include "accrue/train/gradient_folding.h"
-#include "carries.h"
-#include "key_builders.h"
-#include "other_words.h"
+#include "train/config/gradient_folding.h"
+#include "train/config/key_builders.h"
+#include "train/config/translations/carries.h"
+#include "train/config/translations/other_words.h"
 
 namespace accrue::train {
 namespace {

@@ -1,11 +1,11 @@
-#include "names.h"
+#include "train/config/names.h"
 
 #include <algorithm>
 #include <cctype>
 #include <limits>
 
-#include "accrue/core/nearest.h"
-#include "key.h"
+#include "core/nearest.h"
+#include "train/config/key.h"
 
 namespace accrue::train {
 namespace {

@@ -1,6 +1,6 @@
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
-#include "key_builders.h"
+#include "train/config/key_builders.h"
 
 namespace accrue::train {
 namespace {

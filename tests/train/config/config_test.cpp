@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "accrue/core/error.h"
-#include "key.h"
+#include "train/config/key.h"
 
 namespace accrue::train {
 namespace {

@@ -1,8 +1,8 @@
-#include "names.h"
+#include "train/config/names.h"
 
 #include <gtest/gtest.h>
 
-#include "key.h"
+#include "train/config/key.h"
 
 namespace accrue::train {
 namespace {

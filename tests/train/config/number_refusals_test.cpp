@@ -6,8 +6,8 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
-#include "key.h"
 #include "refusal_of.h"
+#include "train/config/key.h"
 
 /// Numbers that no run takes, durations and bytes: what is said of them, and what is not.
 namespace accrue::train {

@@ -7,7 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
-#include "key.h"
+#include "train/config/key.h"
 
 /// Every key of the table with every kind: stated and read, or stated and refused.
 namespace accrue::train {

@@ -1,4 +1,4 @@
-#include "toml_ascii.h"
+#include "train/config/toml/toml_ascii.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

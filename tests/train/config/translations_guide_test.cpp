@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "translations.h"
+#include "train/config/translations/translations.h"
 
 /// docs/guide/translations.md says what the errors say.
 namespace accrue::train {

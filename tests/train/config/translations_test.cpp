@@ -1,4 +1,4 @@
-#include "translations.h"
+#include "train/config/translations/translations.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
-#include "advice.h"
-#include "carries.h"
-#include "key.h"
-#include "names.h"
 #include "refusal_of.h"
+#include "train/config/key.h"
+#include "train/config/names.h"
+#include "train/config/translations/advice.h"
+#include "train/config/translations/carries.h"
 
 namespace accrue::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "value.h"
+#include "train/config/toml/value.h"
 
 #include <gtest/gtest.h>
 

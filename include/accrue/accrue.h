@@ -1,0 +1,18 @@
+#pragma once
+
+// What a training loop of one's own needs: a step on a batch of any size, an accumulator for an
+// existing loop and its other forms, and the proof that what accumulates is right.
+// `accrue::Trainer` and the models have headers of their own.
+
+#include "accrue/accum/accumulate.h"
+#include "accrue/accum/accumulating_optimizer.h"
+#include "accrue/accum/accumulator.h"
+#include "accrue/accum/accumulator_archive.h"
+#include "accrue/core/error.h"
+#include "accrue/core/loss.h"
+#include "accrue/core/step_report.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/train/coupled_step.h"
+#include "accrue/train/step.h"
+#include "accrue/verify/verify.h"

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/distributed/exchange.h"
+#include "accrue/distributed/launch.h"
+
+namespace accrue::distributed {
+
+struct GroupOptions {
+  /// How long a rank waits for the others: to connect, and in each collective. > 0. Whatever
+  /// became of them or of the store's host, it has given up five seconds later at most.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+/// A collective under way. Its tensors must not be touched before wait() returned.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Throws a runtime Error that names the ranks that are missing, or what made one fail.
+  virtual void wait() = 0;
+  /// Whether wait() would return, or throw, at once.
+  virtual bool is_done() const = 0;
+};
+
+/// The processes that train together. All of them call the same collectives in the same order, with
+/// contiguous CPU tensors of the same shape and dtype (fp32, fp64, int64, bytes).
+///
+/// A rank that fails tells the others why (`fail`). One that dies, hangs or is cut off is named by
+/// them: each rank publishes, in the launcher's key-value store, a heartbeat and the number of the
+/// collective that it enters. The first error of any rank is the one that all report.
+class Group : public Exchange {
+ public:
+  /// Replaces `values` by their sum over the ranks, with the same bits on all of them. `what` says
+  /// in errors what it was for.
+  virtual std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) = 0;
+  /// Exchange::all_to_all(rows) into `received`, which is like them.
+  virtual std::unique_ptr<Work> start_all_to_all(at::Tensor rows, at::Tensor received,
+                                                 std::string_view what) = 0;
+  /// From this rank to rank `to` alone, which receives it with the same dtype and number of
+  /// elements. What one rank sends another arrives in the order in which it was sent. These two are
+  /// no collectives: they may be under way beside them. Their Work is done when it was waited for,
+  /// not before.
+  virtual std::unique_ptr<Work> start_send(at::Tensor values, std::int64_t to,
+                                           std::string_view what) = 0;
+  /// Replaces `values` by the next that rank `from` sends.
+  virtual std::unique_ptr<Work> start_receive(at::Tensor values, std::int64_t from,
+                                              std::string_view what) = 0;
+  /// On rank `root` [world, ...], row q being rank q's `own`; elsewhere undefined.
+  virtual at::Tensor gather(const at::Tensor& own, std::int64_t root, std::string_view what) = 0;
+  /// Replaces `values` by those of rank `root`.
+  virtual void broadcast(at::Tensor values, std::int64_t root, std::string_view what) = 0;
+  /// `rows` is [world, ...]: the sum of all ranks' row rank(), added in order of rank.
+  at::Tensor reduce_scatter(const at::Tensor& rows);
+  /// Returns when all ranks called it.
+  virtual void barrier(std::string_view what) = 0;
+  /// All ranks' texts by rank. Through the store, for what is said seldom. `topic` says in errors
+  /// what they are.
+  virtual std::vector<std::string> gather_texts(std::string_view topic,
+                                                const std::string& mine) = 0;
+  /// Tells the others why this rank ends; to be called before its process does. Whatever they wait
+  /// in fails within a second, with this reason. Nothing where an earlier error is known, which
+  /// then is the reason of this one too.
+  virtual void fail(const std::string& reason) noexcept = 0;
+
+  /// Bytes that were sent from this rank: of a sum 2 (world - 1) / world times its own, as
+  /// rings do.
+  virtual std::int64_t wire_bytes() const = 0;
+};
+
+/// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
+/// build has no process groups, and a runtime Error that names the ranks that did not come in time.
+std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options = {});
+
+}  // namespace accrue::distributed

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace accrue::distributed {
+
+/// Environment variables by name.
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+enum class Launcher {
+  none,      ///< one process by itself
+  torchrun,  ///< RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; by torchrun or set by hand
+  mpirun,    ///< OMPI_COMM_WORLD_*
+  srun,      ///< SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST
+};
+
+/// This process's place among those that a launcher started, and where they meet.
+struct Launch {
+  int rank = 0;
+  int world = 1;
+  int local_rank = 0;       ///< among those of this machine
+  int local_world = 1;      ///< of torchrun, which binds none of its processes to cores; else 1
+  std::string master_addr;  ///< of the store; empty with Launcher::none
+  std::uint16_t master_port = 0;
+  /// The launcher's agent hosts the store already (TORCHELASTIC_USE_AGENT_STORE): every rank
+  /// connects to it. Else rank 0 hosts it.
+  bool agent_hosts_store = false;
+  /// How often the launcher started all of them anew (TORCHELASTIC_RESTART_COUNT).
+  int restart = 0;
+  std::string interface;  ///< GLOO_SOCKET_IFNAME: the network interface; empty: by address
+  Launcher how = Launcher::none;
+};
+
+/// Reads a launcher's variables. RANK and WORLD_SIZE go before OMPI_*, and those before SLURM_*,
+/// because torchrun may itself have been started by mpirun or srun. Inside an sbatch script without
+/// srun (no SLURM_STEP_ID) a process is alone.
+///
+/// Where MASTER_ADDR or MASTER_PORT is not set, mpirun on one machine meets at 127.0.0.1, and srun
+/// at the first node of the step and a port made of the job's number.
+///
+/// Throws a usage Error that names the variables where some are missing, are no numbers in range,
+/// or contradict each other.
+Launch launch_of(const Environment& environment);
+
+/// The variables of this process.
+Environment this_environment();
+
+/// The first name of a Slurm node list: "gpu[03-05,9],cpu1" begins with "gpu03".
+std::string first_node(std::string_view node_list);
+
+}  // namespace accrue::distributed

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+
+namespace accrue::accum {
+
+/// While it lives, the open slots of these parameters are closed: kernels hand their gradients to
+/// autograd. For a forward pass that could write gradients ahead of its backward
+/// (kernels::linear_cross_entropy), where its loss is scaled later or not differentiated at all.
+class BypassGradSlots {
+ public:
+  explicit BypassGradSlots(const GradientBuffer& buffer) {
+    for (const GradientBuffer::Entry& entry : buffer.entries()) close(entry.parameter);
+  }
+  ~BypassGradSlots() {
+    for (kernels::GradSlot* slot : closed_) slot->open = true;
+  }
+  BypassGradSlots(const BypassGradSlots&) = delete;
+  BypassGradSlots& operator=(const BypassGradSlots&) = delete;
+
+ private:
+  void close(const at::Tensor& parameter) {
+    kernels::GradSlot* slot = kernels::open_slot_of(parameter);
+    if (slot == nullptr) return;
+    slot->open = false;
+    closed_.push_back(slot);
+  }
+
+  std::vector<kernels::GradSlot*> closed_;
+};
+
+}  // namespace accrue::accum

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "batch/sampler.h"
+#include "batch/schedule.h"
+
+namespace accrue::batch {
+
+/// What a window may hold at most; a window takes samples in draw order while neither is exceeded.
+struct WindowBudget {
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< input tokens, not padding
+  std::int64_t samples = std::numeric_limits<std::int64_t>::max();
+};
+
+/// The windows of samples that differ in length. Windows are as long as the budget allows, follow
+/// each other without gaps, and end with the epoch. Where they lie in an epoch depends on its
+/// order, so an epoch is walked once (N draws) when a window of it or behind it is asked for; of
+/// earlier epochs only their number of windows and tokens is kept, of the last two asked for all.
+/// The same on every machine, and at whichever window a run starts. Safe from several threads.
+class VariableWindows {
+ public:
+  /// Input tokens of a sample in [0, sampler.size()): pure, >= 0.
+  using TokensOf = std::function<std::int64_t(std::int64_t sample)>;
+
+  /// With LastWindow::drop an epoch's last window goes unless it fills a budget exactly. Throws a
+  /// usage Error where a sample alone exceeds budget.tokens, and where a budget is below 1.
+  VariableWindows(Sampler sampler, TokensOf tokens_of, WindowBudget budget, LastWindow last);
+
+  std::int64_t windows_in_epoch(std::int64_t epoch) const;
+  std::int64_t tokens_in_epoch(std::int64_t epoch) const;  ///< those of its windows
+  std::int64_t windows_before_epoch(std::int64_t epoch) const;
+  /// Ordinals of window `index` (0-based over the run), and their tokens. Empty only where no epoch
+  /// has a window.
+  Range window(std::int64_t index) const;
+  std::int64_t tokens(std::int64_t index) const;
+  /// The fewest windows that hold `tokens` together; 0 where no epoch has a window.
+  std::int64_t windows_of_tokens(std::int64_t tokens) const;
+
+ private:
+  struct Epoch;
+  struct Totals {
+    std::int64_t windows = 0;
+    std::int64_t tokens = 0;
+  };
+  struct Place {
+    std::int64_t epoch = 0;
+    std::shared_ptr<const Epoch> windows;
+    std::size_t index = 0;  ///< in the epoch
+  };
+
+  // These expect the mutex to be held.
+  Place place_of(std::int64_t index) const;
+  std::shared_ptr<const Epoch> epoch(std::int64_t number) const;
+  std::shared_ptr<const Epoch> walk(std::int64_t number) const;
+  /// Totals of all epochs before `epoch`.
+  Totals before(std::int64_t epoch) const;
+  void require_that_each_sample_fits() const;
+
+  Sampler sampler_;
+  TokensOf tokens_of_;
+  WindowBudget budget_;
+  LastWindow last_;
+
+  struct Cached {
+    std::int64_t number = -1;
+    std::shared_ptr<const Epoch> epoch;
+  };
+  mutable std::mutex mutex_;  ///< guards all below
+  mutable std::array<Cached, 2> cached_;
+  mutable std::vector<Totals> totals_{{}};  ///< [e]: of all epochs before e
+};
+
+/// A schedule of samples that differ in length.
+WindowSchedule variable_window_schedule(const Sampler& sampler, VariableWindows::TokensOf tokens_of,
+                                        WindowBudget budget,
+                                        LastWindow last = LastWindow::weighted);
+
+}  // namespace accrue::batch

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "accrue/batch/micro_batch.h"
+#include "accrue/data/source.h"
+#include "batch/sampler.h"
+#include "batch/schedule.h"
+
+namespace accrue::data {
+
+/// Turns draw ordinals into micro-batches, ahead of the training thread where asked.
+///
+/// `fetch` is a pure function of the ordinals: replay uses it. `prefetch` and `next` are for one
+/// consumer thread; `fetch` may be called from any thread at any time.
+class Loader {
+ public:
+  /// Prepares at most `ahead` (>= 1) micro-batches before they are taken. Throws a usage Error
+  /// where the sampler is not one of this source's samples.
+  Loader(std::shared_ptr<const Source> source, batch::Sampler sampler, std::size_t ahead = 2);
+  /// Waits for the micro-batch being read, drops the rest.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// Samples sampler.sample(ordinal) for each ordinal, which become the micro-batch's sample_ids
+  /// and those of its spans.
+  batch::MicroBatch fetch(batch::Range ordinals) const;
+  batch::MicroBatch fetch_draws(std::vector<std::int64_t> ordinals) const;
+  /// Fetches the same with a row for each ordinal (data::fetch_full).
+  batch::MicroBatch fetch_full(batch::Range ordinals) const;
+
+  /// Asks for micro-batches after those asked for before. Returns at once.
+  void prefetch(std::vector<batch::Range> ranges);
+  /// The next micro-batch in the order of `prefetch`; waits for it. An error in making it is thrown
+  /// here, in its place: the following call goes on with the one after. Throws a usage Error where
+  /// none was asked for.
+  batch::MicroBatch next();
+  /// Forgets what was asked for and not yet taken: the caller splits a window anew.
+  void cancel();
+
+ private:
+  using Outcome = std::variant<batch::MicroBatch, std::exception_ptr>;
+
+  std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& ordinals) const;
+  void work();
+  Outcome attempt(batch::Range range) const noexcept;
+
+  std::shared_ptr<const Source> source_;
+  batch::Sampler sampler_;
+  std::size_t ahead_;
+
+  std::mutex mutex_;  ///< guards all below
+  std::condition_variable work_to_do_, work_done_;
+  std::deque<batch::Range> requested_;
+  std::deque<Outcome> ready_;
+  std::size_t in_progress_ = 0;
+  std::uint64_t generation_ = 0;  ///< cancel() starts a new one: outcomes of the old are dropped
+  bool stopping_ = false;
+  std::thread worker_;
+};
+
+}  // namespace accrue::data

@@ -1,7 +1,0 @@
-#include "accrue/dist/group.h"
-
-namespace accrue::dist {
-
-at::Tensor Group::reduce_scatter(const at::Tensor& rows) { return add_in_order(all_to_all(rows)); }
-
-}  // namespace accrue::dist

@@ -1,0 +1,163 @@
+#include "distributed/compress/compression.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "distributed/compress/block_codec.h"
+#include "distributed/compress/compression_shards.h"
+#include "distributed/compress/feedback_compressor.h"
+
+namespace accrue::distributed {
+namespace {
+
+constexpr Compression kAll[] = {Compression::none, Compression::bf16, Compression::int8,
+                                Compression::powersgd};
+constexpr std::int64_t kBlock = kCodecBlock;
+/// Blocks that a thread takes at once.
+constexpr std::int64_t kGrainBlocks = 128;
+
+/// run(begin, count, code) for ranges of `elements` that begin at a block, on all threads: `code`
+/// is where the range's code lies.
+template <class Run>
+void for_blocks(std::int64_t elements, const BlockCodec& codec, const Run& run) {
+  const std::int64_t blocks = (elements + kBlock - 1) / kBlock;
+  at::parallel_for(0, blocks, kGrainBlocks, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t begin = first * kBlock;
+    const std::int64_t count = std::min(last * kBlock, elements) - begin;
+    run(begin, static_cast<std::size_t>(count),
+        static_cast<std::size_t>(first) * codec.block_bytes);
+  });
+}
+
+class BlockCompressor final : public FeedbackCompressor {
+ public:
+  BlockCompressor(Compression compression, std::int64_t elements, std::int64_t world)
+      : FeedbackCompressor(std::string(to_string(compression)), elements, world),
+        codec_(compression == Compression::bf16 ? bf16_codec() : int8_codec()),
+        layout_(elements, world, kBlock),
+        part_residual_(at::zeros({layout_.shard_elements()}, at::kFloat)) {}
+
+ private:
+  CompressedSum sum_corrected(const at::Tensor& values, double conversion,
+                              Exchange& exchange) override {
+    const at::Tensor own = codes(world());
+    each_part(values, own,
+              [this](const at::Tensor& part, const at::Tensor& code) { encode(part, code); });
+    const at::Tensor received = exchange.all_to_all(own);
+    const at::Tensor part = part_residual_ * conversion;
+    for (std::int64_t rank = 0; rank < world(); ++rank) decode_add(received[rank], part);
+    const at::Tensor part_code = codes(1);
+    encode(part, part_code[0]);
+    const at::Tensor gathered = exchange.all_gather(part_code[0]);
+
+    const bool finite = is_finite(gathered);
+    if (finite) keep_errors(values, own, part, part_code[0]);
+    values.zero_();
+    add_decoded(gathered, values);
+    return {finite, 2 * (world() - 1) * part_code.numel()};
+  }
+
+  void add_kept(const at::Tensor& kept, std::int64_t rank) const override {
+    const FlatRange part = layout_.range(rank);
+    kept.narrow(0, part.offset, part.elements).add_(part_residual_.narrow(0, 0, part.elements));
+  }
+
+  /// Each its part, which is coded once: in the sum.
+  void take_kept(const at::Tensor& kept, std::int64_t rank) override {
+    const FlatRange part = layout_.range(rank);
+    residual().zero_();
+    part_residual_.zero_();
+    part_residual_.narrow(0, 0, part.elements).copy_(kept.narrow(0, part.offset, part.elements));
+  }
+
+  /// What the codes leave out.
+  void keep_errors(const at::Tensor& values, const at::Tensor& own, const at::Tensor& part,
+                   const at::Tensor& part_code) {
+    residual().zero_();
+    add_decoded(own, residual());
+    residual().neg_().add_(values);
+    part_residual_.zero_();
+    decode_add(part_code, part_residual_);
+    part_residual_.neg_().add_(part);
+  }
+
+  /// Zeros where a part ends before the others.
+  at::Tensor codes(std::int64_t parts) const {
+    const auto bytes = static_cast<std::int64_t>(codec_.block_bytes);
+    return at::zeros({parts, layout_.shard_elements() / kBlock * bytes}, at::kByte);
+  }
+
+  template <class Run>
+  void each_part(const at::Tensor& values, const at::Tensor& rows, const Run& run) const {
+    for (std::int64_t rank = 0; rank < world(); ++rank) {
+      const FlatRange range = layout_.range(rank);
+      run(values.narrow(0, range.offset, range.elements), rows[rank]);
+    }
+  }
+
+  void add_decoded(const at::Tensor& rows, const at::Tensor& values) const {
+    each_part(values, rows,
+              [this](const at::Tensor& part, const at::Tensor& code) { decode_add(code, part); });
+  }
+
+  void encode(const at::Tensor& values, const at::Tensor& code) const {
+    const float* const from = values.const_data_ptr<float>();
+    std::uint8_t* const to = code.mutable_data_ptr<std::uint8_t>();
+    for_blocks(values.numel(), codec_, [&](std::int64_t begin, std::size_t count, std::size_t at) {
+      codec_.encode(from + begin, count, to + at);
+    });
+  }
+
+  void decode_add(const at::Tensor& code, const at::Tensor& values) const {
+    const std::uint8_t* const from = code.const_data_ptr<std::uint8_t>();
+    float* const to = values.mutable_data_ptr<float>();
+    for_blocks(values.numel(), codec_, [&](std::int64_t begin, std::size_t count, std::size_t at) {
+      codec_.decode_add(from + at, count, to + begin);
+    });
+  }
+
+  bool is_finite(const at::Tensor& rows) const {
+    return codec_.is_finite(rows.const_data_ptr<std::uint8_t>(),
+                            static_cast<std::size_t>(layout_.padded_elements()));
+  }
+
+  BlockCodec codec_;
+  CompressionShards layout_;
+  at::Tensor part_residual_;  ///< of the part that this rank sums
+};
+
+}  // namespace
+
+std::string_view to_string(Compression compression) {
+  switch (compression) {
+    case Compression::bf16:
+      return "bf16";
+    case Compression::int8:
+      return "int8";
+    case Compression::powersgd:
+      return "powersgd";
+    case Compression::none:
+      break;
+  }
+  return "none";
+}
+
+Compression parse_compression(std::string_view text) {
+  for (const Compression compression : kAll)
+    if (text == to_string(compression)) return compression;
+  throw usage_error("dist.compress", "none, bf16, int8 or powersgd", text, "none");
+}
+
+std::unique_ptr<Compressor> make_block_compressor(Compression compression, std::int64_t elements,
+                                                  std::int64_t world) {
+  if (compression != Compression::bf16 && compression != Compression::int8)
+    throw usage_error("compress gradients in blocks", "bf16 or int8", to_string(compression),
+                      "make_power_sgd, or ordered_sum without compression");
+  return std::make_unique<BlockCompressor>(compression, elements, world);
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "distributed/compress/compression.h"
+
+namespace accrue::distributed {
+
+/// What compressors with error feedback share: this rank's error of the last sum, in that window's
+/// unit, and the state that a checkpoint takes: "kept" [elements], "unit", and what is shared.
+class FeedbackCompressor : public Compressor {
+ public:
+  CompressedSum sum(const at::Tensor& values, double unit, Exchange& exchange) final;
+  NamedParameters state(Exchange& exchange) const final;
+  void load_state(const StoredTensors& state, std::int64_t rank) final;
+
+  const at::Tensor& residual() const { return residual_; }
+
+ protected:
+  FeedbackCompressor(std::string name, std::int64_t elements, std::int64_t world);
+
+  /// The sum of `values`, to which this rank's error is added already. `conversion` brings what
+  /// else is kept to this window's unit. To write what is kept only where the sum is finite, and
+  /// then residual() too.
+  virtual CompressedSum sum_corrected(const at::Tensor& values, double conversion,
+                                      Exchange& exchange) = 0;
+
+  /// Adds to `kept` [elements] what this rank keeps beside residual().
+  virtual void add_kept(const at::Tensor& kept, std::int64_t rank) const;
+  /// Takes this rank's part of `kept` [elements], what all ranks are to keep together.
+  virtual void take_kept(const at::Tensor& kept, std::int64_t rank);
+
+  /// A further tensor of the state, the same on every rank.
+  void share(const std::string& name, const at::Tensor& tensor) {
+    shared_.push_back({name, tensor});
+  }
+  std::int64_t elements() const { return residual_.numel(); }
+  std::int64_t world() const { return world_; }
+  [[noreturn]] void refuse(const std::string& expected, const std::string& received) const;
+
+ private:
+  std::string operation() const;
+  void require(const at::Tensor& values, double unit, const Exchange& exchange) const;
+
+  std::string name_;
+  std::int64_t world_;
+  at::Tensor residual_;  ///< [elements]
+  at::Tensor unit_;      ///< of the window that the state comes from, fp64; 0 before the first
+  NamedParameters shared_;
+};
+
+}  // namespace accrue::distributed

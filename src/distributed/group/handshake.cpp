@@ -1,0 +1,105 @@
+#include "distributed/group/handshake.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/error.h"
+
+namespace accrue::distributed {
+namespace {
+
+/// Fowler, Noll, Vo; eight bytes at a time, because models are large.
+class Digest {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    const auto* from = static_cast<const unsigned char*>(data);
+    for (; bytes >= sizeof(std::uint64_t);
+         from += sizeof(std::uint64_t), bytes -= sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::copy_n(from, sizeof(word), reinterpret_cast<unsigned char*>(&word));
+      take(word);
+    }
+    for (; bytes > 0; ++from, --bytes) take(*from);
+  }
+  void add(const std::string& text) { add(text.data(), text.size()); }
+
+  std::string text() const {
+    char digits[17];
+    std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(state_));
+    return digits;
+  }
+
+ private:
+  void take(std::uint64_t word) {
+    state_ = (state_ ^ word) * 0x100000001b3;
+    state_ ^= state_ >> 32;  // a product alone never moves high bits down
+  }
+  std::uint64_t state_ = 0xcbf29ce484222325;
+};
+
+const std::string* find(const Facts& facts, const std::string& name) {
+  const auto at = std::ranges::find(facts, name, &Facts::value_type::first);
+  return at == facts.end() ? nullptr : &at->second;
+}
+
+std::string quoted(const std::string* value) { return value ? "'" + *value + "'" : "nothing"; }
+
+std::vector<std::string> all_names(const std::vector<Facts>& by_rank) {
+  std::vector<std::string> names;
+  for (const Facts& facts : by_rank)
+    for (const auto& [name, value] : facts)
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+std::string differing_facts(const std::vector<Facts>& by_rank) {
+  std::string text;
+  for (const std::string& name : all_names(by_rank)) {
+    const std::string first = quoted(find(by_rank.front(), name));
+    std::string others;
+    for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
+      const std::string value = quoted(find(by_rank[rank], name));
+      if (value != first) others += ", " + value + " on rank " + std::to_string(rank);
+    }
+    if (!others.empty())
+      text += (text.empty() ? "" : "; ") + name + ": " + first + " on rank 0" + others;
+  }
+  return text;
+}
+
+void shake_hands(Group& group, std::string_view topic, const Facts& mine) {
+  std::vector<Facts> by_rank;
+  for (const std::string& text : group.gather_texts(topic, nlohmann::json(mine).dump()))
+    by_rank.push_back(nlohmann::json::parse(text).get<Facts>());
+  const std::string differing = differing_facts(by_rank);
+  if (!differing.empty())
+    throw usage_error("join the other ranks", "the same on all of them", differing,
+                      "starting all ranks with one program, config and data");
+}
+
+std::string shape_digest(const NamedParameters& parameters) {
+  Digest digest;
+  for (const NamedParameter& parameter : parameters) {
+    digest.add(parameter.name);
+    digest.add(c10::toString(parameter.tensor.scalar_type()));
+    for (const std::int64_t size : parameter.tensor.sizes()) digest.add(&size, sizeof(size));
+  }
+  return digest.text();
+}
+
+std::string value_digest(const NamedParameters& parameters) {
+  Digest digest;
+  for (const NamedParameter& parameter : parameters) {
+    const at::Tensor values = parameter.tensor.detach().cpu().contiguous();
+    digest.add(values.const_data_ptr(), values.nbytes());
+  }
+  return digest.text();
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,103 @@
+#include "distributed/group/heartbeat.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace accrue::distributed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBeat{400};
+/// How often waits are looked at.
+constexpr milliseconds kLook{50};
+/// A host that ended may have ended well: what it sent before is taken in first.
+constexpr milliseconds kAfterTheHost{1200};
+/// How long a talk that is under way may take to end.
+constexpr milliseconds kLastWord{1000};
+
+}  // namespace
+
+/// Outlives the heartbeat where its thread does.
+struct Heartbeat::Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stop = false;
+  bool ended = false;  ///< the thread
+  bool is_lost = false;
+  bool has_verdict = false;
+  Deadline answered = Clock::now();
+};
+
+Heartbeat::Heartbeat(RankNotes notes, milliseconds patience)
+    : patience_(patience), shared_(std::make_shared<Shared>()) {
+  talker_ =
+      std::thread([notes = std::move(notes), shared = shared_]() mutable { talk(notes, *shared); });
+  watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
+Heartbeat::~Heartbeat() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->changed.notify_all();
+  const bool ended = shared_->changed.wait_for(lock, kLastWord, [&] { return shared_->ended; });
+  lock.unlock();
+  ended ? talker_.join() : talker_.detach();
+}
+
+void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
+  std::unique_lock lock(shared.mutex);
+  try {
+    for (std::int64_t count = 0; !shared.stop; ++count) {
+      lock.unlock();
+      notes.beat(count);
+      const bool has_verdict = notes.has_verdict();
+      lock.lock();
+      shared.answered = Clock::now();
+      shared.has_verdict = has_verdict;
+      shared.changed.wait_for(lock, kBeat, [&] { return shared.stop; });
+    }
+  } catch (const std::exception&) {
+    lock.lock();
+    shared.is_lost = true;
+  }
+  shared.ended = true;
+  shared.changed.notify_all();
+}
+
+milliseconds Heartbeat::silence() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - shared_->answered);
+}
+
+bool Heartbeat::is_over() const {
+  const std::scoped_lock lock(shared_->mutex);
+  const auto silence = Clock::now() - shared_->answered;
+  return shared_->has_verdict || silence > (shared_->is_lost ? kAfterTheHost : patience_);
+}
+
+void Heartbeat::watch(const std::stop_token& stop) {
+  std::unique_lock lock(guards_mutex_);
+  while (!stop.stop_requested()) {
+    const bool over = is_over();
+    const Deadline now = Clock::now();
+    for (Guard* guard : guards_)
+      if (over || now > guard->until_)
+        if (const auto interrupt = std::exchange(guard->interrupt_, nullptr)) interrupt();
+    stopped_.wait_for(lock, stop, kLook, [] { return false; });
+  }
+}
+
+Heartbeat::Guard::Guard(Heartbeat& heart, Deadline until, std::function<void()> interrupt)
+    : heart_(heart), until_(until), interrupt_(std::move(interrupt)) {
+  const std::scoped_lock lock(heart_.guards_mutex_);
+  heart_.guards_.push_back(this);
+}
+
+Heartbeat::Guard::~Guard() {
+  const std::scoped_lock lock(heart_.guards_mutex_);
+  std::erase(heart_.guards_, this);
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "distributed/group/rank_notes.h"
+
+namespace accrue::distributed {
+
+/// A rank's sign of life in the store, and what it hears there meanwhile. It talks on a thread of
+/// its own, which is left behind where the store's host froze; another one ends waits that are in
+/// vain.
+class Heartbeat {
+ public:
+  /// `notes` have a connection of their own, which nobody else waits on. A store that does not
+  /// answer for `patience` is gone.
+  Heartbeat(RankNotes notes, std::chrono::milliseconds patience);
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  /// Since the store last answered.
+  std::chrono::milliseconds silence() const;
+
+  /// While it lives: calls `interrupt` once, on another thread, where `until` has passed, a rank
+  /// said why the group ended, or the store is gone.
+  class Guard {
+   public:
+    Guard(Heartbeat& heart, Deadline until, std::function<void()> interrupt);
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    friend class Heartbeat;
+    Heartbeat& heart_;
+    Deadline until_;
+    std::function<void()> interrupt_;
+  };
+
+ private:
+  struct Shared;
+  static void talk(const RankNotes& notes, Shared& shared);
+  bool is_over() const;
+  void watch(const std::stop_token& stop);
+
+  std::chrono::milliseconds patience_;
+  std::shared_ptr<Shared> shared_;
+  std::thread talker_;
+  std::mutex guards_mutex_;
+  std::condition_variable_any stopped_;
+  std::vector<Guard*> guards_;
+  std::jthread watcher_;
+};
+
+}  // namespace accrue::distributed

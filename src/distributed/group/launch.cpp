@@ -1,0 +1,187 @@
+#include "accrue/distributed/launch.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <limits>
+#include <vector>
+
+#include "accrue/core/error.h"
+
+namespace accrue::distributed {
+namespace {
+
+constexpr const char* kReadEnvironment = "read the launcher's environment";
+constexpr std::uint16_t kDefaultPort = 29500;
+constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
+
+/// A launcher's variables, by the names it gives them.
+class Variables {
+ public:
+  explicit Variables(const Environment& environment) : environment_(environment) {}
+
+  bool has(std::string_view name) const { return environment_.contains(name); }
+
+  std::string text(std::string_view name) const { return environment_.find(name)->second; }
+
+  int number(std::string_view name, int low, int high) const {
+    const std::string value = text(name);
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < low || number > high)
+      throw usage_error(kReadEnvironment,
+                        std::string(name) + " to be a whole number from " + std::to_string(low) +
+                            " to " + std::to_string(high),
+                        "'" + value + "'", "starting with torchrun, mpirun or srun");
+    return number;
+  }
+
+  int number_or(std::string_view name, int low, int high, int otherwise) const {
+    return has(name) ? number(name, low, high) : otherwise;
+  }
+
+  void require(const std::vector<std::string>& names, const char* suggestion) const {
+    std::vector<std::string> there, missing;
+    for (const std::string& name : names) (has(name) ? there : missing).push_back(name);
+    if (!missing.empty())
+      throw usage_error(kReadEnvironment, joined(missing) + " beside " + joined(there), "none",
+                        suggestion);
+  }
+
+ private:
+  static std::string joined(const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+  }
+
+  const Environment& environment_;
+};
+
+constexpr int kMost = std::numeric_limits<int>::max();
+
+int world_of(const Variables& variables, std::string_view name) {
+  return variables.number(name, 1, kMost);
+}
+
+int rank_of(const Variables& variables, std::string_view name, int world) {
+  return variables.number(name, 0, world - 1);
+}
+
+struct Names {
+  const char *rank, *world;
+};
+
+/// One launcher under another is two worlds only where torchrun says that it is one.
+void check_agree(const Variables& variables, const Launch& launch, Names other) {
+  if (!variables.has(other.rank) || !variables.has(other.world)) return;
+  const auto differ = [&](const char* ours, int value, const char* theirs) {
+    if (variables.text(theirs) == std::to_string(value)) return;
+    throw usage_error(kReadEnvironment, std::string(ours) + " and " + theirs + " to agree",
+                      std::to_string(value) + " and " + variables.text(theirs),
+                      std::string("unsetting ") + ours + ", or starting through torchrun");
+  };
+  differ("WORLD_SIZE", launch.world, other.world);
+  differ("RANK", launch.rank, other.rank);
+}
+
+Launch from_torchrun(const Variables& variables) {
+  variables.require({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
+                    "torchrun --no-python, or setting all of them");
+  Launch launch{.how = Launcher::torchrun};
+  launch.world = world_of(variables, "WORLD_SIZE");
+  launch.rank = rank_of(variables, "RANK", launch.world);
+  launch.local_rank = variables.number_or("LOCAL_RANK", 0, launch.world - 1, 0);
+  launch.local_world = variables.number_or("LOCAL_WORLD_SIZE", 1, launch.world, 1);
+  launch.master_addr = variables.text("MASTER_ADDR");
+  launch.master_port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, kHighestPort));
+  launch.agent_hosts_store = variables.has("TORCHELASTIC_USE_AGENT_STORE") &&
+                             variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.restart = variables.number_or("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0);
+  if (variables.has("TORCHELASTIC_RUN_ID")) return launch;
+  check_agree(variables, launch, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
+  if (variables.has("SLURM_STEP_ID"))
+    check_agree(variables, launch, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"});
+  return launch;
+}
+
+Launch from_mpirun(const Variables& variables) {
+  variables.require({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, "starting with mpirun");
+  Launch launch{.how = Launcher::mpirun};
+  launch.world = world_of(variables, "OMPI_COMM_WORLD_SIZE");
+  launch.rank = rank_of(variables, "OMPI_COMM_WORLD_RANK", launch.world);
+  launch.local_rank =
+      variables.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0, launch.world - 1, launch.rank);
+  const int on_this_machine =
+      variables.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", 1, launch.world, launch.world);
+  if (!variables.has("MASTER_ADDR") && on_this_machine != launch.world)
+    throw usage_error(kReadEnvironment, "MASTER_ADDR where mpirun uses several machines", "none",
+                      "mpirun -x MASTER_ADDR=<a machine that all reach, which runs rank 0>");
+  launch.master_addr = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : "127.0.0.1";
+  launch.master_port =
+      static_cast<std::uint16_t>(variables.number_or("MASTER_PORT", 1, kHighestPort, kDefaultPort));
+  return launch;
+}
+
+/// Two jobs on one node should not meet: the port follows from the job's number.
+int port_of_job(const Variables& variables) {
+  constexpr int lowest = 15000, count = 15000;
+  return lowest + variables.number_or("SLURM_JOB_ID", 0, kMost, 0) % count;
+}
+
+Launch from_srun(const Variables& variables) {
+  variables.require({"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                    "starting with srun");
+  Launch launch{.how = Launcher::srun};
+  launch.world = world_of(variables, "SLURM_STEP_NUM_TASKS");
+  launch.rank = rank_of(variables, "SLURM_PROCID", launch.world);
+  launch.local_rank = variables.number_or("SLURM_LOCALID", 0, launch.world - 1, 0);
+  if (variables.has("MASTER_ADDR")) {
+    launch.master_addr = variables.text("MASTER_ADDR");
+  } else {
+    variables.require({"SLURM_STEP_ID", "SLURM_STEP_NODELIST"},
+                      "setting MASTER_ADDR to the machine that runs rank 0");
+    launch.master_addr = first_node(variables.text("SLURM_STEP_NODELIST"));
+  }
+  launch.master_port = static_cast<std::uint16_t>(
+      variables.number_or("MASTER_PORT", 1, kHighestPort, port_of_job(variables)));
+  return launch;
+}
+
+Launch from_launcher(const Variables& variables) {
+  if (variables.has("RANK") || variables.has("WORLD_SIZE")) return from_torchrun(variables);
+  if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE"))
+    return from_mpirun(variables);
+  if (variables.has("SLURM_STEP_ID")) return from_srun(variables);
+  return {};
+}
+
+}  // namespace
+
+Launch launch_of(const Environment& environment) {
+  const Variables variables(environment);
+  Launch launch = from_launcher(variables);
+  if (variables.has("GLOO_SOCKET_IFNAME")) launch.interface = variables.text("GLOO_SOCKET_IFNAME");
+  return launch;
+}
+
+Environment this_environment() {
+  Environment environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos)
+      environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+std::string first_node(std::string_view node_list) {
+  const std::size_t end = node_list.find_first_of("[,");
+  const std::string prefix(node_list.substr(0, end));
+  if (end == std::string_view::npos || node_list[end] == ',') return prefix;
+  const std::string_view numbers = node_list.substr(end + 1);
+  return prefix + std::string(numbers.substr(0, numbers.find_first_of("-,]")));
+}
+
+}  // namespace accrue::distributed

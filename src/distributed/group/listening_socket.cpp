@@ -1,0 +1,67 @@
+#include "distributed/group/listening_socket.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+#include "accrue/core/error.h"
+
+namespace accrue::distributed {
+namespace {
+
+constexpr const char* kHost = "host the ranks' store";
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses addresses_of(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0)
+    throw usage_error(kHost, "MASTER_ADDR to be a name or an address of rank 0's machine",
+                      "'" + host + "': " + ::gai_strerror(error),
+                      "the address by which the other ranks reach this machine");
+  return {found, &::freeaddrinfo};
+}
+
+/// -1, with errno, where that cannot be.
+int bound_to(const addrinfo& address) {
+  const int descriptor =
+      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
+  if (descriptor < 0) return -1;
+  // A port that an earlier run left a moment ago is free.
+  const int yes = 1;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(descriptor, address.ai_addr, address.ai_addrlen) == 0) return descriptor;
+  const int reason = errno;
+  ::close(descriptor);
+  errno = reason;
+  return -1;
+}
+
+}  // namespace
+
+int listening_socket(const std::string& host, std::uint16_t port) {
+  const Addresses addresses = addresses_of(host, port);
+  int reason = 0;
+  for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
+    const int descriptor = bound_to(*next);
+    if (descriptor >= 0) return descriptor;
+    // An address that is taken says more than one that is elsewhere.
+    if (reason == 0 || errno == EADDRINUSE) reason = errno;
+  }
+  if (reason == EADDRNOTAVAIL)
+    throw usage_error(kHost, "MASTER_ADDR to be an address of the machine that runs rank 0",
+                      "'" + host + "', which is none of this machine's",
+                      "the address by which the other ranks reach this machine");
+  throw runtime_error(kHost, "to listen at " + host + ":" + std::to_string(port),
+                      std::generic_category().message(reason), "another MASTER_PORT");
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,35 @@
+#include "distributed/group/post_mortem.h"
+
+#include <functional>
+
+namespace accrue::distributed {
+namespace {
+
+using Test = std::function<bool(const RankState&)>;
+
+std::string listed(const std::vector<RankState>& ranks, const Test& belongs) {
+  std::string text;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankState& state = ranks[rank];
+    if (!belongs(state)) continue;
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    if (!state.doing.empty()) text += " (last in: " + state.doing + ")";
+  }
+  return text;
+}
+
+constexpr std::string_view kNoLife = "no sign of life from ";
+
+}  // namespace
+
+bool tells_of_death(std::string_view reason) { return reason.starts_with(kNoLife); }
+
+std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number) {
+  const std::string gone = listed(ranks, [](const RankState& state) { return !state.is_alive; });
+  if (!gone.empty()) return std::string(kNoLife) + gone;
+  const std::string late =
+      listed(ranks, [&](const RankState& state) { return state.collective < number; });
+  return late.empty() ? "" : "nothing from " + late;
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <stdexcept>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace accrue::distributed {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+inline Deadline from_now(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+/// What was asked for did not come in time.
+struct NoAnswer : std::runtime_error {
+  NoAnswer() : std::runtime_error("no answer in time") {}
+};
+
+/// What `call()` returns or throws, or NoAnswer where that has not come by `until`. It runs on a
+/// thread of its own, which then is left to itself: so `call` owns whatever it uses. For calls that
+/// may block for ever and cannot be told to stop.
+template <class Call>
+std::invoke_result_t<Call&> run_until(Deadline until, Call call) {
+  std::packaged_task<std::invoke_result_t<Call&>()> task(std::move(call));
+  auto result = task.get_future();
+  std::thread thread(std::move(task));
+  if (result.wait_until(until) == std::future_status::ready) {
+    thread.join();
+    return result.get();
+  }
+  thread.detach();
+  throw NoAnswer();
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace accrue::distributed {
+
+/// Where a parameter's sum lies: in which flat allocation, and where in it.
+struct SlotPlace {
+  std::size_t flat = 0;
+  std::int64_t offset = 0;  ///< elements
+  std::int64_t elements = 0;
+};
+
+/// A range of one flat allocation that is reduced as one.
+struct Bucket {
+  std::size_t flat = 0;
+  std::int64_t offset = 0;  ///< elements, of the first slot
+  std::int64_t elements = 0;
+  std::vector<std::size_t> slots;  ///< by number in the places given
+};
+
+/// Divides slots into buckets of at most `elements` elements, in the order in which they lie; a
+/// larger slot is a bucket of its own. Padding between slots of a bucket belongs to it.
+///
+/// Gradients become final about in this order, and the last bucket is what no backward is left to
+/// hide. So towards an allocation's end a bucket takes at most a fourth of what is left, but an
+/// eighth of `elements` in any case.
+std::vector<Bucket> make_buckets(std::span<const SlotPlace> places, std::int64_t elements);
+
+/// Bucket numbers by when the last of their slots was final (`final_at`, by slot; larger is later).
+/// Those that were ready together stay as they lie.
+std::vector<std::int64_t> readiness_order(const std::vector<Bucket>& buckets,
+                                          std::span<const std::int64_t> final_at);
+
+}  // namespace accrue::distributed

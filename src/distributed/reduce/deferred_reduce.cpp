@@ -1,0 +1,353 @@
+#include "distributed/reduce/deferred_reduce.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "distributed/compress/compressed_sums.h"
+#include "distributed/reduce/buckets.h"
+#include "distributed/reduce/scatter_reduce.h"
+#include "distributed/reduce/slot_watch.h"
+#include "distributed/reduce/status_row.h"
+
+namespace accrue::distributed {
+namespace {
+
+using accum::Accumulation;
+using accum::GradientBuffer;
+
+/// Fixed-point sums hold as many contributions to a parameter as one rank checks for itself.
+constexpr std::int64_t kMostFixedContributions = 1 << 16;
+
+void require_exact_sums(const GradientBuffer& buffer) {
+  if (buffer.folds())
+    throw usage_error("reduce gradients over ranks", "sums of gradients in a buffer",
+                      "gradients that are folded into the optimizer",
+                      "memory.gradients = \"buffer\" and an optimizer that goes with it");
+  if (!adds_up(buffer.accumulation()))
+    throw usage_error("reduce gradients over ranks", "sums in fp32, fp64 or fixed point",
+                      accum::to_string(buffer.accumulation()), "precision.accumulate = \"fp32\"");
+  for (const at::Tensor& flat : buffer.flat())
+    if (!flat.is_cpu())
+      throw usage_error("reduce gradients over ranks", "parameters on the CPU",
+                        "some on " + flat.device().str(), "run.device = \"cpu\"");
+}
+
+std::vector<SlotPlace> places_of(const GradientBuffer& buffer) {
+  std::vector<SlotPlace> places;
+  for (const GradientBuffer::Entry& entry : buffer.entries()) {
+    const at::Tensor& sum = entry.slot->main;
+    std::size_t flat = 0;
+    while (!sum.is_alias_of(buffer.flat()[flat])) ++flat;
+    places.push_back({.flat = flat, .offset = sum.storage_offset(), .elements = sum.numel()});
+  }
+  return places;
+}
+
+std::int64_t elements_of(const ReduceOptions& options, const GradientBuffer& buffer) {
+  const bool wide = buffer.accumulation() != Accumulation::fp32;
+  return options.bucket_bytes / static_cast<std::int64_t>(wide ? sizeof(double) : sizeof(float));
+}
+
+}  // namespace
+
+bool adds_up(Accumulation accumulation) {
+  return accumulation == Accumulation::fp32 || accumulation == Accumulation::fp64 ||
+         accumulation == Accumulation::fixed;
+}
+
+struct DeferredReduce::Impl {
+  Impl(std::shared_ptr<Group> ranks, std::shared_ptr<GradientBuffer> sums, ReduceOptions given)
+      : group(std::move(ranks)),
+        buffer(std::move(sums)),
+        options(given),
+        buckets(make_buckets(places_of(*buffer), elements_of(options, *buffer))),
+        watch(*buffer, [this] { begin_what_is_final(); }) {
+    if (options.sharding)
+      scatter = std::make_unique<ScatterReduce>(*group, *buffer, options.sharding->bytes_at_once());
+    if (options.compress == Compression::none) return;
+    options.overlap = false;
+    compressed.emplace(buffer, places_of(*buffer), options.compress, group->world());
+  }
+
+  /// A bucket's sum over the ranks, under way.
+  struct Begun {
+    std::unique_ptr<Work> work;
+    std::vector<std::int64_t> contributions;  ///< by slot of the bucket, when it began
+  };
+
+  at::Tensor values_of(const Bucket& bucket) const {
+    return buffer->flat()[bucket.flat].narrow(0, bucket.offset, bucket.elements);
+  }
+
+  const Bucket& bucket_at(std::size_t position) const {
+    return buckets[static_cast<std::size_t>(order->at(position))];
+  }
+
+  bool is_final(const Bucket& bucket) const {
+    return std::ranges::all_of(bucket.slots,
+                               [this](std::size_t slot) { return watch.is_final(slot); });
+  }
+
+  void begin_next() {
+    const Bucket& bucket = bucket_at(begun.size());
+    Begun next;
+    for (const std::size_t slot : bucket.slots) {
+      const auto& entry = buffer->entries()[slot];
+      if (entry.slot->fresh) entry.slot->main.zero_();
+      next.contributions.push_back(entry.slot->contributions);
+    }
+    if (begun.empty()) under_way.restart();
+    if (scatter)
+      scatter->push(bucket.slots);
+    else
+      next.work = group->start_sum(values_of(bucket), "the sum of gradients");
+    begun.push_back(std::move(next));
+  }
+
+  /// In the backward of the last micro-batch.
+  void begin_what_is_final() {
+    if (!options.overlap || !order || !is_first_round || !is_last || is_void) return;
+    const Stopwatch stopwatch;
+    while (begun.size() < buckets.size() && is_final(bucket_at(begun.size()))) begin_next();
+    if (scatter) scatter->advance();
+    seconds_in_backward += stopwatch.seconds();
+  }
+
+  bool is_reduced() const {
+    return begun.size() == buckets.size() && (!scatter || scatter->is_idle()) &&
+           std::ranges::none_of(begun, [](const Begun& bucket) { return bucket.work != nullptr; });
+  }
+
+  /// Begins the buckets that are left and waits for all. Nothing is under way after it, not even
+  /// where it throws, which is the first error.
+  void reduce_all() {
+    if (is_reduced()) return;
+    std::exception_ptr first_error;
+    const auto attempt = [&first_error](const auto& act) {
+      try {
+        act();
+      } catch (...) {
+        if (!first_error) first_error = std::current_exception();
+      }
+    };
+    attempt([this] {
+      while (begun.size() < buckets.size()) begin_next();
+    });
+    for (Begun& bucket : begun)
+      if (const auto work = std::exchange(bucket.work, nullptr)) attempt([&] { work->wait(); });
+    if (scatter) attempt([this] { scatter->finish(); });
+    if (first_error) std::rethrow_exception(first_error);
+    spent.reduce_seconds += under_way.seconds();
+  }
+
+  /// Nothing of a window without weight: no step follows it, and what is kept stays.
+  void sum_compressed(double weight) {
+    if (weight == 0) return;
+    under_way.restart();
+    compressed->sum(weight, *group);
+    spent.reduce_seconds += under_way.seconds();
+  }
+
+  /// Whether a slot was contributed to after its bucket began: the model does not always use it as
+  /// often as it did before.
+  bool came_late() const {
+    for (std::size_t position = 0; position < begun.size(); ++position) {
+      const Bucket& bucket = bucket_at(position);
+      for (std::size_t i = 0; i < bucket.slots.size(); ++i)
+        if (watch.contributions(bucket.slots[i]) != begun[position].contributions[i]) return true;
+    }
+    return false;
+  }
+
+  /// Rank 0's, from its first window on.
+  void agree_on_order() {
+    if (order) return;
+    at::Tensor numbers = at::tensor(readiness_order(buckets, watch.final_at()), at::kLong);
+    group->broadcast(numbers, 0, "the order of the reduction");
+    const std::int64_t* first = numbers.const_data_ptr<std::int64_t>();
+    order.emplace(first, first + numbers.numel());
+  }
+
+  RankStatus status_of(const Share& share) const {
+    RankStatus status{.window = share.ledger.window,
+                      .weight = share.ledger.committed_weight(),
+                      .loss_sum = share.ledger.committed_loss_sum(),
+                      .micro_batches = share.ledger.count(MicroStatus::committed),
+                      .quarantined = share.ledger.count(MicroStatus::quarantined),
+                      .is_lost = !share.lost_reason.empty(),
+                      .is_void = is_void,
+                      .rank_sums = rank_sums,
+                      .units = buffer->units()};
+    for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot)
+      status.contributions.push_back(watch.contributions(slot));
+    return status;
+  }
+
+  Agreed exchange_status(const Share& share) {
+    const RankStatus mine = status_of(share);
+    const at::Tensor rows = group->all_gather(to_row(mine));
+    std::vector<RankStatus> ranks;
+    for (std::int64_t rank = 0; rank < group->world(); ++rank)
+      ranks.push_back(from_row(rows[rank], mine));
+    return agree(ranks);
+  }
+
+  Agreed overlapped(const Share& share) {
+    reduce_all();
+    is_void = is_void || came_late();
+    return exchange_status(share);
+  }
+
+  Agreed at_the_end(const Share& share) {
+    const Agreed agreed = exchange_status(share);
+    if (agreed.verdict != Agreed::Verdict::whole) return agreed;
+    if (compressed) {
+      sum_compressed(agreed.totals.weight);
+      return agreed;
+    }
+    agree_on_order();
+    reduce_all();
+    return agreed;
+  }
+
+  void check_fixed(const Agreed& agreed) const {
+    if (buffer->accumulation() != Accumulation::fixed) return;
+    if (std::ranges::all_of(agreed.contributions,
+                            [](std::int64_t count) { return count <= kMostFixedContributions; }))
+      return;
+    throw usage_error("accumulate in fixed point",
+                      "at most " + std::to_string(kMostFixedContributions) +
+                          " contributions of all ranks to a parameter in a window",
+                      "more", "larger micro-batches");
+  }
+
+  void take_whole(const Agreed& agreed) {
+    check_fixed(agreed);
+    for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot) {
+      const auto& entry = buffer->entries()[slot];
+      entry.slot->contributions = agreed.contributions[slot];
+      entry.slot->fresh = agreed.contributions[slot] == 0 && !has_leftovers(entry);
+    }
+  }
+
+  /// Whether a parameter that no rank used gets what earlier sums left out of its gradient.
+  bool has_leftovers(const GradientBuffer::Entry& entry) const {
+    return compressed && entry.slot->main.any().item<bool>();
+  }
+
+  void enter_window(std::int64_t index) {
+    if (index != window) spent = {};
+    window = index;
+  }
+
+  Agreed run_round(const Share& share) {
+    const Stopwatch exposed;
+    const bool overlaps = options.overlap && order && is_first_round;
+    Agreed agreed = overlaps ? overlapped(share) : at_the_end(share);
+    is_first_round = agreed.verdict != Agreed::Verdict::again;
+    spent.exposed_seconds += exposed.seconds();
+    spent.wire_bytes += group->wire_bytes() - std::exchange(wire_bytes_before, group->wire_bytes());
+    totals = agreed.totals;
+    totals.exposed_seconds = spent.exposed_seconds;
+    totals.reduce_seconds = std::max(spent.reduce_seconds, spent.exposed_seconds);
+    totals.wire_bytes = spent.wire_bytes;
+    begun.clear();
+    is_void = false;
+    is_last = false;
+    watch.end();
+    return agreed;
+  }
+
+  std::shared_ptr<Group> group;
+  std::shared_ptr<GradientBuffer> buffer;
+  ReduceOptions options;
+  std::vector<Bucket> buckets;
+  SlotWatch watch;
+  std::optional<CompressedSums> compressed;
+  std::unique_ptr<ScatterReduce> scatter;  ///< null: sums go to all ranks
+  std::optional<std::vector<std::int64_t>> order;
+  std::vector<Begun> begun;  ///< in the order agreed
+  std::vector<double> rank_sums;
+  WindowTotals totals;
+  std::exception_ptr error;  ///< of a withdrawal
+  Stopwatch under_way;
+  double seconds_in_backward = 0;
+  WindowTotals spent;  ///< its times and bytes: of this window, over all its rounds
+  std::int64_t wire_bytes_before = 0;
+  std::int64_t window = -1;
+  bool is_first_round = true;  ///< since sums were last whole or dropped
+  bool is_last = false;        ///< the micro-batch that runs
+  bool is_void = false;
+};
+
+DeferredReduce::DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<GradientBuffer> buffer,
+                               ReduceOptions options) {
+  require_exact_sums(*buffer);
+  impl_ = std::make_unique<Impl>(std::move(group), std::move(buffer), options);
+}
+
+DeferredReduce::~DeferredReduce() = default;
+
+void DeferredReduce::begin_micro_batch(bool is_last) {
+  impl_->is_last = is_last;
+  impl_->watch.begin_micro_batch();
+}
+
+double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_backward; }
+
+const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
+
+void DeferredReduce::set_rank_sums(std::vector<double> rank_sums) {
+  impl_->rank_sums = std::move(rank_sums);
+}
+
+const WindowTotals& DeferredReduce::totals() const { return impl_->totals; }
+
+NamedParameters DeferredReduce::state() {
+  if (!impl_->compressed) return {};
+  NamedParameters state = impl_->compressed->state(*impl_->group);
+  impl_->wire_bytes_before = impl_->group->wire_bytes();
+  return state;
+}
+
+void DeferredReduce::load_state(const StoredTensors& state) {
+  if (impl_->compressed) impl_->compressed->load_state(state, impl_->group->rank());
+}
+
+accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const Share& share) {
+  Impl& self = *impl_;
+  if (self.error) std::rethrow_exception(std::exchange(self.error, nullptr));
+  self.enter_window(share.ledger.window);
+  const Agreed agreed = self.run_round(share);
+  if (agreed.verdict == Agreed::Verdict::again) {
+    buffer.raise_units(agreed.units);
+    return {.verdict = Outcome::Verdict::again, .reason = agreed.reason};
+  }
+  const bool whole = agreed.verdict == Agreed::Verdict::whole;
+  if (whole) self.take_whole(agreed);
+  return {.verdict = whole ? Outcome::Verdict::whole : Outcome::Verdict::dropped,
+          .weight = agreed.totals.weight,
+          .reason = agreed.reason};
+}
+
+/// The others wait for the buckets that they began, or will: all are reduced, and do not count.
+void DeferredReduce::withdraw() noexcept {
+  Impl& self = *impl_;
+  self.watch.forget();
+  self.is_last = false;
+  if (self.begun.empty()) return;
+  try {
+    self.reduce_all();
+  } catch (...) {
+    self.error = std::current_exception();
+  }
+  self.is_void = true;
+}
+
+}  // namespace accrue::distributed

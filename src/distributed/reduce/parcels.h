@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "accrue/core/rank_slice.h"
+
+namespace accrue::distributed {
+
+/// A range of one of several tensors.
+struct ParcelItem {
+  std::size_t tensor = 0;
+  ElementRange range;
+  bool operator==(const ParcelItem&) const = default;
+};
+
+/// What is exchanged at once of tensors that ranks own ranges of: from each rank's ranges
+/// some, as a row of one length.
+struct Parcel {
+  std::vector<std::vector<ParcelItem>> rows;  ///< by owner
+  std::int64_t row_elements = 0;              ///< of the longest
+};
+
+/// Divides the tensors `numbers`, tensor i having `elements[i]` elements, of which each of `world`
+/// ranks owns element_range_of(elements[i], i, rank), into parcels of rows of at most
+/// `row_elements`. Each element is in one of them.
+std::vector<Parcel> make_parcels(std::span<const std::int64_t> elements,
+                                 std::span<const std::size_t> numbers, std::int64_t world,
+                                 std::int64_t row_elements);
+
+/// The one-dimensional contiguous form of a tensor, by number.
+using FlatTensor = std::function<at::Tensor(std::size_t tensor)>;
+
+/// Copies a row's items from the tensors, one after the other, or back. What is behind the last of
+/// them in `row` is left alone.
+void pack(std::span<const ParcelItem> items, const FlatTensor& flat, const at::Tensor& row);
+void unpack(std::span<const ParcelItem> items, const at::Tensor& row, const FlatTensor& flat);
+
+}  // namespace accrue::distributed

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+#include "accrue/distributed/group.h"
+#include "distributed/reduce/parcels.h"
+
+namespace accrue::distributed {
+
+/// Brings the sums of slots over all ranks to those who own them, into their buffers, in parcels,
+/// of which few are under way at a time: what is sent and received besides the buffer is bounded.
+/// Sums are added in order of rank.
+///
+/// Parcels travel in the order in which they were given, whenever a rank calls what, so that ranks
+/// need not keep in step.
+class ScatterReduce {
+ public:
+  /// Both are kept by reference. `bytes_at_once` is for a parcel.
+  ScatterReduce(Group& group, const accum::GradientBuffer& buffer, std::int64_t bytes_at_once);
+
+  /// Slots by number whose sums are final; of one dtype.
+  void push(std::span<const std::size_t> slots);
+  /// Takes in what has arrived, and sends as much more. Does not wait.
+  void advance();
+  /// Returns when all that was given has arrived. Nothing is under way after it, not even where it
+  /// throws, which is the first error; what was not sent then is forgotten.
+  void finish();
+  bool is_idle() const { return waiting_.empty() && sent_.empty(); }
+
+ private:
+  struct Waiting {
+    Parcel parcel;
+    at::ScalarType dtype;
+  };
+  struct Sent {
+    Parcel parcel;
+    at::Tensor rows, received;
+    std::unique_ptr<Work> work;
+  };
+  void send_next();
+  void take_in_first();
+  at::Tensor flat(std::size_t slot) const;
+
+  Group& group_;
+  const accum::GradientBuffer& buffer_;
+  std::int64_t bytes_at_once_;
+  std::vector<std::int64_t> elements_;  ///< by slot
+  std::deque<Waiting> waiting_;
+  std::deque<Sent> sent_;
+};
+
+}  // namespace accrue::distributed

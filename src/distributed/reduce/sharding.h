@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "accrue/accum/sum_shard.h"
+#include "accrue/core/parameter.h"
+#include "accrue/distributed/group.h"
+
+namespace accrue::distributed {
+
+/// Optimizer state divided among ranks (Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1;
+/// Shoeybi et al., "Megatron-LM", arXiv:1909.08053): each rank steps element_range_of() each
+/// parameter, and then all have the parameters again. With a DeferredReduce that is given this
+/// (ReduceOptions) a step sends what a sum of the gradients alone would: (world - 1) / world of
+/// their bytes to those who own them, and as much of the parameters back.
+///
+/// What is exchanged at once is packed: a temporary of `bytes_at_once`, whatever sizes parameters
+/// have.
+class Sharding final : public accum::SumShard {
+ public:
+  /// `trained` are the parameters of the optimizer and the gradient buffer, in their order. All
+  /// ranks construct it alike. Throws a usage Error where one is not contiguous and on the CPU.
+  Sharding(std::shared_ptr<Group> group, NamedParameters trained,
+           std::int64_t bytes_at_once = std::int64_t{4} << 20);
+
+  RankSlice slice() const override { return {group_->rank(), group_->world()}; }
+  void add_up(std::vector<double>& numbers) const override;
+  void take_largest(std::vector<std::int64_t>& numbers) const override;
+
+  /// After each rank has stepped its own: all parameters are those of their owners.
+  void gather_parameters() const;
+
+  /// Elements of a tensor of which each rank holds a range, brought to rank 0. There `whole`,
+  /// flat and contiguous, is filled; the others give an undefined tensor. All ranks call it with
+  /// tensors of one dtype.
+  void gather(const ElementRange& range, const at::Tensor& own, const at::Tensor& whole) const;
+  /// Gives a number that rank 0 has to all.
+  std::int64_t from_first(std::int64_t number, std::string_view what) const;
+
+  std::int64_t bytes_at_once() const { return bytes_at_once_; }
+
+ private:
+  std::shared_ptr<Group> group_;
+  NamedParameters trained_;
+  std::int64_t bytes_at_once_;
+};
+
+}  // namespace accrue::distributed

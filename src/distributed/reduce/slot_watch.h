@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+
+namespace accrue::distributed {
+
+/// Learns from micro-batches how often each slot is contributed to in one, and when in the backward
+/// the last time is; so it can tell in a later one, contribution by contribution, when a slot is
+/// final. Watches the buffer's slots as long as it lives; a buffer has one watch at a time.
+class SlotWatch {
+ public:
+  /// `after_contribution` is called after each that counts, on the thread of the backward.
+  SlotWatch(const accum::GradientBuffer& buffer, std::function<void()> after_contribution);
+  ~SlotWatch();
+  SlotWatch(const SlotWatch&) = delete;
+  SlotWatch& operator=(const SlotWatch&) = delete;
+
+  /// Contributions count from here on; those since the last call are learned.
+  void begin_micro_batch();
+  /// The same for the window's last micro-batch; none counts until the next begins.
+  void end();
+  /// The same, but nothing is learned: other micro-batches ran again since the last one began.
+  void forget();
+
+  /// Whether the slot had as many contributions in this micro-batch as in those before. What was
+  /// never seen to have one is final only when the backward ends.
+  bool is_final(std::size_t slot) const;
+  /// Contributions of the slot in this window.
+  std::int64_t contributions(std::size_t slot) const;
+  /// By slot; larger is later, and what was never seen comes last.
+  std::vector<std::int64_t> final_at() const;
+
+ private:
+  struct Seen {
+    std::int64_t now = 0;       ///< in this micro-batch
+    std::int64_t expected = 0;  ///< in one, at most
+    std::int64_t place = 0;     ///< of the last, among a micro-batch's; 0: none was seen
+  };
+  void count(Seen& seen);
+
+  const accum::GradientBuffer& buffer_;
+  std::function<void()> after_contribution_;
+  std::vector<Seen> slots_;
+  std::int64_t counted_ = 0;  ///< in this micro-batch
+  bool watching_ = false;
+};
+
+}  // namespace accrue::distributed

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "distributed/reduce/deferred_reduce.h"
+
+namespace accrue::distributed {
+
+/// What each rank says of its part of a window.
+struct RankStatus {
+  std::int64_t window = 0;  ///< its index
+  double weight = 0;
+  double loss_sum = 0;
+  std::int64_t micro_batches = 0;
+  std::int64_t quarantined = 0;
+  bool is_lost = false;
+  bool is_void = false;  ///< its sums changed after their reduction began
+  std::vector<double> rank_sums = {};
+  std::vector<std::int64_t> contributions = {};  ///< by slot
+  std::vector<int> units = {};                   ///< by slot, of fixed-point sums; else empty
+};
+
+/// A row holds numbers of fp64, each exact, for ranks of the same model.
+at::Tensor to_row(const RankStatus& status);
+RankStatus from_row(const at::Tensor& row, const RankStatus& like);
+
+/// What all ranks' rows come to.
+struct Agreed {
+  enum class Verdict { whole, again, dropped } verdict = Verdict::whole;
+  std::string reason = {};
+  WindowTotals totals = {};                      ///< weights and losses, added in order of rank
+  std::vector<std::int64_t> contributions = {};  ///< by slot, of all ranks
+  std::vector<int> units = {};                   ///< the largest, by slot
+};
+/// Throws a runtime Error, the same for the same rows, where they are not all of one window.
+Agreed agree(const std::vector<RankStatus>& ranks);
+
+}  // namespace accrue::distributed

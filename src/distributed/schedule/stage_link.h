@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "accrue/distributed/group.h"
+
+namespace accrue::distributed {
+
+/// What the stages of a pipeline pass each other: lists of tensors, whose shapes and dtypes travel
+/// with them. Lists between two ranks arrive in the order in which they were sent.
+class StageLink {
+ public:
+  explicit StageLink(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  /// Takes a copy and returns at once; but where `to` has yet to take two lists that were sent
+  /// before, when it has taken the older one. Copies of those two stay here until then, or until
+  /// finish(). Undefined tensors arrive as such. Throws a usage Error where shapes do not fit a
+  /// header, and a runtime Error where a rank is gone.
+  void send(std::int64_t to, const std::vector<at::Tensor>& tensors, std::string_view what);
+  /// Waits for the next list of `from`. Throws a runtime Error as Work::wait() does.
+  std::vector<at::Tensor> receive(std::int64_t from, std::string_view what);
+  /// Returns when all that was sent has been taken.
+  void finish();
+
+ private:
+  /// A list on its way: its header and its tensors.
+  using Parcel = std::vector<std::unique_ptr<Work>>;
+  static void wait_for(const Parcel& parcel);
+
+  std::shared_ptr<Group> group_;
+  std::map<std::int64_t, std::deque<Parcel>> sent_;  ///< by destination, oldest first
+};
+
+}  // namespace accrue::distributed

@@ -1,0 +1,396 @@
+#include "kernels/attention/attention_bf16.h"
+
+#include <ATen/Context.h>
+#include <ATen/native/CPUBlas.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <exception>
+
+#include "kernels/attention/attention_bf16_rows_simd.h"
+#include "kernels/gemm/onednn_gemm.h"
+
+namespace accrue::kernels::bf16_attention {
+namespace {
+
+using rows::Head;
+
+// Rows whose scores stay in the first two levels of cache. Half as many would skip more of what is
+// beyond the diagonal, but pass twice as often over the sums of the keys' and values' gradients.
+constexpr std::size_t query_block = 64;
+// libtorch compiles a product for each shape and leading dimension, and keeps it as long as the
+// thread lives. So that these are few whatever the lengths, products go by at most so many keys.
+constexpr std::size_t key_chunk = 256;
+constexpr std::size_t depth_unit = 16;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// The leading dimension of a matrix whose columns are keys: few values, as above.
+constexpr std::size_t leading_dimension(std::size_t keys) {
+  return keys < key_chunk ? std::bit_ceil(std::max(keys, query_block)) : round_up(keys, key_chunk);
+}
+
+/// Sizes of the padded operands. Rows and columns up to `keys` and `depth` that were padded are
+/// zero; what lies between `keys` and a stride is never read.
+struct Layout {
+  std::size_t length, width, keys, depth;
+  std::size_t key_stride;    ///< of matrices [depth, keys]
+  std::size_t score_stride;  ///< of blocks [queries, keys]
+  bool causal;
+
+  Layout(std::size_t of_length, std::size_t of_width, bool is_causal)
+      : length(of_length),
+        width(of_width),
+        keys(round_up(of_length, query_block)),
+        depth(round_up(of_width, depth_unit)),
+        key_stride(leading_dimension(keys)),
+        // Not a power of two, so that a column does not fall into few cache sets.
+        score_stride(key_stride + query_block),
+        causal(is_causal) {}
+  explicit Layout(const Head& head) : Layout(head.length, head.width, head.causal) {}
+
+  std::size_t key_rows() const { return keys * depth; }
+  std::size_t key_columns() const { return depth * key_stride; }
+  std::size_t query_rows() const { return query_block * depth; }
+  std::size_t mask_row() const { return round_up(keys, mask_block); }
+  std::size_t scores() const { return query_block * score_stride; }
+  /// How many keys, in whole blocks, the block of queries from `first` on sees.
+  std::size_t seen(std::size_t first) const { return causal ? first + query_block : keys; }
+};
+
+/// Hands out pieces of the caller's scratch, or counts what they take where there is none.
+class Scratch {
+ public:
+  explicit Scratch(void* start) : start_(static_cast<char*>(start)) {}
+
+  template <class T>
+  T* take(std::size_t elements) {
+    const std::size_t begin = used_;
+    used_ += round_up(elements * sizeof(T), 64);
+    return start_ == nullptr ? nullptr : reinterpret_cast<T*>(start_ + begin);
+  }
+  std::size_t floats() const { return used_ / sizeof(float); }
+
+ private:
+  char* start_;
+  std::size_t used_ = 0;
+};
+
+struct ForwardBuffers {
+  Bf16 *rows, *key_columns, *value_pairs, *queries, *probabilities;
+  float *scores, *result, *sums;
+  std::uint32_t* words;
+
+  ForwardBuffers(const Layout& layout, Scratch& scratch)
+      : rows(scratch.take<Bf16>(layout.key_rows())),
+        key_columns(scratch.take<Bf16>(layout.key_columns())),
+        value_pairs(scratch.take<Bf16>(layout.key_rows())),
+        queries(scratch.take<Bf16>(layout.query_rows())),
+        probabilities(scratch.take<Bf16>(layout.scores())),
+        scores(scratch.take<float>(layout.scores())),
+        result(scratch.take<float>(layout.query_rows())),
+        sums(scratch.take<float>(query_block)),
+        words(scratch.take<std::uint32_t>(2 * layout.mask_row())) {}
+};
+
+struct BackwardBuffers {
+  Bf16 *rows, *key_columns, *value_columns, *key_pairs;
+  Bf16 *queries, *grads, *transposed, *probability_pairs, *score_grad_rows, *score_grad_pairs;
+  float *scores, *score_grads, *result, *scales, *grad_keys, *grad_values;
+  std::uint32_t* words;
+
+  BackwardBuffers(const Layout& layout, Scratch& scratch)
+      : rows(scratch.take<Bf16>(layout.key_rows())),
+        key_columns(scratch.take<Bf16>(layout.key_columns())),
+        value_columns(scratch.take<Bf16>(layout.key_columns())),
+        key_pairs(scratch.take<Bf16>(layout.key_rows())),
+        queries(scratch.take<Bf16>(layout.query_rows())),
+        grads(scratch.take<Bf16>(layout.query_rows())),
+        transposed(scratch.take<Bf16>(layout.query_rows())),
+        probability_pairs(scratch.take<Bf16>(layout.scores())),
+        score_grad_rows(scratch.take<Bf16>(layout.scores())),
+        score_grad_pairs(scratch.take<Bf16>(layout.scores())),
+        scores(scratch.take<float>(layout.scores())),
+        score_grads(scratch.take<float>(layout.scores())),
+        result(scratch.take<float>(layout.query_rows())),
+        scales(scratch.take<float>(query_block)),
+        grad_keys(scratch.take<float>(layout.key_columns())),
+        grad_values(scratch.take<float>(layout.key_columns())),
+        words(scratch.take<std::uint32_t>(2 * layout.mask_row())) {}
+};
+
+/// c[rows, columns] (+)= a[rows, depth] · b, b as pairs of `b_stride` columns.
+struct Product {
+  std::size_t rows, columns, depth;
+  const Bf16* a;
+  std::size_t a_stride;
+  const Bf16* b;
+  std::size_t b_stride;
+  float* c;
+  std::size_t c_stride;
+};
+
+void multiply(const Product& p, bool accumulate) {
+#ifdef CPUBLAS_BRGEMM_BF16BF16F32
+  const auto size = [](std::size_t value) { return static_cast<std::int64_t>(value); };
+  at::native::cpublas::brgemm(size(p.rows), size(p.columns), size(p.depth), size(p.a_stride),
+                              size(p.b_stride), size(p.c_stride), accumulate,
+                              reinterpret_cast<const at::BFloat16*>(p.a),
+                              reinterpret_cast<const at::BFloat16*>(p.b), p.c, true);
+#else
+  static_cast<void>(p);
+  static_cast<void>(accumulate);
+#endif
+}
+
+/// The keys are the columns.
+void multiply_by_columns(const Product& product, bool accumulate) {
+  for (std::size_t column = 0; column < product.columns; column += key_chunk) {
+    Product part = product;
+    part.columns = std::min(key_chunk, product.columns - column);
+    part.b += 2 * column;
+    part.c += column;
+    multiply(part, accumulate);
+  }
+}
+
+/// The keys are the terms.
+void multiply_by_terms(const Product& product) {
+  for (std::size_t term = 0; term < product.depth; term += key_chunk) {
+    Product part = product;
+    part.depth = std::min(key_chunk, product.depth - term);
+    part.a += term;
+    part.b += term * product.b_stride;
+    multiply(part, term > 0);
+  }
+}
+
+/// Keys or values of the head: where they lie if nothing has to be padded, else copied to `room`.
+rows::Rows padded_rows(const Layout& layout, const Head& head, const void* of, Bf16* room) {
+  const auto* first = static_cast<const Bf16*>(of);
+  if (layout.length == layout.keys && layout.width == layout.depth)
+    return {.first = first, .stride = head.stride};
+  rows::copy_padded(
+      {.first = first, .stride = head.stride, .rows = layout.length, .width = layout.width},
+      layout.keys, layout.depth, room);
+  return {.first = room, .stride = layout.depth};
+}
+
+/// The block's rows of a matrix of the head, padded.
+void copy_block(const Layout& layout, const void* of, std::size_t stride, std::size_t first,
+                Bf16* to) {
+  rows::copy_padded({.first = static_cast<const Bf16*>(of) + first * stride,
+                     .stride = stride,
+                     .rows = std::min(query_block, layout.length - first),
+                     .width = layout.width},
+                    query_block, layout.depth, to);
+}
+
+float score_scale(const Layout& layout) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(layout.width)));
+}
+
+rows::QueryBlock block_of(const Layout& layout, const Head& head, std::size_t first,
+                          std::uint32_t* words) {
+  return {.first = first,
+          .rows = std::min(query_block, layout.length - first),
+          .block_rows = query_block,
+          .length = layout.length,
+          .keys = layout.seen(first),
+          .stride = layout.score_stride,
+          .causal = layout.causal,
+          .scale = score_scale(layout),
+          .mask = head.mask,
+          .words = words,
+          .words_stride = layout.mask_row()};
+}
+
+/// to[queries, keys] = rows · columns, `columns` the pairs [depth / 2, keys, 2].
+void multiply_with_keys(const Layout& layout, std::size_t keys, const Bf16* rows,
+                        const Bf16* columns, float* to) {
+  multiply_by_columns({.rows = query_block,
+                       .columns = keys,
+                       .depth = layout.depth,
+                       .a = rows,
+                       .a_stride = layout.depth,
+                       .b = columns,
+                       .b_stride = layout.key_stride,
+                       .c = to,
+                       .c_stride = layout.score_stride},
+                      false);
+}
+
+/// to[queries, depth] = weights[queries, keys] · pairs[keys / 2, depth, 2].
+void sum_over_keys(const Layout& layout, std::size_t keys, const Bf16* weights, const Bf16* pairs,
+                   float* to) {
+  multiply_by_terms({.rows = query_block,
+                     .columns = layout.depth,
+                     .depth = keys,
+                     .a = weights,
+                     .a_stride = layout.score_stride,
+                     .b = pairs,
+                     .b_stride = layout.depth,
+                     .c = to,
+                     .c_stride = layout.depth});
+}
+
+/// to[depth, keys] += rowsᵀ · pairs[queries / 2, keys, 2].
+void add_over_queries(const Layout& layout, std::size_t keys, const Bf16* rows, Bf16* transposed,
+                      const Bf16* pairs, float* to) {
+  rows::transpose(rows, query_block, layout.depth, transposed);
+  multiply_by_columns({.rows = layout.depth,
+                       .columns = keys,
+                       .depth = query_block,
+                       .a = transposed,
+                       .a_stride = query_block,
+                       .b = pairs,
+                       .b_stride = layout.score_stride,
+                       .c = to,
+                       .c_stride = layout.key_stride},
+                      true);
+}
+
+/// Products between its construction and its end may use the processor's tile registers, where it
+/// has any; they are given back however the scope is left.
+class TileScope {
+ public:
+  TileScope() = default;
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+  ~TileScope() {
+#ifdef CPUBLAS_BRGEMM_BF16BF16F32
+    at::native::cpublas::brgemm_release(true);
+#endif
+  }
+};
+
+/// Whether `multiply` gives the right numbers here, found out with a product of small integers. It
+/// throws where libtorch was built without oneDNN's micro-kernels.
+bool multiplies() {
+  constexpr std::size_t rows = query_block, columns = depth_unit, depth = depth_unit;
+  std::array<Bf16, rows * depth> a{};
+  std::array<Bf16, depth * columns> pairs{};
+  std::array<float, rows * columns> expected{}, actual{};
+  const auto left = [](std::size_t i, std::size_t k) { return static_cast<float>((i + k) % 5); };
+  const auto right = [](std::size_t k, std::size_t j) {
+    return static_cast<float>((3 * k + j) % 7);
+  };
+  const auto rounded = [](float value) { return Bf16{at::BFloat16(value).x}; };
+  for (std::size_t k = 0; k < depth; ++k) {
+    for (std::size_t i = 0; i < rows; ++i) a[i * depth + k] = rounded(left(i, k));
+    for (std::size_t j = 0; j < columns; ++j)
+      pairs[2 * (k / 2 * columns + j) + k % 2] = rounded(right(k, j));
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < columns; ++j)
+        expected[i * columns + j] += left(i, k) * right(k, j);
+  }
+  try {
+    const TileScope tiles;
+    multiply({.rows = rows,
+              .columns = columns,
+              .depth = depth,
+              .a = a.data(),
+              .a_stride = depth,
+              .b = pairs.data(),
+              .b_stride = columns,
+              .c = actual.data(),
+              .c_stride = columns},
+             false);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return actual == expected;
+}
+
+}  // namespace
+
+bool available() {
+  // libtorch refuses the product while its oneDNN is switched off, which a program may do any time.
+  if (!at::globalContext().userEnabledMkldnn()) return false;
+  static const bool is_faster_and_works = onednn::multiplies_bf16() && multiplies();
+  return is_faster_and_works;
+}
+
+std::size_t head_forward_scratch(std::size_t length, std::size_t width) {
+  Scratch counting(nullptr);
+  const ForwardBuffers buffers(Layout(length, width, true), counting);
+  return counting.floats();
+}
+
+std::size_t head_backward_scratch(std::size_t length, std::size_t width) {
+  Scratch counting(nullptr);
+  const BackwardBuffers buffers(Layout(length, width, true), counting);
+  return counting.floats();
+}
+
+void head_forward(const rows::HeadForward& task) {
+  const Head& head = task.head;
+  const Layout layout(head);
+  Scratch scratch(task.scratch);
+  const ForwardBuffers buffers(layout, scratch);
+  const TileScope tiles;
+  auto* log_sums = static_cast<float*>(task.log_sums);
+  rows::pair_columns(padded_rows(layout, head, head.k, buffers.rows), layout.keys, layout.depth,
+                     buffers.key_columns, layout.key_stride);
+  rows::pair_rows(padded_rows(layout, head, head.v, buffers.rows), layout.keys, layout.depth,
+                  buffers.value_pairs);
+
+  for (std::size_t first = 0; first < layout.length; first += query_block) {
+    const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
+    copy_block(layout, head.q, head.stride, first, buffers.queries);
+    multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_columns, buffers.scores);
+    rows::softmax_block(block, buffers.scores, buffers.probabilities, buffers.sums,
+                        log_sums + first);
+    sum_over_keys(layout, block.keys, buffers.probabilities, buffers.value_pairs, buffers.result);
+    for (std::size_t i = 0; i < block.rows; ++i) buffers.sums[i] = 1 / buffers.sums[i];
+    rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.sums,
+                        static_cast<Bf16*>(task.out) + first * task.out_stride, task.out_stride);
+  }
+}
+
+void head_backward(const rows::HeadBackward& task) {
+  const Head& head = task.head;
+  const Layout layout(head);
+  Scratch scratch(task.scratch);
+  const BackwardBuffers buffers(layout, scratch);
+  const TileScope tiles;
+  const auto* log_sums = static_cast<const float*>(task.log_sums);
+  rows::pair_columns(padded_rows(layout, head, head.v, buffers.rows), layout.keys, layout.depth,
+                     buffers.value_columns, layout.key_stride);
+  const rows::Rows keys = padded_rows(layout, head, head.k, buffers.rows);
+  rows::pair_columns(keys, layout.keys, layout.depth, buffers.key_columns, layout.key_stride);
+  rows::pair_rows(keys, layout.keys, layout.depth, buffers.key_pairs);
+  std::fill_n(buffers.grad_keys, layout.key_columns(), 0.0F);
+  std::fill_n(buffers.grad_values, layout.key_columns(), 0.0F);
+
+  const float scale = score_scale(layout);
+  std::fill_n(buffers.scales, query_block, scale);
+  for (std::size_t first = 0; first < layout.length; first += query_block) {
+    const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
+    copy_block(layout, head.q, head.stride, first, buffers.queries);
+    copy_block(layout, task.grad_out, task.grad_out_stride, first, buffers.grads);
+    multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_columns, buffers.scores);
+    multiply_with_keys(layout, block.keys, buffers.grads, buffers.value_columns,
+                       buffers.score_grads);
+    rows::softmax_backward_block(block, buffers.scores, buffers.score_grads, log_sums + first,
+                                 buffers.probability_pairs, buffers.score_grad_rows,
+                                 buffers.score_grad_pairs);
+    sum_over_keys(layout, block.keys, buffers.score_grad_rows, buffers.key_pairs, buffers.result);
+    rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.scales,
+                        static_cast<Bf16*>(task.grad_q) + first * head.stride, head.stride);
+    add_over_queries(layout, block.keys, buffers.grads, buffers.transposed,
+                     buffers.probability_pairs, buffers.grad_values);
+    add_over_queries(layout, block.keys, buffers.queries, buffers.transposed,
+                     buffers.score_grad_pairs, buffers.grad_keys);
+  }
+  rows::unpack_transposed(buffers.grad_keys, layout.key_stride, layout.length, layout.width, scale,
+                          task.grad_k, head.stride);
+  rows::unpack_transposed(buffers.grad_values, layout.key_stride, layout.length, layout.width, 1,
+                          task.grad_v, head.stride);
+}
+
+}  // namespace accrue::kernels::bf16_attention

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/element.h"
+
+namespace accrue::kernels::rows {
+
+/// Single-threaded vectorised passes behind online_cross_entropy.h, compiled once per instruction
+/// set and chosen when the program runs. Pointers may be unaligned.
+
+/// What a softmax and its loss take from a block of one row's logits.
+struct LogitBlock {
+  double top;    ///< the largest of these and of what came before
+  double sum;    ///< of the exponentials of (logit - top)
+  double total;  ///< of the logits, where it was asked for
+};
+
+/// Reads logits[0, size), fp32 or fp64, size >= 1; `top` is the largest one before them. Where
+/// `exponentials` is not null it gets e^(logit - the result's top) in `stored`, the logits' type or
+/// bf16; it may begin where `logits` does.
+LogitBlock exponentials(Element type, const void* logits, std::size_t size, double top,
+                        bool wants_total, Element stored, void* exponentials);
+
+/// The gradient of a block of one row's logits: exponential * scale + shift, and `at_target` at
+/// `target`, which is `size` or more where the target is in another block.
+struct LogitGradient {
+  double scale, shift, at_target;
+  std::size_t target;
+};
+
+/// exponentials[0, size) become the gradient, in place.
+void cross_entropy_gradient(Element type, void* exponentials, std::size_t size,
+                            const LogitGradient& gradient);
+
+}  // namespace accrue::kernels::rows

@@ -1,0 +1,52 @@
+#include "kernels/gemm/aten_gemm.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+
+#include <string>
+
+namespace accrue::kernels::aten {
+namespace {
+
+void multiply_matrices(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                       const at::Tensor& bias, bool accumulate) {
+  if (bias.defined())
+    at::addmm_out(out, bias.to(out.scalar_type()), a, b);
+  else if (accumulate)
+    out.addmm_(a, b);
+  else
+    at::mm_out(out, a, b);
+}
+
+void multiply_batch(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                    const at::Tensor& bias, bool accumulate) {
+  if (accumulate)
+    out.baddbmm_(a, b);
+  else
+    at::bmm_out(out, a, b);
+  if (bias.defined()) out.add_(bias);
+}
+
+}  // namespace
+
+void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+              bool accumulate) {
+  if (a.scalar_type() != out.scalar_type()) {
+    // ATen has no bf16 product into fp32 on the CPU; converting the operands costs less memory than
+    // a temporary of the destination would, and keeps its precision.
+    multiply(out, a.to(out.scalar_type()), b.to(out.scalar_type()), bias, accumulate);
+  } else if (out.dim() == 4) {
+    for (std::int64_t i = 0; i < out.size(0); ++i) {
+      at::Tensor part = out[i];
+      multiply_batch(part, a[i], b[i], bias, accumulate);
+    }
+  } else if (out.dim() == 3) {
+    multiply_batch(out, a, b, bias, accumulate);
+  } else {
+    multiply_matrices(out, a, b, bias, accumulate);
+  }
+}
+
+std::string description() { return at::hasMKL() ? "ATen (MKL)" : "ATen (BLAS)"; }
+
+}  // namespace accrue::kernels::aten

@@ -1,0 +1,70 @@
+#include "accrue/kernels/prepared_weight.h"
+
+#include <ATen/ATen.h>
+
+#include "accrue/core/memory_tag.h"
+#include "kernels/gemm/packed_gemm.h"
+
+namespace accrue::kernels {
+
+bool PreparedWeight::Made::has_room(const at::Tensor& master, const at::TensorOptions& options,
+                                    at::IntArrayRef sizes) const {
+  return tensor.defined() && data == master.const_data_ptr() && tensor.sizes() == sizes &&
+         tensor.dtype() == options.dtype() && tensor.device() == options.device();
+}
+
+bool PreparedWeight::Made::is_current(const at::Tensor& master, const at::TensorOptions& options,
+                                      at::IntArrayRef sizes) const {
+  return has_room(master, options, sizes) && version == master._version();
+}
+
+template <class Write>
+const at::Tensor& PreparedWeight::Made::remake(const at::Tensor& master,
+                                               const at::TensorOptions& options,
+                                               at::IntArrayRef sizes, const Write& write) {
+  const at::NoGradGuard no_grad;
+  // In place, so that a graph that still holds the old values is told so by autograd.
+  if (!has_room(master, options, sizes)) {
+    const MemoryTagScope tag(MemoryTag::parameters);
+    tensor = at::empty(sizes, options);
+  }
+  version = outdated;
+  write(tensor);
+  data = master.const_data_ptr();
+  version = master._version();
+  return tensor;
+}
+
+const at::Tensor& PreparedWeight::copy(const at::Tensor& master, at::ScalarType dtype) {
+  if (master.scalar_type() == dtype) return master;
+  const at::TensorOptions options = master.options().dtype(dtype);
+  if (copy_.is_current(master, options, master.sizes())) return copy_.tensor;
+  return copy_.remake(master, options, master.sizes(),
+                      [&](at::Tensor& tensor) { tensor.copy_(master); });
+}
+
+WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType dtype,
+                                        bool data_gradient) {
+  const at::TensorOptions options = master.options().dtype(dtype);
+  const std::int64_t outputs = master.size(0), inputs = master.size(1);
+  at::Tensor plain;  // made at most once, and only where a layout is not that of the master
+  const auto operand = [&](Made& made, std::int64_t k, std::int64_t n, bool transposed) {
+    const std::int64_t elements = packs_ ? packed_elements(options, k, n) : 0;
+    if (elements == 0) return copy(master, dtype);
+    if (made.is_current(master, options, elements)) return made.tensor;
+    return made.remake(master, options, elements, [&](at::Tensor& packed) {
+      if (!plain.defined()) plain = master.detach().to(dtype).contiguous();
+      pack_out(packed, transposed ? plain.t() : plain);
+    });
+  };
+  return {.forward = operand(forward_, inputs, outputs, true),
+          .data_gradient =
+              data_gradient ? operand(data_gradient_, outputs, inputs, false) : at::Tensor()};
+}
+
+void PreparedWeight::pack(bool wanted) {
+  packs_ = wanted;
+  if (!wanted) forward_ = data_gradient_ = {};
+}
+
+}  // namespace accrue::kernels

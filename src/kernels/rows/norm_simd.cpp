@@ -1,0 +1,167 @@
+#include "kernels/rows/norm_simd.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rows/norm_simd.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h has to come first: it includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/vector_io-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace accrue::kernels::rows::HWY_NAMESPACE {
+
+using namespace kernels::HWY_NAMESPACE;
+
+template <class T>
+struct Statistics {
+  T mean, scale;
+};
+
+template <class T, class Y>
+void add_row(const T* x, const Y* y, T* sum, std::size_t columns) {
+  const Lanes<T> d;
+  for_each_vector(d, columns, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    store(hn::Add(load(d, x + i, count), load(d, y + i, count)), d, sum + i, count);
+  });
+}
+
+/// In two passes over a row that is in the first-level cache: no cancellation.
+template <class T>
+Statistics<T> statistics_of(const T* row, std::size_t columns, double eps) {
+  const Lanes<T> d;
+  const T mean =
+      sum_of(d, columns,
+             [&](std::size_t i, std::size_t count) HWY_ATTR { return load(d, row + i, count); }) /
+      static_cast<T>(columns);
+  const T squares = sum_of(d, columns, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const auto centred = first(d, hn::Sub(load(d, row + i, count), hn::Set(d, mean)), count);
+    return hn::Mul(centred, centred);
+  });
+  const double variance = static_cast<double>(squares) / static_cast<double>(columns);
+  return {mean, static_cast<T>(1 / std::sqrt(variance + eps))};
+}
+
+template <class T, class Out>
+void normalise_row(const T* row, Statistics<T> statistics, const T* weight, const T* bias, Out* out,
+                   std::size_t columns) {
+  const Lanes<T> d;
+  const auto mean = hn::Set(d, statistics.mean), scale = hn::Set(d, statistics.scale);
+  for_each_vector(d, columns, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const auto normal = hn::Mul(hn::Sub(load(d, row + i, count), mean), scale);
+    store(hn::MulAdd(normal, load(d, weight + i, count), load(d, bias + i, count)), d, out + i,
+          count);
+  });
+}
+
+template <class T>
+void norm_forward_of(const NormForward& task) {
+  const std::size_t columns = task.columns;
+  const auto* weight = static_cast<const T*>(task.weight);
+  const auto* bias = static_cast<const T*>(task.bias);
+  auto* statistics = static_cast<Statistics<T>*>(task.statistics);
+  for (std::size_t i = 0; i < task.rows; ++i) {
+    const std::size_t start = i * columns;
+    const T* row = static_cast<const T*>(task.x) + start;
+    if (task.y != nullptr) {
+      T* sum = static_cast<T*>(task.sum) + start;
+      if (task.y_type == Element::bf16)
+        add_row(row, static_cast<const Bf16*>(task.y) + start, sum, columns);
+      else
+        add_row(row, static_cast<const T*>(task.y) + start, sum, columns);
+      row = sum;
+    }
+    statistics[i] = statistics_of(row, columns, task.eps);
+    if (task.out_type == Element::bf16)
+      normalise_row(row, statistics[i], weight, bias, static_cast<Bf16*>(task.out) + start,
+                    columns);
+    else
+      normalise_row(row, statistics[i], weight, bias, static_cast<T*>(task.out) + start, columns);
+  }
+}
+
+/// One row's part of the weight's and bias's gradients, and the two sums that its input's needs.
+template <class T, class Grad>
+struct RowReduction {
+  T mean_grad = 0, mean_grad_normal = 0;
+
+  HWY_INLINE RowReduction(const Grad* grad, const T* row, Statistics<T> statistics, const T* weight,
+                          T* weight_sums, T* bias_sums, std::size_t columns) {
+    const Lanes<T> d;
+    const auto mean = hn::Set(d, statistics.mean), scale = hn::Set(d, statistics.scale);
+    auto sum = hn::Zero(d), sum_normal = hn::Zero(d);
+    for_each_vector(d, columns, [&](std::size_t i, std::size_t count) HWY_ATTR {
+      const auto g = load(d, grad + i, count);
+      const auto normal = first(d, hn::Mul(hn::Sub(load(d, row + i, count), mean), scale), count);
+      const auto weighted = hn::Mul(g, load(d, weight + i, count));
+      sum = hn::Add(sum, weighted);
+      sum_normal = hn::MulAdd(weighted, normal, sum_normal);
+      store(hn::MulAdd(g, normal, load(d, weight_sums + i, count)), d, weight_sums + i, count);
+      store(hn::Add(g, load(d, bias_sums + i, count)), d, bias_sums + i, count);
+    });
+    mean_grad = hn::GetLane(hn::SumOfLanes(d, sum)) / static_cast<T>(columns);
+    mean_grad_normal = hn::GetLane(hn::SumOfLanes(d, sum_normal)) / static_cast<T>(columns);
+  }
+};
+
+template <class T, class Grad>
+void norm_backward_of(const NormBackward& task) {
+  const Lanes<T> d;
+  const auto* weight = static_cast<const T*>(task.weight);
+  const auto* statistics = static_cast<const Statistics<T>*>(task.statistics);
+  for (std::size_t r = 0; r < task.rows; ++r) {
+    const std::size_t start = r * task.columns;
+    const Grad* grad = static_cast<const Grad*>(task.grad_out) + start;
+    const T* row = static_cast<const T*>(task.input) + start;
+    const T* grad_sum =
+        task.grad_sum == nullptr ? nullptr : static_cast<const T*>(task.grad_sum) + start;
+    T* grad_input = static_cast<T*>(task.grad_input) + start;
+    Bf16* grad_y = task.grad_y == nullptr ? nullptr : static_cast<Bf16*>(task.grad_y) + start;
+
+    const RowReduction<T, Grad> reduced(grad, row, statistics[r], weight,
+                                        static_cast<T*>(task.weight_sums),
+                                        static_cast<T*>(task.bias_sums), task.columns);
+    const auto mean = hn::Set(d, statistics[r].mean), scale = hn::Set(d, statistics[r].scale);
+    const auto mean_grad = hn::Set(d, reduced.mean_grad);
+    const auto mean_grad_normal = hn::Set(d, reduced.mean_grad_normal);
+    for_each_vector(d, task.columns, [&](std::size_t i, std::size_t count) HWY_ATTR {
+      const auto normal = hn::Mul(hn::Sub(load(d, row + i, count), mean), scale);
+      const auto weighted = hn::Mul(load(d, grad + i, count), load(d, weight + i, count));
+      const auto centred = hn::Sub(weighted, hn::MulAdd(normal, mean_grad_normal, mean_grad));
+      auto result = hn::Mul(scale, centred);
+      if (grad_sum != nullptr) result = hn::Add(result, load(d, grad_sum + i, count));
+      store(result, d, grad_input + i, count);
+      if (grad_y != nullptr) store(result, d, grad_y + i, count);
+    });
+  }
+}
+
+void norm_forward(const NormForward& task) {
+  if (task.master == Element::fp64) return norm_forward_of<double>(task);
+  norm_forward_of<float>(task);
+}
+
+void norm_backward(const NormBackward& task) {
+  const bool half = task.out_type == Element::bf16;
+  if (task.master == Element::fp64)
+    return half ? norm_backward_of<double, Bf16>(task) : norm_backward_of<double, double>(task);
+  return half ? norm_backward_of<float, Bf16>(task) : norm_backward_of<float, float>(task);
+}
+
+}  // namespace accrue::kernels::rows::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace accrue::kernels::rows {
+
+HWY_EXPORT(norm_forward);
+HWY_EXPORT(norm_backward);
+
+void norm_forward(const NormForward& task) { HWY_DYNAMIC_DISPATCH(norm_forward)(task); }
+
+void norm_backward(const NormBackward& task) { HWY_DYNAMIC_DISPATCH(norm_backward)(task); }
+
+}  // namespace accrue::kernels::rows
+#endif

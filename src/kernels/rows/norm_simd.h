@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/element.h"
+
+namespace accrue::kernels::rows {
+
+/// `rows` rows of `columns` elements each, densely packed. `master` (fp32 or fp64) is the type of
+/// x, sum, weight, bias and the statistics.
+struct NormForward {
+  Element master, y_type, out_type;
+  std::size_t rows, columns;
+  double eps;
+  const void* x;
+  const void* y;  ///< null: the norm of x itself
+  void* sum;      ///< x + y; unused without y
+  const void* weight;
+  const void* bias;
+  void* out;
+  void* statistics;  ///< [rows, 2]: mean and 1 / sqrt(variance + eps)
+};
+
+/// Writes out, statistics and, with y, sum.
+void norm_forward(const NormForward& task);
+
+struct NormBackward {
+  Element master, out_type;
+  std::size_t rows, columns;
+  const void* grad_out;  ///< out_type; the gradient of the normalised result
+  /// master; the gradient that arrives at the norm's input otherwise; may be null
+  const void* grad_sum;
+  const void* input;
+  const void* statistics;
+  const void* weight;
+  void* grad_input;   ///< master
+  void* grad_y;       ///< the same gradient as bf16; may be null
+  void* weight_sums;  ///< [columns] master, added to
+  void* bias_sums;    ///< [columns] master, added to
+};
+
+void norm_backward(const NormBackward& task);
+
+}  // namespace accrue::kernels::rows

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+#include "memory/plan.h"
+
+namespace accrue::memory {
+
+// The arithmetic before any hardware is there: what a model takes, from its shape alone. Pure.
+
+/// What accrue holds for each parameter, by the config's words.
+struct Storage {
+  std::string compute = "fp32";     ///< precision.compute
+  std::string accumulate = "fp32";  ///< precision.accumulate
+  std::string optimizer = "adamw";  ///< optim.kind
+  std::string state = "fp32";       ///< optim.state
+  bool momentum = true;             ///< optim.momentum is not 0
+  bool buffer = true;               ///< gradients have a buffer (memory.gradients; never of adama)
+};
+
+/// Masters and bf16 copies of them, main gradients, and the optimizer's moments. (bf16 copies are
+/// of matrices alone, which is nearly all; the few bytes of scales of int8 blocks are counted.
+/// Packed weights are not: a run has them where there is much memory.)
+Resident state_bytes(std::int64_t parameters, const Storage& storage);
+/// All in 16 bit, with Adam: the usual least (2 + 2 + 4 bytes a parameter).
+Resident sixteen_bit_state(std::int64_t parameters);
+
+/// A transformer of pre-norm blocks with a feed-forward part of four times the width.
+struct TransformerShape {
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t tokens = 0;  ///< of a sample
+};
+/// GPT-2 with its head tied to the embedding; `tokens` is its context.
+std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab);
+/// A ViT with a class token; `tokens` are patches, `patch_values` the numbers in one.
+std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_values,
+                            std::int64_t classes);
+
+/// Activations of one sample as accrue keeps them, with attention that keeps no probabilities and a
+/// loss that keeps no logits: for each token and layer two fp32 residuals and ten widths in the
+/// precision of compute (two norms' outputs, query, key and value, attention's output, four of the
+/// hidden layer); `selective` makes the norms' outputs again, `full` keeps the blocks' inputs and
+/// runs one block at a time. Besides the blocks: what one block's backward holds. Within a fifth of
+/// what trials of models with wide enough layers measure.
+std::int64_t transformer_activations(const TransformerShape& shape, const std::string& compute,
+                                     Recompute recompute);
+/// The usual count in 16 bit without recomputation: 34 bytes for each token, layer and unit of
+/// width (Korthikanti et al., arXiv:2205.05198, without attention's probabilities).
+std::int64_t sixteen_bit_activations(const TransformerShape& shape);
+
+/// The residual network of models/resnet.h.
+struct ResNetShape {
+  std::int64_t layers = 0;  ///< 6n + 2
+  std::int64_t width = 0;
+  std::int64_t classes = 0;
+  std::int64_t channels = 3, height = 0, width_pixels = 0;
+};
+std::int64_t resnet_parameters(const ResNetShape& shape);
+/// What one image takes: the inputs of convolutions and of norms are kept, and one convolution's
+/// backward holds eight of the largest maps besides.
+std::int64_t resnet_activations(const ResNetShape& shape, std::int64_t bytes_per_value);
+
+struct Device {
+  std::string name;
+  std::int64_t bytes = 0;
+};
+/// 24 GB, 80 GB, 141 GB.
+std::vector<Device> device_presets();
+
+/// The most samples whose activations stay in `bytes` beside what is resident, less kPlanMargin; at
+/// most `window_samples`, 0 where not even one does.
+std::int64_t largest_micro_batch(std::int64_t bytes, const Resident& resident,
+                                 std::int64_t bytes_per_sample, std::int64_t window_samples);
+
+/// A device to rent, and how fast the run goes on it.
+struct Offer {
+  double price_per_hour = 0;
+  double tokens_per_second = 0;
+};
+struct RunCost {
+  double hours = 0;
+  double money = 0;
+};
+RunCost run_cost(double tokens, const Offer& offer);
+
+/// Compares the second offer with the first.
+struct OfferComparison {
+  double time_ratio = 1;
+  double cost_ratio = 1;
+  /// At which a run on the second costs as much as on the first, all else as it is.
+  double break_even_price = 0;
+  double break_even_tokens_per_second = 0;
+};
+OfferComparison compare(const Offer& first, const Offer& second);
+
+}  // namespace accrue::memory

@@ -1,0 +1,230 @@
+#include "train/checkpoint/checkpoint.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "accrue/core/error.h"
+#include "accrue/models/safetensors.h"
+#include "core/atomic_file.h"
+#include "core/checksum.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/manifest.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* model_file = "model.safetensors";
+constexpr const char* optimizer_file = "optimizer.safetensors";
+constexpr const char* ranks_file = "ranks.safetensors";
+constexpr const char* state_file = "state.json";
+
+json shape_to_json(const ModelConfig& shape) {
+  json out{{"kind", shape.kind},   {"layers", shape.layers},    {"heads", shape.heads},
+           {"width", shape.width}, {"context", *shape.context}, {"vocab", *shape.vocab}};
+  if (!shape.image.empty()) out["image"] = shape.image;
+  if (!shape.classes.empty()) out["classes"] = shape.classes;
+  return out;
+}
+
+ModelConfig shape_from_json(const json& in) {
+  ModelConfig shape;
+  in.at("kind").get_to(shape.kind);
+  in.at("layers").get_to(shape.layers);
+  in.at("heads").get_to(shape.heads);
+  in.at("width").get_to(shape.width);
+  shape.context = in.at("context").get<std::int64_t>();
+  shape.vocab = in.at("vocab").get<std::int64_t>();
+  if (in.contains("image")) in["image"].get_to(shape.image);
+  if (in.contains("classes")) in["classes"].get_to(shape.classes);
+  return shape;
+}
+
+/// The manifest of a checkpoint from before there were manifests: lengths alone, in state.json.
+Manifest lengths_in(const json& state) {
+  Manifest manifest{.step = state.value("step", std::int64_t{-1}), .files = {}};
+  for (const auto& [name, bytes] : state.at("files").items())
+    manifest.files[name].bytes = bytes.get<std::int64_t>();
+  return manifest;
+}
+
+/// What tells of a checkpoint without its tensors.
+struct Bookkeeping {
+  Manifest manifest;
+  bool has_checksums = false;
+  TrainState state;
+  ModelConfig shape;
+};
+
+void check_step(const fs::path& checkpoint, const Bookkeeping& found) {
+  if (found.state.step != found.manifest.step)
+    throw not_whole(checkpoint, "files of one step",
+                    "a state.json of step " + std::to_string(found.state.step) +
+                        " beside a manifest of step " + std::to_string(found.manifest.step));
+  const auto named = step_of_folder(checkpoint);
+  if (named && *named != found.state.step)
+    throw not_whole(checkpoint, "a checkpoint of step " + std::to_string(*named),
+                    "one of step " + std::to_string(found.state.step));
+}
+
+Bookkeeping read_bookkeeping(const fs::path& checkpoint) {
+  const std::optional<Manifest> manifest = read_manifest(checkpoint);
+  const std::string content = read_file(checkpoint / state_file);
+  if (manifest) check_content(checkpoint, *manifest, state_file, content);
+  try {
+    const json state = json::parse(content);
+    if (!manifest && !state.contains("files"))
+      throw not_whole(checkpoint, "a manifest.json", "none");
+    Bookkeeping found{
+        .manifest = manifest ? *manifest : lengths_in(state),
+        .has_checksums = manifest.has_value(),
+        .state = train_state_from_json(state, "read checkpoint " + checkpoint.string()),
+        .shape = shape_from_json(state.at("model"))};
+    found.state.data.image = found.shape.image;
+    check_step(checkpoint, found);
+    check_lengths(checkpoint, found.manifest);
+    return found;
+  } catch (const json::exception& error) {
+    throw not_whole(checkpoint, "a state.json as it was written", error.what());
+  }
+}
+
+/// `tensors`, those that share memory with one of `changing` copied.
+NamedParameters with_copies_of(const NamedParameters& changing, NamedParameters tensors) {
+  const at::NoGradGuard no_grad;
+  for (NamedParameter& kept : tensors)
+    if (std::any_of(changing.begin(), changing.end(), [&](const NamedParameter& buffer) {
+          return buffer.tensor.defined() && buffer.tensor.is_alias_of(kept.tensor);
+        }))
+      kept.tensor = kept.tensor.clone();
+  return tensors;
+}
+
+Manifest::File file_entry(const fs::path& file, models::TensorChecksums tensors) {
+  return {.bytes = static_cast<std::int64_t>(fs::file_size(file)),
+          .checksum = {},
+          .tensors = std::move(tensors)};
+}
+
+/// All files of a checkpoint into `folder`, the manifest last.
+void write_files(const fs::path& folder, const CheckpointContent& content) {
+  Manifest manifest{.step = content.state.step, .files = {}};
+  const auto written = [&](const char* name, models::TensorChecksums tensors) {
+    manifest.files[name] = file_entry(folder / name, std::move(tensors));
+  };
+  written(model_file,
+          models::write_safetensors(folder / model_file, content.model, {{"format", "pt"}}));
+  written(optimizer_file,
+          content.gathered.empty()
+              ? models::write_safetensors(folder / optimizer_file, content.optimizer)
+              : models::write_stored_safetensors(folder / optimizer_file, content.gathered));
+  if (!content.ranks.empty())
+    written(ranks_file, models::write_safetensors(folder / ranks_file, content.ranks));
+  json state = to_json(content.state);
+  state["model"] = shape_to_json(content.shape);
+  // Names of classes are names of folders, which may be any bytes.
+  const std::string text = state.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  write_file_atomically(folder / state_file, text);
+  manifest.files[state_file] = {
+      .bytes = std::ssize(text), .checksum = checksum_of(text), .tensors = {}};
+  write_manifest(folder, manifest);
+}
+
+}  // namespace
+
+std::string optimizer_prefix(std::int64_t rank) { return "rank" + std::to_string(rank) + "."; }
+
+CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
+                                     const models::Model& model,
+                                     const optim::Optimizer& optimizer) {
+  return {.state = state,
+          .shape = shape,
+          .model = with_copies_of(model.buffers(), model.file_tensors()),
+          .optimizer = optimizer.state()};
+}
+
+fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content) {
+  const fs::path final_path = run.checkpoint(content.state.step);
+  const fs::path partial = partial_of(final_path);
+  try {
+    fs::remove_all(partial);
+    // Its parent is not made: a run directory that is gone must not come back with one checkpoint.
+    fs::create_directory(partial);
+    write_files(partial, content);
+    put_in_place(partial, final_path);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    throw runtime_error("write checkpoint " + final_path.string(), "a writable run directory",
+                        error.code().message(), "another run.out");
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  return final_path;
+}
+
+TrainState read_checkpoint_state(const fs::path& checkpoint) {
+  return read_bookkeeping(checkpoint).state;
+}
+
+bool checkpoint_is_whole(const fs::path& checkpoint) {
+  try {
+    read_checkpoint_state(checkpoint);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(std::move(folder)) {
+  Bookkeeping found = read_bookkeeping(folder_);
+  has_checksums_ = found.has_checksums;
+  for (const auto& [name, file] : found.manifest.files) {
+    const bool wanted = files == Files::all || (files == Files::model && name == model_file);
+    if (wanted && has_checksums_ && name != state_file)
+      check_tensors(folder_, found.manifest, name);
+  }
+  has_ranks_ = found.manifest.files.contains(ranks_file);
+  state_ = std::move(found.state);
+  shape_ = std::move(found.shape);
+}
+
+Config VerifiedCheckpoint::with_shape(Config config) const {
+  config.model.layers = shape_.layers;
+  config.model.heads = shape_.heads;
+  config.model.width = shape_.width;
+  config.model.context = shape_.context;
+  config.model.vocab = shape_.vocab;
+  if (!shape_.image.empty()) config.model.image = shape_.image;
+  config.model.classes = shape_.classes;
+  return config;
+}
+
+fs::path VerifiedCheckpoint::model_path() const { return folder_ / model_file; }
+
+StoredTensors VerifiedCheckpoint::model() const {
+  return models::open_safetensors(model_path()).tensors;
+}
+
+void VerifiedCheckpoint::load(models::Model& into) const {
+  into.load_file_tensors(model(), model_path().string());
+}
+
+void VerifiedCheckpoint::load(models::Model& into, optim::Optimizer& optimizer) const {
+  load(into);
+  optimizer.load_state(models::open_safetensors(folder_ / optimizer_file).tensors);
+}
+
+StoredTensors VerifiedCheckpoint::ranks() const {
+  if (!has_ranks_) return {};
+  return models::open_safetensors(folder_ / ranks_file).tensors;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "accrue/models/model.h"
+#include "accrue/optim/optimizer.h"
+#include "accrue/train/config.h"
+#include "accrue/train/run_directory.h"
+#include "train/checkpoint/train_state.h"
+
+namespace accrue::train {
+
+/// Names what is kept in compression among what a checkpoint holds of several ranks.
+inline constexpr const char* compression_prefix = "compression.";
+/// Names the inner optimizer of a rank after the first, whose own is the checkpoint's optimizer.
+std::string optimizer_prefix(std::int64_t rank);
+
+/// What a checkpoint holds. Parameters and the optimizer's state are the live ones: they must not
+/// change until the checkpoint is written. What a forward pass changes (Trainable::buffers) is
+/// copied.
+struct CheckpointContent {
+  TrainState state;
+  ModelConfig shape;  ///< what the model was made with
+  NamedParameters model, optimizer;
+  /// What several ranks need besides, under prefixes; in memory of its own.
+  NamedParameters ranks = {};
+  /// Instead of `optimizer`, where no process has all of it: read as it is written, each once.
+  StoredTensors gathered = {};
+};
+CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
+                                     const models::Model& model, const optim::Optimizer& optimizer);
+
+/// Writes checkpoints/step-N whole or not at all: a hidden folder, its manifest last, fsync,
+/// rename. Throws a runtime Error where the disk is full or not writable, or the run directory is
+/// gone; earlier checkpoints are untouched then. Any thread.
+std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content);
+
+/// Only the bookkeeping of a checkpoint. Throws a usage Error where that is not what was written or
+/// can be of no run, or where a file is missing or of another length; tensors are not read.
+TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
+
+/// The format of the data that it was trained on: text, tokens, jsonl or images. Throws as
+/// read_checkpoint_state().
+std::string data_format_of(const std::filesystem::path& checkpoint);
+
+/// Whether read_checkpoint_state() returns.
+bool checkpoint_is_whole(const std::filesystem::path& checkpoint);
+
+/// A checkpoint whose files are those that were written together.
+class VerifiedCheckpoint {
+ public:
+  /// Whose tensors are read: of all files, of model.safetensors alone, of none.
+  enum class Files { all, model, none };
+
+  /// Reads the files once and compares their checksums. Throws a usage Error that names the file
+  /// and the tensor that is not as it was written. A checkpoint of a version before there were
+  /// checksums is compared by its lengths alone (`has_checksums`).
+  explicit VerifiedCheckpoint(std::filesystem::path folder, Files files = Files::all);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const TrainState& state() const { return state_; }
+  bool has_checksums() const { return has_checksums_; }
+
+  /// `config` with the shape of the checkpoint's model: what `model.from` once told.
+  Config with_shape(Config config) const;
+
+  std::filesystem::path model_path() const;
+  /// What is in it, not read yet.
+  StoredTensors model() const;
+  /// Loads the model. Throws a usage Error where a tensor does not fit; nothing is changed then.
+  void load(models::Model& model) const;
+  /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is
+  /// changed in the one that does not.
+  void load(models::Model& model, optim::Optimizer& optimizer) const;
+  /// What several ranks need besides; nothing where there was none.
+  StoredTensors ranks() const;
+
+ private:
+  std::filesystem::path folder_;
+  TrainState state_;
+  ModelConfig shape_;
+  bool has_checksums_ = false;
+  bool has_ranks_ = false;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,92 @@
+#include "train/checkpoint/checkpoint_store.h"
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/run_claim.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::int64_t bytes_in(const fs::path& folder) {
+  std::int64_t bytes = 0;
+  std::error_code unreadable;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, unreadable))
+    if (file.is_regular_file(unreadable))
+      bytes += static_cast<std::int64_t>(file.file_size(unreadable));
+  return bytes;
+}
+
+void expect_run(const RunDirectory& run) {
+  if (!run.holds_run())
+    throw usage_error("open run " + run.root().string(), "a run directory", "none",
+                      "the run.out of a training run");
+}
+
+/// What is known of one, and the state it is of where that can be told.
+struct Examined {
+  StoredCheckpoint stored;
+  std::optional<TrainState> state;
+};
+
+Examined examine(std::int64_t step, const fs::path& folder, Thoroughness thoroughness) {
+  Examined found{.stored = {.step = step, .folder = folder, .bytes = bytes_in(folder)},
+                 .state = {}};
+  try {
+    const VerifiedCheckpoint checkpoint(folder, thoroughness == Thoroughness::contents
+                                                    ? VerifiedCheckpoint::Files::all
+                                                    : VerifiedCheckpoint::Files::none);
+    found.stored.has_checksums = checkpoint.has_checksums();
+    found.state = checkpoint.state();
+  } catch (const Error& damage) {
+    found.stored.damage = damage.what();
+  }
+  return found;
+}
+
+/// The newest one that can be read knows which is the best.
+void mark_best(std::vector<StoredCheckpoint>& checkpoints,
+               const std::optional<TrainState>& newest) {
+  if (!newest || !newest->best_step) return;
+  for (StoredCheckpoint& checkpoint : checkpoints)
+    if (checkpoint.step == *newest->best_step) checkpoint.best_eval = newest->best_eval;
+}
+
+}  // namespace
+
+std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thoroughness thoroughness) {
+  expect_run(run);
+  std::vector<StoredCheckpoint> checkpoints;
+  std::optional<TrainState> newest;
+  for (const fs::path& folder : checkpoint_folders(run)) {
+    Examined found = examine(*step_of_folder(folder), folder, thoroughness);
+    checkpoints.push_back(std::move(found.stored));
+    if (found.state) newest = std::move(found.state);
+  }
+  mark_best(checkpoints, newest);
+  return checkpoints;
+}
+
+Pruned prune(const RunDirectory& run, std::int64_t keep, bool damaged) {
+  expect_run(run);
+  const RunClaim claim(run);
+  sweep(run);
+  Pruned pruned;
+  std::vector<StoredCheckpoint> all = list_checkpoints(run, Thoroughness::contents);
+  std::int64_t newer = 0;  // that are as they were written
+  for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
+    const bool is_damaged = !checkpoint->damage.empty();
+    const bool stays = is_damaged ? !damaged : newer < keep || checkpoint->best_eval.has_value();
+    newer += is_damaged ? 0 : 1;
+    if (!stays) remove_checkpoint(checkpoint->folder);
+    auto& list = stays ? pruned.kept : pruned.removed;
+    list.insert(list.begin(), *checkpoint);
+  }
+  return pruned;
+}
+
+}  // namespace accrue::train

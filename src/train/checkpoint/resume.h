@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "accrue/train/run_directory.h"
+#include "train/checkpoint/checkpoint.h"
+
+namespace accrue::train {
+
+/// What a resume found.
+struct Resumed {
+  TrainState state;                  ///< of a fresh run where there was no checkpoint
+  std::filesystem::path checkpoint;  ///< empty then
+  bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums() of it
+  StoredTensors ranks;               ///< VerifiedCheckpoint::ranks() of it
+  /// What changed in the data, where that was accepted; empty: nothing.
+  std::string data_change;
+  std::vector<std::string> skipped;  ///< what is wrong with newer ones
+};
+
+/// Refuses a run directory that cannot be used: without `resume` one that holds a run or anything
+/// else but logs (*.log) and hidden files, with it one that holds none.
+void check_run_directory(const RunDirectory& run, bool resume);
+
+/// Refuses a disk too full for the run's checkpoints before anything is written.
+void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where);
+/// Bytes that all checkpoints a run keeps take at most.
+std::int64_t checkpoint_room(const RunConfig& config, std::int64_t total_steps,
+                             std::int64_t model_bytes, std::int64_t optimizer_bytes);
+/// Free bytes of the file system that `where` is, or will be, on.
+std::int64_t free_bytes_at(std::filesystem::path where);
+
+/// Refuses what may not change between a run's start and its resumption; the message lists what
+/// differs and what may.
+void check_config_unchanged(const Config& started, const Config& now);
+
+/// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as that tells; none
+/// where the run has none yet. Throws a usage Error where the requested one is not whole, or none
+/// is.
+std::optional<TrainState> state_to_resume(const RunDirectory& run, const std::string& requested);
+
+/// Loads the newest checkpoint that is as it was written, or the `requested` one (a folder or a
+/// step), into model and optimizer. Throws a usage Error that names the file and the tensor where
+/// the requested one is damaged, or all are, and where the data changed (check_continuity).
+Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
+                        const DataIdentity& data, bool accept_data, models::Model& model,
+                        optim::Optimizer& optimizer);
+
+}  // namespace accrue::train

@@ -1,0 +1,194 @@
+#include "train/checkpoint/run_claim.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/atomic_file.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/run_info.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+fs::path lock_file(const RunDirectory& run) { return run.root() / ".accrue-lock"; }
+
+std::string name_of(const RunDirectory& run) { return "run directory " + run.root().string(); }
+
+Error cannot_write(const RunDirectory& run, const std::string& reason) {
+  return usage_error(name_of(run), "a place that can be written", reason, "another run.out");
+}
+
+/// Who holds the lock, as the file says; nothing where it says nothing yet, or still names one that
+/// was killed.
+std::optional<std::string> named_holder(int descriptor) {
+  std::string text(512, '\0');
+  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
+  const json who = json::parse(text.substr(0, static_cast<std::size_t>(std::max<ssize_t>(got, 0))),
+                               nullptr, false);
+  try {
+    const auto process = who.at("process").get<std::int64_t>();
+    const auto host = who.at("host").get<std::string>();
+    const bool is_gone =
+        host == host_name() && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+    if (is_gone) return std::nullopt;
+    return "process " + std::to_string(process) + " on " + host + ", since " +
+           who.at("since").get<std::string>();
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+/// Whoever takes the lock says so next.
+std::string holder(int descriptor) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (const auto who = named_holder(descriptor)) return *who;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return "another process";
+}
+
+bool is_lockless(int error) {
+  return error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK || error == EINVAL;
+}
+
+}  // namespace
+
+RunClaim::RunClaim(const RunDirectory& run) : run_(run) {
+  // Another process may remove the folder or the file between two calls, as it lets go.
+  constexpr int kAttempts = 100;
+  try {
+    int attempt = 0;
+    do {
+      if (attempt++ == kAttempts) throw cannot_write(run_, "a folder that comes and goes");
+      make_folder();
+    } while (!open_lock());
+    say_who();
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+RunClaim::~RunClaim() { release(); }
+
+void RunClaim::expect_folder(const RunDirectory& run) {
+  std::error_code error;
+  const fs::file_status status = fs::status(run.root(), error);
+  if (fs::is_directory(status) || !fs::exists(fs::symlink_status(run.root(), error))) return;
+  throw usage_error(name_of(run), "a folder, or nothing yet",
+                    fs::exists(status) ? "a file" : "a link to nothing", "another run.out");
+}
+
+void RunClaim::make_folder() {
+  std::error_code error;
+  if (fs::is_directory(run_.root(), error)) return;
+  expect_folder(run_);
+  std::vector<fs::path> missing;
+  for (fs::path path = fs::absolute(run_.root()); !fs::exists(path, error) && path.has_filename();
+       path = path.parent_path())
+    missing.insert(missing.begin(), path);
+  for (const fs::path& path : missing)
+    if (fs::create_directory(path, error))
+      made_folders_.push_back(path);
+    else if (error)
+      throw cannot_write(run_, error.message());
+}
+
+bool RunClaim::open_lock() {
+  descriptor_ = ::open(lock_file(run_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (descriptor_ < 0) {
+    if (errno == ENOENT) return false;
+    throw cannot_write(run_, std::strerror(errno));
+  }
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (!is_lockless(error)) {
+      const std::string who = error == EWOULDBLOCK ? holder(descriptor_) : "";
+      ::close(std::exchange(descriptor_, -1));
+      throw usage_error(name_of(run_), "a run that no other process works on",
+                        error == EWOULDBLOCK ? "one that is held by " + who : std::strerror(error),
+                        "waiting for it to end, or another run.out");
+    }
+    remark_ = "the run directory cannot be locked (" + std::string(std::strerror(error)) +
+              "): nothing keeps a second process from the same run.out";
+  }
+  if (is_there()) return true;
+  ::close(std::exchange(descriptor_, -1));
+  return false;
+}
+
+void RunClaim::say_who() const {
+  const std::string text =
+      json{{"host", host_name()}, {"process", ::getpid()}, {"since", now_iso()}}.dump() + "\n";
+  // Whom it names is for people: a disk without room for it does not matter here.
+  if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
+}
+
+bool RunClaim::is_there() const {
+  struct stat held {
+  }, found{};
+  return ::fstat(descriptor_, &held) == 0 && ::stat(lock_file(run_).c_str(), &found) == 0 &&
+         held.st_ino == found.st_ino && held.st_dev == found.st_dev;
+}
+
+void RunClaim::check_there() const {
+  if (is_there()) return;
+  std::error_code error;
+  throw runtime_error(
+      name_of(run_), "the folder that the run began in",
+      fs::exists(run_.root(), error) ? "another one in its place" : "none: it was deleted or moved",
+      "run.out at the place it was moved to, with --resume");
+}
+
+void RunClaim::create(const Config& config, const std::string& run_json) {
+  try {
+    // The metrics are the sinks' to write, in a folder that had none.
+    made_files_ = {run_.config_file(), run_.run_file(), run_.metrics_file()};
+    write_file_atomically(run_.config_file(), to_toml(config));
+    write_file_atomically(run_.run_file(), run_json);
+    fs::create_directory(run_.checkpoints());
+  } catch (const std::exception& error) {
+    abandon();
+    throw usage_error("create " + name_of(run_), "a place that can be written", error.what(),
+                      "another run.out");
+  }
+}
+
+void RunClaim::abandon() {
+  if (made_files_.empty() || !run_.checkpoint_steps().empty()) return;
+  std::error_code ignored;
+  for (const fs::path& path : made_files_) fs::remove(path, ignored);
+  sweep(run_);
+  fs::remove(run_.checkpoints(), ignored);
+  made_files_.clear();
+}
+
+void RunClaim::release() {
+  if (descriptor_ >= 0) {
+    // Before the lock goes: who opened the file meanwhile sees that it is no longer the folder's.
+    if (is_there()) ::unlink(lock_file(run_).c_str());
+    ::close(std::exchange(descriptor_, -1));
+  }
+  std::error_code ignored;
+  for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder)
+    fs::remove(*folder, ignored);
+}
+
+}  // namespace accrue::train

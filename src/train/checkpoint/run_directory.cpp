@@ -1,0 +1,69 @@
+#include "accrue/train/run_directory.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "accrue/core/error.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folders.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+std::string list_of(const std::vector<fs::path>& checkpoints) {
+  if (checkpoints.empty()) return "none";
+  std::string text;
+  for (const fs::path& folder : checkpoints)
+    text += (text.empty() ? "" : ", ") + std::to_string(*step_of_folder(folder));
+  return "steps " + text;
+}
+
+}  // namespace
+
+fs::path RunDirectory::checkpoint(std::int64_t step) const {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return checkpoints() / name;
+}
+
+bool RunDirectory::holds_run() const {
+  const auto is_there = [](const fs::path& path) {
+    std::error_code unreadable;
+    return fs::exists(fs::symlink_status(path, unreadable));
+  };
+  return is_there(config_file()) || is_there(run_file()) || is_there(metrics_file()) ||
+         is_there(checkpoints());
+}
+
+Config RunDirectory::config() const {
+  if (!fs::exists(config_file())) {
+    throw usage_error("open run " + root_.string(), "a run directory (with config.toml)",
+                      fs::exists(root_) ? "a folder without one" : "no such folder",
+                      "the run.out of a training run");
+  }
+  return load_config(config_file());
+}
+
+std::vector<std::int64_t> RunDirectory::checkpoint_steps() const {
+  std::vector<std::int64_t> steps;
+  for (const fs::path& folder : checkpoint_folders(*this))
+    if (checkpoint_is_whole(folder)) steps.push_back(*step_of_folder(folder));
+  return steps;
+}
+
+fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step) {
+  if (!run.holds_run())
+    throw usage_error("open run " + run.root().string(), "a run directory", "none",
+                      "the run.out of a training run");
+  const std::vector<fs::path> folders = checkpoint_folders(run);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
+    if (!step || step_of_folder(*folder) == step) return *folder;
+  throw usage_error("open a checkpoint of " + run.root().string(),
+                    step ? "step " + std::to_string(*step) : "at least one checkpoint",
+                    list_of(folders),
+                    folders.empty() ? "--resume, which goes on until one is written"
+                                    : "one of these, or a longer run");
+}
+
+}  // namespace accrue::train

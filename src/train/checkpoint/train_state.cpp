@@ -1,0 +1,202 @@
+#include "train/checkpoint/train_state.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+namespace {
+
+using nlohmann::json;
+
+/// The values of an object whose author is not trusted.
+class StateReader {
+ public:
+  StateReader(const json& object, std::string place, const std::string& operation)
+      : object_(object), place_(std::move(place)), operation_(operation) {
+    if (!object.is_object()) throw wrong("", "an object", object);
+  }
+
+  bool is_set(const char* name) const { return object_.value(name, json(false)) == true; }
+  bool has(const char* name) const { return object_.contains(name); }
+
+  std::int64_t integer(const char* name, std::int64_t least,
+                       std::int64_t most = std::numeric_limits<std::int64_t>::max()) const {
+    const json& value = at(name);
+    // An unsigned number beyond 2^63 would become a negative one.
+    const bool fits =
+        value.is_number_integer() &&
+        (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62U);
+    if (fits && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most)
+      return value.get<std::int64_t>();
+    const bool bounded = most != std::numeric_limits<std::int64_t>::max();
+    throw wrong(name,
+                "a whole number of at least " + std::to_string(least) +
+                    (bounded ? " and at most " + std::to_string(most) : ""),
+                value);
+  }
+
+  std::int64_t integer_or(const char* name, std::int64_t least, std::int64_t most,
+                          std::int64_t otherwise) const {
+    return has(name) ? integer(name, least, most) : otherwise;
+  }
+
+  double number(const char* name) const {
+    const json& value = at(name);
+    if (value.is_number() && std::isfinite(value.get<double>())) return value.get<double>();
+    throw wrong(name, "a finite number", value);
+  }
+
+  double number_of_at_least_0(const char* name) const {
+    const double value = number(name);
+    if (value >= 0) return value;
+    throw wrong(name, "a number of at least 0", at(name));
+  }
+
+  std::string text(const char* name) const {
+    const json& value = at(name);
+    if (value.is_string()) return value.get<std::string>();
+    throw wrong(name, "text", value);
+  }
+
+  std::vector<double> times(const char* name) const {
+    std::vector<double> times;
+    for (const json& value : array(name)) {
+      if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>()))
+        throw wrong(name, "times of at least 0", value);
+      times.push_back(value.get<double>());
+    }
+    return times;
+  }
+
+  std::vector<int> small_integers(const char* name) const {
+    constexpr std::int64_t kMost = 4096;
+    std::vector<int> numbers;
+    for (const json& value : array(name)) {
+      if (!value.is_number_integer() || value.get<std::int64_t>() < -kMost ||
+          value.get<std::int64_t>() > kMost)
+        throw wrong(name, "whole numbers of at most " + std::to_string(kMost), value);
+      numbers.push_back(value.get<int>());
+    }
+    return numbers;
+  }
+
+  const json& array(const char* name) const {
+    const json& value = at(name);
+    if (value.is_array()) return value;
+    throw wrong(name, "an array", value);
+  }
+
+  StateReader object(const char* name) const { return {at(name), place_ + name + ".", operation_}; }
+
+ private:
+  const json& at(const char* name) const {
+    const auto found = object_.find(name);
+    if (found != object_.end()) return *found;
+    throw usage_error(operation_, place_ + name + " in state.json", "none",
+                      "an earlier checkpoint of the run");
+  }
+
+  Error wrong(const std::string& name, const std::string& expected, const json& received) const {
+    constexpr std::size_t kLongest = 60;
+    return usage_error(
+        operation_, place_ + name + " in state.json to be " + expected,
+        received.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, kLongest),
+        "an earlier checkpoint of the run");
+  }
+
+  const json& object_;
+  std::string place_;
+  const std::string& operation_;
+};
+
+json rank_to_json(const RankRecord& rank) {
+  return {{"micro_batch", rank.micro_batch},
+          {"recompute", to_string(rank.recompute)},
+          {"seconds_per_sample", rank.seconds_per_sample}};
+}
+
+RankRecord rank_from_json(const StateReader& in) {
+  return {.micro_batch = in.integer("micro_batch", 1),
+          .recompute = parse_recompute(in.text("recompute"), "ranks.recompute"),
+          .seconds_per_sample = in.times("seconds_per_sample")};
+}
+
+memory::RecoveryState micro_batches_from_json(const StateReader& plan) {
+  const std::int64_t planned = plan.integer("micro_batch", 1);
+  return {.planned = planned,
+          .micro_batch = plan.integer_or("micro_batch_now", 1, planned, planned),
+          .quiet_windows = plan.has("quiet_windows") ? plan.integer("quiet_windows", 0) : 0};
+}
+
+DataIdentity data_from_json(const StateReader& in) {
+  return {.fingerprint = in.text("fingerprint"),
+          .samples = in.has("samples") ? in.integer("samples", 0) : 0,
+          .held_out = in.has("held_out") ? in.integer("held_out", 0) : 0,
+          .checked = in.is_set("checked")};
+}
+
+}  // namespace
+
+json to_json(const TrainState& state) {
+  json out{{"step", state.step},
+           {"window", state.window},
+           {"samples", state.samples},
+           {"tokens", state.tokens},
+           {"elapsed", state.elapsed},
+           {"plan",
+            {{"micro_batch", state.micro_batches.planned},
+             {"recompute", to_string(state.recompute)},
+             {"micro_batch_now", state.micro_batches.micro_batch},
+             {"quiet_windows", state.micro_batches.quiet_windows}}},
+           {"data",
+            {{"next_window", state.window},
+             {"fingerprint", state.data.fingerprint},
+             {"samples", state.data.samples},
+             {"held_out", state.data.held_out},
+             {"checked", state.data.checked}}}};
+  if (state.ranks.size() > 1)
+    for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
+  if (!state.units.empty()) out["units"] = state.units;
+  if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
+  if (state.evaluated_step) out["evaluated"] = {{"step", *state.evaluated_step}};
+  if (state.eval_loss) out["evaluated"]["eval_loss"] = *state.eval_loss;
+  if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
+  return out;
+}
+
+TrainState train_state_from_json(const json& in, const std::string& operation) {
+  const StateReader reader(in, "", operation);
+  TrainState state;
+  state.step = reader.integer("step", 0);
+  state.window = reader.integer("window", state.step);
+  state.samples = reader.integer("samples", 0);
+  state.tokens = reader.integer("tokens", 0);
+  state.elapsed = reader.number_of_at_least_0("elapsed");
+  const StateReader plan = reader.object("plan");
+  state.micro_batches = micro_batches_from_json(plan);
+  if (plan.has("recompute"))
+    state.recompute = parse_recompute(plan.text("recompute"), "plan.recompute");
+  if (reader.has("ranks"))
+    for (const json& rank : reader.array("ranks"))
+      state.ranks.push_back(rank_from_json({rank, "ranks.", operation}));
+  state.data = data_from_json(reader.object("data"));
+  if (reader.has("units")) state.units = reader.small_integers("units");
+  if (reader.has("inner_optimizers"))
+    state.inner_optimizers = reader.integer("inner_optimizers", 1);
+  if (reader.has("evaluated")) {
+    const StateReader evaluated = reader.object("evaluated");
+    state.evaluated_step = evaluated.integer("step", 0, state.step);
+    if (evaluated.has("eval_loss")) state.eval_loss = evaluated.number("eval_loss");
+  }
+  if (reader.has("best")) {
+    const StateReader best = reader.object("best");
+    state.best_eval = best.number("eval_loss");
+    state.best_step = best.integer("step", 0, state.step);
+  }
+  return state;
+}
+
+}  // namespace accrue::train

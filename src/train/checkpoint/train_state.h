@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+#include "memory/recovery.h"
+#include "train/checkpoint/data_continuity.h"
+#include "train/checkpoint/rank_record.h"
+
+namespace accrue::train {
+
+/// Where a run stands between two optimizer steps. With the parameters and the optimizer's state it
+/// is all that the next step depends on: randomness and data order are functions of seed and
+/// window.
+struct TrainState {
+  std::int64_t step = 0;    ///< optimizer steps taken
+  std::int64_t window = 0;  ///< windows done; more than `step` where a window had no weight
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  double elapsed = 0;  ///< seconds, over all resumptions
+  /// The plan: a resume does not measure anew.
+  memory::RecoveryState micro_batches;
+  Recompute recompute = Recompute::none;
+  std::vector<RankRecord> ranks = {};  ///< by rank; of a checkpoint none where one was alone
+  /// The last evaluation, so that a run that is resumed where it was made does not make it again.
+  std::optional<std::int64_t> evaluated_step;
+  std::optional<double> eval_loss;  ///< of it; none where it was not finite
+  std::optional<double> best_eval;
+  std::optional<std::int64_t> best_step;
+  DataIdentity data;
+  /// Whose inner optimizers the checkpoint holds, where each rank has its own; none: one for all.
+  std::optional<std::int64_t> inner_optimizers;
+  std::vector<int> units;  ///< of fixed-point sums (accum::GradientBuffer::units); else empty
+};
+
+nlohmann::json to_json(const TrainState& state);
+
+/// Reads it back. What later versions added may be missing; `operation` begins the errors. Throws a
+/// usage Error that names the value which is missing, of another type, or none that a run can have.
+TrainState train_state_from_json(const nlohmann::json& in, const std::string& operation);
+
+}  // namespace accrue::train

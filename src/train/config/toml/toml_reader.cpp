@@ -1,0 +1,218 @@
+#include "train/config/toml/toml_reader.h"
+
+// The parser checks itself by assert() on input that is only wrong, which its errors tell as well.
+#define TOML_ASSERT(condition) static_cast<void>(0)
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "accrue/core/error.h"
+#include "train/config/toml/toml_ascii.h"
+#include "train/config/toml/toml_mistakes.h"
+
+namespace accrue::train {
+namespace {
+
+std::string type_name(const toml::node& node) {
+  std::ostringstream name;
+  name << node.type();
+  return name.str();
+}
+
+Value to_value(const toml::node& node) {
+  if (const auto* flag = node.as_boolean()) return {flag->get()};
+  if (const auto* integer = node.as_integer()) return {integer->get()};
+  if (const auto* real = node.as_floating_point()) return {real->get()};
+  if (const auto* text = node.as_string()) return {from_ascii(text->get())};
+  if (const auto* array = node.as_array()) {
+    Value::Array elements;
+    for (const toml::node& element : *array) elements.push_back(to_value(element));
+    return {std::move(elements)};
+  }
+  return {Value::Other{type_name(node)}};
+}
+
+std::string position_text(const std::string& origin, const toml::source_position& position) {
+  return origin + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+}
+
+void flatten(const toml::table& table, const std::string& prefix, const std::string& origin,
+             std::vector<Entry>& entries) {
+  for (const auto& [key, node] : table) {
+    const std::string path = prefix + from_ascii(key.str());
+    const toml::table* inner = node.as_table();
+    if (inner && !inner->empty()) {
+      flatten(*inner, path + ".", origin, entries);
+    } else {
+      entries.push_back(
+          {path, to_value(node), position_text(origin, key.source().begin), std::nullopt});
+    }
+  }
+}
+
+std::string line_of(const std::string& text, std::size_t number) {
+  std::istringstream lines(text);
+  std::string line;
+  for (std::size_t i = 0; i < number; ++i) std::getline(lines, line);
+  return line;
+}
+
+bool is_ascii(const std::string& line) {
+  return std::ranges::all_of(line, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+/// Throws toml::parse_error, whose words may quote what to_ascii() made.
+toml::table parse(const std::string& text, const std::string& origin) {
+  const std::optional<std::string> ascii = to_ascii(text);
+  if (!ascii)
+    throw usage_error("read config " + origin, "UTF-8", "bytes that are not",
+                      "saving the file as UTF-8");
+  return toml::parse(*ascii);
+}
+
+template <typename Number>
+bool is_beyond(const std::string& digits) {
+  Number number{};
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  return stop == end && error == std::errc::result_out_of_range;
+}
+
+/// Whether `text` is a decimal number too large for the integer or the float that it would be.
+bool is_number_beyond_64_bits(std::string text) {
+  std::erase(text, '_');
+  if (text.starts_with('+')) text.erase(0, 1);
+  return is_beyond<std::int64_t>(text) || is_beyond<double>(text);
+}
+
+/// What the parser says is wrong names the number in quotes.
+bool tells_of_number_beyond_64_bits(std::string_view description) {
+  const std::size_t open = description.find('\''), close = description.rfind('\'');
+  return open < close &&
+         is_number_beyond_64_bits(std::string(description.substr(open + 1, close - open - 1)));
+}
+
+std::optional<toml::table> try_parse(const std::string& text) {
+  try {
+    return parse(text, text);
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+/// A line may be one alone, or one inside an array.
+bool is_toml(const std::string& line) {
+  return try_parse(line) || try_parse("array = [\n" + line + "\n]");
+}
+
+Error of_another_format(const std::string& origin, const std::string& format) {
+  return usage_error("read config " + origin,
+                     "TOML, such as \"[run]\" and below it \"steps = 1000\"", format,
+                     "accrue init FILES, which writes a config for your data in this form "
+                     "(docs/guide/config.md has all keys)");
+}
+
+/// What people who know other formats write, which the parser has no words for.
+std::optional<Error> known_slip(const std::string& operation, const std::string& line) {
+  constexpr std::size_t most_to_quote = 200;
+  if (line.size() > most_to_quote) return std::nullopt;
+  if (states_null(line))
+    return usage_error(operation, "a value, as TOML has no null", line, "leaving the key out");
+  const auto found = corrected(line);
+  if (!found || !is_toml(found->line)) return std::nullopt;
+  return usage_error(operation, found->expected, line, found->line);
+}
+
+/// Of `text`, as to_ascii() gave it to the parser.
+Error malformed(const toml::parse_error& error, const std::string& text,
+                const std::string& origin) {
+  if (const auto format = other_format(text)) return of_another_format(origin, *format);
+  const std::string operation = "read config " + position_text(origin, error.source().begin);
+  const std::string description = from_ascii(error.description());
+  if (tells_of_number_beyond_64_bits(description))
+    return usage_error(operation, "numbers that 64 bits hold", "one beyond them: " + description,
+                       "an integer up to 9.2e18 in size, a float up to 1.7e308");
+  const std::string line = line_of(text, error.source().begin.line);
+  if (const auto slip = known_slip(operation, line)) return *slip;
+  return usage_error(
+      operation, "valid TOML",
+      description + (is_ascii(line) ? "" : " (characters outside ASCII go in quotes)"),
+      "correcting that line");
+}
+
+Error malformed_override(const std::string& text, const std::string& what) {
+  return usage_error("override " + text, what, "\"" + text + "\"",
+                     "for example --optim.lr=1e-3 or --optim.schedule.warmup=100");
+}
+
+/// This refuses an override of `path` whose value opens as TOML and is not.
+Error malformed_value(const std::string& path, const std::string& word) {
+  const auto found = corrected_value(word);
+  if (!found || !try_parse("value = " + found->line))
+    return malformed_override(path + "=" + word, "a TOML value behind the '='");
+  return usage_error("override " + path + "=" + word, found->expected, word,
+                     "'--" + path + "=" + found->line + "', quoted for the shell");
+}
+
+/// Whether `text` opens a TOML string, array or table, so that failing to parse is a mistake.
+bool opens_toml(const std::string& text) {
+  return !text.empty() && std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
+}
+
+bool is_key_path(const std::string& path) {
+  const auto word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  bool expects_word = true;
+  for (const char c : path) {
+    if (!word(c) && (c != '.' || expects_word)) return false;
+    expects_word = c == '.';
+  }
+  return !expects_word;
+}
+
+}  // namespace
+
+std::vector<Entry> read_toml(const std::string& text, const std::string& origin) {
+  std::vector<Entry> entries;
+  try {
+    flatten(parse(text, origin), "", origin, entries);
+  } catch (const toml::parse_error& error) {
+    throw malformed(error, text, origin);
+  }
+  return entries;
+}
+
+std::vector<Entry> read_override(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || !is_key_path(text.substr(0, equals)))
+    throw malformed_override(text, "section.key=value");
+  const std::string path = text.substr(0, equals);
+  const std::string word = text.substr(equals + 1);
+  if (word.empty()) throw malformed_override(text, "a value behind the '='");
+
+  std::vector<Entry> entries;
+  // A line break would let one override state a second key.
+  const bool one_line = word.find('\n') == std::string::npos;
+  if (const auto parsed = one_line ? try_parse("value = " + word) : std::nullopt) {
+    flatten(*parsed, "", text, entries);
+  } else if (opens_toml(word)) {
+    throw malformed_value(path, word);
+  } else if (is_number_beyond_64_bits(word)) {
+    const Value::Other number{"number that 64 bits do not hold (" + word + ")", true};
+    entries.push_back({"value", Value{number}, "", std::nullopt});
+  } else {
+    entries.push_back({"value", Value{word}, "", std::nullopt});
+  }
+  for (Entry& entry : entries) {
+    entry.path = path + entry.path.substr(std::string_view("value").size());
+    entry.position = "--" + text;
+    entry.bare = word;
+  }
+  return entries;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/config/toml/value.h"
+
+namespace accrue::train {
+
+/// One statement of a config: the dotted path of its key, its value, and where it stands.
+struct Entry {
+  std::string path;
+  Value value;
+  std::string position;             ///< "run.toml:3:7", or the override as typed
+  std::optional<std::string> bare;  ///< of an override: the text behind the '='
+};
+
+/// All leaves of a TOML document, in order of their keys; an empty table is an entry of its own.
+/// Throws a usage Error with `origin`:line:column where the text is not TOML, and of a number that
+/// 64 bits do not hold.
+std::vector<Entry> read_toml(const std::string& text, const std::string& origin);
+
+/// The leaves of "section.key=value". The value is TOML, or a string where it is a bare word; a
+/// number that 64 bits do not hold is an Other, as the bare word may be meant as a text.
+/// Throws a usage Error where the text has not this form.
+std::vector<Entry> read_override(const std::string& text);
+
+}  // namespace accrue::train

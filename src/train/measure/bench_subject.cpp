@@ -1,0 +1,140 @@
+#include "train/measure/bench_subject.h"
+
+#include <algorithm>
+
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "accrue/kernels/grad_slot.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "train/pass/forward_backward.h"
+#include "train/run/make_runner.h"
+#include "train/workload/model_factory.h"
+
+namespace accrue::train {
+namespace {
+
+/// Slots for bare passes: every parameter's gradient is written into the same scratch memory, the
+/// size of the largest, and nothing is kept.
+class ScratchGradients {
+ public:
+  explicit ScratchGradients(const NamedParameters& parameters) {
+    std::int64_t largest = 0;
+    for (const NamedParameter& p : parameters) largest = std::max(largest, p.tensor.numel());
+    const at::ScalarType dtype = parameters.front().tensor.scalar_type();
+    scratch_ = at::empty({largest}, dtype);
+    for (const NamedParameter& p : parameters) {
+      auto slot = std::make_shared<kernels::GradSlot>(
+          scratch_.narrow(0, 0, p.tensor.numel()).view(p.tensor.sizes()));
+      kernels::attach(p.tensor, slot);
+      attached_.push_back({p.tensor, std::move(slot)});
+    }
+  }
+  ~ScratchGradients() {
+    for (const Attached& a : attached_) {
+      kernels::detach(a.parameter);
+      a.parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  ScratchGradients(const ScratchGradients&) = delete;
+  ScratchGradients& operator=(const ScratchGradients&) = delete;
+
+  void renew() {
+    for (const Attached& a : attached_) {
+      a.slot->fresh = a.slot->open = true;
+      a.parameter.mutable_grad() = at::Tensor();
+    }
+  }
+
+ private:
+  struct Attached {
+    at::Tensor parameter;
+    std::shared_ptr<kernels::GradSlot> slot;
+  };
+  at::Tensor scratch_;
+  std::vector<Attached> attached_;
+};
+
+}  // namespace
+
+void expect_rounds(std::int64_t rounds) {
+  if (rounds < 1)
+    throw usage_error("bench", "at least 1 round", std::to_string(rounds), "--rounds 5");
+}
+
+Workload BenchSubject::open(const Config& config) {
+  use_resources(config);
+  return open_workload(config);
+}
+
+BenchSubject::BenchSubject(const Config& config)
+    : work_(open(config)),
+      micro_(choose_micro_batch(work_)),
+      optimizer_(make_optimizer(work_.config, model().parameters())),
+      loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
+  models::check_batch_norms(model(), models::batch_norm_policy(work_.config.model.batchnorm));
+}
+
+std::int64_t BenchSubject::window_tokens() const {
+  const std::int64_t tokens = work_.schedule.tokens(0);
+  return tokens > 0 ? tokens : window_samples();
+}
+
+accum::Window BenchSubject::make_window() const {
+  return accum::Window(make_gradient_buffer(work_.config, model(), optimizer_.get()));
+}
+
+BenchSubject::WindowTimes BenchSubject::accumulated_window(std::int64_t index,
+                                                           std::int64_t samples) {
+  accum::Window window = make_window();
+  return run_window(window, index, samples);
+}
+
+BenchSubject::SystemUse BenchSubject::system_use_when_warm() {
+  accum::Window window = make_window();
+  run_window(window, 0, micro_.samples);
+  const std::int64_t allocations = memory::usage().system_calls,
+                     page_faults = memory::minor_page_faults();
+  run_window(window, 1, micro_.samples);
+  return {.allocations = memory::usage().system_calls - allocations,
+          .page_faults = memory::minor_page_faults() - page_faults};
+}
+
+BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::int64_t index,
+                                                   std::int64_t samples) {
+  WindowRun run =
+      make_runner(work_.config, model(), window, loader_, {}, {.recompute = micro_.recompute})
+          ->run(index, work_.schedule.window(0), samples);
+  if (!run.gradient || run.quarantined > 0) {
+    throw runtime_error("bench", "finite losses",
+                        std::to_string(run.quarantined) + " micro-batches without one",
+                        "a lower optim.lr");
+  }
+  WindowTimes times{.accumulation = run.seconds, .loss = run.loss_sum / run.weight};
+  const Stopwatch watch;
+  if (work_.config.optim.clip > 0) {
+    run.gradient->clip(work_.config.optim.clip);
+  } else if (run.gradient->has_values()) {
+    run.gradient->norm();
+  }
+  optimizer_->step(std::move(*run.gradient), work_.config.optim.lr);
+  times.optimizer = run.closing_seconds + watch.seconds();
+  return times;
+}
+
+double BenchSubject::bare_window() {
+  ScratchGradients scratch(model().parameters());
+  const std::vector<batch::Range> parts = batch::split(work_.schedule.window(0), micro_.samples);
+  loader_.prefetch(parts);
+  const Stopwatch watch;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    scratch.renew();
+    const batch::MicroBatch micro = loader_.next();
+    forward_backward(model(), micro, batch::training_context(micro, work_.config.run.seed, 0),
+                     {.factors = std::vector<double>(model().losses().size(), 1.0),
+                      .recompute = micro_.recompute});
+  }
+  return watch.seconds();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,101 @@
+#include "train/measure/profile.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "accrue/core/clock.h"
+#include "train/measure/bench_subject.h"
+#include "train/measure/benchmark.h"
+#include "train/measure/gemm_ceiling.h"
+#include "train/measure/kernel_names.h"
+#include "train/measure/kernel_times.h"
+#include "train/workload/model_factory.h"
+
+namespace accrue::train {
+namespace {
+
+/// Bytes per second, as STREAM counts them (McCalpin, 1995): two arrays read and one written.
+double measure_bandwidth() {
+  constexpr std::int64_t elements = 16 << 20;
+  const at::Tensor a = at::ones({elements}), b = at::ones({elements});
+  at::Tensor sum = at::zeros({elements});
+  std::vector<double> rates;
+  for (int i = 0; i < 5; ++i) {
+    const Stopwatch watch;
+    at::add_out(sum, a, b);
+    rates.push_back(static_cast<double>(3 * sum.nbytes()) / watch.seconds());
+  }
+  return spread_of(rates).median;
+}
+
+double flops_per_second(const KernelTime& time) {
+  return time.seconds > 0 ? static_cast<double>(time.flops) / time.seconds : 0;
+}
+
+KernelCost cost_of(const KernelTime& time, double micro_batches, double peak_flops,
+                   double bandwidth) {
+  KernelCost cost{
+      .kernel = time.kernel,
+      .part = part_of(time.kernel, time.in_backward),
+      .in_backward = time.in_backward,
+      .calls = time.calls,
+      .seconds = time.seconds / micro_batches,
+      .bytes = static_cast<std::int64_t>(static_cast<double>(time.bytes) / micro_batches)};
+  if (time.seconds == 0) return cost;
+  if (time.flops > 0) {
+    cost.gflops = flops_per_second(time) / 1e9;
+    cost.share_of_ceiling = flops_per_second(time) / peak_flops;
+  } else {
+    const double share = static_cast<double>(time.bytes) / time.seconds / bandwidth;
+    cost.share_of_ceiling = share <= 1 ? share : 0;  // else it reads and writes caches
+  }
+  return cost;
+}
+
+std::vector<Profile::Part> parts_of(const std::vector<KernelCost>& kernels) {
+  std::map<std::string, double> seconds;
+  for (const KernelCost& cost : kernels) seconds[cost.part] += cost.seconds;
+  std::vector<Profile::Part> parts;
+  for (const auto& [name, sum] : seconds) parts.push_back({name, sum});
+  std::ranges::stable_sort(parts, std::greater<>(), &Profile::Part::seconds);
+  return parts;
+}
+
+}  // namespace
+
+Profile profile(const Config& config) {
+  BenchSubject subject(config);
+  // The same gradient buffer again, as a run has it: one made anew would have to be zeroed.
+  accum::Window window = subject.make_window();
+  subject.run_window(window, 0, subject.micro_batch());
+  const models::Compute compute = compute_of(subject.config());
+  double peak_flops = best_gemm_rate(compute);
+  std::vector<KernelTime> times;
+  const Stopwatch watch;
+  {
+    const KernelTimes listening;
+    subject.run_window(window, 1, subject.micro_batch());
+    times = listening.by_time();
+  }
+  const double seconds = watch.seconds();
+  peak_flops = std::max(peak_flops, best_gemm_rate(compute));
+  for (const KernelTime& time : times) peak_flops = std::max(peak_flops, flops_per_second(time));
+  const double bandwidth = measure_bandwidth();
+  Profile result{.micro_batch = subject.micro_batch(),
+                 .micro_batches = subject.micro_batches(subject.micro_batch()),
+                 .peak_gflops = peak_flops / 1e9,
+                 .bandwidth_gbps = bandwidth / 1e9};
+  const auto count = static_cast<double>(result.micro_batches);
+  result.seconds = result.rest_seconds = seconds / count;
+  for (const KernelTime& time : times) {
+    result.kernels.push_back(cost_of(time, count, peak_flops, bandwidth));
+    result.rest_seconds -= result.kernels.back().seconds;
+  }
+  result.parts = parts_of(result.kernels);
+  return result;
+}
+
+}  // namespace accrue::train

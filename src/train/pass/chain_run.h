@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+/// One run of a model's chain, or of consecutive segments of it, over a micro-batch, forward and
+/// then backward, cut at leaves between its segments. What recomputation runs again is decided by
+/// groups: their inputs alone stay.
+class ChainRun {
+ public:
+  enum class Backward {
+    at_once,  ///< follows forward(): the last group is kept, as nothing is gained by dropping it
+    later,    ///< other micro-batches run in between
+  };
+
+  /// `micro` must outlive the run.
+  ChainRun(std::vector<models::Segment> segments, const batch::MicroBatch& micro,
+           const ForwardContext& context, Recompute recompute,
+           Backward backward = Backward::at_once);
+
+  /// `input` of the first segment; empty where that reads the micro-batch.
+  models::Activations forward(models::Activations input = {});
+  /// `gradients` of what forward() gave, undefined where they are not wanted; returns those of its
+  /// input, likewise. To be called once.
+  models::Activations backward(models::Activations gradients);
+
+ private:
+  /// A segment's run: its input as a leaf of its own graph, and what it made of it.
+  struct Cut {
+    models::Activations input, output;
+  };
+  /// Segments [begin, end) that are kept, or run again, as one.
+  struct RecomputeGroup {
+    std::size_t begin, end;
+    bool rerun;
+    models::Activations input;  ///< of a group to be run again
+    std::vector<Cut> cuts;
+  };
+
+  static std::vector<RecomputeGroup> split(const std::vector<models::Segment>& segments,
+                                    Recompute recompute, Backward backward);
+  models::Activations run_without_graph(RecomputeGroup& group, const models::Activations& input) const;
+  models::Activations run_with_graph(RecomputeGroup& group, const models::Activations& input) const;
+  ForwardContext context_of(const RecomputeGroup& group, std::size_t segment) const;
+
+  std::vector<models::Segment> segments_;
+  const batch::MicroBatch& micro_;
+  ForwardContext context_;
+  std::vector<RecomputeGroup> groups_;
+};
+
+/// `activations` as leaves of a new graph.
+models::Activations as_leaves(const models::Activations& activations);
+bool any_defined(const models::Activations& gradients);
+/// What backward left in leaves; undefined where nothing came.
+models::Activations gradients_of(const models::Activations& leaves);
+
+}  // namespace accrue::train

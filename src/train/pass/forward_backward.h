@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+struct PassOptions {
+  /// What each head's sum is multiplied with (LossTotals::factors). None: the heads' coefficients;
+  /// the weights of all heads must then agree in the micro-batch.
+  std::vector<double> factors = {};
+  std::size_t reference = 0;  ///< with `factors`: the head whose weight is the micro-batch's
+  /// The total is multiplied with it before backward, and the gradients stay so.
+  double loss_scale = 1;
+  /// Losses and weights alike are multiplied with it: the mean stays, and all is rounded anew.
+  double weighting = 1;
+  /// The gradients have the same bits in each mode; what is live in between differs.
+  Recompute recompute = Recompute::none;
+};
+
+/// What became of a micro-batch's forward and backward pass.
+struct PassResult {
+  double loss_sum = 0;  ///< of all heads, by their factors; without the loss scale
+  double weight = 0;
+  bool finite = true;           ///< false: the loss was not finite, and backward was not run
+  std::vector<double> weights;  ///< of each head
+};
+
+/// Runs the chain forward, cut between its segments, takes the losses, and runs it backward segment
+/// by segment, last first; gradients land in the parameters' open slots. A non-finite loss is found
+/// before backward. Of an empty micro-batch nothing runs, and all is 0. A head whose factor is 0 is
+/// not run. Throws a usage Error naming LossHead::weight where heads have different weights and no
+/// factors say how they share a mean.
+///
+/// With full recomputation blocks (Segment::begins_block) run forward without a graph and once more
+/// before their backward; the last one, whose backward comes first, runs once. Selective
+/// recomputation does so with each Segment::cheap_graph and tells the others by
+/// ForwardContext::recompute. A second run leaves out the last operation of what it runs: only its
+/// result needs that.
+PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& micro,
+                            const ForwardContext& context, const PassOptions& options = {});
+
+/// Throws a usage Error with the reason where `model` cannot be trained under `policy` with
+/// `recompute`: a model that is one segment has no cuts to recompute from, and exact batch
+/// normalisation recomputes from its own.
+void check_recompute(models::Trainable& model, models::BatchNormPolicy policy, Recompute recompute);
+
+}  // namespace accrue::train

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "accrue/accum/window.h"
+#include "accrue/core/ledger.h"
+#include "train/pass/forward_backward.h"
+#include "train/pass/window_losses.h"
+
+namespace accrue::train {
+
+/// What became of a micro-batch and of its forward and backward pass.
+struct MicroBatchRun {
+  PassResult pass;
+  /// committed; quarantined for its loss or its gradient; lost with the window.
+  MicroStatus status = MicroStatus::pending;
+};
+
+/// One micro-batch of an open window as a transaction: begin, forward, backward, and commit, or
+/// abort where the loss is not finite. The runner, the planner's trials, `doctor` and `verify` run
+/// micro-batches by it alone. With `losses` the weights have to be those that it counted before the
+/// window: it throws what WindowLosses::check throws before anything is committed.
+///
+/// What it throws leaves the micro-batch begun (Window::in_micro_batch): whoever tries it again
+/// aborts it first, all others discard the window.
+MicroBatchRun run_micro_batch(accum::Window& window, models::Trainable& model, const MicroRef& ref,
+                              const batch::MicroBatch& micro, const ForwardContext& context,
+                              const PassOptions& options = {},
+                              const WindowLosses* losses = nullptr);
+
+}  // namespace accrue::train

@@ -1,0 +1,87 @@
+#include "train/pass/window_losses.h"
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::train {
+
+void WindowLosses::count(std::span<const batch::Range> parts, const Fetch& fetch) {
+  weights_.clear();
+  totals_.reset();
+  const std::vector<models::LossHead> heads = model_.losses();
+  if (!is_counted(heads)) return;
+  take_weights(parts, fetch);
+  add_up();
+}
+
+bool WindowLosses::is_counted(const std::vector<models::LossHead>& heads) const {
+  const auto without =
+      std::ranges::find_if(heads, [](const models::LossHead& head) { return !head.weight; });
+  if (without == heads.end()) return needs_total_weight_ || heads.size() > 1;
+  if (!needs_total_weight_) return false;
+  throw usage_error("loss '" + without->name + "'",
+                    "LossHead::weight, since gradients are folded into the optimizer, divided by "
+                    "the window's total weight",
+                    "none", "telling it from the labels, or memory.gradients = \"buffer\"");
+}
+
+std::optional<double> WindowLosses::total_weight() const {
+  if (!totals_) return std::nullopt;
+  return totals_->totals().at(totals_->reference());
+}
+
+void WindowLosses::split_from(std::size_t position, std::span<const batch::Range> parts,
+                              const Fetch& fetch) {
+  if (!totals_) return;
+  weights_.resize(position);
+  take_weights(parts, fetch);
+}
+
+void WindowLosses::take_weights(std::span<const batch::Range> parts, const Fetch& fetch) {
+  const std::vector<models::LossHead> heads = model_.losses();
+  for (const batch::Range part : parts) {
+    const batch::MicroBatch micro = fetch(part);
+    std::vector<double>& weights = weights_.emplace_back();
+    for (const models::LossHead& head : heads) weights.push_back(head.weight(micro));
+  }
+}
+
+PassOptions WindowLosses::pass_options() const {
+  if (!totals_) return {};
+  return {.factors = totals_->factors(), .reference = totals_->reference()};
+}
+
+bool WindowLosses::quarantine(std::int64_t index) {
+  if (!totals_) return false;
+  weights_.at(static_cast<std::size_t>(index)).clear();
+  return add_up();
+}
+
+/// Whether the losses' factors changed. Sums anew, so that a window has the same totals to the bit
+/// whether a micro-batch was left out or never there.
+bool WindowLosses::add_up() {
+  const std::vector<models::LossHead> heads = model_.losses();
+  std::vector<double> totals(heads.size(), 0), coefficients;
+  for (const std::vector<double>& weights : weights_)
+    for (std::size_t head = 0; head < weights.size(); ++head) totals[head] += weights[head];
+  for (const models::LossHead& head : heads) coefficients.push_back(head.coefficient);
+  LossTotals now(std::move(totals), std::move(coefficients));
+  const bool changed = !totals_ || totals_->factors() != now.factors();
+  totals_ = std::move(now);
+  return changed;
+}
+
+void WindowLosses::check(const MicroRef& ref, const std::vector<double>& seen) const {
+  if (!totals_) return;
+  const std::vector<double>& expected = weights_.at(static_cast<std::size_t>(ref.index));
+  if (seen == expected) return;
+  const auto head = static_cast<std::size_t>(
+      std::distance(seen.begin(), std::ranges::mismatch(seen, expected).in1));
+  throw usage_error("loss '" + model_.losses().at(head).name + "' of " + describe(ref),
+                    "the weight that LossHead::weight told, " + std::to_string(expected.at(head)),
+                    std::to_string(seen.at(head)), "counting the same terms in both");
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "accrue/accum/loss_totals.h"
+#include "accrue/core/ledger.h"
+#include "batch/schedule.h"
+#include "train/pass/forward_backward.h"
+
+namespace accrue::train {
+
+/// How a model's losses add up over a window.
+///
+/// Several losses that all have LossHead::weight get their means over the whole window, each by its
+/// own denominator: the labels are read once before the first backward. Else there is nothing to
+/// know, and `pass_options` are the defaults. Who needs the window's total weight beforehand says
+/// so.
+class WindowLosses {
+ public:
+  using Fetch = std::function<batch::MicroBatch(batch::Range)>;
+
+  /// `needs_total_weight`: count() throws a usage Error where a loss has no LossHead::weight.
+  explicit WindowLosses(models::Trainable& model, bool needs_total_weight = false)
+      : model_(model), needs_total_weight_(needs_total_weight) {}
+
+  /// For each window anew.
+  void count(std::span<const batch::Range> parts, const Fetch& fetch);
+  /// Micro-batches from `position` on are split anew, as `parts` says; the totals stay.
+  void split_from(std::size_t position, std::span<const batch::Range> parts, const Fetch& fetch);
+  PassOptions pass_options() const;
+  /// What the micro-batches' weights add up to; none where it was not counted.
+  std::optional<double> total_weight() const;
+  /// Takes micro-batch `index` out. Whether the factors of the others changed.
+  bool quarantine(std::int64_t index);
+  /// Throws a usage Error where a loss had another weight than LossHead::weight told.
+  void check(const MicroRef& ref, const std::vector<double>& seen) const;
+
+ private:
+  bool is_counted(const std::vector<models::LossHead>& heads) const;
+  void take_weights(std::span<const batch::Range> parts, const Fetch& fetch);
+  bool add_up();
+
+  models::Trainable& model_;
+  bool needs_total_weight_;
+  std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty where it was left out
+  std::optional<LossTotals> totals_;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "accrue/models/trainable.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// What exact batch normalisation keeps of a window, and what there is to keep it in.
+struct ActivationNeeds {
+  std::int64_t bytes_per_sample = 0;  ///< activations at the cuts, and their gradients
+  std::int64_t window_samples = 0;
+  std::int64_t available_bytes = 0;
+};
+
+struct ActivationPlacement {
+  bool in_file = false;
+  std::int64_t bytes = 0;  ///< of the window
+  std::string reason;
+};
+
+/// In memory where all of the window takes at most a quarter of what is free, else in a mapped
+/// file. Pure.
+ActivationPlacement decide_activation_placement(const ActivationNeeds& needs);
+
+/// The same for a workload's window. What is free is that of the machine, and of the memory budget
+/// where one is set.
+ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples);
+
+/// What one sample takes at the entrances of segments that begin with a batch normalisation, twice
+/// over: activation and gradient. Runs it forward, by the running statistics.
+std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
+
+}  // namespace accrue::train

@@ -1,0 +1,109 @@
+#include "train/plan/enough_memory.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "train/plan/plan_estimate.h"
+#include "train/workload/model_factory.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+
+// Beyond the arithmetic: blocks are up to an eighth larger than what is asked for; activations are
+// known to a fifth; and what is small in any model counts in a small one.
+constexpr double kStateFactor = 1.125, kActivationFactor = 1.5;
+constexpr std::int64_t kBesides = 16 * kMebibyte;
+/// Packed weights take at most this part of a budget.
+constexpr double kPackedShare = 1.0 / 24;
+/// What comes with the first passes outside tensors: oneDNN's code and scratch, libtorch's pages,
+/// and each thread's.
+constexpr std::int64_t kOutsideToCome = 24 * kMebibyte, kOutsideOfAThread = 4 * kMebibyte;
+/// A vocabulary that is larger than usual, where only the data would tell it.
+constexpr std::int64_t kLargeVocabulary = 65'536;
+
+/// Whether text is read byte by byte, as far as the config tells.
+bool reads_bytes(const Config& config) {
+  const auto holds_tokens = [](const std::string& name) { return name.ends_with(".bin"); };
+  return config.data.tokenizer == "bytes" && config.data.format != "tokens" &&
+         std::ranges::none_of(config.data.train, holds_tokens);
+}
+
+/// The loss takes logits, their exponentials and gradients, whole or by chunks of at most so much.
+double loss_bytes(const Config& config, std::int64_t tokens) {
+  constexpr double kCopies = 4, kChunked = 64e6;
+  const double logits = kCopies * 4 * static_cast<double>(tokens) *
+                        static_cast<double>(config.model.vocab.value_or(0));
+  return config.loss.cross_entropy == "fused" ? std::min(logits, kChunked) : logits;
+}
+
+double tensor_bytes(const RunEstimate& estimate, const Config& config) {
+  std::int64_t sample = estimate.modes.front().sample_bytes;
+  for (const RunEstimate::Mode& mode : estimate.modes) sample = std::min(sample, mode.sample_bytes);
+  const auto micro = static_cast<double>(estimate.micro_batch);
+  const double working = micro * static_cast<double>(sample) +
+                         loss_bytes(config, estimate.micro_batch * estimate.sample_tokens);
+  return (kStateFactor * static_cast<double>(estimate.held.total()) + kActivationFactor * working +
+          static_cast<double>(kBesides)) /
+         (1 - kPackedShare);
+}
+
+std::optional<std::int64_t> enough(const Config& config, const EstimateOptions& options) {
+  try {
+    const RunEstimate estimate = estimate_run(config, options);
+    const auto tensors = static_cast<std::int64_t>(tensor_bytes(estimate, config));
+    const std::optional<std::int64_t> stated = memory::budget();
+    if (!stated || memory::budget_of() == memory::BudgetOf::tensors) return tensors;
+    const std::int64_t outside = memory::left_outside() - memory::reserve_outside(*stated);
+    return memory::budget_that_leaves(tensors, outside_of_a_run(outside));
+  } catch (const Error&) {
+    return std::nullopt;  // the shape is not told
+  }
+}
+
+/// The config of a workload, whose model is known without its files.
+Config shape_of(const Workload& work) {
+  Config known = work.config;
+  known.model.from.clear();
+  return known;
+}
+
+EstimateOptions options_of(const Workload& work) {
+  EstimateOptions options;
+  if (const auto image = work.data.train->image_shape())
+    options.image = {image->channels, image->height, image->width};
+  return options;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> enough_budget(const Config& config) {
+  Config assumed = config;
+  if (!assumed.model.vocab && assumed.model.kind == "gpt2")
+    assumed.model.vocab = reads_bytes(config) ? byte_vocabulary : kLargeVocabulary;
+  return enough(assumed, {});
+}
+
+std::optional<std::int64_t> enough_budget(const Workload& work) {
+  return enough(shape_of(work), options_of(work));
+}
+
+std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t micro_batch,
+                                          Recompute recompute) {
+  Config planned = shape_of(work);
+  planned.batch.micro = micro_batch;
+  planned.memory.recompute = to_string(recompute);
+  return enough(planned, options_of(work));
+}
+
+std::int64_t outside_of_a_run(std::int64_t outside) {
+  return outside + kOutsideToCome + kOutsideOfAThread * at::get_num_threads();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,109 @@
+#include "train/plan/make_run_plan.h"
+
+#include <algorithm>
+
+#include "accrue/core/units.h"
+#include "batch/variable_windows.h"
+#include "core/words.h"
+#include "train/plan/activation_placement.h"
+
+namespace accrue::train {
+
+std::int64_t tokens_of_window(const Workload& work) {
+  const batch::WindowSchedule& schedule = work.schedule;
+  if (work.data.train->image_shape()) return 0;
+  if (!schedule.variable) return schedule.samples_per_window * schedule.tokens_per_sample;
+  if (work.config.batch.tokens) return *work.config.batch.tokens;
+  return schedule.variable->tokens_in_epoch(0) / schedule.windows_in_epoch(0);
+}
+
+namespace {
+
+std::string recomputation_in_words(const RunPlan& plan) {
+  if (plan.recompute == Recompute::none) return {};
+  return "; " + std::string(to_string(plan.recompute)) + " recomputation";
+}
+
+}  // namespace
+
+EffectiveBatch effective_batch(const Workload& work,
+                               const std::vector<std::int64_t>& micro_batches) {
+  EffectiveBatch batch = divide_batch(work.schedule.samples_per_window, micro_batches);
+  batch.tokens = tokens_of_window(work);
+  const bool uneven = work.schedule.variable != nullptr;
+  batch.samples_vary = uneven && work.config.batch.tokens.has_value();
+  batch.tokens_vary = uneven && !batch.samples_vary && batch.tokens > 0;
+  return batch;
+}
+
+std::vector<std::string> data_remarks(const Datasets& data) {
+  std::vector<std::string> remarks;
+  for (const auto& source : {data.train, data.val})
+    if (source)
+      for (const std::string& remark : source->remarks())
+        if (std::ranges::find(remarks, remark) == remarks.end()) remarks.push_back(remark);
+  return remarks;
+}
+
+std::vector<std::string> remarks_of(const Workload& work) {
+  std::vector<std::string> remarks = data_remarks(work.data);
+  remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
+  return remarks;
+}
+
+RunPlan make_plan(const Workload& work, const MicroDecision& decision,
+                  const std::vector<RankRecord>& ranks) {
+  const Config& config = work.config;
+  const batch::WindowSchedule& schedule = work.schedule;
+  RunPlan plan;
+  plan.parameters = models::parameter_count(*work.model);
+  plan.train_samples = work.data.train->size();
+  plan.val_samples = work.data.val ? work.data.val->size() : 0;
+  plan.batch_samples = schedule.samples_per_window;
+  plan.batch_tokens = tokens_of_window(work);
+  plan.micro_batch = std::min(decision.samples, plan.batch_samples);
+  plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
+  std::vector<std::int64_t> micro_batches{plan.micro_batch};
+  if (work.ranks > 1) {
+    micro_batches.clear();
+    for (const RankRecord& rank : ranks) micro_batches.push_back(rank.micro_batch);
+  }
+  plan.effective = effective_batch(work, micro_batches);
+  plan.uneven = schedule.variable != nullptr;
+  plan.steps_per_epoch = schedule.windows_per_epoch();
+  plan.total_steps = total_windows(config, schedule);
+  plan.recompute = decision.recompute;
+  plan.remarks = remarks_of(work);
+  plan.micro_reason = decision.reason;
+  if (is_exact(config, *work.model)) {
+    const ActivationPlacement cuts = choose_activation_placement(work, plan.batch_samples);
+    plan.cuts_in_file = cuts.in_file;
+    plan.cuts_reason = cuts.reason;
+  }
+  return plan;
+}
+
+std::string summarise(const Config& config, const RunPlan& plan) {
+  return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
+         " parameters, " + config.precision.compute + "; effective batch of " +
+         in_words(plan.effective) + recomputation_in_words(plan) + "; " +
+         counted(plan.total_steps, "step") + " (" + std::to_string(plan.steps_per_epoch) +
+         " an epoch)";
+}
+
+std::string in_the_data(const Workload& work, const MicroRef& micro) {
+  constexpr std::size_t most = 16;
+  const batch::Sampler sampler = make_sampler(work.config, *work.data.train);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
+  return micro.sample_ids.size() > most ? text + ", ..." : text;
+}
+
+Horizon make_horizon(const RunPlan& plan) {
+  return {.total_steps = plan.total_steps,
+          .tokens_per_step = static_cast<double>(plan.batch_tokens),
+          .steps_per_epoch = static_cast<double>(plan.steps_per_epoch)};
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/core/ledger.h"
+#include "accrue/train/run_plan.h"
+#include "train/checkpoint/rank_record.h"
+#include "train/plan/setup.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// Input tokens of a full window, on average where samples differ in length; 0 for images.
+std::int64_t tokens_of_window(const Workload& work);
+
+/// The plan of a run whose micro-batch is decided: of this rank as `decision` says, of all as in
+/// `ranks`.
+RunPlan make_plan(const Workload& work, const MicroDecision& decision,
+                  const std::vector<RankRecord>& ranks);
+
+/// A full window of `work`, divided among ranks with these micro-batches.
+EffectiveBatch effective_batch(const Workload& work,
+                               const std::vector<std::int64_t>& micro_batches);
+
+/// What data have to say of themselves, for people: once where both parts say the same.
+std::vector<std::string> data_remarks(const Datasets& data);
+/// That, and what was decided about the model that training starts from.
+std::vector<std::string> remarks_of(const Workload& work);
+
+/// One line for people: "gpt2, 10.8 M parameters, fp32; effective batch of 8 samples x 8
+/// accumulation steps = 64 samples, 16,384 tokens; ...".
+std::string summarise(const Config& config, const RunPlan& plan);
+
+/// Which samples of the data a micro-batch's draws took, for people.
+std::string in_the_data(const Workload& work, const MicroRef& micro);
+
+Horizon make_horizon(const RunPlan& plan);
+
+}  // namespace accrue::train

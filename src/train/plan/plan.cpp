@@ -1,0 +1,99 @@
+#include "train/plan/plan.h"
+
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "memory/out_of_memory.h"
+#include "train/plan/make_run_plan.h"
+#include "train/plan/memory_advice.h"
+#include "train/plan/plan_choice.h"
+#include "train/plan/setup.h"
+
+namespace accrue::train {
+namespace {
+
+/// The longest micro-batch that is tried for showing what is not chosen.
+constexpr double longest_seconds_shown = 20;
+
+bool has_bf16(const Config& config) {
+  return config.precision.compute == "fp32" &&
+         (config.model.kind == "gpt2" || config.model.kind == "vit");
+}
+
+/// Nothing where it does not fit, as its copies of the weights may not.
+std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& chosen) {
+  if (!has_bf16(config) || chosen.micro_batch_seconds > longest_seconds_shown) return std::nullopt;
+  config.precision.compute = "bf16";
+  try {
+    const Workload twin = open_workload(std::move(config));
+    const memory::Measured measured = PlanTrials(twin).run(chosen.point);
+    if (!measured.fits) return std::nullopt;
+    return Bf16Twin{.peak_bytes = measured.peak_bytes, .micro_batch_seconds = measured.seconds};
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    return std::nullopt;
+  }
+}
+
+/// Plans, and runs the plan. One that runs out of memory is a fact like any other, and is followed
+/// by the next plan, until one fits or memory::plan refuses.
+void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport& report) {
+  for (;;) {
+    remeasure_beyond_budget(trials, report.question, report.facts);
+    report.plan = memory::plan(report.facts, report.question);
+    const memory::PlanPoint& point = report.plan.chosen.point;
+    if (options.progress) options.progress("running the plan: " + memory::describe(point));
+    const PlanTrials::Step step = trials.run_step(point);
+    if (step.micro.fits) {
+      report.measured = step.micro;
+      report.closing_seconds = step.closing_seconds;
+      return;
+    }
+    report.facts.push_back({point, step.micro});
+  }
+}
+
+PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
+  PlanReport report{.question = plan_question(work)};
+  const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
+  bool repeats = false;
+  const auto tell = [&](const memory::PlanPoint& point) {
+    if (!options.progress || repeats) return;
+    repeats = trials->has_run(point);
+    options.progress(repeats ? "timing them again, in turn" : "trying " + memory::describe(point));
+  };
+  report.facts = memory::measure(
+      [&](const memory::PlanPoint& point) {
+        tell(point);
+        return trials->run(point);
+      },
+      report.question, {.longest_seconds = longest_seconds_shown, .all_modes = true});
+  report.question.resident = trials->resident();
+  plan_and_run(*trials, options, report);
+  return report;
+}
+
+}  // namespace
+
+PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
+  use_resources(config);
+  Config resolved;
+  PlanReport report;
+  {
+    Workload work = open_within_memory(with_whole_batch(config, options.ranks));
+    work.ranks = ranks_that_share(config, options.ranks);
+    models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    report = plan_workload(work, options);
+    report.parameters = models::parameter_count(*work.model);
+    report.batch_tokens = tokens_of_window(work);
+    report.remarks = remarks_of(work);
+    report.effective =
+        effective_batch(work, std::vector<std::int64_t>(static_cast<std::size_t>(work.ranks),
+                                                        report.plan.chosen.point.micro_batch));
+    resolved = work.config;
+  }
+  memory::release_cached();
+  report.bf16 = measure_bf16(std::move(resolved), report.plan.chosen);
+  return report;
+}
+
+}  // namespace accrue::train

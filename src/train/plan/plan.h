@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/effective_batch.h"
+#include "memory/plan.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// What a precision that was not asked for would give.
+struct Bf16Twin {
+  std::int64_t peak_bytes = 0;
+  double micro_batch_seconds = 0;
+};
+
+/// What `accrue plan` shows. Predictions are for the longest samples of the data.
+struct PlanReport {
+  memory::PlanQuestion question;
+  std::vector<memory::Fact> facts;  ///< what the plan was made from
+  memory::Plan plan;
+  memory::Measured measured;  ///< the chosen point, run once more; the peak of a whole step
+  /// Measured: the gradient's norm, clipping, the optimizer. None where gradients are folded into
+  /// the optimizer's state, as a trial then takes no step; the whole step's prediction lacks it.
+  std::optional<double> closing_seconds;
+  /// The plan's point in bf16, which is never chosen unasked; only where fp32 asked for and the
+  /// model has it, and a trial is short.
+  std::optional<Bf16Twin> bf16;
+  std::int64_t parameters = 0;
+  std::vector<std::string> remarks;  ///< on data and model, as of RunPlan
+  std::int64_t batch_tokens = 0;     ///< 0 for images
+  EffectiveBatch effective;          ///< a full batch, divided among the ranks
+  double seconds_per_step() const {
+    return plan.chosen.window_seconds + closing_seconds.value_or(0);
+  }
+};
+
+struct PlanRunOptions {
+  std::function<void(const std::string& what)> progress;  ///< told of each trial
+  std::int64_t ranks = 1;  ///< of the run, each on a machine like this one
+};
+
+/// Plans the config's run and measures the plan. Nothing is written. Throws as training would where
+/// the config or the data are wrong, and a refused Error where nothing fits into the budget.
+PlanReport plan_run(const Config& config, const PlanRunOptions& options = {});
+
+}  // namespace accrue::train

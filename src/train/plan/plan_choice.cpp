@@ -1,0 +1,104 @@
+#include "train/plan/plan_choice.h"
+
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "memory/out_of_memory.h"
+#include "train/pass/forward_backward.h"
+#include "train/plan/enough_memory.h"
+#include "train/plan/plan_estimate.h"
+
+namespace accrue::train {
+
+bool can_recompute(const Workload& work) {
+  return work.model->segments().size() > 1 && !is_exact(work.config, *work.model);
+}
+
+namespace {
+
+std::vector<Recompute> modes_of(const Workload& work, bool is_open) {
+  const std::string& stated = work.config.memory.recompute;
+  if (stated != "auto") {
+    const Recompute mode = parse_recompute(stated, "memory.recompute");
+    check_recompute(*work.model, models::batch_norm_policy(work.config.model.batchnorm), mode);
+    return {mode};
+  }
+  if (!is_open || !can_recompute(work)) return {Recompute::none};
+  return {Recompute::none, Recompute::selective, Recompute::full};
+}
+
+std::optional<std::int64_t> budget_of(const Config& config) {
+  if (const auto held = memory::tensor_budget()) return held;
+  return memory::resolve_budget(config.memory.budget);
+}
+
+std::int64_t preferred_limit(const memory::Resident& resident) {
+  const std::int64_t held = std::max(memory::usage().reserved, resident.total());
+  return held + memory::available_bytes() / 2;
+}
+
+}  // namespace
+
+memory::PlanQuestion plan_question(const Workload& work) {
+  const Config& config = work.config;
+  const std::optional<std::int64_t> budget = budget_of(config);
+  // Without a budget a stated size is run as it is.
+  const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
+  return {.window_samples = work.schedule.samples_per_window,
+          .ranks = work.ranks,
+          .limit_bytes = budget.value_or(0),
+          .outside_bytes = budget ? memory::left_outside() : 0,
+          .stated_bytes =
+              memory::budget_of() == memory::BudgetOf::process ? memory::budget().value_or(0) : 0,
+          .is_budget = budget.has_value(),
+          .modes = modes,
+          .micro_batch = config.batch.micro,
+          .open_micro_batch = micro_batch_advice(config, "\"auto\""),
+          .enough_bytes = budget ? enough_budget(work).value_or(0) : 0,
+          .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
+          .context = config.model.kind == "gpt2" ? config.model.context_or_default() : 0,
+          .parameter_count = models::parameter_count(*work.model)};
+}
+
+namespace {
+
+void take_what_is_left(memory::PlanQuestion& question) {
+  question.limit_bytes = memory::tensor_budget().value_or(question.limit_bytes);
+  question.outside_bytes = memory::left_outside();
+}
+
+}  // namespace
+
+void remeasure_beyond_budget(PlanTrials& trials, memory::PlanQuestion& question,
+                             std::vector<memory::Fact>& facts) {
+  if (!question.is_budget || !memory::tensor_budget()) return;
+  take_what_is_left(question);
+  for (memory::Fact& fact : facts) {
+    if (!fact.measured.fits || fact.measured.peak_bytes <= question.limit_bytes) continue;
+    const memory::Measured again = trials.run_afresh(fact.point);
+    if (again.fits) fact.measured = again;
+    take_what_is_left(question);
+  }
+}
+
+bool is_decided(const memory::PlanQuestion& question) {
+  return question.micro_batch && question.modes.size() == 1;
+}
+
+std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question) {
+  try {
+    auto trials = std::make_unique<PlanTrials>(work);
+    question.resident = trials->resident();
+    if (!question.is_budget) question.limit_bytes = preferred_limit(question.resident);
+    return trials;
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+  }
+  question.resident = memory::state_bytes(question.parameter_count, storage_of(work.config));
+  const memory::Measured failed{.fits = false,
+                                .peak_bytes = question.limit_bytes + memory::last_missing_bytes()};
+  memory::plan({{{1, question.modes.back()}, failed}}, question);  // which refuses
+  return nullptr;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,258 @@
+#include "train/plan/plan_estimate.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "accrue/core/error.h"
+#include "batch/schedule.h"
+#include "data/suffix.h"
+#include "train/config/gradient_folding.h"
+#include "train/workload/model_factory.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr const char* estimating = "plan --estimate";
+
+/// What a model's shape comes to.
+struct ModelFigures {
+  std::int64_t parameters = 0;
+  std::int64_t sixteen_bit_sample_bytes = 0;
+  std::vector<RunEstimate::Mode> modes;
+};
+
+/// Whether the names of the data alone say so: a pattern for files of any suffix says nothing.
+bool is_text(const DataConfig& data) {
+  if (data.format != "auto") return data.format == "text";
+  return std::ranges::all_of(data.train, [](const std::string& pattern) {
+    const std::string suffix = data::suffix_of(pattern);
+    return suffix.size() > 1 && suffix.find_first_of("*?[") == std::string::npos &&
+           data::format_by_suffix(pattern) == data::Format::text;
+  });
+}
+
+std::int64_t classes_of(const Config& config) {
+  if (config.model.vocab) return *config.model.vocab;
+  if (config.model.kind == "gpt2" && is_text(config.data)) return byte_vocabulary;
+  throw usage_error(estimating, "model.vocab, as the data are not read", "nothing",
+                    "--model.vocab=50304 (of images: the number of classes)");
+}
+
+std::vector<std::int64_t> image_of(const EstimateOptions& options) {
+  if (options.image.size() == 3) return options.image;
+  throw usage_error(estimating, "the images' channels, height and width, as the data are not read",
+                    "nothing", "--image 3x32x32");
+}
+
+std::vector<Recompute> modes_of(const Config& config) {
+  if (config.memory.recompute == "auto" && config.model.batchnorm != "exact")
+    return {Recompute::none, Recompute::selective, Recompute::full};
+  if (config.memory.recompute == "auto") return {Recompute::none};
+  return {parse_recompute(config.memory.recompute, "memory.recompute")};
+}
+
+ModelFigures figures_of_transformer(const Config& config, const memory::TransformerShape& shape,
+                                    std::int64_t parameters) {
+  ModelFigures figures{.parameters = parameters,
+                       .sixteen_bit_sample_bytes = memory::sixteen_bit_activations(shape)};
+  for (const Recompute mode : modes_of(config))
+    figures.modes.push_back(
+        {mode, memory::transformer_activations(shape, config.precision.compute, mode)});
+  return figures;
+}
+
+ModelFigures figures_of_gpt2(const Config& config) {
+  const ModelConfig& m = config.model;
+  const memory::TransformerShape shape{
+      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context_or_default()};
+  return figures_of_transformer(config, shape, memory::gpt2_parameters(shape, classes_of(config)));
+}
+
+ModelFigures figures_of_vit(const Config& config, const EstimateOptions& options) {
+  const ModelConfig& m = config.model;
+  const std::vector<std::int64_t> image = image_of(options);
+  memory::TransformerShape shape{
+      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context_or_default()};
+  const std::int64_t parameters = memory::vit_parameters(
+      shape, image[0] * image[1] * image[2] / m.context_or_default(), classes_of(config));
+  ++shape.tokens;  // the class token
+  return figures_of_transformer(config, shape, parameters);
+}
+
+/// No closed form of its recomputation is kept: it saves least where images are large.
+ModelFigures figures_of_resnet(const Config& config, const EstimateOptions& options) {
+  const std::vector<std::int64_t> image = image_of(options);
+  const memory::ResNetShape shape{.layers = config.model.layers,
+                                  .width = config.model.width,
+                                  .classes = classes_of(config),
+                                  .channels = image[0],
+                                  .height = image[1],
+                                  .width_pixels = image[2]};
+  const std::int64_t value_bytes = config.precision.compute == "fp64" ? 8 : 4;
+  return {.parameters = memory::resnet_parameters(shape),
+          .modes = {{Recompute::none, memory::resnet_activations(shape, value_bytes)}}};
+}
+
+ModelFigures figures_of(const Config& config, const EstimateOptions& options) {
+  if (config.model.kind == "torchscript" || config.model.has_shape_of_folder())
+    throw usage_error(estimating, "the model's shape in [model], as no file is read",
+                      "model.from = \"" + config.model.from + "\"",
+                      "layers, heads, width, context and vocab in its place, or accrue plan");
+  if (config.model.kind == "vit") return figures_of_vit(config, options);
+  if (config.model.kind == "resnet") return figures_of_resnet(config, options);
+  return figures_of_gpt2(config);
+}
+
+std::int64_t samples_of_batch(const Config& config, std::int64_t sample_tokens) {
+  if (config.batch.samples) return *config.batch.samples;
+  if (sample_tokens == 0)
+    throw usage_error(estimating, "batch.samples, since images have no tokens", "batch.tokens",
+                      "for example --batch.samples=256");
+  return batch::samples_of_tokens(config.batch.tokens.value_or(0), sample_tokens);
+}
+
+/// A key to change, as the config's words and as what they do.
+struct Change {
+  std::string text;
+  std::function<void(Config&)> apply;
+};
+
+/// What changes the bytes of a parameter. Some are of no use with some configs.
+std::vector<Change> changes_of_state() {
+  return {
+      {"optim.state = \"bf16\"", [](Config& c) { c.optim.state = "bf16"; }},
+      {"optim.state = \"int8\"", [](Config& c) { c.optim.state = "int8"; }},
+      {"memory.gradients = \"optimizer\"", [](Config& c) { c.memory.gradients = "optimizer"; }},
+      {"optim.kind = \"adama\"", [](Config& c) { c.optim.kind = "adama"; }},
+      {"precision.accumulate = \"bf16-stochastic\"",
+       [](Config& c) { c.precision.accumulate = "bf16-stochastic"; }},
+  };
+}
+
+/// Whether it is the same optimizer but for where gradients go: AdamA for AdamW, and no other.
+bool keeps_the_optimizer(const Config& config, const Config& changed) {
+  return config.optim.kind == changed.optim.kind || config.optim.kind == "adamw";
+}
+
+/// The config that the checks take: as changed, or without clipping besides, which is then added to
+/// the change's text. Nothing where another key stands in its way.
+std::optional<Config> changed_config(const Config& config, Change& change) {
+  Config changed = config;
+  change.apply(changed);
+  const auto conflict = optimizer_memory_conflict(changed);
+  if (!conflict) return changed;
+  if (conflict->key != "optim.clip") return std::nullopt;
+  changed.optim.clip = 0;
+  change.text += " with optim.clip = 0";
+  if (optimizer_memory_conflict(changed)) return std::nullopt;
+  return changed;
+}
+
+void take_savings(const Config& config, RunEstimate& estimate) {
+  const auto add = [&](const std::string& change, std::int64_t saved) {
+    if (saved > 0) estimate.savings.push_back({change, saved});
+  };
+  for (Change change : changes_of_state()) {
+    const std::optional<Config> changed = changed_config(config, change);
+    if (!changed || !keeps_the_optimizer(config, *changed)) continue;
+    const memory::Resident held = memory::state_bytes(estimate.parameters, storage_of(*changed));
+    add(change.text, estimate.held.total() - held.total());
+  }
+  for (const RunEstimate::Mode& mode : estimate.modes)
+    add("memory.recompute = \"" + std::string(to_string(mode.recompute)) + '"',
+        (estimate.modes.front().sample_bytes - mode.sample_bytes) * estimate.micro_batch);
+}
+
+void take_fits(RunEstimate& estimate) {
+  for (const memory::Device& device : memory::device_presets())
+    for (const RunEstimate::Mode& mode : estimate.modes) {
+      const std::int64_t largest = memory::largest_micro_batch(
+          device.bytes, estimate.held, mode.sample_bytes, estimate.batch_samples);
+      estimate.fits.push_back(
+          {.device = device,
+           .recompute = mode.recompute,
+           .largest_micro_batch = largest,
+           .peak_bytes =
+               estimate.held.total() + std::max<std::int64_t>(1, largest) * mode.sample_bytes});
+    }
+}
+
+std::optional<std::int64_t> tokens_of_run(const Config& config, const RunEstimate& estimate) {
+  if (config.run.tokens) return config.run.tokens;
+  const std::int64_t batch_tokens =
+      estimate.batch_samples * std::max<std::int64_t>(1, estimate.sample_tokens);
+  if (config.run.steps) return *config.run.steps * batch_tokens;
+  return std::nullopt;
+}
+
+void check(const memory::Offer& offer, const char* options) {
+  if (offer.price_per_hour > 0 && offer.tokens_per_second > 0) return;
+  throw usage_error(estimating, std::string(options) + ", both above 0",
+                    "a price of " + std::to_string(offer.price_per_hour) + " and " +
+                        std::to_string(offer.tokens_per_second) + " tokens/s",
+                    "both options together");
+}
+
+void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
+  if (options.versus && !options.offer)
+    throw usage_error(estimating, "--price and --tokens-per-second", "only what to compare with",
+                      "all four options together");
+  if (!options.offer) return;
+  check(*options.offer, "--price and --tokens-per-second");
+  if (options.versus) {
+    check(*options.versus, "--versus-price and --versus-tokens-per-second");
+    estimate.comparison = memory::compare(*options.offer, *options.versus);
+  }
+  if (!estimate.total_tokens)
+    throw usage_error(estimating, "the run's length as run.steps or run.tokens",
+                      "run.epochs, which takes the data", "--run.tokens=10000000000");
+  const auto tokens = static_cast<double>(*estimate.total_tokens);
+  estimate.cost = memory::run_cost(tokens, *options.offer);
+  if (options.versus) estimate.versus_cost = memory::run_cost(tokens, *options.versus);
+}
+
+}  // namespace
+
+memory::Storage storage_of(const Config& config) {
+  return {.compute = config.precision.compute,
+          .accumulate = config.precision.accumulate,
+          .optimizer = config.optim.kind,
+          .state = config.optim.state,
+          .momentum = config.optim.momentum != 0,
+          .buffer = !folds_gradients(config)};
+}
+
+RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
+  const Config config = with_whole_batch(given, options.ranks);
+  if (config.model.kind == "torchscript")
+    throw usage_error(estimating, "a model whose shape the config tells: gpt2, vit or resnet",
+                      "torchscript", "accrue plan without --estimate, which measures");
+  const ModelFigures figures = figures_of(config, options);
+  RunEstimate estimate;
+  estimate.parameters = figures.parameters;
+  estimate.sample_tokens = config.model.kind == "gpt2" ? config.model.context_or_default() : 0;
+  estimate.batch_samples = samples_of_batch(config, estimate.sample_tokens);
+  estimate.micro_batch = std::min(config.batch.micro.value_or(1), estimate.batch_samples);
+  estimate.micro_reason = config.batch.micro ? "as batch.micro says" : "one sample, the least";
+  estimate.micro_batches =
+      (estimate.batch_samples + estimate.micro_batch - 1) / estimate.micro_batch;
+  const std::int64_t ranks = ranks_that_share(config, options.ranks);
+  estimate.effective = divide_batch(
+      estimate.batch_samples,
+      std::vector<std::int64_t>(static_cast<std::size_t>(ranks), estimate.micro_batch));
+  estimate.effective.tokens = estimate.batch_samples * estimate.sample_tokens;
+  estimate.sixteen_bit = memory::sixteen_bit_state(estimate.parameters);
+  estimate.sixteen_bit_sample_bytes = figures.sixteen_bit_sample_bytes;
+  estimate.held = memory::state_bytes(estimate.parameters, storage_of(config));
+  estimate.modes = figures.modes;
+  const std::int64_t sample_bytes = figures.modes.front().sample_bytes;
+  estimate.micro_activation_bytes = estimate.micro_batch * sample_bytes;
+  estimate.one_pass_bytes = estimate.held.total() + estimate.batch_samples * sample_bytes;
+  estimate.total_tokens = tokens_of_run(config, estimate);
+  take_savings(config, estimate);
+  take_fits(estimate);
+  take_costs(options, estimate);
+  return estimate;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "accrue/train/effective_batch.h"
+#include "memory/estimate.h"
+
+namespace accrue::train {
+
+/// What the config has accrue hold for each parameter.
+memory::Storage storage_of(const Config& config);
+
+struct EstimateOptions {
+  std::int64_t ranks = 1;  ///< that share the batch
+  /// Channels, height and width, which a model of images needs and no config key tells; else empty.
+  std::vector<std::int64_t> image;
+  std::optional<memory::Offer> offer;   ///< to price the run on
+  std::optional<memory::Offer> versus;  ///< to compare it with; needs `offer`
+};
+
+/// The arithmetic of a run, without its data, its model or any hardware.
+struct RunEstimate {
+  std::int64_t parameters = 0;
+  std::int64_t sample_tokens = 0;  ///< 0 for images
+  std::int64_t batch_samples = 0;
+  std::int64_t micro_batch = 1;  ///< batch.micro, or 1
+  std::int64_t micro_batches = 1;
+  EffectiveBatch effective;
+  std::string micro_reason;
+
+  memory::Resident sixteen_bit;  ///< the usual arithmetic: all in 16 bit, with Adam
+  /// The usual count of a sample's; 0 for a resnet, for which there is none.
+  std::int64_t sixteen_bit_sample_bytes = 0;
+  memory::Resident held;  ///< what accrue holds as the config says
+  struct Mode {
+    Recompute recompute = Recompute::none;
+    std::int64_t sample_bytes = 0;  ///< activations of one sample
+  };
+  std::vector<Mode> modes;                  ///< those that memory.recompute allows, none first
+  std::int64_t micro_activation_bytes = 0;  ///< of the micro-batch, in the first mode
+  std::int64_t one_pass_bytes = 0;  ///< of the whole batch at once in that mode: state and all
+
+  struct Saving {
+    /// The key and its value; " with " a second one where the config would be refused without.
+    std::string change;
+    std::int64_t bytes = 0;
+  };
+  std::vector<Saving> savings;  ///< what each would save alone, of state and of one micro-batch
+
+  struct Fit {
+    memory::Device device;
+    Recompute recompute = Recompute::none;
+    std::int64_t largest_micro_batch = 0;  ///< 0: not even one sample fits
+    std::int64_t peak_bytes = 0;           ///< of that, or of one sample where none fits
+  };
+  std::vector<Fit> fits;
+
+  std::optional<std::int64_t> total_tokens;  ///< of the run; none where only the data would tell
+  std::optional<memory::RunCost> cost, versus_cost;
+  std::optional<memory::OfferComparison> comparison;
+};
+
+/// Throws a usage Error naming the key or option that is missing.
+RunEstimate estimate_run(const Config& config, const EstimateOptions& options = {});
+
+}  // namespace accrue::train

@@ -1,0 +1,207 @@
+#include "train/plan/plan_trials.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "accrue/core/clock.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "data/fetch.h"
+#include "memory/out_of_memory.h"
+#include "memory/thread_meter.h"
+#include "train/pass/run_micro_batch.h"
+#include "train/plan/activation_placement.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr std::size_t most_repeats = 3;
+constexpr double enough_seconds = 0.02;  ///< of repeats
+/// Micro-batches that exist at once at most, which is in a replay: the one that runs, the one it is
+/// fetched again for, and two that the loader has ready.
+constexpr std::size_t micro_batches_at_once = 4;
+
+/// The samples of a micro-batch that takes the most memory: the longest ones.
+std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64_t count) {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(
+      source.uniform_tokens() ? std::min(count, source.size()) : source.size()));
+  std::iota(samples.begin(), samples.end(), 0);
+  if (source.uniform_tokens()) return samples;
+  const auto kept = samples.begin() + std::min<std::ptrdiff_t>(count, std::ssize(samples));
+  std::partial_sort(samples.begin(), kept, samples.end(), [&](std::int64_t a, std::int64_t b) {
+    return source.tokens(a) > source.tokens(b);
+  });
+  samples.erase(kept, samples.end());
+  return samples;
+}
+
+std::int64_t bytes_of(const NamedParameters& tensors) {
+  std::int64_t bytes = 0;
+  for (const NamedParameter& p : tensors) bytes += static_cast<std::int64_t>(p.tensor.nbytes());
+  return bytes;
+}
+
+/// Holds as much memory as exact batch normalisation will keep of a window, where it keeps it in
+/// memory.
+at::Tensor hold_cuts(const Workload& work) {
+  if (!is_exact(work.config, *work.model)) return {};
+  const ActivationPlacement place =
+      choose_activation_placement(work, work.schedule.samples_per_window);
+  return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
+}
+
+/// The most that is held while it lives: by the allocator's count, or where it is not installed
+/// what is resident and what tensors took besides.
+class HeldPeak {
+ public:
+  explicit HeldPeak(const memory::Resident& resident) : resident_bytes_(resident.total()) {
+    if (memory::caching_allocator_installed()) {
+      scope_.emplace();
+    } else {
+      meter_.emplace();
+    }
+  }
+  std::int64_t bytes() const {
+    return scope_ ? scope_->peak().reserved : resident_bytes_ + meter_->peak();
+  }
+
+ private:
+  std::int64_t resident_bytes_;
+  std::optional<memory::PeakScope> scope_;
+  std::optional<memory::ThreadMeter> meter_;
+};
+
+}  // namespace
+
+PlanTrials::PlanTrials(const Workload& work)
+    : work_(work),
+      buffers_(*work.model),
+      cuts_(hold_cuts(work)),
+      optimizer_(make_optimizer(work.config, work.model->parameters(), work.slice)),
+      window_(make_gradient_buffer(work.config, *work.model)),
+      resident_{.parameters = bytes_of(work.model->parameters()) + bytes_of(work.model->buffers()),
+                .gradients = window_.buffer()->bytes(),
+                .optimizer = optimizer_->state_bytes(),
+                .cuts = cuts_.defined() ? cuts_.numel() : 0},
+      longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
+
+std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
+  std::vector<std::int64_t> indices, ids(static_cast<std::size_t>(samples));
+  std::iota(ids.begin(), ids.end(), 0);
+  for (const std::int64_t id : ids)
+    indices.push_back(longest_[static_cast<std::size_t>(id) % longest_.size()]);
+  std::vector<batch::MicroBatch> micros;
+  for (std::size_t i = 0; i < micro_batches_at_once; ++i)
+    micros.push_back(data::fetch_full(*work_.data.train, indices, ids));
+  return micros;
+}
+
+/// The copies that layers keep of their weights are made by the first micro-batch.
+memory::Resident PlanTrials::resident() const {
+  memory::Resident resident = resident_;
+  resident.parameters =
+      std::max(resident.parameters, memory::usage().live_as(MemoryTag::parameters));
+  return resident;
+}
+
+/// The peak while `work` runs, with the seconds that it returns. Where it runs out of memory: no
+/// window is left open, and running statistics are as they were.
+template <class Work>
+memory::Measured PlanTrials::attempt(const Work& work) {
+  try {
+    const HeldPeak peak(resident_);
+    const double seconds = work();
+    buffers_.restore();
+    memory::measure_outside();
+    return {.peak_bytes = peak.bytes(), .seconds = seconds};
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    return out_of_memory();
+  }
+}
+
+memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
+  const bool is_first = tried_.insert(point).second;
+  // Its peak is what it takes by itself. Times are those of a process that has its memory.
+  if (is_first) memory::release_cached();
+  return attempt([&] {
+    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
+    if (is_first) pass(micros.front(), point.recompute);
+    return seconds_of_passes(micros.front(), point.recompute);
+  });
+}
+
+memory::Measured PlanTrials::run_afresh(const memory::PlanPoint& point) {
+  tried_.erase(point);
+  return run(point);
+}
+
+/// What one pass takes: the mean of several where one is too short for a clock.
+double PlanTrials::seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute) {
+  double total = 0;
+  std::size_t done = 0;
+  do {
+    total += pass(micro, recompute);
+    ++done;
+  } while (done < most_repeats && total < enough_seconds);
+  return total / static_cast<double>(done);
+}
+
+double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
+  const double seconds = open_and_pass(micro, recompute);
+  window_.discard();
+  return seconds;
+}
+
+/// Leaves the window open.
+double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
+  const std::vector<models::LossHead> heads = work_.model->losses();
+  const Stopwatch watch;
+  window_.open(0);
+  run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
+                  batch::training_context(micro, work_.config.run.seed, 0),
+                  {.factors = std::vector<double>(heads.size(), 1.0), .recompute = recompute});
+  return watch.seconds();
+}
+
+memory::Measured PlanTrials::out_of_memory() {
+  window_.discard();
+  buffers_.restore();
+  memory::release_cached();
+  memory::measure_outside();
+  const std::int64_t limit = memory::tensor_budget().value_or(resident_.total());
+  return {.fits = false, .peak_bytes = limit + memory::last_missing_bytes()};
+}
+
+PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
+  Step step{.micro = run_afresh(point)};
+  if (!step.micro.fits) return step;
+  const memory::Measured whole = attempt([&] {
+    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
+    const double seconds = open_and_pass(micros.front(), point.recompute);
+    step.closing_seconds = close_and_step();
+    return seconds;
+  });
+  if (!whole.fits) return {.micro = whole};
+  step.micro.peak_bytes = std::max(step.micro.peak_bytes, whole.peak_bytes);
+  return step;
+}
+
+/// Nothing where there is no gradient to step with; the window is dropped then.
+std::optional<double> PlanTrials::close_and_step() {
+  if (window_.buffer()->folds()) {
+    window_.discard();
+    return std::nullopt;
+  }
+  const Stopwatch watch;
+  std::optional<accum::MeanGradient> gradient = window_.close();
+  if (!gradient) return std::nullopt;
+  if (work_.config.optim.clip > 0) gradient->clip(work_.config.optim.clip);
+  optimizer_->step(std::move(*gradient), /*lr=*/0);
+  return watch.seconds();
+}
+
+}  // namespace accrue::train

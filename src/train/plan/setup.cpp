@@ -1,0 +1,91 @@
+#include "train/plan/setup.h"
+
+#include <ATen/Parallel.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/memory/caching_allocator.h"
+#include "core/machine.h"
+#include "memory/out_of_memory.h"
+#include "train/plan/enough_memory.h"
+#include "train/plan/plan_choice.h"
+
+namespace accrue::train {
+
+void use_threads(std::int64_t threads) {
+  const auto count = static_cast<int>(threads > 0 ? threads : granted_threads());
+  at::set_num_threads(count);
+  omp_set_num_threads(count);
+}
+
+std::int64_t threads_beside(std::int64_t processes) {
+  return std::max<std::int64_t>(1, granted_threads() / processes);
+}
+
+std::string budget_beside(std::int64_t processes) {
+  constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+  const std::int64_t bytes =
+      memory::auto_budget(memory::held_of_a_budget(), memory::available_bytes() / processes);
+  return std::to_string(std::max<std::int64_t>(1, bytes / kMebibyte)) + "MiB";
+}
+
+Config shared_by(Config config, std::int64_t processes) {
+  if (processes == 1) return config;
+  if (config.run.threads == 0) config.run.threads = threads_beside(processes);
+  if (config.memory.budget == "auto") config.memory.budget = budget_beside(processes);
+  return config;
+}
+
+namespace {
+
+void check_budget_holds_the_program(const Config& config) {
+  if (!memory::tensor_budget() || *memory::tensor_budget() > 0) return;
+  throw Error(Error::Kind::refused, "memory.budget = \"" + config.memory.budget + "\"",
+              "more than the " + format_bytes(memory::left_outside()) +
+                  " that the program itself holds outside tensors (code, libraries, heap, and a "
+                  "reserve)",
+              format_bytes(*memory::budget()), memory::larger_budget(enough_budget(config)));
+}
+
+}  // namespace
+
+void use_resources(const Config& config) {
+  use_threads(config.run.threads);
+  if (!memory::caching_allocator_installed() && config.memory.budget == "none") return;
+  memory::set_budget(memory::resolve_budget(config.memory.budget));
+  memory::measure_outside();
+  check_budget_holds_the_program(config);
+}
+
+std::optional<std::string> follow_budget(memory::BudgetWatch& watch) {
+  if (!memory::caching_allocator_installed()) return std::nullopt;
+  const auto change = watch.poll(memory::budget(), memory::held_of_a_budget());
+  if (!change) return std::nullopt;
+  memory::set_budget(change->budget);
+  memory::measure_outside();
+  return change->reason;
+}
+
+MicroDecision choose_micro_batch(const Workload& work) {
+  memory::PlanQuestion question = plan_question(work);
+  if (is_decided(question))
+    return {.samples = std::min(*question.micro_batch, question.window_samples),
+            .recompute = question.modes.front(),
+            .reason = *question.micro_batch > question.window_samples
+                          ? "the whole batch, which is less than batch.micro says"
+                          : "as batch.micro says"};
+  const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
+  std::vector<memory::Fact> facts =
+      memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
+  question.resident = trials->resident();
+  remeasure_beyond_budget(*trials, question, facts);
+  const memory::Plan plan = memory::plan(facts, question);
+  return {.samples = plan.chosen.point.micro_batch,
+          .recompute = plan.chosen.point.recompute,
+          .reason = plan.reason};
+}
+
+}  // namespace accrue::train

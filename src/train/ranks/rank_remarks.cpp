@@ -1,0 +1,51 @@
+#include "train/ranks/rank_remarks.h"
+
+#include "core/joint_state.h"
+#include "core/words.h"
+
+namespace accrue::train {
+namespace {
+
+bool sums_compressed(const Config& config, std::int64_t world) {
+  return config.dist.compress != "none" && !config.dist.takes_outer_steps() && world > 1;
+}
+
+bool holds_leftovers(const Resumed* resumed) {
+  return resumed != nullptr && !state_under(compression_prefix, resumed->ranks).empty();
+}
+
+std::string of_idle_ranks(const Config& config, const EffectiveBatch& batch) {
+  const auto ranks = static_cast<std::int64_t>(batch.by_rank.size());
+  const std::int64_t idle = batch.idle_ranks();
+  const std::int64_t each = batch.samples() / ranks;
+  return std::to_string(idle) + " of " + std::to_string(ranks) +
+         (idle == 1 ? " ranks has" : " ranks have") + " nothing to do: the batch of " +
+         counted(batch.samples(), "sample") + " is " + in_words(batch) + "; try " +
+         (each > 0 ? micro_batch_advice(config, std::to_string(each)) + ", or less"
+                   : "fewer ranks, or a larger batch");
+}
+
+}  // namespace
+
+std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch& batch,
+                                      std::int64_t world, const Resumed* resumed) {
+  std::vector<std::string> remarks;
+  if (batch.idle_ranks() > 0) remarks.push_back(of_idle_ranks(config, batch));
+  const std::string compress = "dist.compress = \"" + config.dist.compress + "\"";
+  if (sums_compressed(config, world) && config.dist.reduce == "overlap")
+    remarks.push_back(compress +
+                      ": nothing overlaps, since what earlier sums left out is converted by the "
+                      "window's total weight, which is known when the backward is done");
+  const bool continues = resumed != nullptr && !resumed->checkpoint.empty();
+  if (sums_compressed(config, world) && continues && !holds_leftovers(resumed))
+    remarks.push_back(compress +
+                      ": the checkpoint was written by one process or after a failure, without "
+                      "what the last sum left out, which is lost");
+  if (world == 1 && holds_leftovers(resumed))
+    remarks.push_back(compress +
+                      ": one process compresses nothing, and what the last sum of several ranks "
+                      "left out is lost");
+  return remarks;
+}
+
+}  // namespace accrue::train

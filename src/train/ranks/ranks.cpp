@@ -1,0 +1,255 @@
+#include "train/ranks/ranks.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+#include <tuple>
+
+#include "accrue/core/error.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/version.h"
+#include "train/config/gradient_folding.h"
+#include "train/plan/setup.h"
+
+namespace accrue::train {
+namespace {
+
+/// What may differ between machines without changing a step.
+bool is_of_the_machine(const std::string& key) {
+  return key == "run.threads" || key.starts_with("memory.budget") || key.starts_with("observe.");
+}
+
+distributed::Facts facts_of(const Config& config) {
+  distributed::Facts facts;
+  std::istringstream lines(to_toml(config));
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line.substr(1, line.size() - 2) + ".";
+    const std::size_t equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    std::string key = section + line.substr(0, equals);
+    if (!is_of_the_machine(key)) facts.emplace_back(std::move(key), line.substr(equals + 3));
+  }
+  return facts;
+}
+
+/// What a config states that several ranks cannot do, or not alike.
+std::optional<Conflict> conflict_of(const Config& config, std::int64_t world) {
+  if (folds_gradients(config)) {
+    const std::string expected = "gradients in a buffer, whose sums the ranks add";
+    if (config.optim.kind == "adama")
+      return Conflict{"optim.kind", expected, "\"adama\", which folds them into its moments",
+                      "kind = \"adamw\""};
+    return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
+  }
+  const bool adds_sums = !config.dist.takes_outer_steps();
+  if (adds_sums && !distributed::adds_up(accum::parse_accumulation(config.precision.accumulate)))
+    return Conflict{"precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
+                    "\"" + config.precision.accumulate + "\", whose sums ranks would round again",
+                    "accumulate = \"fp32\""};
+  if (config.memory.budget == "auto")
+    return Conflict{"memory.budget", "a size, for each rank",
+                    "\"auto\", which is divided only where torchrun tells how many ranks share a "
+                    "machine (LOCAL_WORLD_SIZE)",
+                    "budget = \"" + budget_beside(world) +
+                        "\", which is the memory of this machine "
+                        "divided by the ranks"};
+  if (config.run.eval_every && config.run.eval_every->unit == Duration::Unit::seconds)
+    return Conflict{"run.eval_every", "steps or tokens, which come at once on all ranks",
+                    "a time, by each rank's own clock", "eval_every = \"100 steps\""};
+  return std::nullopt;
+}
+
+}  // namespace
+
+const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions) {
+  return *std::ranges::min_element(decisions, {}, [](const MicroDecision& decision) {
+    return std::tuple(decision.samples, -static_cast<int>(decision.recompute));
+  });
+}
+
+std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept,
+                                    bool alike) {
+  const auto ranks = static_cast<std::size_t>(world);
+  if (kept.size() == ranks && (!alike || have_one_size(kept))) return kept;
+  std::vector<MicroDecision> decisions;
+  for (const RankRecord& record : kept)
+    decisions.push_back({.samples = record.micro_batch, .recompute = record.recompute});
+  const MicroDecision& common = most_frugal(decisions);
+  return {ranks, {.micro_batch = common.samples, .recompute = common.recompute}};
+}
+
+batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_t world) {
+  const std::vector<std::int64_t> counts = batch::micro_batches_per_rank(samples.size(), 1, world);
+  const std::int64_t begin = std::accumulate(counts.begin(), counts.begin() + rank, samples.begin);
+  return {begin, begin + counts[static_cast<std::size_t>(rank)]};
+}
+
+void Ranks::check_stages(const Config& config) const {
+  if (config.dist.stages == 1 || config.dist.stages == world()) return;
+  throw usage_error(
+      "dist.stages with " + std::to_string(world()) + (are_many() ? " ranks" : " process"),
+      "as many stages as there are ranks", std::to_string(config.dist.stages),
+      "dist.stages = " + std::to_string(world()) + ", or " + std::to_string(config.dist.stages) +
+          " ranks");
+}
+
+void Ranks::check_divisible(const Workload& work) const {
+  const auto refuse = [&](const std::string& key, const std::string& expected,
+                          const std::string& received, const std::string& suggestion) {
+    throw usage_error(key + " with " + std::to_string(world()) + " ranks", expected, received,
+                      suggestion);
+  };
+  if (const auto found = models::find_batch_norms(*work.model); !found.none())
+    refuse("model.batchnorm", "a model without batch normalisation",
+           "\"" + work.config.model.batchnorm + "\", whose statistics would be each rank's own",
+           found.uncut.empty() ? "batchnorm = \"convert-group\""
+                               : "one process, or the model saved with group normalisation");
+  if (work.model->losses().size() > 1)
+    refuse("train", "one loss", "several, whose total weights would be each rank's own",
+           "one process");
+  if (const auto conflict = conflict_of(work.config, world()))
+    refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
+}
+
+void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
+                  const distributed::Facts& start) const {
+  check_stages(work.config);
+  if (!group_) return;
+  distributed::Facts facts{{"version", version}, {"ranks", std::to_string(world())}};
+  facts.insert(facts.end(), start.begin(), start.end());
+  for (auto& fact : facts_of(work.config)) facts.push_back(std::move(fact));
+  facts.emplace_back("data", data_fingerprint);
+  facts.emplace_back("shapes of the parameters",
+                     distributed::shape_digest(work.model->parameters()));
+  distributed::shake_hands(*group_, "who takes part", facts);
+  check_divisible(work);
+}
+
+void Ranks::check_state(const Workload& work, const optim::Optimizer& optimizer,
+                        std::int64_t step) const {
+  if (!group_) return;
+  distributed::Facts facts{
+      {"step", std::to_string(step)},
+      {"values of the parameters", distributed::value_digest(work.model->parameters())}};
+  if (work.slice == RankSlice{})
+    facts.emplace_back("the optimizer's state", distributed::value_digest(optimizer.state()));
+  distributed::shake_hands(*group_, "where the run begins", facts);
+}
+
+std::vector<MicroDecision> Ranks::agree(MicroDecision mine, bool alike) const {
+  if (!group_) return {std::move(mine)};
+  const at::Tensor own =
+      at::tensor({mine.samples, static_cast<std::int64_t>(mine.recompute)}, at::kLong);
+  const at::Tensor rows = group_->all_gather(own);
+  std::vector<MicroDecision> decisions;
+  for (std::int64_t rank = 0; rank < world(); ++rank)
+    decisions.push_back({.samples = rows[rank][0].item<std::int64_t>(),
+                         .recompute = static_cast<Recompute>(rows[rank][1].item<std::int64_t>()),
+                         .reason = rank == group_->rank() ? mine.reason : ""});
+  if (!alike) return decisions;
+  MicroDecision agreed = most_frugal(decisions);
+  const bool is_mine = agreed.samples == mine.samples && agreed.recompute == mine.recompute;
+  agreed.reason = is_mine ? mine.reason : "the least that fits on all ranks";
+  return {decisions.size(), agreed};
+}
+
+batch::Range Ranks::equal_share(batch::Range samples) const {
+  return group_ ? equal_share_of(samples, group_->rank(), world()) : samples;
+}
+
+void Ranks::check_resumable(const std::optional<std::int64_t>& inner_optimizers) const {
+  if (!inner_optimizers || *inner_optimizers == world()) return;
+  throw usage_error(
+      "resume",
+      std::to_string(*inner_optimizers) + " ranks, whose inner optimizers the checkpoint holds",
+      std::to_string(world()), "as many ranks as before, or a new run.out");
+}
+
+std::unique_ptr<distributed::OuterRounds> Ranks::make_rounds(
+    const Config& config, const NamedParameters& parameters) const {
+  if (!config.dist.takes_outer_steps()) return nullptr;
+  return std::make_unique<distributed::OuterRounds>(
+      group_, parameters,
+      distributed::OuterOptions{.local_steps = config.dist.local_steps,
+                                .lr = config.dist.outer_lr.value_or(1),
+                                .momentum = config.dist.outer_momentum.value_or(0)},
+      distributed::parse_compression(config.dist.compress));
+}
+
+std::optional<PipelineStage> Ranks::make_stage(const Config& config, models::Trainable& model,
+                                               const batch::MicroBatch& micro) const {
+  if (config.dist.stages == 1) return std::nullopt;
+  return make_pipeline_stage(group_, model, micro);
+}
+
+std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
+    const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
+  if (!group_ || config.dist.takes_outer_steps()) return nullptr;
+  // A window that the stages of a pipeline run again has sums that must not be on their way.
+  const bool overlap = config.dist.reduce == "overlap" && config.dist.stages == 1;
+  distributed::ReduceOptions options{
+      .overlap = overlap, .compress = distributed::parse_compression(config.dist.compress)};
+  if (slice(config) != RankSlice{}) {
+    NamedParameters trained;
+    for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
+    options.sharding = std::make_shared<distributed::Sharding>(group_, std::move(trained));
+  }
+  return std::make_unique<distributed::DeferredReduce>(group_, std::move(buffer),
+                                                       std::move(options));
+}
+
+RankSlice Ranks::slice(const Config& config) const {
+  if (!group_ || config.dist.shard != "optimizer") return {};
+  return {group_->rank(), group_->world()};
+}
+
+std::unique_ptr<ShardedOptimizer> Ranks::make_sharded(const Workload& work,
+                                                      optim::Optimizer& own) const {
+  if (work.slice == RankSlice{}) return nullptr;
+  return std::make_unique<ShardedOptimizer>(
+      own,
+      std::make_unique<distributed::Sharding>(group_, optim::trained_of(work.model->parameters())));
+}
+
+bool Ranks::as_first_says(bool mine) const {
+  if (!group_) return mine;
+  const at::Tensor said = at::full({1}, mine ? 1 : 0, at::kByte);
+  group_->broadcast(said, 0, "what the first rank decided");
+  return said.item<std::uint8_t>() != 0;
+}
+
+std::vector<NamedParameters> Ranks::states_of_others(const NamedParameters& mine) const {
+  if (!group_) return {};
+  const std::int64_t others = is_first() ? world() - 1 : 0;
+  std::vector<NamedParameters> states(static_cast<std::size_t>(others));
+  for (const auto& [name, tensor] : mine) {
+    const at::Tensor bytes = tensor.contiguous().view({-1}).view(at::kByte);
+    const at::Tensor gathered = group_->gather(bytes, 0, "the optimizers' states");
+    for (std::size_t other = 0; other < states.size(); ++other)
+      states[other].push_back({name, gathered[static_cast<std::int64_t>(other) + 1]
+                                         .view(tensor.scalar_type())
+                                         .view(tensor.sizes())});
+  }
+  return states;
+}
+
+std::vector<double> Ranks::add_up(const std::vector<double>& mine) const {
+  if (!group_) return mine;
+  at::Tensor values = at::tensor(mine, at::kDouble);
+  group_->start_sum(values, "the evaluation")->wait();
+  const double* first = values.const_data_ptr<double>();
+  return {first, first + values.numel()};
+}
+
+void Ranks::finish() const {
+  if (group_) group_->barrier("the end of the run");
+}
+
+void Ranks::fail(const std::string& reason) const noexcept {
+  if (group_) group_->fail(reason);
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/distributed/group.h"
+#include "accrue/optim/optimizer.h"
+#include "batch/schedule.h"
+#include "distributed/group/handshake.h"
+#include "distributed/reduce/deferred_reduce.h"
+#include "distributed/schedule/outer_rounds.h"
+#include "train/checkpoint/rank_record.h"
+#include "train/plan/setup.h"
+#include "train/ranks/sharded_optimizer.h"
+#include "train/window/pipeline/pipeline_stage.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// The processes that a run is divided among. Alone, where there is no group, all of this is empty.
+/// The first rank writes the run directory and tells observers; all compute the same steps, unless
+/// they step alone between outer steps.
+class Ranks {
+ public:
+  explicit Ranks(std::shared_ptr<distributed::Group> group) : group_(std::move(group)) {}
+
+  bool are_many() const { return group_ != nullptr; }
+  bool is_first() const { return rank() == 0; }
+  std::int64_t rank() const { return group_ ? group_->rank() : 0; }
+  std::int64_t world() const { return group_ ? group_->world() : 1; }
+  /// How much of the optimizer's state this rank keeps.
+  RankSlice slice(const Config& config) const;
+  std::int64_t wire_bytes() const { return group_ ? group_->wire_bytes() : 0; }
+
+  /// Refuses what cannot be divided in this version, and what another rank states differently:
+  /// its config, its data, its model, or `start`, which is what this rank begins the run with.
+  void begin(const Workload& work, const std::string& data_fingerprint,
+             const distributed::Facts& start) const;
+  /// Refuses ranks that do not go on from the same step, parameters and state of the optimizer.
+  void check_state(const Workload& work, const optim::Optimizer& optimizer,
+                   std::int64_t step) const;
+  /// What each rank runs, by rank: what it decided; where that has to be `alike` the most frugal
+  /// decision for all.
+  std::vector<MicroDecision> agree(MicroDecision mine, bool alike) const;
+
+  /// This rank's part of what is shared equally: samples in one piece. May be empty.
+  batch::Range equal_share(batch::Range samples) const;
+
+  /// Refuses to go on from a checkpoint with the inner optimizers of another number of ranks.
+  void check_resumable(const std::optional<std::int64_t>& inner_optimizers) const;
+
+  /// Null where ranks do not step alone; else also of one process.
+  std::unique_ptr<distributed::OuterRounds> make_rounds(const Config& config,
+                                                        const NamedParameters& parameters) const;
+  /// Null where alone, and where ranks step alone.
+  std::unique_ptr<distributed::DeferredReduce> make_reduce(
+      const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
+  /// This rank's part of the model, where ranks are the stages of a pipeline, balanced by `micro`.
+  std::optional<PipelineStage> make_stage(const Config& config, models::Trainable& model,
+                                          const batch::MicroBatch& micro) const;
+  /// What makes ranks' optimizers of a part each one of all; null where each is. `own` is kept by
+  /// reference.
+  std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
+  /// What the first rank says, on all of them.
+  bool as_first_says(bool mine) const;
+  /// On the first rank the states of the others, by rank from the second on; nothing on those. All
+  /// have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
+  std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;
+  /// Element by element, over all ranks.
+  std::vector<double> add_up(const std::vector<double>& mine) const;
+  /// Does what distributed::Group says; not for a rank that is alone.
+  std::vector<std::string> gather_texts(std::string_view topic, const std::string& mine) const {
+    return group_->gather_texts(topic, mine);
+  }
+
+  void finish() const;  ///< returns when all ranks did
+  void fail(const std::string& reason) const noexcept;
+
+ private:
+  void check_divisible(const Workload& work) const;
+  void check_stages(const Config& config) const;
+
+  std::shared_ptr<distributed::Group> group_;
+};
+
+/// The decision that fits the memory of all who decided: the smallest micro-batch, and of equal
+/// ones the most recomputation.
+const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions);
+
+/// What `world` ranks go on with: as many as were `kept` have their own records. Others have no
+/// known speed, and the micro-batch and recomputation that fitted on all who were kept, which are
+/// not none; so have as many where all must be `alike` and were not.
+std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept,
+                                    bool alike = false);
+
+/// The part of `samples` that `rank` of `world` takes (Ranks::equal_share).
+batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_t world);
+
+}  // namespace accrue::train

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "accrue/core/observer.h"
+#include "accrue/data/source.h"
+#include "accrue/models/trainable.h"
+#include "train/ranks/ranks.h"
+
+namespace accrue::train {
+
+struct EvaluationOptions {
+  std::int64_t micro_batch = 1;
+  std::int64_t max_samples = 0;  ///< 0: all
+  /// Asked between micro-batches; true ends the evaluation early, and nothing is returned.
+  std::function<bool()> cancelled;
+  /// Each of several ranks evaluates its part of the samples.
+  const Ranks* ranks = nullptr;
+};
+
+/// Token-mean loss over the first samples of `source`, without dropout and without gradients.
+/// Throws a usage Error where no label counts.
+std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
+                                          const EvaluationOptions& options);
+
+/// The first ten reasons of what was left out of it.
+std::string left_out_of(const Evaluation& evaluation);
+
+}  // namespace accrue::train

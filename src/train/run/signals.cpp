@@ -1,0 +1,61 @@
+#include "train/run/signals.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
+namespace accrue::train {
+namespace {
+
+constexpr std::int64_t kTogetherNanoseconds = 2'000'000'000;
+
+// A signal handler can reach nothing but statics; these take no lock.
+std::atomic<std::int64_t> first_arrived{0};  ///< nanoseconds on the monotonic clock; 0: none did
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+std::array<struct sigaction, kStopSignals.size()> previous_actions;
+
+std::int64_t monotonic_nanoseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void do_as_before(int signal) {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
+    if (kStopSignals[i] == signal) ::sigaction(signal, &previous_actions[i], nullptr);
+  ::raise(signal);
+}
+
+void note_signal(int signal) {
+  const int error = errno;
+  const std::int64_t now = monotonic_nanoseconds();
+  std::int64_t first = 0;
+  if (!first_arrived.compare_exchange_strong(first, now) && now - first > kTogetherNanoseconds)
+    do_as_before(signal);
+  errno = error;
+}
+
+}  // namespace
+
+SignalWatch::SignalWatch() {
+  first_arrived = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    ::sigaction(kStopSignals[i], nullptr, &previous_actions[i]);
+    const bool stays = kStopSignals[i] == SIGHUP && previous_actions[i].sa_handler == SIG_IGN;
+    if (!stays) ::sigaction(kStopSignals[i], &action, nullptr);
+  }
+}
+
+SignalWatch::~SignalWatch() {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
+    ::sigaction(kStopSignals[i], &previous_actions[i], nullptr);
+}
+
+bool SignalWatch::interrupted() const { return first_arrived != 0; }
+
+}  // namespace accrue::train

@@ -1,0 +1,101 @@
+#include "train/run/start_events.h"
+
+#include "kernels/gemm/gemm.h"
+#include "memory/plan.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/plan/make_run_plan.h"
+#include "train/ranks/rank_remarks.h"
+
+namespace accrue::train {
+namespace {
+
+/// Gathers events of one step.
+class Events {
+ public:
+  explicit Events(std::int64_t step) : step_(step) {}
+  void add(const std::string& name, const std::string& reason) {
+    if (!reason.empty()) list_.push_back({.name = name, .reason = reason, .step = step_});
+  }
+  void add_all(const std::string& name, const std::vector<std::string>& reasons) {
+    for (const std::string& reason : reasons) add(name, reason);
+  }
+  std::vector<Event> take() && { return std::move(list_); }
+
+ private:
+  std::int64_t step_;
+  std::vector<Event> list_;
+};
+
+std::string resumption_in_words(const Resumed& resumed, const RunStart& start) {
+  const TrainState& state = resumed.state;
+  if (resumed.checkpoint.empty())
+    return "no whole checkpoint was found: starting again from step 0";
+  const std::string from = "continuing after step " + std::to_string(state.step) + " from " +
+                           resumed.checkpoint.string();
+  if (state.window < start.plan.total_steps) return from;
+  return from + ": " + done_in_words(state.step, start.work.config.run);
+}
+
+std::string plan_in_words(const RunPlan& plan) {
+  return "micro-batches of " + memory::describe({plan.micro_batch, plan.recompute}) + ": " +
+         plan.micro_reason;
+}
+
+std::string remark_on_bf16(const Config& config) {
+  if (config.precision.compute != "bf16" || kernels::multiplies_bf16()) return {};
+  return "this processor multiplies no bf16 (" + kernels::gemm_backend() +
+         "): bf16 saves memory here and costs time, its products are made in fp32";
+}
+
+}  // namespace
+
+std::string length_change_in_words(const Config& config, const RunPlan& plan,
+                                   const std::optional<LengthDecision>& length, std::int64_t step) {
+  if (!length || !length->changes) return length ? length->reason : "";
+  return length->reason + ": " +
+         rate_in_words(config, make_horizon(plan), length->windows_before, step);
+}
+
+std::vector<Event> start_events(const RunStart& start) {
+  const Config& config = start.work.config;
+  const Resumed* const resumed = start.resumed ? &*start.resumed : nullptr;
+  const std::int64_t step = resumed ? resumed->state.step : 0;
+  Events events(step);
+  events.add("length", length_change_in_words(config, start.plan, start.length, step));
+  events.add("precision", remark_on_bf16(config));
+  events.add_all("data", data_remarks(start.work.data));
+  events.add_all("dist", rank_remarks(config, start.plan.effective, start.ranks, resumed));
+  if (!have_one_size(start.records)) events.add("plan", sizes_in_words(start.records));
+  if (!resumed || resumed->checkpoint.empty()) events.add_all("model", start.work.remarks);
+  if (!resumed) {
+    events.add("plan", plan_in_words(start.plan));
+    events.add("plan", start.plan.cuts_reason);
+    return std::move(events).take();
+  }
+  for (const std::string& damage : resumed->skipped)
+    events.add(
+        "checkpoint_skipped",
+        "a newer checkpoint is damaged, and is removed when the next one is written: " + damage);
+  events.add("resume", resumption_in_words(*resumed, start));
+  return std::move(events).take();
+}
+
+std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
+                                 const std::optional<Resumed>& resumed) {
+  Events of_folder(0);
+  of_folder.add("run_directory", claim.remark());
+  std::vector<Event> list = std::move(of_folder).take();
+  if (!resumed || resumed->checkpoint.empty()) return list;
+  Events events(resumed->state.step);
+  events.add("data", resumed->data_change);
+  if (!resumed->has_checksums)
+    events.add("checkpoint",
+               resumed->checkpoint.filename().string() +
+                   " was written before checkpoints had checksums: only its lengths were compared");
+  // Where a damaged one was passed over, the later ones are those that were named already.
+  if (resumed->skipped.empty()) events.add("checkpoint", give_up_after(run, resumed->state.step));
+  for (Event& event : std::move(events).take()) list.push_back(std::move(event));
+  return list;
+}
+
+}  // namespace accrue::train

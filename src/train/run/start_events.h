@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/trainer.h"
+#include "train/checkpoint/resume.h"
+#include "train/checkpoint/run_claim.h"
+#include "train/workload/run_length.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// What a run is when its loop begins.
+struct RunStart {
+  const Workload& work;
+  const RunPlan& plan;
+  const std::vector<RankRecord>& records;
+  const std::optional<LengthDecision>& length;  ///< of a run that is resumed
+  const std::optional<Resumed>& resumed;
+  std::int64_t ranks = 1;
+};
+
+/// What was decided and why, of the step that the run goes on from: for observers.
+std::vector<Event> start_events(const RunStart& start);
+/// What was decided about the run's folder itself.
+std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
+                                 const std::optional<Resumed>& resumed);
+
+/// What a resumption changes about a run's length, and with it the rate of the step behind `step`;
+/// empty: nothing.
+std::string length_change_in_words(const Config& config, const RunPlan& plan,
+                                   const std::optional<LengthDecision>& length, std::int64_t step);
+
+}  // namespace accrue::train

@@ -1,0 +1,371 @@
+#include "accrue/train/trainer.h"
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/models/normalisation.h"
+#include "core/atomic_file.h"
+#include "kernels/gemm/gemm.h"
+#include "memory/out_of_memory.h"
+#include "memory/plan.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/resume.h"
+#include "train/checkpoint/run_claim.h"
+#include "train/checkpoint/run_info.h"
+#include "train/config/gradient_folding.h"
+#include "train/plan/make_run_plan.h"
+#include "train/plan/memory_advice.h"
+#include "train/plan/setup.h"
+#include "train/ranks/rank_remarks.h"
+#include "train/ranks/ranks.h"
+#include "train/run/run_loop.h"
+#include "train/run/signals.h"
+#include "train/run/sinks.h"
+#include "train/run/start_events.h"
+#include "train/workload/run_length.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+namespace {
+
+std::string fingerprint_of(const Datasets& data) {
+  return data.val ? data.train->fingerprint() + " " + data.val->fingerprint()
+                  : data.train->fingerprint();
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  Impl(Config as_given, std::shared_ptr<distributed::Group> group)
+      : given(with_whole_batch(std::move(as_given), group ? group->world() : 1)),
+        ranks(std::move(group)),
+        work(open(given)),
+        directory(given.run.out) {
+    models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    work.slice = ranks.slice(given);
+    work.ranks = ranks_that_share(given, ranks.world());
+  }
+
+  static Workload open(const Config& config) {
+    if (config.run.out.empty())
+      throw usage_error("run.out", "a folder for the run", "nothing",
+                        "out = \"runs/first\" in [run]");
+    use_resources(config);
+    return open_within_memory(config);
+  }
+
+  /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
+  /// own, so they are run before there is another.
+  bool needs_plan(const RunOptions& options) const {
+    return !options.resume || (options.checkpoint.empty() && directory.checkpoint_steps().empty());
+  }
+
+  /// On which ranks have to agree before any of them decides a plan or loads anything.
+  static distributed::Facts start_of(const RunOptions& options, bool plans) {
+    const std::string checkpoint =
+        options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;
+    return {{"resume", options.resume ? checkpoint : "no"},
+            {"accept-data", options.accept_data ? "yes" : "no"},
+            {"plan", plans ? "a new one" : "the checkpoint's"}};
+  }
+
+  const RunPlan& decide_plan() {
+    if (plan) return *plan;
+    const bool alike = !fixed_micro_batch_reason(work.config).empty();
+    const auto decisions = ranks.agree(choose_micro_batch(work), alike);
+    for (const MicroDecision& decision : decisions)
+      records.push_back(
+          {.micro_batch = std::min(decision.samples, work.schedule.samples_per_window),
+           .recompute = decision.recompute});
+    plan = make_plan(work, decisions[static_cast<std::size_t>(ranks.rank())], records);
+    return *plan;
+  }
+
+  void announce_all(const std::vector<Event>& events) const {
+    if (!ranks.is_first()) return;
+    for (const Event& event : events)
+      for (const std::shared_ptr<Observer>& observer : observers) observer->on_event(event);
+  }
+
+  TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
+                       RunClaim* claim) {
+    decide_plan();
+    make_learning_rate(work.config, make_horizon(*plan))
+        .at(0);  // throws before anything is written
+    if (claim != nullptr) create_directory(optimizer, options, *claim);
+    return first_state();
+  }
+
+  void create_directory(const optim::Optimizer& optimizer, const RunOptions& options,
+                        RunClaim& claim) const {
+    std::int64_t model_bytes = 0;
+    for (const NamedParameter& p : work.model->file_tensors())
+      model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
+    check_room(
+        checkpoint_room(given.run, plan->total_steps, model_bytes, whole_state_bytes(optimizer)),
+        free_bytes_at(directory.root()), directory.root().string());
+    claim.create(given, describe_run(work.config, options.command));
+  }
+
+  TrainState first_state() {
+    const std::int64_t micro = decide_plan().micro_batch;
+    return {.micro_batches = {.planned = micro, .micro_batch = micro},
+            .recompute = plan->recompute,
+            .ranks = records,
+            .data = data};
+  }
+
+  DataIdentity identity_of_data() const {
+    return {.fingerprint = fingerprint_of(work.data),
+            .samples = work.data.train->size(),
+            .held_out = work.data.val ? work.data.val->size() : 0,
+            .image = work.config.model.image};
+  }
+
+  /// Before anything is planned or written. A run that is resumed checked its data as it began.
+  void check_data(bool resume) {
+    data = identity_of_data();
+    if (resume && !directory.checkpoint_steps().empty()) {
+      const std::int64_t newest = directory.checkpoint_steps().back();
+      const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;
+      data.checked = before.checked && before.fingerprint == data.fingerprint;
+    }
+    if (data.checked) return;
+    work.data.train->check_contents();
+    if (work.data.val) work.data.val->check_contents();
+    data.checked = true;
+  }
+
+  /// Before anything hangs on the length. Each rank decides it alike, from the same files. That
+  /// there is no run to resume shows when ranks have agreed on what they begin.
+  void settle_length(const RunOptions& options) {
+    if (!options.resume || !directory.holds_run()) return;
+    length = decide_length(directory.config(), given, work.schedule, options.may_shorten);
+    given = length->config;
+    work.config = with_length_of(std::move(work.config), given);
+  }
+
+  TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
+    const Config started = directory.config();
+    check_config_unchanged(started, given);
+    Resumed found = load_checkpoint(directory, options.checkpoint, data, options.accept_data,
+                                    *work.model, optimizer);
+    if (found.checkpoint.empty()) {
+      found.state = first_state();
+    } else {
+      take_up_plan(found.state);
+    }
+    ranks.check_resumable(found.state.inner_optimizers);
+    resumed = std::move(found);
+    if (ranks.is_first()) note_resumption(options, started);
+    return resumed->state;
+  }
+
+  /// A checkpoint's plan is rank 0's; the others find theirs in its records.
+  void take_up_plan(TrainState& state) {
+    memory::RecoveryState& sizes = state.micro_batches;
+    if (state.ranks.empty())
+      state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};
+    records =
+        records_for(ranks.world(), state.ranks, !fixed_micro_batch_reason(work.config).empty());
+    if (given.memory.recompute != "auto")
+      for (RankRecord& record : records)
+        record.recompute = parse_recompute(given.memory.recompute, "memory.recompute");
+    const RankRecord& mine = records[static_cast<std::size_t>(ranks.rank())];
+    if (sizes.planned != mine.micro_batch)
+      sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
+    state.recompute = mine.recompute;
+    state.ranks = records;
+    plan = make_plan(work,
+                     {.samples = mine.micro_batch,
+                      .recompute = mine.recompute,
+                      .reason = "as the checkpoint says"},
+                     records);
+    if (state.window <= plan->total_steps) return;
+    throw usage_error("resume with " + length_in_words(given.run),
+                      "a run of at least the " + std::to_string(state.window) +
+                          " steps that the checkpoint has done",
+                      std::to_string(plan->total_steps),
+                      "a longer run, or --resume with an earlier checkpoint");
+  }
+
+  /// The length first: a process that is killed in between leaves a run of either length.
+  void note_resumption(const RunOptions& options, const Config& started) const {
+    if (length && length->changes)
+      write_file_atomically(directory.config_file(), to_toml(with_length_of(started, given)));
+    std::error_code error;
+    const std::string info =
+        std::filesystem::exists(directory.run_file(), error) ? read_file(directory.run_file()) : "";
+    write_file_atomically(directory.run_file(),
+                          add_resumption(info, resumed->state.step, options.command));
+  }
+
+  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
+                  const SignalWatch& signals, RunClaim* claim) {
+    const std::unique_ptr<optim::Optimizer> own =
+        make_optimizer(work.config, work.model->parameters(), work.slice);
+    const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
+    optim::Optimizer& optimizer = sharded ? *sharded : *own;
+    TrainState state =
+        options.resume ? continue_run(optimizer, options) : start_new(optimizer, options, claim);
+    ranks.check_state(work, optimizer, state.step);
+    if (ranks.is_first()) {
+      for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
+        observers.push_back(std::move(sink));
+    } else {
+      observers.clear();
+    }
+    RunLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
+                  budget_watch, ranks, signals, claim},
+                 std::move(state), resumed ? resumed->ranks : StoredTensors{});
+    announce_all(start_events({work, *plan, records, length, resumed, ranks.world()}));
+    if (claim != nullptr) announce_all(folder_events(*claim, directory, resumed));
+    const RunResult result = loop.run();
+    ranks.finish();
+    return result;
+  }
+
+  /// Before anything is planned. A process that works on the folder is named rather than its run.
+  void check_directory(bool resume) const {
+    if (!ranks.is_first()) return;
+    RunClaim::expect_folder(directory);
+    if (directory.holds_run()) const RunClaim probe(directory);
+    check_run_directory(directory, resume);
+  }
+
+  /// On the first rank; the others go on when the folder is theirs to read.
+  std::unique_ptr<RunClaim> claim_directory(bool resume) const {
+    std::unique_ptr<RunClaim> claim;
+    if (ranks.is_first()) {
+      claim = std::make_unique<RunClaim>(directory);
+      check_run_directory(directory, resume);
+      std::error_code shows_when_one_is_written;
+      if (resume)
+        std::filesystem::create_directory(directory.checkpoints(), shows_when_one_is_written);
+      sweep(directory);
+    }
+    ranks.as_first_says(true);
+    return claim;
+  }
+
+  /// The state that a resumption goes on from; none where there is no checkpoint yet.
+  std::optional<TrainState> look_up_checkpoint(const RunOptions& options) {
+    check_config_unchanged(directory.config(), given);
+    std::optional<TrainState> state = state_to_resume(directory, options.checkpoint);
+    if (!state) return std::nullopt;
+    check_continuity(state->data, data, options.accept_data);
+    ranks.check_resumable(state->inner_optimizers);
+    take_up_plan(*state);
+    return state;
+  }
+
+  Preview preview(const RunOptions& options) {
+    check_directory(options.resume);
+    settle_length(options);
+    data = identity_of_data();
+    ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
+    const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
+    Preview found{.plan = decide_plan(), .step = state ? state->step : 0};
+    found.length = length_change_in_words(work.config, found.plan, length, found.step);
+    if (state && state->window >= found.plan.total_steps)
+      found.done = done_in_words(state->step, given.run);
+    return found;
+  }
+
+  RunResult begin(const RunOptions& options) {
+    check_directory(options.resume);
+    settle_length(options);
+    check_data(options.resume);
+    if (gradient_hook && folds_gradients(work.config))
+      throw usage_error("gradient hook", "a gradient buffer for it to see",
+                        "gradients that are folded into the optimizer",
+                        "memory.gradients = \"buffer\" and an optimizer that goes with it");
+    if (gradient_hook && work.slice != RankSlice{})
+      throw usage_error("gradient hook", "a gradient that each rank has all of",
+                        "one that is divided among the ranks", "dist.shard = \"none\"");
+    const bool plans = needs_plan(options);
+    ranks.begin(work, data.fingerprint, start_of(options, plans));
+    memory::BudgetWatch budget_watch(given.memory.budget_file);
+    // A budget file counts from the start: the plan is made for what it says.
+    if (const auto reason = follow_budget(budget_watch))
+      announce_all({{.name = "budget", .reason = *reason}});
+    if (plans) decide_plan();
+    return train_or_abandon(options, budget_watch);
+  }
+
+  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+    const SignalWatch signals;  // before anything is written that a signal could leave half-made
+    const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
+    // What shows only when it is tried must not block the corrected run.
+    const auto abandon = [&] {
+      if (!options.resume && claim != nullptr) claim->abandon();
+    };
+    try {
+      return train(options, budget_watch, signals, claim.get());
+    } catch (const Error& error) {
+      if (error.kind() != Error::Kind::runtime) abandon();
+      throw;
+    } catch (const std::exception& error) {
+      if (!memory::is_out_of_memory(error)) throw;
+      abandon();
+      throw no_memory_for("train", error, memory_advice(work, plan.value_or(RunPlan{})));
+    }
+  }
+
+  Config given;  ///< what the run directory keeps and a resume compares
+  Ranks ranks;
+  Workload work;
+  RunDirectory directory;
+  DataIdentity data;  ///< once it is checked
+  std::optional<RunPlan> plan;
+  std::vector<RankRecord> records;       ///< by rank, as the plan or a checkpoint has them
+  std::optional<LengthDecision> length;  ///< of a run that is resumed
+  std::optional<Resumed> resumed;
+  std::vector<std::shared_ptr<Observer>> observers;
+  GradientHook gradient_hook;
+};
+
+Trainer::Trainer(Config config, std::shared_ptr<distributed::Group> group) {
+  try {
+    impl_ = std::make_unique<Impl>(std::move(config), group);
+  } catch (const std::exception& error) {
+    if (group) group->fail(error.what());
+    throw;
+  }
+}
+Trainer::~Trainer() = default;
+
+void Trainer::set_gradient_hook(GradientHook hook) { impl_->gradient_hook = std::move(hook); }
+
+void Trainer::add_observer(std::shared_ptr<Observer> observer) {
+  impl_->observers.push_back(std::move(observer));
+}
+
+const RunPlan& Trainer::plan() {
+  try {
+    return impl_->decide_plan();
+  } catch (const std::exception& error) {
+    impl_->ranks.fail(error.what());
+    throw;
+  }
+}
+
+Preview Trainer::preview(const RunOptions& options) {
+  try {
+    return impl_->preview(options);
+  } catch (const std::exception& error) {
+    impl_->ranks.fail(error.what());
+    throw;
+  }
+}
+
+RunResult Trainer::run(const RunOptions& options) {
+  try {
+    return impl_->begin(options);
+  } catch (const std::exception& error) {
+    impl_->ranks.fail(error.what());
+    throw;
+  }
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,176 @@
+#include "accrue/train/coupled_step.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "batch/schedule.h"
+#include "memory/thread_meter.h"
+#include "train/step/micro_batch_size.h"
+#include "train/step/optimizer_steps.h"
+#include "train/workload/random_state.h"
+
+namespace accrue::detail {
+namespace {
+
+using Representations = std::vector<at::Tensor>;
+using train::Generators;
+using train::KeepGenerators;
+
+std::int64_t versions_of(const std::vector<at::Tensor>& buffers) {
+  std::int64_t sum = 0;
+  for (const at::Tensor& buffer : buffers) sum += static_cast<std::int64_t>(buffer._version());
+  return sum;
+}
+
+void check_representations(const Representations& found, std::int64_t samples) {
+  if (found.empty())
+    throw usage_error("coupled_step", "at least one representation", "none",
+                      "encode returning [samples, ...]");
+  for (const at::Tensor& tensor : found)
+    if (!tensor.defined() || tensor.dim() < 1 || tensor.size(0) != samples)
+      throw usage_error(
+          "coupled_step",
+          "representations with one row for each of " + std::to_string(samples) + " samples",
+          tensor.defined() ? "one " + c10::str(tensor.sizes()) : "an undefined one",
+          "encode returning [samples of the slice, ...]");
+}
+
+/// Rounding may differ where kernels do not promise the same bits; another dropout mask is far off.
+void check_same(const Representations& first, const Representations& second) {
+  constexpr double tolerance = 1e-3;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const double scale = first[i].abs().max().item<double>();
+    const double difference = (first[i] - second[i].detach()).abs().max().item<double>();
+    if (difference > tolerance * scale)
+      throw usage_error("coupled_step", "the same representations in both passes",
+                        "a difference of " + std::to_string(difference),
+                        "an encoder that takes randomness from libtorch's generators alone");
+  }
+}
+
+/// One step in three passes over the micro-batches.
+class CoupledStep {
+ public:
+  CoupledStep(const SteppedModel& model, const CoupledParts& parts, const StepOptions& options)
+      : buffers_(model.buffers),
+        parts_(parts),
+        generators_(tensors_of(model.parameters)),
+        accumulator_(model.parameters,
+                     {.clip_norm = options.clip_norm, .on_event = options.on_event}) {}
+
+  /// The first sample's forward pass, with a graph, is the trial.
+  std::int64_t fitting_micro_batch(std::int64_t samples) {
+    const KeepGenerators keep(generators_);
+    memory::ThreadMeter meter;
+    encode(0, 1);
+    return train::decide_micro_batch(train::micro_trial(meter.peak(), samples)).samples;
+  }
+
+  void run_whole(std::int64_t samples) { accumulator_.backward(parts_.loss(encode(0, samples))); }
+
+  void run_cached(const std::vector<batch::Range>& slices) {
+    encode_all(slices);
+    differentiate_loss();
+    // A loss that is not finite has no gradient to go on with.
+    if (accumulator_.current_window().weight() == 0) return;
+    encode_again(slices);
+  }
+
+  StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_.step(optimizer); }
+
+ private:
+  struct Slice {
+    Generators::State generators;
+    Representations representations;
+  };
+
+  Representations encode(std::int64_t begin, std::int64_t end) const {
+    Representations found = parts_.encode(begin, end);
+    check_representations(found, end - begin);
+    return found;
+  }
+
+  void encode_all(const std::vector<batch::Range>& slices) {
+    const at::NoGradGuard no_graph;
+    const std::int64_t before = versions_of(buffers_);
+    for (const batch::Range& slice : slices) {
+      Generators::State state = generators_.state();
+      cache_.push_back({std::move(state), encode(slice.begin, slice.end)});
+      if (versions_of(buffers_) != before)
+        throw usage_error("coupled_step", "an encoder that treats samples one by one",
+                          "one that changes the model's buffers, as batch normalisation does",
+                          "LayerNorm or GroupNorm, eval() of these layers, or a micro_batch of "
+                          "the whole batch");
+    }
+  }
+
+  void differentiate_loss() {
+    Representations leaves;  // of the whole batch
+    for (std::size_t tower = 0; tower < cache_.front().representations.size(); ++tower) {
+      std::vector<at::Tensor> rows;
+      for (const Slice& slice : cache_) rows.push_back(slice.representations.at(tower));
+      leaves.push_back(at::cat(rows).requires_grad_(true));
+    }
+    const Loss loss = parts_.loss(leaves);
+    if (loss.sum.requires_grad())
+      upstream_ = torch::autograd::grad({loss.sum}, leaves, {}, true, false, true);
+    accumulator_.backward(loss);
+  }
+
+  void encode_again(const std::vector<batch::Range>& slices) {
+    const KeepGenerators keep(generators_);
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      generators_.restore(cache_[i].generators);
+      const Representations again = encode(slices[i].begin, slices[i].end);
+      check_same(cache_[i].representations, again);
+      differentiate(again, slices[i]);
+    }
+  }
+
+  /// Representations that do not depend on the parameters, or that the loss did not use, have
+  /// nothing to differentiate.
+  void differentiate(const Representations& again, batch::Range slice) {
+    Representations outputs, gradients;
+    for (std::size_t tower = 0; tower < again.size(); ++tower) {
+      if (!again[tower].requires_grad() || !upstream_[tower].defined()) continue;
+      outputs.push_back(again[tower]);
+      gradients.push_back(upstream_[tower].slice(0, slice.begin, slice.end));
+    }
+    if (!outputs.empty()) accumulator_.backward_from(outputs, gradients);
+  }
+
+  const std::vector<at::Tensor>& buffers_;
+  const CoupledParts& parts_;
+  Generators generators_;
+  Accumulator accumulator_;
+  std::vector<Slice> cache_;
+  Representations upstream_;  ///< of the loss with respect to those of the whole batch
+};
+
+}  // namespace
+
+StepReport coupled_step_in_slices(const SteppedModel& model, torch::optim::Optimizer& optimizer,
+                                  std::int64_t samples, const CoupledParts& parts,
+                                  const StepOptions& options) {
+  train::check_batch("accrue::coupled_step", samples, options.micro_batch);
+  CoupledStep coupled(model, parts, options);
+  const std::int64_t micro =
+      options.micro_batch > 0 ? options.micro_batch : coupled.fitting_micro_batch(samples);
+  const std::vector<batch::Range> slices = batch::split({0, samples}, micro);
+  if (slices.size() == 1) {
+    coupled.run_whole(samples);
+  } else {
+    coupled.run_cached(slices);
+  }
+  StepReport report = coupled.step(optimizer);
+  report.step = train::steps_taken(optimizer).value_or(report.step);
+  report.samples = samples;
+  report.micro_batch = std::min(micro, samples);
+  report.micro_batches = static_cast<std::int64_t>(slices.size());
+  return report;
+}
+
+}  // namespace accrue::detail

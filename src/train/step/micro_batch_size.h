@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "train/plan/setup.h"
+
+namespace accrue::train {
+
+/// What one sample of a user's own model told, in the library's functional forms (step.h,
+/// coupled_step.h), which have no config and no run to plan for.
+struct MicroTrial {
+  std::int64_t bytes_per_sample = 0;  ///< activations and temporaries; 0: nothing could be measured
+  std::int64_t available_bytes = 0;
+  std::int64_t window_samples = 0;
+  bool of_a_budget = false;  ///< `available_bytes` is what a budget leaves, which is enforced
+};
+
+/// A trial with the memory that is there now: what the budget leaves beside what is in tensors, or
+/// else what is free.
+MicroTrial micro_trial(std::int64_t bytes_per_sample, std::int64_t window_samples);
+
+/// The whole window, or the largest power of two of samples, whose predicted activations fit in a
+/// quarter of the free memory, or in half of what a budget leaves. The window where nothing could
+/// be measured. Pure.
+MicroDecision decide_micro_batch(const MicroTrial& trial);
+
+/// Throws a usage Error, of `operation`, where the batch has no sample or the size is negative.
+void check_batch(const char* operation, std::int64_t samples, std::int64_t micro_batch);
+
+}  // namespace accrue::train

@@ -1,0 +1,188 @@
+#include "accrue/train/step.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include "memory/out_of_memory.h"
+#include "memory/thread_meter.h"
+#include "train/pass/buffer_snapshot.h"
+#include "train/step/micro_batch_size.h"
+#include "train/step/optimizer_steps.h"
+#include "train/window/memory_retries.h"
+#include "train/workload/random_state.h"
+
+namespace accrue::detail {
+namespace {
+
+constexpr const char* kStep = "accrue::step";
+
+std::string samples_in_words(std::int64_t begin, std::int64_t end) {
+  if (end - begin == 1) return "sample " + std::to_string(begin);
+  return "samples " + std::to_string(begin) + " to " + std::to_string(end - 1);
+}
+
+std::string memory_advice() {
+  return "a larger memory budget, a smaller sample, or a model that recomputes its activations";
+}
+
+std::vector<std::int64_t> rows_of(std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  return rows;
+}
+
+}  // namespace
+
+class SliceStepper::Impl {
+ public:
+  Impl(SteppedModel model, torch::optim::Optimizer& optimizer, StepOptions options)
+      : model_(std::move(model)),
+        optimizer_(optimizer),
+        options_(std::move(options)),
+        settled_(model_.buffers),
+        at_start_(model_.buffers),
+        accumulator_(model_.parameters, accumulation(), model_.batch_norms) {}
+
+  StepReport step(std::int64_t samples, const RunSlice& run) {
+    train::check_batch(kStep, samples, options_.micro_batch);
+    run_ = &run;
+    const AccumulatorScope window = accumulator_.window();
+    if (samples > planned_for_) plan(samples);
+    retries_->start();
+    run_window(samples);
+    retries_->tell();
+    StepReport report = accumulator_.step(optimizer_);
+    if (const auto grown = recovery_->window_done(retries_->count() == 0))
+      tell("micro_batch", grown->reason);
+    steps_ = report.step = train::steps_taken(optimizer_).value_or(report.step);
+    report.samples = samples_ += samples;
+    report.micro_batch = largest_;
+    report.retries += retries_->count();
+    return report;
+  }
+
+ private:
+  AccumulatorOptions accumulation() {
+    AccumulatorOptions accumulation{.clip_norm = options_.clip_norm};
+    accumulation.replay = [this](const MicroRef& micro) {
+      return (*run_)(micro.sample_ids.front(), micro.sample_ids.back() + 1);
+    };
+    accumulation.on_event = options_.on_event;
+    return accumulation;
+  }
+
+  void tell(const char* name, const std::string& reason) const {
+    if (options_.on_event) options_.on_event({name, reason, steps_});
+  }
+
+  /// Micro-batches for batches of up to `samples`.
+  void plan(std::int64_t samples) {
+    const std::int64_t micro = options_.micro_batch > 0 ? options_.micro_batch : fitting(samples);
+    const bool is_mathematics =
+        options_.micro_batch > 0 && model_.batch_norms && !model_.batch_norms().empty();
+    recovery_.emplace(
+        memory::RecoveryState{.planned = micro, .micro_batch = micro},
+        is_mathematics ? "batch normalisation takes the statistics of its micro_batch" : "");
+    retries_.emplace(
+        &*recovery_, [this](const std::string& reason) { tell("out_of_memory", reason); },
+        memory_advice);
+    planned_for_ = samples;
+  }
+
+  std::int64_t fitting(std::int64_t samples) {
+    if (samples == 1) return 1;
+    if (!bytes_per_sample_) bytes_per_sample_ = trial();
+    const train::MicroDecision decision =
+        train::decide_micro_batch(train::micro_trial(*bytes_per_sample_, samples));
+    tell("micro_batch", decision.reason);
+    return decision.samples;
+  }
+
+  /// The bytes of a sample in a forward pass with its graph, which leaves no trace. Of two samples,
+  /// since batch normalisation may refuse one. Where they do not fit it is
+  /// what was taken until then, and the first micro-batch is halved.
+  std::int64_t trial() {
+    constexpr std::int64_t kSamples = 2;
+    train::Generators generators(tensors_of(model_.parameters));
+    const train::KeepGenerators keep(generators);
+    settled_.keep();
+    const memory::ThreadMeter meter;
+    try {
+      (*run_)(0, kSamples);
+    } catch (const std::exception& error) {
+      if (!memory::is_out_of_memory(error)) throw;
+    }
+    settled_.restore();
+    return meter.peak() / kSamples;
+  }
+
+  /// The window runs as a whole once more where what failed was the replay of what it had.
+  void run_window(std::int64_t samples) {
+    at_start_.keep();
+    while (true) {
+      try {
+        return run_slices(samples);
+      } catch (const std::exception& error) {
+        if (!is_lost() || !memory::is_out_of_memory(error)) throw;
+        accumulator_.discard();
+        at_start_.restore();
+        retries_->window_failed(accumulator_.current_window().ledger().window, largest_, error);
+      }
+    }
+  }
+
+  bool is_lost() const { return accumulator_.pending() && accumulator_.current_window().is_lost(); }
+
+  void run_slices(std::int64_t samples) {
+    largest_ = 0;
+    for (std::int64_t begin = 0; begin < samples;) {
+      const std::int64_t end = std::min(begin + recovery_->state().micro_batch, samples);
+      if (!run_or_undo(begin, end)) continue;
+      largest_ = std::max(largest_, end - begin);
+      begin = end;
+    }
+  }
+
+  /// False where it ran out of memory and was undone.
+  bool run_or_undo(std::int64_t begin, std::int64_t end) {
+    settled_.keep();
+    try {
+      accumulator_.backward((*run_)(begin, end), BatchSize{}, rows_of(begin, end));
+      retries_->passed();
+      return true;
+    } catch (const std::exception& error) {
+      if (is_lost() || !memory::is_out_of_memory(error)) throw;
+      settled_.restore();
+      retries_->failed(samples_in_words(begin, end), end - begin, error);
+      return false;
+    }
+  }
+
+  SteppedModel model_;
+  torch::optim::Optimizer& optimizer_;
+  StepOptions options_;
+  train::BufferSnapshot settled_;   ///< before the micro-batch that runs
+  train::BufferSnapshot at_start_;  ///< of the window
+  Accumulator accumulator_;
+  const RunSlice* run_ = nullptr;
+  std::optional<memory::Recovery> recovery_;
+  std::optional<train::MemoryRetries> retries_;
+  std::int64_t planned_for_ = 0;  ///< samples of the largest batch so far
+  std::optional<std::int64_t> bytes_per_sample_;
+  std::int64_t samples_ = 0;  ///< of all steps
+  std::int64_t steps_ = 0;    ///< as the last report has it
+  std::int64_t largest_ = 0;  ///< micro-batch of this window, in samples
+};
+
+SliceStepper::SliceStepper(SteppedModel model, torch::optim::Optimizer& optimizer,
+                           StepOptions options)
+    : impl_(std::make_unique<Impl>(std::move(model), optimizer, std::move(options))) {}
+SliceStepper::~SliceStepper() = default;
+
+StepReport SliceStepper::step(std::int64_t samples, const RunSlice& run) {
+  return impl_->step(samples, run);
+}
+
+}  // namespace accrue::detail

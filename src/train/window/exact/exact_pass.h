@@ -1,0 +1,95 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/pass/head_losses.h"
+#include "train/window/exact/activation_store.h"
+#include "train/window/exact/exact_window.h"
+#include "train/window/exact/window_statistics.h"
+
+namespace accrue::train {
+
+/// A micro-batch of the window; its inputs are kept where the cuts are.
+struct ExactMicroBatch {
+  MicroRef ref;
+  batch::MicroBatch micro;
+  ActivationStore::Kept inputs;
+  ForwardContext context;
+};
+
+/// A micro-batch to be left out.
+struct BadPart {
+  std::size_t part = 0;
+  std::string reason;
+};
+
+/// One attempt to run a window: forward to the last cut with every micro-batch, then backward. A
+/// stage that finds micro-batches that are not finite ends it.
+class ExactPass {
+ public:
+  enum class Outcome { done, bad, interrupted };
+
+  /// All are kept by reference. `audit`: looks at the gradient buffer after every step, so that a
+  /// gradient that is not finite is found with its micro-batch.
+  ExactPass(models::Trainable& model, const accum::GradientBuffer& buffer, double loss_scale,
+            const ExactOptions& options, const std::vector<ExactMicroBatch>& parts,
+            ActivationStore& store, bool audit);
+
+  /// Takes no gradient and touches no slot.
+  Outcome forward();
+  /// Into the open slots, after `forward`. `bad` without bad parts: the sums are not finite, and an
+  /// audit would tell whose fault it is.
+  Outcome backward();
+
+  const std::vector<BadPart>& bad() const { return bad_; }
+  double loss_sum() const { return loss_sum_; }
+  double weight() const { return weight_; }
+  void update_running_statistics() const;
+
+ private:
+  /// What is known of the window at the entrance of a segment.
+  struct Cut {
+    std::vector<std::vector<ActivationStore::Kept>> activations, gradients;  ///< by part
+    std::vector<WindowStatistics> statistics;  ///< by batch normalisation
+    std::vector<GradientSums> sums;
+  };
+  /// A segment's input: `leaves` are what gradients are taken of, `read` what the segment sees.
+  struct Entrance {
+    models::Activations leaves, read;
+  };
+  /// What backward starts from.
+  struct Seeds {
+    std::vector<at::Tensor> roots, gradients;
+  };
+
+  Outcome run_forward(std::size_t segment);
+  Outcome run_backward(std::size_t segment);
+  Entrance enter(std::size_t segment, std::size_t part) const;
+  models::Activations run(std::size_t segment, std::size_t part, const Entrance& entrance) const;
+  batch::MicroBatch micro_of(std::size_t part) const;
+  void take_statistics(std::size_t segment);
+  /// None where the loss is not finite, and the part is bad.
+  Seeds seeds_of_loss(std::size_t part, const models::Activations& output);
+  Seeds seeds_from_next(std::size_t segment, std::size_t part, const models::Activations& output);
+  void keep_gradients(std::size_t segment, std::size_t part, const models::Activations& leaves);
+
+  bool interrupted() const { return options_.interrupted && options_.interrupted(); }
+  void step_done();
+  /// Whether a stage found something bad, on any rank.
+  Outcome agreed(bool found) const;
+
+  const accum::GradientBuffer& buffer_;
+  const ExactOptions& options_;
+  const std::vector<ExactMicroBatch>& parts_;
+  ActivationStore& store_;
+  bool audit_;
+  std::vector<models::Segment> segments_;
+  HeadLosses losses_;
+  std::vector<Cut> cuts_;  ///< by segment
+  std::vector<BadPart> bad_;
+  double loss_sum_ = 0, weight_ = 0;
+  std::int64_t steps_done_ = 0;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "accrue/accum/window.h"
+#include "accrue/batch/micro_batch.h"
+#include "accrue/models/trainable.h"
+#include "batch/schedule.h"
+#include "train/pass/forward_backward.h"
+
+namespace accrue::train {
+
+/// Adds a tensor over all ranks, in place; empty: there is one rank.
+using AllReduce = std::function<void(at::Tensor& sums)>;
+
+struct ExactOptions {
+  /// Where the activations at the cuts are kept: a folder for a temporary file; empty: memory.
+  std::filesystem::path cut_folder;
+  /// Adds the statistics' sums up over the ranks that share the window. All must run windows of the
+  /// same model, which they then leave alike; a rank may have no micro-batches.
+  AllReduce all_reduce;
+  /// How several losses with denominators of their own add up, asked before each attempt;
+  /// empty: by their coefficients, and a usage Error where their weights differ. A loss scale is
+  /// the window's.
+  std::function<PassOptions()> losses;
+  std::function<bool()> interrupted;  ///< asked between micro-batches
+  /// Passes of a micro-batch through a segment that are done, of those the window takes.
+  std::function<void(std::int64_t done, std::int64_t total)> on_progress;
+  std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
+};
+
+struct ExactRun {
+  bool interrupted = false;  ///< the window was discarded
+  double loss_sum = 0;
+  double weight = 0;
+  std::int64_t tokens = 0;
+  std::int64_t micro_batches = 0;         ///< with the quarantined ones
+  std::vector<std::int64_t> quarantined;  ///< by their place in the window
+  std::vector<batch::LeftOut> left_out;   ///< samples that could not be read
+};
+
+/// Runs a window with the batch normalisation of its full batch, however it is split.
+///
+/// Every micro-batch goes through the segments up to the next batch normalisation, the statistics
+/// are taken over all of them, then on. Backward likewise, last segment first: each micro-batch's
+/// segment is run again from its cut, and the sums over the window that the gradient of the
+/// statistics needs are taken before its gradient goes on to the segment before. Of the whole batch
+/// only what stands at the cuts is kept (with the inputs); else there is one micro-batch's graph of
+/// one segment. Costs one more forward pass than a plain window.
+///
+/// Since the contributions of the micro-batches interleave, all are one transaction of the window:
+/// its ledger holds one entry with all their sample ids. A micro-batch whose activations, loss or
+/// gradients are not finite is quarantined, in an entry of its own, and the window starts again
+/// without it, with the bits it would have had without it; an attempt that had begun its backward
+/// is in the ledger as lost.
+///
+/// Running statistics move once, by the full batch's (the variance unbiased).
+class ExactWindow {
+ public:
+  using Fetch = std::function<batch::MicroBatch(batch::Range)>;
+
+  /// Model and window are kept by reference. Throws a usage Error where `model` has a batch
+  /// normalisation that cannot be cut, with the reason.
+  ExactWindow(models::Trainable& model, accum::Window& window, Fetch fetch, std::uint64_t seed,
+              ExactOptions options = {});
+  ~ExactWindow();
+
+  /// Between window.open(index) and window.close(). The replay of `window` must be this object's.
+  ExactRun run(std::int64_t index, std::span<const batch::Range> parts);
+
+  /// For accum::Window::set_replay: the contributions of the last run again into open slots.
+  Loss replay();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace accrue::train

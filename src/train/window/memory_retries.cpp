@@ -1,0 +1,82 @@
+#include "train/window/memory_retries.h"
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "core/words.h"
+#include "memory/out_of_memory.h"
+
+namespace accrue::train {
+
+void MemoryRetries::start() {
+  count_ = failures_ = restarts_ = told_ = 0;
+  story_ = {};
+}
+
+memory::Recovery::Decision MemoryRetries::failed(const std::string& what, std::int64_t samples,
+                                                 const std::exception& error) {
+  return decide(failures_, what, samples, error);
+}
+
+memory::Recovery::Decision MemoryRetries::window_failed(std::int64_t window, std::int64_t samples,
+                                                        const std::exception& error) {
+  return decide(restarts_, "window " + std::to_string(window), samples, error);
+}
+
+memory::Recovery::Decision MemoryRetries::decide(std::int64_t& failures, const std::string& what,
+                                                 std::int64_t samples,
+                                                 const std::exception& error) {
+  using Action = memory::Recovery::Action;
+  ++count_;
+  note(what, error);
+  memory::Recovery::Decision decision =
+      recovery_->failed(samples, ++failures, memory::least_need(error));
+  if (decision.action == Action::give_up)
+    throw Error(Error::Kind::refused, "run " + what, "memory for it",
+                "none: " + decision.reason + " (" + memory::why_out_of_memory(error) + ")",
+                advice_ ? advice_() : "a larger memory.budget, or a smaller model");
+  if (decision.action == Action::split) failures = 0;
+  story_.to = decision.micro_batch;
+  return decision;
+}
+
+void MemoryRetries::note(const std::string& what, const std::exception& error) {
+  if (count_ == 1)
+    story_ = {.what = what,
+              .cause = memory::why_out_of_memory(error),
+              .from = recovery_->state().micro_batch};
+  const std::int64_t need = memory::least_need(error);
+  if (need > 0) story_.budget = std::max(story_.budget, need + memory::left_outside());
+}
+
+void MemoryRetries::tell() {
+  if (tell_ && told_ < count_) tell_(in_words());
+  told_ = count_;
+}
+
+std::string MemoryRetries::in_words() const {
+  const std::string why = " ran out of memory (" + story_.cause + "): ";
+  if (story_.from == story_.to)
+    return story_.what + why +
+           (count_ == 1 ? "it went through when it was run once more"
+                        : "the first of " + std::to_string(count_) +
+                              " times; each went through when it was run once more");
+  const std::string from = std::to_string(story_.from);
+  return "micro-batches of " + from + " samples" + why + "from here on they have " +
+         std::to_string(story_.to) + ", and the batch stays" + budget_in_words();
+}
+
+/// The allocation that failed tells only what was needed until then: more may have followed it.
+std::string MemoryRetries::budget_in_words() const {
+  if (story_.budget == 0) return "";
+  const std::string from = std::to_string(story_.from);
+  const std::optional<std::int64_t> enough = enough_ ? enough_(story_.from) : std::nullopt;
+  if (enough && *enough > story_.budget)
+    return "; for " + from + " try " + memory::larger_budget(enough);
+  return "; " + from + " take a memory.budget of more than " + format_bytes(story_.budget);
+}
+
+}  // namespace accrue::train

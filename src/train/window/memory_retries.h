@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "memory/recovery.h"
+
+namespace accrue::train {
+
+/// What a window does about memory that runs out, as memory::Recovery decides it. However often it
+/// runs out in a window, one line tells of it.
+class MemoryRetries {
+ public:
+  using Tell = std::function<void(const std::string& reason)>;
+  using Advice = std::function<std::string()>;
+  /// A memory.budget that is enough for micro-batches of so many samples, where one is known.
+  using Enough = std::function<std::optional<std::int64_t>(std::int64_t samples)>;
+
+  /// Without a `recovery` nothing is retried. `advice`: what would fit, for who has to give up.
+  MemoryRetries(memory::Recovery* recovery, Tell tell, Advice advice, Enough enough = {})
+      : recovery_(recovery),
+        tell_(std::move(tell)),
+        advice_(std::move(advice)),
+        enough_(std::move(enough)) {}
+
+  bool enabled() const { return recovery_ != nullptr; }
+  /// For each window anew.
+  void start();
+  /// The micro-batch that failed before went through.
+  void passed() { failures_ = 0; }
+  /// `what` (as in "micro-batch 3 (samples 12 to 15)"), a micro-batch of `samples`, ran out of
+  /// memory: whether and with which size it is to be run again. Throws a refused Error where
+  /// nothing is left to try.
+  memory::Recovery::Decision failed(const std::string& what, std::int64_t samples,
+                                    const std::exception& error);
+  /// The same of a whole window, which is to begin anew. Micro-batches that pass in between change
+  /// nothing: what failed may come after them.
+  memory::Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
+                                           const std::exception& error);
+  /// Where the window has gone through: tells what memory did to it, unless that is told, or it ran
+  /// out not once.
+  void tell();
+  /// Times that memory ran out in this window.
+  std::int64_t count() const { return count_; }
+
+ private:
+  /// Tells of the first time that memory ran out, and what the largest micro-batch would have
+  /// taken.
+  struct Story {
+    std::string what, cause;
+    std::int64_t from = 0, to = 0;  ///< samples; the same where nothing was split
+    std::int64_t budget = 0;        ///< that it takes at least; 0: not known
+  };
+
+  memory::Recovery::Decision decide(std::int64_t& failures, const std::string& what,
+                                    std::int64_t samples, const std::exception& error);
+  void note(const std::string& what, const std::exception& error);
+  std::string in_words() const;
+  std::string budget_in_words() const;
+
+  memory::Recovery* recovery_;
+  Tell tell_;
+  Advice advice_;
+  Enough enough_;
+  std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
+  std::int64_t told_ = 0;  ///< of the count
+  Story story_;
+};
+
+}  // namespace accrue::train

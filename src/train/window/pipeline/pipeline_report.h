@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "accrue/core/step_report.h"
+#include "train/window/micro_batch_runner.h"
+
+namespace accrue::train {
+
+/// What a run tells of its pipeline.
+class PipelineReport {
+ public:
+  /// `division` of the model among the stages, in words.
+  PipelineReport(std::int64_t stages, std::string division)
+      : stages_(stages), division_(std::move(division)) {}
+
+  std::string in_words(std::int64_t micro_batches) const;
+  /// Fills in `window`, whose first figure is the time that all stages worked, added up, and whose
+  /// seconds are those of the first stage, from the first forward to the last backward.
+  void tell(const WindowRun& window, StepReport& report) const;
+
+ private:
+  std::int64_t stages_;
+  std::string division_;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,325 @@
+#include "train/window/pipeline/pipeline_runner.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "accrue/core/clock.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accum/finite_sums.h"
+#include "distributed/schedule/pipeline_schedule.h"
+#include "train/pass/head_losses.h"
+#include "train/window/window_totals.h"
+
+namespace accrue::train {
+namespace {
+
+using distributed::PipelinePass;
+
+constexpr const char* kNotFinite = "its loss is not finite";
+constexpr const char* kElsewhere = "another stage found it not finite";
+constexpr const char* kGradientNotFinite = "its gradient is not finite";
+constexpr const char* kKnown = "it was not finite before";
+
+/// What stages tell each other of an attempt, before their micro-batches and units.
+enum Finding { kLost, kRetries, kFindings };
+
+std::vector<int> most_of_each(const at::Tensor& rows) {
+  const at::Tensor most = rows.amax(0);
+  const std::int64_t* first = most.const_data_ptr<std::int64_t>();
+  return {first, first + most.numel()};
+}
+
+}  // namespace
+
+PipelineRunner::InFlight::InFlight(const PipelineStage& stage, MicroRef micro_ref,
+                                   batch::MicroBatch made, const ForwardContext& of_micro,
+                                   Recompute recompute)
+    : ref(std::move(micro_ref)),
+      micro(std::move(made)),
+      context(of_micro),
+      chain(stage.segments, micro, context, recompute,
+            stage.is_last() ? ChainRun::Backward::at_once : ChainRun::Backward::later) {}
+
+PipelineRunner::PipelineRunner(models::Trainable& model, accum::Window& window,
+                               data::Loader& loader, std::uint64_t seed, PipelineStage stage,
+                               WindowHooks hooks, RunnerOptions options)
+    : model_(model),
+      window_(window),
+      loader_(loader),
+      seed_(seed),
+      stage_(std::move(stage)),
+      link_(stage_.group),
+      hooks_(std::move(hooks)),
+      options_(std::move(options)) {}
+
+WindowRun PipelineRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
+  parts_ = batch::split(range, micro);
+  tokens_.assign(parts_.size(), 0);
+  known_bad_.clear();
+  audits_ = false;
+  reruns_ = 0;
+  units_ = window_.buffer()->units();
+  try {
+    while (true) {
+      WindowRun result = attempt(index);
+      result.retries += reruns_;
+      if (result.gradient || !window_.is_lost()) return result;
+      // Units that ranks agreed on at the close are larger now. Else the norm was not finite.
+      if (window_.retries() == 0 && std::exchange(audits_, true)) return result;
+      ++reruns_;
+    }
+  } catch (...) {
+    window_.discard();
+    in_flight_.clear();
+    loader_.cancel();
+    throw;
+  }
+}
+
+/// Until all stages have the same micro-batches in their sums; then the window is closed.
+WindowRun PipelineRunner::attempt(std::int64_t index) {
+  while (true) {
+    WindowRun result;
+    window_.open(index);
+    run_passes(result);
+    if (all_settled()) {
+      close(result);
+      return result;
+    }
+    ++reruns_;
+  }
+}
+
+void PipelineRunner::run_passes(WindowRun& result) {
+  kept_.clear();
+  found_bad_.clear();
+  left_out_.clear();
+  in_ledger_ = 0;
+  waiting_seconds_ = 0;
+  std::vector<batch::Range> ranges;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto micro = static_cast<std::int64_t>(i);
+    if (known_bad_.contains(micro)) continue;
+    kept_.push_back(micro);
+    ranges.push_back(parts_[i]);
+  }
+  const Stopwatch watch;
+  const memory::PeakScope peak;
+  loader_.prefetch(std::move(ranges));
+  const auto kept = static_cast<std::int64_t>(kept_.size());
+  std::vector<PipelinePass> passes;
+  if (kept > 0) passes = distributed::pipeline_schedule(stage_.index(), stage_.count(), kept);
+  for (const PipelinePass& pass : passes) {
+    if (pass.direction == PipelinePass::Direction::forward)
+      run_forward(pass.micro_batch);
+    else
+      run_backward(pass.micro_batch + 1 == kept);
+  }
+  leave_out_known_bad(static_cast<std::int64_t>(parts_.size()));
+  const Stopwatch sending;
+  link_.finish();
+  waiting_seconds_ += sending.seconds();
+  result.seconds = watch.seconds();
+  if (stage_.is_last()) {
+    result.micro_batches = static_cast<std::int64_t>(parts_.size());
+    result.tokens = std::reduce(tokens_.begin(), tokens_.end());
+  }
+  if (memory::caching_allocator_installed()) result.micro_batch_peak_bytes = peak.peak().live;
+}
+
+void PipelineRunner::run_forward(std::int64_t position) {
+  RECORD_USER_SCOPE("pipeline: forward");
+  // Between micro-batches the budget is looked at; several ranks are stopped together, at the end.
+  if (hooks_.interrupted) hooks_.interrupted();
+  batch::MicroBatch micro = loader_.next();
+  const std::int64_t index = kept_[static_cast<std::size_t>(position)];
+  tokens_[static_cast<std::size_t>(index)] = micro.tokens;
+  const ForwardContext context = batch::training_context(micro, seed_, window_.ledger().window);
+  MicroRef ref{.index = index, .sample_ids = micro.sample_ids};
+  InFlight& flight = in_flight_.emplace_back(stage_, std::move(ref), std::move(micro), context,
+                                             options_.recompute);
+  std::ranges::copy(flight.micro.left_out, std::back_inserter(left_out_));
+  if (flight.micro.is_empty()) return;
+  models::Activations input;
+  if (!stage_.is_first()) input = receive(stage_.index() - 1, "activations of the stage before");
+  models::Activations output = flight.chain.forward(std::move(input));
+  flight.outputs = output.size();
+  if (stage_.is_last()) {
+    flight.output = std::move(output);
+    return;
+  }
+  send(stage_.index() + 1, output, "activations for the stage after");
+}
+
+void PipelineRunner::run_backward(bool is_last) {
+  RECORD_USER_SCOPE("pipeline: backward");
+  InFlight& flight = in_flight_.front();
+  leave_out_known_bad(flight.ref.index);
+  window_.begin(flight.ref);
+  options_.reduce->begin_micro_batch(is_last);
+  if (flight.micro.is_empty()) {
+    // All stages know it by themselves and tell each other nothing.
+    window_.commit(0, 0);
+  } else if (!(stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight))) {
+    tell_stage_before(true, {});
+  }
+  ++in_ledger_;
+  in_flight_.pop_front();
+  if (hooks_.on_micro_batch)
+    hooks_.on_micro_batch(in_ledger_, static_cast<std::int64_t>(parts_.size()));
+}
+
+bool PipelineRunner::backward_from_loss(InFlight& flight) {
+  const models::Activations output = as_leaves(std::exchange(flight.output, {}));
+  const HeadLosses::Total total =
+      HeadLosses(model_, {}).total(output, flight.micro, flight.context);
+  if (!std::isfinite(total.sum)) {
+    quarantine(flight.ref, kNotFinite);
+    return false;
+  }
+  if (!total.roots.empty()) torch::autograd::backward(total.roots, total.gradients);
+  backward(flight, gradients_of(output));
+  settle(flight.ref, total.sum, total.weight);
+  return true;
+}
+
+bool PipelineRunner::backward_from_next(InFlight& flight) {
+  std::vector<at::Tensor> received = receive(stage_.index() + 1, "gradients of the stage after");
+  const bool is_bad = received.front().item<std::uint8_t>() != 0;
+  received.erase(received.begin());
+  if (is_bad) {
+    quarantine(flight.ref, kElsewhere);
+    return false;
+  }
+  received.resize(flight.outputs);
+  backward(flight, std::move(received));
+  settle(flight.ref, 0, 0);
+  return true;
+}
+
+void PipelineRunner::backward(InFlight& flight, models::Activations gradients) {
+  tell_stage_before(false, flight.chain.backward(std::move(gradients)));
+}
+
+/// First whether the micro-batch is bad, then the gradients of what that stage passed on: none of
+/// those where nothing wants one.
+void PipelineRunner::tell_stage_before(bool is_bad, const models::Activations& gradients) {
+  if (stage_.is_first()) return;
+  std::vector<at::Tensor> message{at::full({1}, is_bad ? 1 : 0, at::kByte)};
+  if (any_defined(gradients)) message.insert(message.end(), gradients.begin(), gradients.end());
+  send(stage_.index() - 1, message, "gradients for the stage before");
+}
+
+void PipelineRunner::send(std::int64_t to, const std::vector<at::Tensor>& tensors,
+                          const char* what) {
+  const Stopwatch watch;
+  link_.send(to, tensors, what);
+  waiting_seconds_ += watch.seconds();
+}
+
+std::vector<at::Tensor> PipelineRunner::receive(std::int64_t from, const char* what) {
+  const Stopwatch watch;
+  std::vector<at::Tensor> tensors = link_.receive(from, what);
+  waiting_seconds_ += watch.seconds();
+  return tensors;
+}
+
+void PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
+  // A window that is lost looks at nothing when it commits, and one run is to find all that is bad.
+  const bool looks = audits_ || window_.is_lost();
+  if (looks && !sums_are_finite(*window_.buffer())) return quarantine(ref, kGradientNotFinite);
+  if (window_.commit(loss_sum, weight) == MicroStatus::quarantined)
+    found_bad_.emplace(ref.index, kGradientNotFinite);
+}
+
+void PipelineRunner::quarantine(const MicroRef& ref, const char* reason) {
+  found_bad_.emplace(ref.index, reason);
+  window_.abort(MicroStatus::quarantined, reason);
+}
+
+MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
+  const batch::Range part = parts_[static_cast<std::size_t>(micro)];
+  std::vector<std::int64_t> sample_ids(static_cast<std::size_t>(part.size()));
+  std::iota(sample_ids.begin(), sample_ids.end(), part.begin);
+  return {.index = micro, .sample_ids = std::move(sample_ids)};
+}
+
+/// Those before `micro`, in the ledger's order.
+void PipelineRunner::leave_out_known_bad(std::int64_t before) {
+  for (; in_ledger_ < before; ++in_ledger_) {
+    window_.begin(ref_of(in_ledger_));
+    window_.abort(MicroStatus::quarantined, kKnown);
+  }
+}
+
+/// What a stage tells the others of its attempt: whether its window is lost, its retries, which
+/// micro-batches it found bad, and its units.
+at::Tensor PipelineRunner::findings() const {
+  const std::vector<int> units = window_.buffer()->units();
+  std::vector<std::int64_t> row(kFindings + parts_.size(), 0);
+  row[kLost] = window_.is_lost() ? 1 : 0;
+  row[kRetries] = window_.retries();
+  for (const auto& [micro, reason] : found_bad_)
+    row[kFindings + static_cast<std::size_t>(micro)] = 1;
+  row.insert(row.end(), units.begin(), units.end());
+  return at::tensor(row, at::kLong);
+}
+
+/// Takes in, and tells, which micro-batches stages found bad: `found` is [stages, micro-batches].
+/// Whether all stages found the same ones.
+bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
+  bool agree = true;
+  for (std::int64_t micro = 0; micro < found.size(1); ++micro) {
+    const at::Tensor stages = found.select(1, micro).nonzero();
+    if (stages.numel() == 0) continue;
+    agree = agree && stages.numel() == stage_.count();
+    known_bad_.insert(micro);
+    // The last stage that found it is nearest to the cause.
+    const bool is_mine = stages.max().item<std::int64_t>() == stage_.index();
+    if (is_mine && hooks_.on_quarantine) hooks_.on_quarantine(ref_of(micro), found_bad_.at(micro));
+  }
+  return agree;
+}
+
+/// Whether the stages' sums are of the same micro-batches, and would be no better another time.
+/// Where not all are settled, the window is discarded, and what is known now is taken into account.
+/// All decide alike.
+bool PipelineRunner::all_settled() {
+  const auto parts = static_cast<std::int64_t>(parts_.size());
+  const std::size_t known_before = known_bad_.size();
+  const at::Tensor rows = stage_.group->all_gather(findings());
+  const bool agree = learn_of_bad(rows.slice(1, kFindings, kFindings + parts));
+  const bool any_lost = rows.select(1, kLost).any().item<bool>();
+  const bool any_retried = rows.select(1, kRetries).any().item<bool>();
+  const bool more_known = known_bad_.size() > known_before;
+  if (agree && !(any_lost && (more_known || any_retried))) return true;
+  window_.discard();
+  // What a micro-batch that is left out needed must not change the units of the others' sums.
+  const at::Tensor units_by_stage = rows.slice(1, kFindings + parts);
+  if (units_by_stage.size(1) > 0)
+    window_.buffer()->set_units(more_known ? units_ : most_of_each(units_by_stage));
+  return false;
+}
+
+void PipelineRunner::close(WindowRun& result) {
+  RECORD_USER_SCOPE("close window");
+  const Stopwatch watch;
+  tell_rank_sums(*options_.reduce, hooks_, result.seconds - waiting_seconds_, result);
+  result.gradient = window_.close();
+  result.closing_seconds = watch.seconds();
+  require_few_quarantined(window_.ledger(), options_.max_quarantined,
+                          static_cast<std::int64_t>(parts_.size()));
+  require_few_left_out(left_out_, options_.max_quarantined, parts_, window_.ledger().window);
+  if (stage_.is_last()) result.left_out = std::move(left_out_);
+  take_ledger(window_, result);
+  take_totals(*options_.reduce, result);
+  result.quarantined /= stage_.count();
+}
+
+}  // namespace accrue::train

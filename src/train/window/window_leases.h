@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch/schedule.h"
+#include "distributed/schedule/leases.h"
+#include "train/checkpoint/rank_record.h"
+
+namespace accrue::train {
+
+/// Which part of a window each rank runs, such that all are done together (distributed::divide):
+/// equal parts until speeds are known, and always where they are not to count.
+///
+/// All ranks construct it with the same records, ask for the same windows and observe the same
+/// rank_sums, so all hold the same and divide alike.
+///
+/// Where all have micro-batches of one size, parts are made of the micro-batches of the undivided
+/// window, whose contents so do not depend on speeds. Else they are ranges of samples, in multiples
+/// of each rank's own micro-batch.
+class WindowLeases {
+ public:
+  /// Windows after which a rank's speed is known. The first of a process is not counted, as it is
+  /// slow in its own way.
+  static constexpr std::size_t kFewestWindows = 3;
+  /// What a new division must gain of a window's time, as predicted: at least this, and twice the
+  /// largest standard error of a speed. So noise moves nothing, and nothing goes back and forth.
+  static constexpr double kWorthwhile = 0.05;
+
+  /// `records` by rank, of which `rank` is this one's.
+  WindowLeases(std::int64_t rank, std::vector<RankRecord> records, bool by_speed);
+
+  /// This rank's part of `window`, which is the one that the next observe() is of. May be empty.
+  batch::Range share(batch::Range window);
+  /// All ranks' parts of that window, by rank.
+  const std::vector<batch::Range>& parts() const { return parts_; }
+  /// Why the last share() follows other speeds than those before it; else nothing.
+  const std::optional<std::string>& change() const { return change_; }
+
+  /// What this rank adds to the window's rank_sums (distributed::DeferredReduce::set_rank_sums):
+  /// `seconds` of its work, without waiting for others.
+  std::vector<double> rank_sums(double seconds) const;
+  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, where
+  /// their parts do not make up the window.
+  void observe(const std::vector<double>& rank_sums);
+
+  /// The records are those of now.
+  std::vector<RankRecord> records() const;
+
+ private:
+  std::vector<distributed::Worker> workers() const;
+  std::int64_t samples_of_unit() const;
+  std::string describe(std::int64_t units, const distributed::Division& division) const;
+
+  std::int64_t rank_;
+  std::vector<RankRecord> records_;
+  bool by_speed_;
+  std::vector<distributed::PaceEstimate> paces_;  ///< by rank; a unit is a sample
+  std::vector<distributed::Worker> followed_;     ///< whose speeds divide windows now
+  batch::Range window_;
+  std::vector<batch::Range> parts_;  ///< of it, by rank
+  std::optional<std::string> change_;
+  bool is_first_window_ = true;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,226 @@
+#include "train/workload/model_factory.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "accrue/core/error.h"
+#include "accrue/models/gpt2.h"
+#include "accrue/models/gpt2_io.h"
+#include "accrue/models/normalisation.h"
+#include "accrue/models/resnet.h"
+#include "accrue/models/safetensors.h"
+#include "accrue/models/torchscript.h"
+#include "accrue/models/vit.h"
+#include "core/cause.h"
+#include "data/fetch.h"
+#include "train/workload/model_origin.h"
+
+namespace accrue::train {
+namespace {
+
+models::LossOptions loss_options(const Config& config) {
+  return {.label_smoothing = config.loss.label_smoothing, .z_loss = config.loss.z_loss};
+}
+
+models::Gpt2Options gpt2_options(const Config& config) {
+  return {.layers = config.model.layers,
+          .heads = config.model.heads,
+          .width = config.model.width,
+          .context = config.model.context_or_default(),
+          .vocab = config.model.vocab.value_or(byte_vocabulary),
+          .dropout = config.model.dropout,
+          .loss = loss_options(config),
+          .fused_loss = config.loss.cross_entropy == "fused",
+          .compute = compute_of(config),
+          .seed = config.run.seed};
+}
+
+bool takes_images(const Config& config) {
+  return config.model.kind == "vit" || config.model.kind == "resnet";
+}
+
+std::array<std::int64_t, 3> image_of(const Config& config) {
+  const std::vector<std::int64_t>& image = config.model.image;
+  return {image.at(0), image.at(1), image.at(2)};
+}
+
+models::ResNetOptions resnet_options(const Config& config) {
+  return {.layers = config.model.layers,
+          .width = config.model.width,
+          .classes = config.model.vocab.value_or(1),
+          .image = image_of(config),
+          .norm = models::norm_of(models::batch_norm_policy(config.model.batchnorm)),
+          .loss = loss_options(config),
+          .compute = compute_of(config),
+          .seed = config.run.seed};
+}
+
+models::VitOptions vit_options(const Config& config) {
+  return {.layers = config.model.layers,
+          .heads = config.model.heads,
+          .width = config.model.width,
+          .patches = config.model.context_or_default(),
+          .classes = config.model.vocab.value_or(1),
+          .image = image_of(config),
+          .dropout = config.model.dropout,
+          .loss = loss_options(config),
+          .compute = compute_of(config),
+          .seed = config.run.seed};
+}
+
+void expect_images(const Config& config, const data::Source& source) {
+  if (source.image_shape().has_value() == takes_images(config)) return;
+  const bool images = source.image_shape().has_value();
+  throw usage_error("model.kind", images ? "a model of images" : "data of images",
+                    config.model.kind + (images ? " and images" : " and text or tokens"),
+                    images ? "kind = \"resnet\" or \"vit\" in [model]"
+                           : "format = \"images\" in [data], or kind = \"gpt2\"");
+}
+
+/// A run's model has the shape of the images that it was trained on.
+void fit_image(Config& config, const data::ImageShape& image) {
+  const std::vector<std::int64_t> of_data{image.channels, image.height, image.width};
+  std::vector<std::int64_t>& of_model = config.model.image;
+  if (!of_model.empty() && of_model != of_data)
+    throw usage_error("data.train with model.from = \"" + config.model.from + "\"",
+                      "images of " + image_in_words(of_model) + ", as that model takes",
+                      image_in_words(of_data), "images of that size, or another model.from");
+  of_model = of_data;
+}
+
+void fit_vocabulary(Config& config, std::int64_t of_data) {
+  if (config.model.kind == "torchscript") {  // which has the size it has
+    config.model.vocab = config.model.vocab.value_or(of_data);
+    return;
+  }
+  if (of_data == 0 && !config.model.vocab) {
+    throw usage_error("model.vocab", "the vocabulary's size, since token files do not tell it",
+                      "nothing", "vocab = 50304 in [model], or what the tokenizer has");
+  }
+  if (!config.model.vocab) config.model.vocab = of_data;
+  if (of_data <= *config.model.vocab) return;
+  throw usage_error(
+      "model.vocab", "at least the data's " + std::to_string(of_data),
+      std::to_string(*config.model.vocab),
+      config.model.has_shape_of_folder() ? "a model.from with as many" : "leaving model.vocab out");
+}
+
+void expect_finite(const Config& config, const models::Model& model) {
+  for (const NamedParameter& p : model.parameters())
+    if (!std::isfinite(p.tensor.detach().sum(at::kDouble).item<double>()))
+      throw usage_error("load " + config.model.from, "finite parameters",
+                        "'" + p.name + "' with a NaN or an infinity",
+                        "a checkpoint from before the training that made it diverged");
+}
+
+/// The file itself, or the one in a folder that was exported.
+std::filesystem::path weights_file(const std::filesystem::path& from) {
+  std::error_code none;
+  return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;
+}
+
+at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
+  const at::NoGradGuard no_grad;
+  return models::run_segments(model, micro, batch::evaluation_context(micro)).at(0);
+}
+
+void expect_to_take_a_sample(const Config& config, models::Model& model,
+                             const data::Source& train) {
+  const batch::MicroBatch sample = data::fetch_one(train);
+  const std::string operation = "run " + config.model.from + " on a sample";
+  const std::string inputs =
+      c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
+  at::Tensor logits;
+  try {
+    logits = logits_of(model, sample);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::runtime) throw;
+    throw usage_error(operation, error.expected(), error.received(), error.suggestion());
+  } catch (const std::exception& error) {
+    throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
+                      "a module made for these data, or other data");
+  }
+  const std::int64_t classes = config.model.vocab.value_or(0);
+  const bool fits = logits.dim() == sample.targets.dim() + 1 &&
+                    logits.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
+                        sample.targets.sizes() &&
+                    logits.size(-1) >= classes;
+  if (fits) return;
+  throw usage_error(operation,
+                    c10::str("logits ", sample.targets.sizes(), " x ",
+                             classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary"),
+                    c10::str(logits.sizes(), " for ", inputs),
+                    "a module made for these data, or other data");
+}
+
+}  // namespace
+
+models::Compute compute_of(const Config& config) {
+  if (config.precision.compute == "bf16") return models::Compute::bf16;
+  if (config.precision.compute == "fp64") return models::Compute::fp64;
+  return models::Compute::fp32;
+}
+
+std::unique_ptr<models::Model> load_shaping_model(Config& config,
+                                                  std::vector<std::string>& remarks) {
+  if (const auto origin = run_origin(config.model.from))
+    return load_from_run(config, *origin, remarks);
+  if (config.model.kind != "gpt2" || config.model.from.empty()) return nullptr;
+  expect_gpt2_folder(config.model.from);
+  const models::Gpt2Options theirs =
+      models::read_gpt2_shape(config.model.from, gpt2_options(config));
+  std::unique_ptr<models::Gpt2> model =
+      models::load_gpt2_folder(config.model.from, theirs, config.model.context);
+  remarks.push_back(start_in_words(config.model.from, *model));
+  note_shorter_context(theirs.context, model->options().context, remarks);
+  const models::Gpt2Options& shape = model->options();
+  config.model.layers = shape.layers;
+  config.model.heads = shape.heads;
+  config.model.width = shape.width;
+  config.model.context = shape.context;
+  config.model.vocab = shape.vocab;
+  return model;
+}
+
+void fit_model_to_data(Config& config, const data::Source& train) {
+  if (config.model.kind != "torchscript") {
+    expect_images(config, train);
+  } else if (config.data.packing) {
+    throw usage_error("data.packing", "a model that keeps the samples of a row apart",
+                      "model.kind \"torchscript\", which is not told of them", "packing = false");
+  }
+  if (const auto image = train.image_shape()) {
+    fit_image(config, *image);
+    config.model.classes = train.classes();
+  }
+  fit_vocabulary(config, train.vocab());
+}
+
+void check_loaded_model(const Config& config, models::Model& model, const data::Source& train) {
+  if (config.model.from.empty()) return;
+  expect_finite(config, model);
+  if (config.model.kind == "torchscript") expect_to_take_a_sample(config, model, train);
+}
+
+std::unique_ptr<models::Model> make_model(const Config& config) {
+  if (config.model.kind == "resnet")
+    return std::make_unique<models::ResNet>(resnet_options(config));
+  if (config.model.kind == "vit") return std::make_unique<models::Vit>(vit_options(config));
+  if (config.model.kind == "torchscript")
+    return std::make_unique<models::TorchScriptModel>(models::TorchScriptOptions{
+        .file = config.model.from, .compute = compute_of(config), .loss = loss_options(config)});
+  return std::make_unique<models::Gpt2>(gpt2_options(config));
+}
+
+std::unique_ptr<models::Model> make_initial_model(const Config& config) {
+  std::unique_ptr<models::Model> model = make_model(config);
+  if (!config.model.from.empty() && takes_images(config)) {
+    const std::filesystem::path weights = weights_file(config.model.from);
+    model->load_file_tensors(models::open_safetensors(weights).tensors, weights.string());
+  }
+  return model;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accrue/models/gpt2.h"
+#include "accrue/models/model.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// A model of text by bytes has so many tokens.
+inline constexpr std::int64_t byte_vocabulary = 256;
+
+/// Where `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads
+/// it and puts its shape into the config; a gpt2's context may be shorter than that. Adds to
+/// `remarks` what was decided. Else null.
+std::unique_ptr<models::Model> load_shaping_model(Config& config,
+                                                  std::vector<std::string>& remarks);
+
+/// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
+/// Throws a usage Error where data and model do not go together.
+void fit_model_to_data(Config& config, const data::Source& train);
+
+/// Throws a usage Error where a model that was loaded from a file cannot be trained: a parameter
+/// that is not finite; of a TorchScript module, whose forward is its own business, one that does
+/// not take a sample of the data, or has fewer outputs than there are classes.
+void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
+
+models::Compute compute_of(const Config& config);
+
+/// `make_model`, with the weights of `model.from` where it names a file of them.
+std::unique_ptr<models::Model> make_initial_model(const Config& config);
+
+}  // namespace accrue::train

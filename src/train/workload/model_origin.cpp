@@ -1,0 +1,124 @@
+#include "train/workload/model_origin.h"
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/models/gpt2_io.h"
+#include "accrue/models/normalisation.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code unreadable;
+  return fs::is_regular_file(folder / "state.json", unreadable);
+}
+
+/// Without a separator at its end, such that its parent is the folder that it is in.
+fs::path as_folder(const std::string& name) {
+  const fs::path path = fs::absolute(name).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+/// A link to a checkpoint lies elsewhere, and so may the checkpoints of a run that link to them.
+RunOrigin origin_of_checkpoint(const std::string& from) {
+  std::error_code unreadable;
+  for (const fs::path& checkpoint : {as_folder(from), fs::canonical(from, unreadable)}) {
+    const RunDirectory run(checkpoint.parent_path().parent_path());
+    if (fs::exists(run.config_file(), unreadable)) return {run, checkpoint};
+  }
+  throw usage_error(
+      "model.from = \"" + from + "\"",
+      "a checkpoint in its run's folder, as in RUN/checkpoints/step-00000010",
+      "one without its run: there is no " +
+          RunDirectory(as_folder(from).parent_path().parent_path()).config_file().string(),
+      "the run's folder, or the checkpoint where the run wrote it");
+}
+
+void check_goes_with(const Config& config, const Config& theirs) {
+  const auto refuse = [&](const std::string& expected, const std::string& received,
+                          const std::string& suggestion) {
+    throw usage_error("model.from = \"" + config.model.from + "\"", expected, received, suggestion);
+  };
+  if (theirs.model.kind == "torchscript")
+    refuse("the file of a TorchScript module", "a run, whose checkpoints have its tensors alone",
+           "--resume to go on with that run, or model.from = \"" + theirs.model.from +
+               "\", which it began with");
+  if (config.model.kind != theirs.model.kind)
+    refuse("model.kind = \"" + theirs.model.kind + "\", as that run has",
+           "\"" + config.model.kind + "\"", "kind = \"" + theirs.model.kind + "\" in [model]");
+  const auto norm = [](const Config& c) {
+    return models::norm_of(models::batch_norm_policy(c.model.batchnorm));
+  };
+  if (norm(config) != norm(theirs))
+    refuse("model.batchnorm = \"" + theirs.model.batchnorm + "\", as that run has",
+           "\"" + config.model.batchnorm + "\"",
+           "batchnorm = \"" + theirs.model.batchnorm + "\" in [model]");
+}
+
+}  // namespace
+
+std::string start_in_words(const std::string& from, const models::Model& model) {
+  return "the model starts as " + from +
+         " has it: " + format_count(static_cast<double>(models::parameter_count(model))) +
+         " parameters";
+}
+
+void expect_gpt2_folder(const std::string& from) {
+  std::error_code unreadable;
+  const fs::path config = fs::path(from) / "config.json";
+  if (fs::exists(config, unreadable)) return;
+  throw usage_error(
+      "model.from = \"" + from + "\"",
+      "a Hugging Face folder (config.json, model.safetensors), a run folder, or a checkpoint in "
+      "one",
+      fs::is_directory(from, unreadable) ? "a folder without " + config.string() + ", and no run"
+      : fs::exists(from, unreadable)     ? "a file"
+                                         : std::string("no such folder"),
+      "a folder on this machine (hf download openai-community/gpt2 --local-dir gpt2 makes one)");
+}
+
+void note_shorter_context(std::int64_t positions, std::int64_t context,
+                          std::vector<std::string>& remarks) {
+  if (context == positions) return;
+  remarks.push_back("model.context = " + std::to_string(context) + " of the model's " +
+                    std::to_string(positions) + ": it keeps the first " + std::to_string(context) +
+                    " of its position embeddings");
+}
+
+std::optional<RunOrigin> run_origin(const std::string& from) {
+  std::error_code unreadable;
+  if (from.empty() || !fs::is_directory(from, unreadable)) return std::nullopt;
+  if (is_checkpoint(from)) return origin_of_checkpoint(from);
+  const RunDirectory run(from);
+  if (fs::exists(run.root() / "config.json", unreadable) || !run.holds_run()) return std::nullopt;
+  return RunOrigin{run, find_checkpoint(run, std::nullopt)};
+}
+
+std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
+                                             std::vector<std::string>& remarks) {
+  const Config theirs = origin.run.config();
+  check_goes_with(config, theirs);
+  const VerifiedCheckpoint checkpoint(origin.checkpoint, VerifiedCheckpoint::Files::model);
+  const std::optional<std::int64_t> wanted = config.model.context;
+  config = checkpoint.with_shape(std::move(config));
+  const std::size_t said_before = remarks.size();
+  const std::string file = checkpoint.model_path().string();
+  StoredTensors tensors = checkpoint.model();
+  if (config.model.kind == "gpt2" && wanted) {
+    const std::int64_t positions = config.model.context_or_default();
+    tensors = models::with_first_positions(std::move(tensors), positions, *wanted, file);
+    config.model.context = wanted;
+    note_shorter_context(positions, *wanted, remarks);
+  }
+  std::unique_ptr<models::Model> model = make_model(config);
+  model->load_file_tensors(tensors, file);
+  remarks.insert(remarks.begin() + static_cast<std::ptrdiff_t>(said_before),
+                 start_in_words(origin.checkpoint.string(), *model));
+  return model;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,47 @@
+#include "accrue/train/run_directory.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/workload/model_factory.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+namespace {
+
+/// What a fingerprint begins with: "jsonl, packed: 3 files, ...".
+std::string format_in(const std::string& fingerprint) {
+  return fingerprint.substr(0, fingerprint.find_first_of(",:"));
+}
+
+}  // namespace
+
+std::string data_format_of(const std::filesystem::path& checkpoint) {
+  return format_in(read_checkpoint_state(checkpoint).data.fingerprint);
+}
+
+bool trained_on_bytes(const std::string& data_format, std::int64_t vocab) {
+  // JSONL may hold ids of any tokenizer: those of bytes need no larger vocabulary.
+  return data_format == "text" || (data_format == "jsonl" && vocab == byte_vocabulary);
+}
+
+TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step) {
+  const VerifiedCheckpoint checkpoint(find_checkpoint(run, step), VerifiedCheckpoint::Files::model);
+  TrainedModel trained{.config = checkpoint.with_shape(run.config()),
+                       .checkpoint = checkpoint.folder(),
+                       .step = checkpoint.state().step,
+                       .data_format = format_in(checkpoint.state().data.fingerprint),
+                       .model = nullptr};
+  trained.model = make_model(trained.config);
+  checkpoint.load(*trained.model);
+  return trained;
+}
+
+std::unique_ptr<models::Model> load_model(const RunDirectory& run,
+                                          std::optional<std::int64_t> step) {
+  return load_trained_model(run, step).model;
+}
+
+std::string class_name(const ModelConfig& model, std::int64_t index) {
+  const auto place = static_cast<std::size_t>(index);
+  return place < model.classes.size() ? model.classes[place] : std::to_string(index);
+}
+
+}  // namespace accrue::train

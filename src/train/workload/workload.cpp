@@ -1,0 +1,237 @@
+#include "train/workload/workload.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/cross_entropy.h"
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "batch/variable_windows.h"
+#include "train/config/gradient_folding.h"
+#include "train/workload/byte_text.h"
+#include "train/workload/model_factory.h"
+
+namespace accrue::train {
+namespace {
+
+/// What images are brought to, as far as the config says it.
+data::ImageShape stated_shape(const Config& config) {
+  const std::vector<std::int64_t>& size = config.data.image;
+  const std::vector<std::int64_t>& of_model = config.model.image;
+  if (size.empty() && !of_model.empty())  // of the run that it starts from
+    return {.channels = of_model.at(0), .height = of_model.at(1), .width = of_model.at(2)};
+  if (size.empty()) return {};
+  return {.channels = 0, .height = size.at(0), .width = size.at(1)};
+}
+
+std::shared_ptr<const data::Source> open_files(const Config& config,
+                                               const std::vector<std::string>& globs,
+                                               const std::string& key,
+                                               const data::ImageShape& image,
+                                               std::vector<std::string> classes = {}) {
+  data::SourceOptions options;
+  options.globs = globs;
+  options.exclude = config.data.exclude;
+  options.format = config.data.format;
+  options.tokenizer = config.data.tokenizer;
+  options.context = config.model.context_or_default();
+  options.vocab = config.model.vocab.value_or(0);
+  options.packing = config.data.packing;
+  options.classes = std::move(classes);
+  options.image = image;
+  return data::open_source(options, key);
+}
+
+/// Training and held-out part of one stream: `val_fraction` takes the last samples.
+Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, double fraction) {
+  const std::int64_t size = all->size();
+  const auto held_out = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(size))));
+  if (held_out >= size) {
+    throw usage_error("data.val_fraction", "a part that leaves samples to train on",
+                      std::to_string(held_out) + " of " + std::to_string(size) + " samples",
+                      "a smaller fraction or more data");
+  }
+  return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
+}
+
+/// The first sample of most data tells.
+void expect_labels(const data::Source& source, const std::string& key) {
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    const batch::MicroBatch sample = source.fetch(std::span(&i, 1));
+    if (kernels::label_weight(sample.targets, sample.weights) > 0) return;
+  }
+  throw usage_error(key, "samples with labels that count",
+                    "none in " + std::to_string(source.size()) + " samples", "other data");
+}
+
+/// `config` has the model's vocabulary, which held-out ids must be in, too.
+Datasets open_datasets(const Config& config, std::shared_ptr<const data::Source> train) {
+  if (config.data.val_fraction > 0) {
+    Datasets sets = split_off_validation(train, config.data.val_fraction);
+    expect_labels(*sets.train, "data.val_fraction (what it leaves to train on)");
+    expect_labels(*sets.val, "data.val_fraction (what it holds out)");
+    return sets;
+  }
+  Datasets sets{std::move(train), nullptr};
+  if (config.data.val.empty()) return sets;
+  const bool images = sets.train->image_shape().has_value();
+  sets.val =
+      open_files(config, config.data.val, "data.val",
+                 sets.train->image_shape().value_or(data::ImageShape{}), sets.train->classes());
+  check_text_is_of_model(config, *sets.val, "data.val");
+  if (sets.val->image_shape().has_value() == images) return sets;
+  throw usage_error("data.val",
+                    std::string(images ? "images" : "text or tokens") + ", as in data.train",
+                    images ? "text or tokens" : "images", "validation data like the training data");
+}
+
+std::int64_t samples_per_window(const Config& config, const data::Source& train,
+                                std::int64_t tokens_per_sample) {
+  if (config.batch.samples) return *config.batch.samples;
+  if (train.image_shape()) {
+    throw usage_error("batch.tokens", "batch.samples, since images have no tokens", "batch.tokens",
+                      "for example batch.samples = 256");
+  }
+  return batch::samples_of_tokens(config.batch.tokens.value_or(0), tokens_per_sample);
+}
+
+void require_windows(const batch::WindowSchedule& schedule) {
+  if (schedule.windows_per_epoch() > 0) return;
+  throw usage_error(
+      "batch.last",
+      "at least one whole batch in an epoch of " + std::to_string(schedule.samples_per_epoch) +
+          " samples",
+      std::to_string(schedule.samples_per_window) + " samples a batch and last = \"drop\"",
+      "last = \"weighted\", a smaller batch or more data");
+}
+
+/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
+batch::WindowSchedule make_window_schedule(const Config& config,
+                                           const std::shared_ptr<const data::Source>& train) {
+  const batch::LastWindow last =
+      config.batch.last == "drop" ? batch::LastWindow::drop : batch::LastWindow::weighted;
+  batch::WindowSchedule schedule;
+  if (const std::optional<std::int64_t> tokens = train->uniform_tokens()) {
+    schedule = {.samples_per_epoch = train->size(),
+                .samples_per_window = samples_per_window(config, *train, *tokens),
+                .last = last,
+                .tokens_per_sample = *tokens};
+  } else {
+    batch::WindowBudget budget;
+    if (config.batch.tokens) budget.tokens = *config.batch.tokens;
+    if (config.batch.samples) budget.samples = *config.batch.samples;
+    schedule = batch::variable_window_schedule(
+        make_sampler(config, *train), [train](std::int64_t i) { return train->tokens(i); }, budget,
+        last);
+  }
+  require_windows(schedule);
+  return schedule;
+}
+
+/// Packed weights buy 3 to 10% of speed (docs/notes/gemm.md): where memory is short it is worth
+/// more as a larger micro-batch or as activations that need not be made again.
+bool affords_packing(const models::Model& model) {
+  constexpr std::int64_t share = 24;
+  const std::int64_t bytes = memory::budget().value_or(memory::available_bytes());
+  return model.packed_weight_bytes() <= bytes / share;
+}
+
+}  // namespace
+
+Workload open_workload(Config config) {
+  config = with_whole_batch(std::move(config), 1);
+  Workload work;
+  std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
+  config.model.context = config.model.context_or_default();
+  std::shared_ptr<const data::Source> train =
+      open_files(config, config.data.train, "data.train", stated_shape(config));
+  check_text_is_of_model(config, *train, "data.train");
+  fit_model_to_data(config, *train);
+  work.model = loaded ? std::move(loaded) : make_initial_model(config);
+  check_loaded_model(config, *work.model, *train);
+  work.model->pack_weights(affords_packing(*work.model));
+  work.data = open_datasets(config, std::move(train));
+  work.schedule = make_window_schedule(config, work.data.train);
+  work.config = std::move(config);
+  memory::measure_outside();
+  return work;
+}
+
+bool is_exact(const Config& config, models::Trainable& model) {
+  return config.model.batchnorm == "exact" && !models::find_batch_norms(model).none();
+}
+
+batch::Sampler make_sampler(const Config& config, const data::Source& train) {
+  return {train.size(),
+          config.data.order == "sequential" ? batch::Order::sequential : batch::Order::shuffle,
+          config.run.seed};
+}
+
+std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule) {
+  if (config.run.steps) return *config.run.steps;
+  if (config.run.tokens) return schedule.windows_of_tokens(*config.run.tokens);
+  return schedule.windows_of_epochs(config.run.epochs.value_or(0));
+}
+
+std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
+                                                            const models::Trainable& model,
+                                                            optim::Optimizer* optimizer) {
+  const NamedParameters parameters = model.parameters();
+  if (folds_gradients(config)) {
+    const bool takes_parts = config.optim.kind == "sgd";
+    accum::FoldInto into{.shared =
+                             takes_parts ? std::vector<std::string>{} : model.shared_parameters()};
+    if (optimizer != nullptr) into.target = optimizer->fold_target();
+    return std::make_shared<accum::GradientBuffer>(parameters, std::move(into));
+  }
+  return std::make_shared<accum::GradientBuffer>(
+      parameters, accum::parse_accumulation(config.precision.accumulate), config.run.seed);
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
+                                                 const NamedParameters& parameters,
+                                                 const RankSlice& slice) {
+  const OptimConfig& o = config.optim;
+  std::vector<optim::ParameterGroup> groups =
+      optim::default_groups(parameters, o.weight_decay, o.decay == "all");
+  const optim::StateOptions state{
+      .precision = optim::parse_state_precision(o.state), .seed = config.run.seed, .slice = slice};
+  if (o.kind == "adama")
+    return optim::make_adama(parameters, std::move(groups),
+                             {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps}, state);
+  if (o.kind == "sgd") {
+    const auto make = folds_gradients(config) ? optim::make_folded_sgd : optim::make_sgd;
+    return make(parameters, std::move(groups), {.momentum = o.momentum}, state);
+  }
+  if (o.kind == "rmsprop")
+    return optim::make_rmsprop(parameters, std::move(groups),
+                               {.eps = o.eps, .momentum = o.momentum}, state);
+  return optim::make_adam(
+      parameters, std::move(groups),
+      {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .decoupled_decay = o.kind == "adamw"},
+      state);
+}
+
+optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon) {
+  const OptimConfig& o = config.optim;
+  using Kind = optim::ScheduleKind;
+  using Rule = optim::ScaleRule;
+  const Rule rule = o.scale_lr == "linear" ? Rule::linear
+                    : o.scale_lr == "sqrt" ? Rule::sqrt
+                                           : Rule::none;
+  const std::int64_t batch = config.batch.tokens ? *config.batch.tokens : *config.batch.samples;
+  return {.kind = o.schedule.kind == "constant" ? Kind::constant
+                  : o.schedule.kind == "linear" ? Kind::linear
+                                                : Kind::cosine,
+          .peak = rule == Rule::none
+                      ? o.lr
+                      : optim::scale_learning_rate(o.lr, rule, batch, o.base_batch.value_or(batch)),
+          .min_lr = o.schedule.min_lr,
+          .warmup = to_steps(o.schedule.warmup, horizon, "optim.schedule.warmup"),
+          .total_steps = horizon.total_steps};
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "verify/findings.h"
+
+namespace accrue::proof {
+
+struct Examination {
+  RunFacts facts;
+  std::vector<Finding> findings;
+};
+
+struct DoctorOptions {
+  std::function<void(const std::string&)> progress{};  ///< told what is being measured
+};
+
+/// Looks at a config, its data and its model before a run: static checks, the labels of the first
+/// window, and the speed of a few micro-batches (of the run's size, of the largest that fits, and
+/// in the other precision). Writes nothing. Throws a usage Error where the config is wrong.
+Examination doctor(const train::Config& config, const DoctorOptions& options = {});
+
+}  // namespace accrue::proof

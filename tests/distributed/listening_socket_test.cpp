@@ -1,0 +1,59 @@
+#include "distributed/group/listening_socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "accrue/core/error.h"
+#include "distributed/ranks.h"
+
+namespace accrue::distributed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string refusal(const std::string& host, std::uint16_t port, Error::Kind kind) {
+  try {
+    ::close(listening_socket(host, port));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ListeningSocket, IsBoundToTheAddressOfTheName) {
+  for (const char* host : {"127.0.0.1", "127.0.0.3"}) {
+    const std::uint16_t port = accrue::testing::free_port();
+    const int descriptor = listening_socket(host, port);
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    ASSERT_EQ(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    char text[INET_ADDRSTRLEN];
+    EXPECT_STREQ(::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text), host);
+    EXPECT_EQ(ntohs(address.sin_port), port);
+    ::close(descriptor);
+  }
+}
+
+TEST(ListeningSocket, RefusesWhatIsNotThisMachine) {
+  // 192.0.2.0/24 is for documentation: no machine has it.
+  EXPECT_THAT(refusal("192.0.2.1", 29500, Error::Kind::usage),
+              AllOf(HasSubstr("MASTER_ADDR"), HasSubstr("'192.0.2.1', which is none of this")));
+  EXPECT_THAT(refusal("no such name.invalid", 29500, Error::Kind::usage),
+              HasSubstr("no such name.invalid"));
+}
+
+TEST(ListeningSocket, NamesAPortThatIsTaken) {
+  const std::uint16_t port = accrue::testing::free_port();
+  const int first = listening_socket("127.0.0.1", port);
+  ASSERT_EQ(::listen(first, 1), 0);
+  EXPECT_THAT(refusal("127.0.0.1", port, Error::Kind::runtime),
+              AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("MASTER_PORT")));
+  ::close(first);
+}
+
+}  // namespace
+}  // namespace accrue::distributed

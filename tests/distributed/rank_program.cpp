@@ -1,0 +1,46 @@
+// One rank of the tests' groups: `rank_program SCENARIO WORDS...`, with a launcher's variables.
+// What it finds goes to stdout, errors as the command line prints them.
+
+#include <ATen/Parallel.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "accrue/core/error.h"
+#include "rank_scenarios.h"
+#include "support/run_program.h"
+
+namespace accrue::distributed {
+namespace {
+
+/// Returns when all ranks that were started run: how long that takes is none of the timeouts that
+/// are tested.
+void line_up() {
+  std::ofstream("here").put('1');
+  const int started = std::stoi(this_environment().at("RANKS_STARTED"));
+  for (int rank = 0; rank < started; ++rank)
+    accrue::testing::wait_until(
+        [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/here"); });
+}
+
+int run(const std::string& name, const Words& words) {
+  at::set_num_threads(1);
+  const auto scenario = scenarios().find(name);
+  if (scenario == scenarios().end()) return 127;
+  line_up();
+  try {
+    scenario->second(launch_of(this_environment()), words);
+    return 0;
+  } catch (const Error& error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return error.exit_code();
+  }
+}
+
+}  // namespace
+}  // namespace accrue::distributed
+
+int main(int count, char** words) {
+  return count < 2 ? 127 : accrue::distributed::run(words[1], {words + 2, words + count});
+}

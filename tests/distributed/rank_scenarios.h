@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/distributed/group.h"
+
+namespace accrue::distributed {
+
+using Words = std::vector<std::string>;
+using Scenario = std::function<void(const Launch&, const Words& words)>;
+
+/// What the ranks of a test do, by name.
+const std::map<std::string, Scenario>& scenarios();
+
+/// The name and the values on a line of stdout.
+void print(std::string_view name, const at::Tensor& values);
+
+}  // namespace accrue::distributed

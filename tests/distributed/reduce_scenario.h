@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/distributed/launch.h"
+
+namespace accrue::distributed {
+
+/// Trains StagedProblem for three windows and prints parameters, totals and what happened.
+/// `words`: accumulation (fp32, fp64, fixed); overlap or end; how micro-batches are shared (turns,
+/// first, uneven); then what goes wrong: nothing, nan, aborted, twice, large, lost,
+/// killed (rank 1, when its first bucket is under way), apart (parameters are not gathered after
+/// the last step of a sharded run); whole or sharded; and the number of hidden units.
+void reduce_windows(const Launch& launch, const std::vector<std::string>& words);
+
+}  // namespace accrue::distributed

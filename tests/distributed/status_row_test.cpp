@@ -1,0 +1,48 @@
+#include "distributed/reduce/status_row.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/errors.h"
+
+namespace accrue::distributed {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+RankStatus status_in(std::int64_t window) {
+  return {.window = window,
+          .weight = 2.5,
+          .loss_sum = 7,
+          .micro_batches = 3,
+          .quarantined = 1,
+          .rank_sums = {11},
+          .contributions = {3, 2},
+          .units = {-20, -21}};
+}
+
+TEST(StatusRow, AddsUpWhatRanksSayOfOneWindow) {
+  const RankStatus status = status_in(7);
+  const Agreed agreed = agree({from_row(to_row(status), status), status});
+  EXPECT_EQ(agreed.verdict, Agreed::Verdict::whole);
+  EXPECT_EQ(agreed.totals.weight, 5);
+  EXPECT_EQ(agreed.totals.loss_sum, 14);
+  EXPECT_EQ(agreed.totals.micro_batches, 6);
+  EXPECT_EQ(agreed.totals.quarantined, 2);
+  EXPECT_THAT(agreed.totals.rank_sums, ElementsAre(22));
+  EXPECT_THAT(agreed.contributions, ElementsAre(6, 4));
+  EXPECT_THAT(agreed.units, ElementsAre(-20, -21));
+}
+
+TEST(StatusRow, RefusesRanksThatAreInDifferentWindows) {
+  const RankStatus behind = status_in(7), ahead = status_in(8);
+  const auto agree_by_rows = [&] {
+    agree({from_row(to_row(behind), behind), from_row(to_row(ahead), behind)});
+  };
+  EXPECT_THAT(accrue::testing::error_of(agree_by_rows, Error::Kind::runtime),
+              HasSubstr("window 7 on rank 0, window 8 on rank 1"));
+}
+
+}  // namespace
+}  // namespace accrue::distributed

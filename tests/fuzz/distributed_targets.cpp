@@ -1,0 +1,111 @@
+// What ranks send each other.
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "distributed/compress/block_codec.h"
+#include "distributed/reduce/parcels.h"
+#include "fuzz_targets.h"
+
+namespace accrue::fuzz {
+namespace {
+
+using distributed::BlockCodec;
+
+std::size_t coded_bytes(const BlockCodec& codec, std::size_t count) {
+  return (count + distributed::kCodecBlock - 1) / distributed::kCodecBlock * codec.block_bytes;
+}
+
+bool all_finite(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+std::vector<float> decoded(const BlockCodec& codec, const std::vector<std::uint8_t>& code,
+                           std::size_t count) {
+  std::vector<float> values(count);
+  codec.decode_add(code.data(), count, values.data());
+  return values;
+}
+
+/// Bytes as they might arrive: whatever they are, they decode, and `is_finite` tells the truth.
+void decode_any(const BlockCodec& codec, Input input) {
+  const std::size_t blocks = input.size() / codec.block_bytes + 1;
+  std::vector<std::uint8_t> code(blocks * codec.block_bytes);
+  std::copy(input.begin(), input.end(), code.begin());
+  const std::size_t count =
+      blocks * distributed::kCodecBlock - input.size() % distributed::kCodecBlock;
+  if (codec.is_finite(code.data(), count))
+    expect(all_finite(decoded(codec, code, count)), "what is_finite lets pass decodes to numbers");
+}
+
+/// Bytes as values: finite ones stay finite but at the edge of the range, and others are seen.
+void encode_any(const BlockCodec& codec, Input input) {
+  std::vector<float> values(input.size() / sizeof(float));
+  if (values.empty()) return;
+  std::memcpy(values.data(), input.data(), values.size() * sizeof(float));
+  std::vector<std::uint8_t> code(coded_bytes(codec, values.size()));
+  codec.encode(values.data(), values.size(), code.data());
+  const std::vector<float> back = decoded(codec, code, values.size());
+  if (!all_finite(values)) {
+    expect(!all_finite(back), "a value that is not finite is seen after coding");
+    expect(!codec.is_finite(code.data(), values.size()), "is_finite sees it, too");
+    return;
+  }
+  const auto largest = [](const std::vector<float>& all) {
+    return std::accumulate(all.begin(), all.end(), 0.0F,
+                           [](float most, float v) { return std::max(most, std::abs(v)); });
+  };
+  if (largest(values) < 1e38F) expect(all_finite(back), "finite values stay finite");
+}
+
+}  // namespace
+
+/// The first bit chooses the codec.
+void fuzz_block_codec(Input input) {
+  if (input.empty()) return;
+  const BlockCodec codec =
+      (input[0] & 1) != 0 ? distributed::int8_codec() : distributed::bf16_codec();
+  decode_any(codec, input.subspan(1));
+  encode_any(codec, input.subspan(1));
+}
+
+/// World, length of rows (two bytes), then the elements of each tensor (two bytes): of rows of a
+/// few elements not many, since each row takes a fraction of a millisecond.
+void fuzz_parcels(Input input) {
+  if (input.size() < 5) return;
+  const std::int64_t world = input[0] % 9 + 1;
+  const std::int64_t row_elements = (input[1] << 8 | input[2]) + 1, most = 256 * row_elements;
+  std::vector<std::int64_t> elements;
+  for (std::size_t i = 3; i + 1 < input.size() && elements.size() < 12; i += 2)
+    elements.push_back((input[i] << 8 | input[i + 1]) % most);
+  std::vector<std::size_t> numbers(elements.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+
+  std::vector<at::Tensor> from, to;
+  std::int64_t first = 0;
+  for (const std::int64_t count : elements) {
+    from.push_back(at::arange(first, first + count, at::kLong));
+    to.push_back(at::full({count}, -1, at::kLong));
+    first += count;
+  }
+  std::int64_t moved = 0;
+  for (const distributed::Parcel& parcel :
+       distributed::make_parcels(elements, numbers, world, row_elements)) {
+    expect(parcel.row_elements <= row_elements, "no row is longer than was asked for");
+    for (const std::vector<distributed::ParcelItem>& items : parcel.rows) {
+      const at::Tensor row = at::empty({parcel.row_elements}, at::kLong);
+      distributed::pack(
+          items, [&](std::size_t i) { return from[i]; }, row);
+      distributed::unpack(items, row, [&](std::size_t i) { return to[i]; });
+      for (const distributed::ParcelItem& item : items) moved += item.range.elements;
+    }
+  }
+  expect(moved == first, "each element is moved once");
+  for (std::size_t i = 0; i < from.size(); ++i)
+    expect(at::equal(from[i], to[i]), "each element arrives at its place");
+}
+
+}  // namespace accrue::fuzz

@@ -1,0 +1,53 @@
+"""The order of rooms is kept, and scripts/check_rooms.py sees where it is not: includes and dependencies are planted in a copy."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def check(root: pathlib.Path) -> tuple[int, str]:
+    ended = subprocess.run([sys.executable, str(ROOT / "scripts" / "check_rooms.py"), str(root)], capture_output=True, text=True)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def planted(root: pathlib.Path, name: str, old: str, new: str) -> tuple[int, str]:
+    """What is said of the tree with `new` in place of `old`, once; it is as it was afterwards."""
+    file = root / name
+    text = file.read_text()
+    assert old in text, f"{name} has no {old!r}"
+    file.write_text(text.replace(old, new, 1))
+    result = check(root)
+    file.write_text(text)
+    return result
+
+
+def expect(result: tuple[int, str], status: int, *words: str) -> None:
+    assert result[0] == status and all(word in result[1] for word in words), result
+
+
+def main() -> None:
+    expect(check(ROOT), 0, "each uses only rooms before it")
+    with tempfile.TemporaryDirectory(prefix="accrue-rooms-") as scratch:
+        root = pathlib.Path(scratch)
+        for folder in ("src", "include"):
+            shutil.copytree(ROOT / folder, root / folder)
+        (root / "docs").mkdir()
+        shutil.copy(ROOT / "docs" / "design.md", root / "docs")
+        include = '#include "train/pass/chain_run.h"\n'
+        source = "src/train/pass/chain_run.cpp"
+        expect(planted(root, source, include, include + '#include "train/run/run_loop.h"\n'), 1, source, "train/run", "comes after")
+        expect(planted(root, source, include, include + '#include "accrue/train/trainer.h"\n'), 1, source, "train/run", "comes after")
+        header = "include/accrue/core/loss.h"
+        expect(planted(root, header, "#pragma once\n", '#pragma once\n#include "accrue/accum/window.h"\n'), 1, header, "accum")
+        lists = "src/train/pass/CMakeLists.txt"
+        expect(planted(root, lists, "DEPENDS core", "DEPENDS train_run core"), 1, "train/pass depends on train/run")
+        expect(planted(root, lists, " models)", ")"), 1, "includes models", "does not depend on it")
+        expect(planted(root, "docs/design.md", "| train/pass |", "| train/passes |"), 1, source, "belongs to no room")
+        expect(planted(root, "docs/design.md", "| room |", "| chamber |"), 1, "error: rooms: expected a table")
+
+
+if __name__ == "__main__":
+    main()

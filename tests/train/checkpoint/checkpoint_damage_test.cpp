@@ -1,0 +1,214 @@
+// A checkpoint is what was written together, or is refused with the name of what is not.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/error.h"
+#include "core/atomic_file.h"
+#include "support/errors.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/recorder.h"
+#include "train/tiny_run.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using accrue::testing::usage_message;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> all_files{"model.safetensors", "optimizer.safetensors", "state.json",
+                                         "manifest.json"};
+
+class CheckpointDamage : public testing::TinyRun {
+ protected:
+  void SetUp() override {
+    TinyRun::SetUp();
+    config_ = config();
+    config_.run.checkpoint_every = {2, Duration::Unit::steps};
+    config_.run.keep = 3;
+    Trainer(config_).run();
+  }
+
+  RunDirectory run() const { return RunDirectory(config_.run.out); }
+
+  std::string damage(std::int64_t step) const {
+    try {
+      VerifiedCheckpoint(run().checkpoint(step));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return error.what();
+    }
+    return "";
+  }
+
+  void edit_state(std::int64_t step, const std::function<void(json&)>& edit) const {
+    const fs::path file = run().checkpoint(step) / "state.json";
+    json state = json::parse(read_file(file));
+    edit(state);
+    write_file_atomically(file, state.dump());
+  }
+
+  /// As accrue wrote it before there were manifests.
+  void make_old(std::int64_t step) const {
+    const fs::path folder = run().checkpoint(step);
+    fs::remove(folder / "manifest.json");
+    edit_state(step, [&](json& state) {
+      for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+        state["files"][name] = fs::file_size(folder / name);
+    });
+  }
+
+  Config config_;
+};
+
+void flip_bit(const fs::path& file, std::uintmax_t bit) {
+  std::string content = read_file(file);
+  content[bit / 8] = static_cast<char>(content[bit / 8] ^ (1 << bit % 8));
+  std::ofstream(file, std::ios::binary) << content;
+}
+
+TEST_F(CheckpointDamage, AnyFlippedBitIsSeenAndItsFileNamed) {
+  EXPECT_EQ(damage(6), "") << "the control: nothing was changed";
+  for (const std::string& name : all_files) {
+    const fs::path file = run().checkpoint(6) / name;
+    const std::uintmax_t bits = fs::file_size(file) * 8;
+    for (std::uintmax_t bit = 0; bit < bits; bit += bits / 61) {
+      flip_bit(file, bit);
+      EXPECT_NE(damage(6), "") << name << ", bit " << bit;
+      EXPECT_THAT(damage(6), HasSubstr(name == "manifest.json" ? "as it was written" : name))
+          << bit;
+      flip_bit(file, bit);
+    }
+  }
+  EXPECT_EQ(damage(6), "");
+}
+
+TEST_F(CheckpointDamage, NamesTheTensor) {
+  const fs::path file = run().checkpoint(6) / "model.safetensors";
+  flip_bit(file, (fs::file_size(file) - 1) * 8);
+  EXPECT_THAT(damage(6), HasSubstr("tensor \"transformer."));
+}
+
+TEST_F(CheckpointDamage, FilesOfAnotherStepAreSeen) {
+  for (const std::string& name : all_files) {
+    const fs::path kept = folder_ / "kept";
+    fs::rename(run().checkpoint(6) / name, kept);
+    fs::copy_file(run().checkpoint(4) / name, run().checkpoint(6) / name);
+    EXPECT_NE(damage(6), "") << name;
+    fs::rename(kept, run().checkpoint(6) / name);
+  }
+  EXPECT_EQ(damage(6), "");
+  fs::rename(run().checkpoint(4), run().checkpoint(8));
+  EXPECT_THAT(damage(8), HasSubstr("step 8"));
+}
+
+TEST_F(CheckpointDamage, CutShortOrMissingFilesAreSeen) {
+  for (const std::string& name : all_files) {
+    const fs::path file = run().checkpoint(6) / name;
+    const std::string content = read_file(file);
+    for (const std::size_t length : {std::size_t{0}, content.size() / 2, content.size() - 1}) {
+      std::ofstream(file, std::ios::binary) << content.substr(0, length);
+      // The last byte of a text file is the end of its last line.
+      const bool same_json = name == "manifest.json" && length + 1 == content.size();
+      EXPECT_EQ(damage(6).empty(), same_json) << name << " of " << length << " bytes";
+    }
+    fs::remove(file);
+    EXPECT_NE(damage(6), "") << name;
+    write_file_atomically(file, content);
+  }
+  EXPECT_EQ(damage(6), "");
+}
+
+TEST_F(CheckpointDamage, ARunGoesOnFromTheNewestThatIsWhole) {
+  const NamedParameters expected = parameters_of(config_);
+  for (const std::string& name : all_files) {
+    const fs::path file = run().checkpoint(6) / name;
+    // The first byte of a header is its length's lowest.
+    flip_bit(file, name.ends_with("safetensors") ? (fs::file_size(file) - 5) * 8 : 0);
+    Trainer trainer(config_);
+    const auto recorder = std::make_shared<testing::Recorder>();
+    trainer.add_observer(recorder);
+    trainer.run({.resume = true});
+    EXPECT_TRUE(recorder->has_event("checkpoint_skipped")) << name;
+    EXPECT_EQ(recorder->steps.size(), 2u) << name;
+    expect_same_bits(parameters_of(config_), expected);
+  }
+}
+
+TEST_F(CheckpointDamage, ARunIsNotBegunAgainWhereAllAreDamaged) {
+  for (const std::int64_t step : run().checkpoint_steps())
+    flip_bit(run().checkpoint(step) / "model.safetensors", 0);
+  EXPECT_THAT(usage_message([&] { Trainer(config_).run({.resume = true}); }),
+              AllOf(HasSubstr("step-00000002"), HasSubstr("step-00000006")));
+  EXPECT_EQ(run().checkpoint_steps().size(), 3u);
+}
+
+TEST_F(CheckpointDamage, TheOneThatIsAskedForIsRefused) {
+  flip_bit(run().checkpoint(4) / "optimizer.safetensors", 0);
+  EXPECT_THAT(usage_message([&] { Trainer(config_).run({.resume = true, .checkpoint = "4"}); }),
+              HasSubstr("optimizer.safetensors"));
+  flip_bit(run().checkpoint(6) / "model.safetensors", 70'000);
+  EXPECT_THAT(usage_message([&] { load_model(run(), 6); }), HasSubstr("model.safetensors"));
+}
+
+TEST_F(CheckpointDamage, OneOfAnEarlierVersionIsComparedByItsLengths) {
+  make_old(6);
+  EXPECT_EQ(damage(6), "");
+  EXPECT_FALSE(VerifiedCheckpoint(run().checkpoint(6)).has_checksums());
+  EXPECT_TRUE(VerifiedCheckpoint(run().checkpoint(4)).has_checksums());
+  Trainer trainer(config_);
+  const auto recorder = std::make_shared<testing::Recorder>();
+  trainer.add_observer(recorder);
+  trainer.run({.resume = true});
+  EXPECT_TRUE(recorder->has_event("checkpoint"));
+
+  fs::remove(run().checkpoint(4) / "manifest.json");
+  EXPECT_THAT(damage(4), HasSubstr("manifest.json")) << "a new one does not pass as an old one";
+}
+
+/// Checksums do not help against values that were written by hand, or by an earlier version.
+TEST_F(CheckpointDamage, ValuesThatNoRunHasAreRefused) {
+  make_old(6);
+  const auto refused = [&](const std::string& pointer, const json& value) {
+    const fs::path file = run().checkpoint(6) / "state.json";
+    const std::string before = read_file(file);
+    edit_state(6, [&](json& state) { state[json::json_pointer(pointer)] = value; });
+    EXPECT_NE(damage(6), "") << pointer << " = " << value;
+    write_file_atomically(file, before);
+  };
+  for (const char* pointer : {"/step", "/window", "/samples", "/tokens", "/plan/micro_batch",
+                              "/plan/micro_batch_now", "/plan/quiet_windows"})
+    for (const json& value :
+         {json(-1), json(1.5), json("6"), json(nullptr), json(std::uint64_t{1} << 63U)})
+      refused(pointer, value);
+  refused("/step", 5);
+  refused("/window", 5);
+  refused("/plan/micro_batch", 0);
+  refused("/plan/micro_batch_now", 0);
+  refused("/plan/micro_batch_now", 1000);
+  refused("/plan/recompute", "sometimes");
+  refused("/elapsed", -1);
+  refused("/data/fingerprint", 7);
+  refused("/units", json::array({1 << 20}));
+  refused(
+      "/ranks",
+      json::array(
+          {{{"micro_batch", 0}, {"recompute", "none"}, {"seconds_per_sample", json::array()}}}));
+  refused("/best", {{"eval_loss", nullptr}, {"step", 4}});
+  refused("/best", {{"eval_loss", 1.5}, {"step", 400}});
+  EXPECT_EQ(damage(6), "") << "the control";
+}
+
+TEST_F(CheckpointDamage, AWindowBeyondTheRunIsRefused) {
+  make_old(6);
+  edit_state(6, [](json& state) { state["window"] = 7; });
+  EXPECT_THAT(usage_message([&] { Trainer(config_).run({.resume = true}); }), HasSubstr("7 steps"));
+}
+
+}  // namespace
+}  // namespace accrue::train

@@ -1,0 +1,161 @@
+#include "train/checkpoint/run_claim.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/atomic_file.h"
+#include "support/errors.h"
+#include "train/checkpoint/run_info.h"
+#include "train/recorder.h"
+#include "train/tiny_run.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using accrue::testing::error_of;
+using accrue::testing::usage_message;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RunClaimTest : public testing::TinyRun {
+ protected:
+  RunDirectory run() const { return RunDirectory(folder_ / "a" / "run"); }
+
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::recursive_directory_iterator(folder_),
+                                                  fs::recursive_directory_iterator{}));
+  }
+};
+
+TEST_F(RunClaimTest, TheSecondIsRefusedAndToldWhoIsFirst) {
+  std::optional<RunClaim> first(run());
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
+              AllOf(HasSubstr("process " + std::to_string(getpid())), HasSubstr("since 20")));
+  first.reset();
+  EXPECT_NO_THROW(RunClaim{run()});
+}
+
+TEST_F(RunClaimTest, DiesWithItsProcess) {
+  int ready[2], stay[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(stay), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const RunClaim claim(run());
+    char byte = 0;
+    _exit(write(ready[1], "x", 1) == 1 && read(stay[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
+              HasSubstr("process " + std::to_string(child)));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(fs::exists(run().root() / ".accrue-lock")) << "the file stayed, the lock did not";
+  EXPECT_NO_THROW(RunClaim{run()});
+}
+
+/// Between taking the lock and saying so, what stands in the file is nothing, or of a dead process.
+TEST_F(RunClaimTest, TheNameIsWaitedFor) {
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  waitpid(dead, nullptr, 0);
+  const auto name_of = [](pid_t process) {
+    return nlohmann::json{{"host", host_name()}, {"process", process}, {"since", "2026"}}.dump();
+  };
+  fs::create_directories(run().root());
+  const fs::path file = run().root() / ".accrue-lock";
+  for (const std::string& before : {std::string(), name_of(dead)}) {
+    std::ofstream(file) << before;
+    const int lock = open(file.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
+    const std::jthread slow([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::ofstream(file) << name_of(getpid());
+    });
+    EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
+                HasSubstr("process " + std::to_string(getpid())));
+    close(lock);
+  }
+}
+
+TEST_F(RunClaimTest, LeavesNothingWhereNothingWasCreated) {
+  const std::size_t before = entries();
+  { const RunClaim claim(run()); }
+  EXPECT_EQ(entries(), before);
+}
+
+TEST_F(RunClaimTest, TakesBackWhatItMadeAndNothingElse) {
+  fs::create_directories(run().root());
+  std::ofstream(run().root() / "mine.txt") << "a user's";
+  const std::size_t before = entries();
+  {
+    RunClaim claim(run());
+    claim.create(config(), "{}\n");
+    EXPECT_TRUE(run().holds_run());
+    claim.abandon();
+  }
+  EXPECT_EQ(entries(), before);
+  EXPECT_EQ(read_file(run().root() / "mine.txt"), "a user's");
+}
+
+TEST_F(RunClaimTest, RefusesWhatIsNoFolderAndLeavesIt) {
+  fs::create_directories(folder_ / "a");
+  std::ofstream(run().root()) << "a user's";
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("a file"));
+  EXPECT_EQ(read_file(run().root()), "a user's");
+
+  fs::rename(run().root(), folder_ / "file");
+  fs::create_symlink(folder_ / "file", run().root());
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("a file"));
+  fs::remove(folder_ / "file");
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("a link to nothing"));
+  EXPECT_TRUE(fs::is_symlink(run().root()));
+}
+
+TEST_F(RunClaimTest, AnythingInTheRunsPlacesCountsAsARun) {
+  fs::create_directories(run().root());
+  EXPECT_FALSE(run().holds_run());
+  fs::create_symlink(folder_ / "nowhere", run().config_file());
+  EXPECT_TRUE(run().holds_run());
+}
+
+TEST_F(RunClaimTest, NoticesThatTheFolderIsGone) {
+  const RunClaim claim(run());
+  EXPECT_NO_THROW(claim.check_there());
+  const auto message = [&] { return error_of([&] { claim.check_there(); }, Error::Kind::runtime); };
+  fs::rename(run().root(), folder_ / "elsewhere");
+  EXPECT_THAT(message(), HasSubstr("deleted or moved"));
+  fs::create_directories(run().root());
+  EXPECT_THAT(message(), HasSubstr("another one"));
+  fs::remove(run().root());
+  fs::rename(folder_ / "elsewhere", run().root());
+  EXPECT_NO_THROW(claim.check_there()) << "the control: it came back";
+}
+
+TEST_F(RunClaimTest, ARunWhoseFolderGoesEndsWithAnError) {
+  const fs::path away = folder_ / "away";
+  for (const bool deleted : {true, false}) {
+    Config c = config(deleted ? "deleted" : "moved");
+    c.run.checkpoint_every = {1, Duration::Unit::steps};
+    Trainer trainer(c);
+    trainer.add_observer(std::make_shared<testing::AfterStep>(
+        3, [&] { deleted ? void(fs::remove_all(c.run.out)) : fs::rename(c.run.out, away); }));
+    error_of([&] { trainer.run(); }, Error::Kind::runtime);
+    EXPECT_FALSE(fs::exists(c.run.out)) << "it did not come back as half a folder";
+  }
+  Config moved = config();
+  moved.run.out = away.string();
+  EXPECT_EQ(Trainer(moved).run({.resume = true}).step, 6) << "and goes on at its new place";
+}
+
+}  // namespace
+}  // namespace accrue::train

@@ -1,0 +1,210 @@
+#include "train/plan/plan_estimate.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "accrue/core/error.h"
+#include "accrue/models/gpt2.h"
+#include "accrue/models/resnet.h"
+#include "accrue/models/vit.h"
+#include "train/plan/plan_choice.h"
+#include "train/tiny_run.h"
+
+namespace accrue::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+Config gpt2_1_3b() {
+  Config c;
+  c.run.steps = 1000;
+  c.model = {
+      .kind = "gpt2", .layers = 24, .heads = 16, .width = 2048, .context = 2048, .vocab = 50'257};
+  c.batch.tokens = 524'288;
+  c.batch.micro = 4;
+  return c;
+}
+
+TEST(EstimateRun, IsTheArithmeticOfAModelThatNobodyAllocates) {
+  const RunEstimate e = estimate_run(gpt2_1_3b());
+  EXPECT_NEAR(static_cast<double>(e.parameters), 1.3e9, 0.03e9);
+  EXPECT_EQ(e.batch_samples, 256);
+  EXPECT_EQ(e.micro_batches, 64);
+  EXPECT_EQ(e.sixteen_bit.total(), 8 * e.parameters);
+  EXPECT_EQ(e.held.total(), 16 * e.parameters) << "fp32 masters and main gradients, Adam";
+  EXPECT_GT(e.one_pass_bytes, 200'000'000'000);
+  EXPECT_EQ(e.total_tokens, 524'288'000);
+  ASSERT_EQ(e.fits.size(), 9U) << "three devices, three modes";
+  EXPECT_EQ(e.fits.front().largest_micro_batch, 0) << "16 bytes a parameter exceed 24 GB with one";
+  EXPECT_GT(e.fits.back().largest_micro_batch, 4);
+  EXPECT_FALSE(e.cost.has_value());
+}
+
+TEST(EstimateRun, NamesTheOptionsThatCloseTheGap) {
+  const RunEstimate e = estimate_run(gpt2_1_3b());
+  const auto saved = [&](const std::string& change) {
+    for (const RunEstimate::Saving& saving : e.savings)
+      if (saving.change == change) return saving.bytes;
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(saved("optim.state = \"bf16\""), 4 * e.parameters);
+  EXPECT_EQ(saved("optim.kind = \"adama\" with optim.clip = 0"), 4 * e.parameters);
+  EXPECT_GT(saved("optim.state = \"int8\""), 5 * e.parameters);
+  EXPECT_GT(saved("memory.recompute = \"full\""), saved("memory.recompute = \"selective\""));
+}
+
+/// "key = value" of a config file as an override.
+std::string override_of(const std::string& line) {
+  const std::string equals = " = ";
+  const std::size_t at = line.find(equals);
+  return line.substr(0, at) + "=" + line.substr(at + equals.size());
+}
+
+/// Those that a saving's text says: "a = 1 with b = 2".
+std::vector<std::string> overrides_of(const std::string& change) {
+  const std::string between = " with ";
+  const std::size_t at = change.find(between);
+  if (at == std::string::npos) return {override_of(change)};
+  return {override_of(change.substr(0, at)), override_of(change.substr(at + between.size()))};
+}
+
+TEST(EstimateRun, AdvisesWhatTheConfigMayBeChangedTo) {
+  const std::string toml =
+      "[run]\nsteps = 1\n[data]\ntrain = [\"a\"]\n[batch]\ntokens = 2048\n[model]\nvocab = 50\n";
+  using Overrides = std::vector<std::string>;
+  std::set<std::string> advised;
+  for (const Overrides& base :
+       {Overrides{}, Overrides{"optim.clip=0"}, Overrides{"optim.state=\"int8\""},
+        Overrides{"optim.kind=\"sgd\""}, Overrides{"optim.kind=\"sgd\"", "optim.momentum=0"},
+        Overrides{"optim.kind=\"adama\"", "optim.clip=0"}, Overrides{"optim.kind=\"rmsprop\""},
+        Overrides{"precision.compute=\"fp64\""}, Overrides{"precision.compute=\"bf16\""},
+        Overrides{"precision.accumulate=\"fixed\""}}) {
+    const RunEstimate now = estimate_run(parse_config(toml, "run.toml", base));
+    for (const RunEstimate::Saving& saving : now.savings) {
+      Overrides changed = base;
+      for (std::string& more : overrides_of(saving.change)) changed.push_back(std::move(more));
+      advised.insert(saving.change);
+      if (saving.change.starts_with("memory.recompute")) {
+        EXPECT_NO_THROW(parse_config(toml, "run.toml", changed)) << saving.change;
+        continue;
+      }
+      const RunEstimate then = estimate_run(parse_config(toml, "run.toml", changed));
+      EXPECT_EQ(saving.bytes, now.held.total() - then.held.total()) << saving.change;
+    }
+  }
+  EXPECT_TRUE(advised.contains("optim.kind = \"adama\""));
+  EXPECT_TRUE(advised.contains("optim.kind = \"adama\" with optim.clip = 0"));
+  EXPECT_TRUE(advised.contains("memory.gradients = \"optimizer\" with optim.clip = 0"));
+}
+
+TEST(EstimateRun, PricesTheRunAndComparesOffers) {
+  const RunEstimate e = estimate_run(
+      gpt2_1_3b(), {.offer = memory::Offer{2, 10'000}, .versus = memory::Offer{1, 8'000}});
+  EXPECT_NEAR(e.cost->hours, 524.288e6 / 1e4 / 3600, 1e-9);
+  EXPECT_NEAR(e.cost->money, 2 * e.cost->hours, 1e-9);
+  EXPECT_NEAR(e.comparison->time_ratio, 1.25, 1e-12);
+  EXPECT_NEAR(e.comparison->cost_ratio, 0.625, 1e-12);
+}
+
+TEST(EstimateRun, TakesTheBytesOfTextForItsVocabulary) {
+  Config stated = gpt2_1_3b();
+  stated.model.vocab = 256;
+  Config c = stated;
+  c.model.vocab.reset();
+  for (const char* text : {"a.txt", "texts/*.md", "texts/**/*.TXT"}) {
+    c.data.train = {text};
+    EXPECT_EQ(estimate_run(c).parameters, estimate_run(stated).parameters) << text;
+  }
+  for (const char* other : {"a.bin", "a.BIN", "a.jsonl", "texts/**", "texts/*.*", "a.png"}) {
+    c.data.train = {"a.txt", other};
+    EXPECT_THROW(estimate_run(c), Error) << other;
+  }
+}
+
+TEST(EstimateRun, NamesWhatIsMissing) {
+  const auto refusal = [](const Config& config, const EstimateOptions& options = {}) {
+    try {
+      estimate_run(config, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  Config c = gpt2_1_3b();
+  c.model.vocab.reset();
+  c.data.train = {"tokens.bin"};
+  EXPECT_THAT(refusal(c), HasSubstr("model.vocab"));
+  c = gpt2_1_3b();
+  c.model.kind = "vit";
+  EXPECT_THAT(refusal(c), HasSubstr("--image"));
+  c = gpt2_1_3b();
+  c.model.from = "gpt2-folder";
+  EXPECT_THAT(refusal(c), HasSubstr("model.from"));
+  c = gpt2_1_3b();
+  c.model.kind = "torchscript";
+  EXPECT_THAT(refusal(c), HasSubstr("torchscript"));
+  c = gpt2_1_3b();
+  EXPECT_THAT(refusal(c, {.versus = memory::Offer{1, 1}}), HasSubstr("--price"));
+  c.run.steps.reset();
+  c.run.epochs = 2;
+  EXPECT_THAT(refusal(c, {.offer = memory::Offer{1, 1}}), HasSubstr("run.tokens"));
+}
+
+TEST(EstimateRun, CountsTheParametersOfTheModelsThemselves) {
+  Config c = gpt2_1_3b();
+  c.model.layers = 3;
+  c.model.heads = 2;
+  c.model.width = 24;
+  c.model.context = 16;
+  c.model.vocab = 11;
+  const auto counted = [&](const std::vector<std::int64_t>& image = {}) {
+    return estimate_run(c, {.image = image}).parameters;
+  };
+  EXPECT_EQ(counted(), models::parameter_count(models::Gpt2(
+                           {.layers = 3, .heads = 2, .width = 24, .context = 16, .vocab = 11})));
+  c.batch.tokens.reset();
+  c.batch.samples = 8;
+  c.model.kind = "vit";
+  EXPECT_EQ(counted({3, 8, 8}), models::parameter_count(models::Vit({.layers = 3,
+                                                                     .heads = 2,
+                                                                     .width = 24,
+                                                                     .patches = 16,
+                                                                     .classes = 11,
+                                                                     .image = {3, 8, 8}})));
+  c.model.kind = "resnet";
+  c.model.layers = 14;
+  c.model.width = 4;
+  EXPECT_EQ(counted({3, 16, 16}),
+            models::parameter_count(
+                models::ResNet({.layers = 14, .width = 4, .classes = 11, .image = {3, 16, 16}})));
+}
+
+class EstimatedActivations : public testing::TinyRun {};
+
+TEST_F(EstimatedActivations, AreNearWhatASampleTakes) {
+  Config c = config();
+  c.model.layers = 8;
+  c.model.width = 48;
+  c.model.context = 64;
+  c.batch.tokens = 32 * 64;
+  c.batch.micro.reset();
+  for (const char* compute : {"fp32", "bf16"}) {
+    c.precision.compute = compute;
+    const Workload work = open_workload(c);
+    memory::PlanQuestion question = plan_question(work);
+    const auto trials = begin_trials(work, question);
+    for (const RunEstimate::Mode& mode : estimate_run(work.config).modes) {
+      const auto bytes = [&](std::int64_t samples) {
+        return static_cast<double>(trials->run({samples, mode.recompute}).peak_bytes);
+      };
+      const double per_sample = (bytes(32) - bytes(8)) / 24;
+      EXPECT_NEAR(static_cast<double>(mode.sample_bytes), per_sample, 0.2 * per_sample)
+          << compute << ' ' << to_string(mode.recompute);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace accrue::train

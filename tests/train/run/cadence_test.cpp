@@ -1,0 +1,21 @@
+#include "train/run/cadence.h"
+
+#include <gtest/gtest.h>
+
+namespace accrue::train {
+namespace {
+
+TEST(Cadence, CountsStepsOrConvertsToThem) {
+  const Horizon horizon{.total_steps = 200, .tokens_per_step = 100, .steps_per_epoch = 50};
+  const Cadence every_ten({10, Duration::Unit::steps}, horizon, "x");
+  EXPECT_FALSE(every_ten.due(9));
+  EXPECT_TRUE(every_ten.due(20));
+  const Cadence quarter({25, Duration::Unit::percent}, horizon, "x");
+  EXPECT_TRUE(quarter.due(50));
+  EXPECT_FALSE(quarter.due(51));
+  const Cadence hourly({3600, Duration::Unit::seconds}, horizon, "x");
+  EXPECT_FALSE(hourly.due(10));
+}
+
+}  // namespace
+}  // namespace accrue::train

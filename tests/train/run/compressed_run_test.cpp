@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/atomic_file.h"
+#include "train/distributed_run.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::DistributedRun;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// Runs by several processes with dist.compress.
+class CompressedRun : public DistributedRun {
+ protected:
+  Config compressed(const std::string& compress) const {
+    Config c = small(compress);
+    c.dist.compress = compress;
+    return c;
+  }
+
+  /// Of all steps.
+  static double wire_bytes_of(const Config& c) {
+    double bytes = 0;
+    for (const nlohmann::json& step : steps_of(c)) bytes += step["wire_bytes"].get<double>();
+    return bytes;
+  }
+
+  static std::string reasons_of(const Config& c, const std::string& event) {
+    std::string reasons;
+    for (const nlohmann::json& line : events_of(event, c))
+      reasons += line["reason"].get<std::string>() + "\n";
+    return reasons;
+  }
+
+  /// As if the checkpoint had been written after a failure.
+  static void take_away_what_ranks_kept(const Config& c, std::int64_t step) {
+    const fs::path checkpoint = RunDirectory(c.run.out).checkpoint(step);
+    auto manifest = nlohmann::json::parse(read_file(checkpoint / "manifest.json"));
+    ASSERT_EQ(manifest["files"].erase("ranks.safetensors"), 1U);
+    fs::remove(checkpoint / "ranks.safetensors");
+    write_file_atomically(checkpoint / "manifest.json", manifest.dump());
+  }
+};
+
+TEST_F(CompressedRun, SendsWhatItsCodeTakesAndSaysThatNothingOverlaps) {
+  const Config exact = compressed("none");
+  expect_runs(exact, 2);
+  EXPECT_THAT(reasons_of(exact, "dist"), IsEmpty());
+  // Beside the codes there is a row of numbers, and parts are whole blocks.
+  constexpr double others = 0.02;
+  for (const auto& [compress, share] : {std::pair{"bf16", 0.5}, {"int8", (1 + 4.0 / 256) / 4}}) {
+    const Config c = compressed(compress);
+    expect_runs(c, 2);
+    EXPECT_NEAR(wire_bytes_of(c) / wire_bytes_of(exact), share, others) << compress;
+    EXPECT_THAT(reasons_of(c, "dist"), HasSubstr("nothing overlaps")) << compress;
+    EXPECT_FALSE(are_close(c, parameters_of(exact))) << compress << " rounds";
+  }
+}
+
+/// PowerSGD's sums do not depend on which rank keeps what, so that a resumption by any number of
+/// ranks comes to the same parameters.
+TEST_F(CompressedRun, ResumesWithWhatAllRanksKept) {
+  const Config c = compressed("powersgd");
+  expect_runs(c, 2);
+  const NamedParameters expected = parameters_of(c);
+  for (const int world : {2, 3}) {
+    expect_runs(c, world, {"--resume", "3"});
+    EXPECT_TRUE(are_close(c, expected)) << world << " ranks";
+  }
+  EXPECT_THAT(reasons_of(c, "dist"), Not(HasSubstr("lost")));
+  take_away_what_ranks_kept(c, 3);
+  expect_runs(c, 2, {"--resume", "3"});
+  EXPECT_FALSE(are_close(c, expected));
+  EXPECT_THAT(reasons_of(c, "dist"), HasSubstr("what the last sum left out, which is lost"));
+}
+
+}  // namespace
+}  // namespace accrue::train

@@ -1,0 +1,395 @@
+#include "train/distributed_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "distributed/schedule/leases.h"
+#include "train/ranks/ranks.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::Program;
+using accrue::testing::wait_until;
+using testing::DistributedRun;
+using ::testing::HasSubstr;
+using testing::kInterrupted;
+using ::testing::StartsWith;
+using testing::Words;
+
+TEST(EqualShares, AreInOnePiece) {
+  const batch::Range samples{100, 108};
+  EXPECT_EQ(equal_share_of(samples, 0, 3), (batch::Range{100, 103}));
+  EXPECT_EQ(equal_share_of(samples, 1, 3), (batch::Range{103, 106}));
+  EXPECT_EQ(equal_share_of(samples, 2, 3), (batch::Range{106, 108}));
+  EXPECT_EQ(equal_share_of({0, 2}, 2, 3).size(), 0);
+}
+
+TEST(MostFrugalPlan, IsTheSmallestMicroBatchWithTheMostRecomputation) {
+  const MicroDecision large{.samples = 8, .recompute = Recompute::full};
+  const MicroDecision small{.samples = 4}, smaller{.samples = 4, .recompute = Recompute::selective};
+  EXPECT_EQ(most_frugal({large, small, smaller}).recompute, Recompute::selective);
+}
+
+TEST_F(DistributedRun, HasTheBitsOfOneProcessInFixedPoint) {
+  Config alone = small("alone");
+  alone.precision.accumulate = "fixed";
+  expect_runs(alone, 1);
+  for (const int world : {2, 3}) {
+    Config c = alone;
+    c.run.out = (folder_ / ("world" + std::to_string(world))).string();
+    expect_runs(c, world);
+    expect_same_bits(parameters_of(c), parameters_of(alone));
+    EXPECT_TRUE(evaluates_alike(c, alone));
+    const auto steps = steps_of(c), expected = steps_of(alone);
+    ASSERT_EQ(steps.size(), expected.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      EXPECT_EQ(steps[i]["world"], world);
+      for (const char* key : {"step", "samples", "tokens", "weight", "micro_batches", "grad_norm"})
+        EXPECT_EQ(steps[i][key], expected[i][key]) << key;
+      EXPECT_GT(steps[i]["wire_bytes"], 0);
+      EXPECT_GE(steps[i]["reduce_seconds"], steps[i]["reduce_exposed_seconds"]);
+      EXPECT_FALSE(expected[i].contains("wire_bytes"));
+    }
+  }
+}
+
+TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
+  const Config alone = small("alone");
+  expect_runs(alone, 1);
+  for (const char* reduce : {"overlap", "end"}) {
+    Config c = alone;
+    c.run.out = (folder_ / reduce).string();
+    c.dist.reduce = reduce;
+    expect_runs(c, 2);
+    EXPECT_TRUE(are_close(c, alone));
+    EXPECT_TRUE(evaluates_alike(c, alone));
+  }
+}
+
+/// Two micro-batches of two samples on each of two ranks are a batch of eight samples.
+TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
+  Config alone = small("alone");
+  alone.batch.tokens = 8 * *alone.model.context;
+  expect_runs(alone, 1);
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.batch.tokens.reset();
+  c.batch.micro_batches = 2;
+  expect_runs(c, 2);
+  Config in_tokens = alone;
+  in_tokens.run.out = c.run.out;
+  EXPECT_TRUE(are_close(in_tokens, alone));
+  EXPECT_EQ(steps_of(c).front()["micro_batches"], 4);
+  EXPECT_EQ(RunDirectory(c.run.out).config().batch.samples, 8);
+
+  expect_runs(c, 2, {"--resume", "3"});
+  const Program::Result fewer = run(c, 1, {"--resume"}).front();
+  EXPECT_EQ(fewer.status, 2);
+  EXPECT_THAT(fewer.errors, HasSubstr("batch.samples = 4 (was 8)"));
+}
+
+/// Memory would hold the whole batch at once, which would leave the second rank without work.
+TEST_F(DistributedRun, PlansForARanksPart) {
+  Config c = small("run");
+  c.batch.micro.reset();
+  c.batch.tokens = 8 * *c.model.context;
+  expect_runs(c, 2);
+  const nlohmann::json first = steps_of(c).front();
+  EXPECT_LE(first["micro_batch"], 4);
+  EXPECT_GE(first["micro_batches"], 2);
+  Config dry = c;
+  dry.run.out = (folder_ / "dry").string();
+  const auto results = run(dry, 2, {"--dry-run"});
+  EXPECT_EQ(results[0].status, 0) << results[0].errors;
+  EXPECT_THAT(results[0].output, HasSubstr(" x 2 ranks = 8 samples, "));
+  EXPECT_EQ(results[1].status, 0) << results[1].errors;
+  EXPECT_EQ(results[1].output, "") << "the first rank speaks";
+}
+
+TEST_F(DistributedRun, SaysThatARankHasNothingToDo) {
+  Config c = small("run");
+  c.batch.tokens = 8 * *c.model.context;
+  c.batch.micro = 8;
+  expect_runs(c, 2);
+  ASSERT_EQ(events_of("dist", c).size(), 1U);
+  const std::string reason = events_of("dist", c)[0]["reason"];
+  EXPECT_THAT(reason, HasSubstr("1 of 2 ranks has nothing to do"));
+  EXPECT_THAT(reason, HasSubstr("1 rank x (8) + 1 rank x (0) = 8 samples"));
+  EXPECT_THAT(reason, HasSubstr("batch.micro = 4, or less"));
+  c.run.out = (folder_ / "both").string();
+  c.batch.micro = 4;
+  expect_runs(c, 2);
+  EXPECT_TRUE(events_of("dist", c).empty());
+}
+
+/// What the comparison of evaluations is to notice: one rank's part of the validation data.
+TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
+  const Config alone = small("alone");
+  expect_runs(alone, 1);
+  Config part = alone;
+  part.run.out = (folder_ / "part").string();
+  part.run.eval_batches = 1;
+  expect_runs(part, 1);
+  EXPECT_FALSE(evaluates_alike(part, alone));
+}
+
+TEST_F(DistributedRun, GoesOnLongerThanItWas) {
+  Config alone = small("alone");
+  alone.precision.accumulate = "fixed";
+  alone.optim.schedule.kind = "constant";
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.run.steps = 2;
+  expect_runs(alone, 1);
+  expect_runs(c, 2);
+  expect_runs(c, 2, {"--resume", "--run.steps=" + std::to_string(*alone.run.steps)});
+  expect_same_bits(parameters_of(c), parameters_of(alone));
+  EXPECT_EQ(RunDirectory(c.run.out).config().run.steps, alone.run.steps);
+}
+
+TEST_F(DistributedRun, ResumesWithAnotherWorld) {
+  Config c = small("run");
+  c.precision.accumulate = "fixed";
+  expect_runs(c, 2);
+  const NamedParameters expected = parameters_of(c);
+  expect_runs(c, 3, {"--resume", "3"});
+  expect_same_bits(parameters_of(c), expected);
+  EXPECT_EQ(steps_of(c).size(), 6U);
+  EXPECT_EQ(steps_of(c).back()["world"], 3);
+}
+
+TEST_F(DistributedRun, RefusesARankWithAnotherConfigByKey) {
+  const Config c = small("run");
+  const Words same = command(c), other = command(c, {"--optim.lr=0.5"});
+  for (const Program::Result& result : accrue::testing::run_ranks(
+           folder_, 2, 2, [&](int rank) { return rank == 1 ? other : same; })) {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr("optim.lr: '0.01' on rank 0, '0.5' on rank 1"));
+  }
+  EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
+}
+
+TEST_F(DistributedRun, RefusesARankThatDoesNotResumeWithTheOthers) {
+  const Config c = small("run");
+  const Words starts = command(c), resumes = command(c, {"--resume"});
+  for (const Program::Result& result : accrue::testing::run_ranks(
+           folder_, 2, 2, [&](int rank) { return rank == 1 ? resumes : starts; })) {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors,
+                HasSubstr("resume: 'no' on rank 0, 'the newest checkpoint' on rank 1"));
+  }
+}
+
+TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
+  Config c = small("run");
+  c.optim.clip = 0;  // which does not go with folded gradients
+  for (const auto& [changed, key] : std::vector<std::pair<std::string, std::string>>{
+           {"--run.eval_every=\"90 s\"", "run.eval_every"},
+           {"--memory.budget=auto", "memory.budget"},
+           {"--memory.gradients=optimizer", "memory.gradients"},
+           {"--precision.accumulate=bf16", "precision.accumulate"}}) {
+    for (const Program::Result& result : run(c, 2, {changed})) {
+      EXPECT_EQ(result.status, 2);
+      EXPECT_THAT(result.errors, HasSubstr(key + " with 2 ranks"));
+    }
+    EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
+  }
+}
+
+/// The number in `text` behind `words`.
+std::int64_t number_behind(const std::string& words, const std::string& text) {
+  const std::size_t at = text.find(words);
+  if (at == std::string::npos) return -1;
+  return std::stoll(text.substr(at + words.size()));
+}
+
+TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
+  const Config c = small("run");
+  Words shares{"/usr/bin/env", "LOCAL_WORLD_SIZE=2"};
+  for (const std::string& word : command(c, {"--memory.budget=auto", "--dry-run"}))
+    shares.push_back(word);
+  const auto unknown = run(c, 2, {"--memory.budget=auto"});
+  EXPECT_EQ(unknown[0].status, 2);
+  EXPECT_THAT(unknown[0].errors, HasSubstr("LOCAL_WORLD_SIZE"));
+  const std::int64_t advised = number_behind("try budget = \"", unknown[0].errors);
+  EXPECT_GT(advised, 0) << unknown[0].errors;
+
+  const auto known = accrue::testing::run_ranks(folder_, 2, 2, [&](int) { return shares; });
+  EXPECT_EQ(known[0].status, 0) << known[0].errors;
+  EXPECT_THAT(known[0].errors, HasSubstr("MiB for each of the 2 ranks on this machine"));
+  EXPECT_GT(number_behind("memory.budget = \"auto\": ", known[0].errors), 0);
+  EXPECT_EQ(known[1].status, 0) << known[1].errors;
+}
+
+TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
+  Config c = small("run");
+  c.run.steps = 100000;
+  std::vector<Program> ranks = start(c, 3);
+  wait_for_metrics(c);
+  const std::string said = kill_rank_1(ranks);
+  ASSERT_FALSE(steps_of(c).empty());
+  const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
+  EXPECT_THAT(said, HasSubstr("; step " + std::to_string(last) +
+                              " is saved, and --resume goes on after it"));
+  EXPECT_EQ(last, steps_of(c).back()["step"]);
+}
+
+TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
+  constexpr int world = 3;
+  for (const int frozen : {0, 1}) {
+    Config c = small("frozen" + std::to_string(frozen));
+    c.run.steps = 100000;
+    c.dist.timeout = {2, Duration::Unit::seconds};
+    std::vector<Program> ranks = start(c, world);
+    wait_for_metrics(c);
+    ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGSTOP);
+    for (int rank = 0; rank < world; ++rank) {
+      if (rank == frozen) continue;
+      const Program::Result result = ranks[static_cast<std::size_t>(rank)].wait();
+      EXPECT_EQ(result.status, 1);
+      EXPECT_THAT(result.errors, HasSubstr(frozen == 0 ? "host of the store (rank 0"
+                                                       : "no sign of life from rank 1"));
+    }
+    // It wakes up and finds itself alone.
+    ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGCONT);
+    const Program::Result result = ranks[static_cast<std::size_t>(frozen)].wait();
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, ::testing::AnyOf(HasSubstr("no sign of life from"),
+                                                HasSubstr("no answer from the store")));
+    EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
+  }
+}
+
+TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
+  Config c = small("run");
+  c.run.steps = 100000;
+  std::vector<Program> ranks = start(c, 2);
+  wait_for_metrics(c);
+  ::kill(ranks[1].process(), SIGTERM);
+  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  ASSERT_FALSE(steps_of(c).empty());
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
+}
+
+TEST_F(DistributedRun, EachRankHasMicroBatchesOfItsOwnPlan) {
+  // Whole shares of the batch need tens of MiB more than two samples: a budget is that exact.
+  Config alone = small("alone");
+  alone.model.layers = 4;
+  alone.model.width = 128;
+  alone.memory.recompute = "none";
+  alone.batch.tokens = 256 * *alone.model.context;
+  expect_runs(alone, 1);
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.batch.micro.reset();
+  const Words words = command(c), little = command(c, {"--memory.budget=" + budget_for(c, 2)});
+  for (const Program::Result& result : accrue::testing::run_ranks(
+           folder_, 2, 2, [&](int rank) { return rank == 1 ? little : words; }))
+    EXPECT_EQ(result.status, 0) << result.errors;
+  const auto size = [&](std::size_t rank) {
+    return ranks_in_checkpoint(c, 6)[rank]["micro_batch"].get<std::int64_t>();
+  };
+  const std::int64_t first = size(0), second = size(1);
+  EXPECT_LT(second, first);
+  EXPECT_TRUE(are_close(c, alone));
+
+  expect_runs(c, 2, {"--resume", "3"});
+  EXPECT_EQ(size(0), first);
+  EXPECT_EQ(size(1), second) << "which does not measure anew";
+  EXPECT_TRUE(are_close(c, alone));
+}
+
+TEST_F(DistributedRun, TellsOfEventsOfOtherRanks) {
+  Config c = small("run");
+  c.run.steps = 100000;
+  const std::string file = (folder_ / "budget").string();
+  const Words words = command(c), watching = command(c, {"--memory.budget_file=" + file});
+  std::vector<Program> ranks = accrue::testing::start_ranks(
+      folder_, 2, 2, [&](int rank) { return rank == 1 ? watching : words; });
+  wait_for_metrics(c);
+  write_file_atomically(file, "1GiB");
+  wait_until([&] { return !events_of("budget", c).empty(); });
+  ::kill(ranks[0].process(), SIGTERM);
+  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  EXPECT_THAT(events_of("budget", c)[0]["reason"].get<std::string>(), StartsWith("rank 1: "));
+}
+
+/// Two ranks whose micro-batches wait, so that the second one's take about four times as long.
+class UnequalRun : public DistributedRun {
+ protected:
+  static constexpr std::int64_t kMicroBatches = 64;
+
+  Config unequal(const std::string& out) const {
+    Config c = small(out);
+    c.precision.accumulate = "fixed";
+    c.run.steps = 10;
+    c.batch.tokens = kMicroBatches * *c.model.context;
+    c.batch.micro = 1;
+    return c;
+  }
+
+  void expect_runs_unequally(const Config& c, const Words& checkpoint = {}) const {
+    const std::string file = command(c)[2];
+    const auto waiting = [&](int rank) {
+      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "6" : "24"};
+      words.insert(words.end(), checkpoint.begin(), checkpoint.end());
+      return words;
+    };
+    for (const Program::Result& result : accrue::testing::run_ranks(folder_, 2, 2, waiting))
+      EXPECT_EQ(result.status, 0) << result.errors;
+  }
+
+  /// Micro-batches of both ranks, of a window with all.
+  struct Shares {
+    std::int64_t step = 0, fast = 0, slow = 0;
+  };
+  /// As told last.
+  static Shares last_shares(const Config& c) {
+    Shares shares;
+    for (const nlohmann::json& line : events_of("leases", c)) {
+      long all = 0, fast = 0, slow = 0;
+      const std::string reason = line["reason"];
+      EXPECT_EQ(
+          std::sscanf(reason.c_str(), "%ld micro-batches by rank %ld + %ld", &all, &fast, &slow),
+          3);
+      EXPECT_EQ(fast + slow, all);
+      if (all == kMicroBatches) shares = {line["step"], fast, slow};
+    }
+    return shares;
+  }
+
+  static double pace(const nlohmann::json& rank) {
+    return distributed::PaceEstimate(rank["seconds_per_sample"].get<std::vector<double>>())
+        .pace()
+        .seconds;
+  }
+  /// Between the share that the measured speeds imply, and a quarter more or less.
+  static void expect_share_of_its_speed(const Config& c, std::int64_t step) {
+    const nlohmann::json ranks = ranks_in_checkpoint(c, step);
+    ASSERT_EQ(ranks.size(), 2U);
+    const double fast = pace(ranks[0]), slow = pace(ranks[1]);
+    const double implied = static_cast<double>(kMicroBatches) * fast / (fast + slow);
+    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 4);
+    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2 - 6);
+  }
+};
+
+TEST_F(UnequalRun, ASlowRankHasTheShareOfItsSpeedAndTheBitsAreThoseOfOneProcess) {
+  const Config alone = unequal("alone"), c = unequal("run");
+  expect_runs(alone, 1);
+  expect_runs_unequally(c);
+  expect_same_bits(parameters_of(c), parameters_of(alone));
+  expect_share_of_its_speed(c, 10);
+
+  expect_runs_unequally(c, {"9"});
+  expect_same_bits(parameters_of(c), parameters_of(alone));
+  expect_share_of_its_speed(c, 10);
+  EXPECT_EQ(last_shares(c).step, 10) << "a resumed run begins with the speeds of the checkpoint";
+}
+
+}  // namespace
+}  // namespace accrue::train

@@ -1,0 +1,213 @@
+// Runs that are made longer, or shorter, as they are resumed.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <numbers>
+
+#include "core/atomic_file.h"
+#include "support/errors.h"
+#include "train/recorder.h"
+#include "train/tiny_run.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::usage_message;
+using testing::AfterStep;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::Recorder;
+
+class LongerRun : public testing::TinyRun {
+ protected:
+  /// No schedule that hangs on the length.
+  Config constant(const std::string& out, std::int64_t steps) const {
+    Config c = config(out);
+    c.run.steps = steps;
+    c.optim.schedule.kind = "constant";
+    c.model.dropout = 0.1;
+    return c;
+  }
+  Config cosine(const std::string& out, std::int64_t steps) const {
+    Config c = config(out);
+    c.run.steps = steps;
+    c.optim.schedule.warmup = {2, Duration::Unit::steps};
+    c.optim.schedule.min_lr = 1e-4;
+    return c;
+  }
+
+  /// What it told.
+  static std::shared_ptr<Recorder> resume(const Config& c, RunOptions options = {}) {
+    options.resume = true;
+    const auto recorder = std::make_shared<Recorder>();
+    Trainer trainer(c);
+    trainer.add_observer(recorder);
+    trainer.run(options);
+    return recorder;
+  }
+  static void stop_after(std::int64_t step, const Config& c, bool resume = false) {
+    Trainer trainer(c);
+    trainer.add_observer(std::make_shared<AfterStep>(step, [] { std::raise(SIGINT); }));
+    EXPECT_TRUE(trainer.run({.resume = resume}).interrupted);
+  }
+
+  static std::string told_of_length(const Recorder& recorder) {
+    for (const Event& event : recorder.events)
+      if (event.name == "length") return event.reason;
+    return "";
+  }
+  static std::int64_t kept_steps(const Config& c) {
+    return RunDirectory(c.run.out).config().run.steps.value_or(0);
+  }
+};
+
+/// docs/guide/config.md: half a cosine from the step after the warm-up to the last.
+double cosine_rate(const Config& c, std::int64_t step, std::int64_t length) {
+  const double peak = c.optim.lr, least = c.optim.schedule.min_lr;
+  const double warmup = c.optim.schedule.warmup.value;
+  const auto at = static_cast<double>(step - 1);
+  if (at < warmup) return peak * (at + 1) / warmup;
+  const double progress = (at - warmup) / (static_cast<double>(length) - 1 - warmup);
+  return least + (peak - least) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+TEST_F(LongerRun, HasTheBitsOfOneThatWasLongFromTheStart) {
+  const Config straight = constant("straight", 10);
+  Trainer(straight).run();
+  Config c = constant("run", 4);
+  Trainer(c).run();
+  c.run.steps = 10;
+  const auto recorder = resume(c);
+  EXPECT_EQ(recorder->steps.size(), 6u);
+  EXPECT_THAT(told_of_length(*recorder), AllOf(HasSubstr("run.steps 4 -> 10"),
+                                               HasSubstr("learning rate of step 5 stays 0.01")));
+  expect_same_bits(parameters_of(c), parameters_of(straight));
+
+  Config other = constant("other", 11);
+  Trainer(other).run();
+  EXPECT_FALSE(at::equal(parameters_of(other)[0].tensor, parameters_of(straight)[0].tensor))
+      << "one step more would be seen";
+}
+
+TEST_F(LongerRun, HasTheNewSchedulesRatesFromTheNextStepOn) {
+  Config c = cosine("run", 6);
+  stop_after(4, c);
+  c.run.steps = 12;
+  const auto recorder = resume(c);
+  ASSERT_EQ(recorder->steps.size(), 8u);
+  for (const StepReport& report : recorder->steps) {
+    EXPECT_NEAR(*report.lr, cosine_rate(c, report.step, 12), 1e-12) << report.step;
+    if (report.step < 12) {
+      EXPECT_GT(std::abs(*report.lr - cosine_rate(c, report.step, 13)), 1e-6) << report.step;
+    }
+  }
+  char change[80];
+  std::snprintf(change, sizeof change, "step 5 goes from %.4g to %.4g", cosine_rate(c, 5, 6),
+                cosine_rate(c, 5, 12));
+  EXPECT_THAT(told_of_length(*recorder), HasSubstr(change));
+  EXPECT_THAT(read_file(RunDirectory(c.run.out).metrics_file()), HasSubstr(change));
+}
+
+TEST_F(LongerRun, TakesDurationsInPercentOfTheNewLength) {
+  Config c = cosine("run", 6);
+  c.optim.schedule.warmup = {50, Duration::Unit::percent};
+  stop_after(4, c);
+  c.run.steps = 12;
+  const auto recorder = resume(c);
+  EXPECT_DOUBLE_EQ(*recorder->steps.front().lr, c.optim.lr * 5 / 6) << "of 6 steps of warm-up";
+}
+
+TEST_F(LongerRun, StaysSoWhenItIsResumedWithTheFileThatItBeganWith) {
+  const Config began = constant("run", 4);
+  Trainer(began).run();
+  Config longer = began;
+  longer.run.steps = 10;
+  stop_after(6, longer, true);
+  EXPECT_EQ(kept_steps(began), 10);
+  const auto recorder = resume(began);
+  EXPECT_EQ(recorder->steps.back().step, 10);
+  EXPECT_THAT(told_of_length(*recorder),
+              AllOf(HasSubstr("run.steps = 10"), HasSubstr("not run.steps = 4")));
+  EXPECT_EQ(told_of_length(*resume(longer)), "") << "nothing was decided";
+}
+
+/// A process that is killed leaves the new length with any checkpoint, or the old one.
+TEST_F(LongerRun, GoesOnWhereAProcessWasKilledAfterItsLengthWasWritten) {
+  const Config straight = constant("straight", 10);
+  Trainer(straight).run();
+  const Config c = constant("run", 4);
+  Trainer(c).run();
+  const RunDirectory run(c.run.out);
+  Config longer = run.config();
+  longer.run.steps = 10;
+  write_file_atomically(run.config_file(), to_toml(longer));
+  EXPECT_EQ(resume(c)->steps.back().step, 10);
+  expect_same_bits(parameters_of(c), parameters_of(straight));
+}
+
+TEST_F(LongerRun, BecomesShorterOnlyWhereThatIsMeant) {
+  Config c = cosine("run", 12);
+  stop_after(4, c);
+  Config shorter = c;
+  shorter.run.steps = 7;
+  stop_after(5, shorter, true);
+  EXPECT_EQ(kept_steps(c), 12);
+  const auto recorder = resume(shorter, {.may_shorten = true});
+  ASSERT_EQ(recorder->steps.size(), 2u);
+  EXPECT_NEAR(*recorder->steps.front().lr, cosine_rate(c, 6, 7), 1e-12);
+  EXPECT_NEAR(*recorder->steps.back().lr, c.optim.schedule.min_lr, 1e-12);
+  EXPECT_EQ(kept_steps(c), 7);
+
+  shorter.run.steps = 6;
+  EXPECT_THAT(usage_message([&] { resume(shorter, {.may_shorten = true}); }),
+              AllOf(HasSubstr("run.steps = 6"), HasSubstr("at least the 7 steps")));
+  EXPECT_EQ(kept_steps(c), 7) << "nothing was written";
+}
+
+TEST_F(LongerRun, MayStateItsLengthInAnotherUnit) {
+  Config c = constant("run", 4);
+  Trainer(c).run();
+  c.run.steps.reset();
+  c.run.tokens = 6 * 7 * 16;
+  const auto recorder = resume(c);
+  EXPECT_EQ(recorder->steps.back().step, 6);
+  EXPECT_THAT(told_of_length(*recorder), HasSubstr("run.steps 4 -> run.tokens 672 (4 -> 6 steps)"));
+  EXPECT_EQ(RunDirectory(c.run.out).config().run.tokens, 672);
+  c.run.tokens = 8 * 7 * 16;
+  EXPECT_THAT(told_of_length(*resume(c)), HasSubstr("run.tokens 672 -> 896 (6 -> 8 steps)"));
+  c.run.tokens.reset();
+  c.run.epochs = 0.5;
+  EXPECT_THAT(told_of_length(*resume(c)), HasSubstr("run.tokens 896 -> run.epochs 0.5 (8 -> "));
+}
+
+/// By steps that are counted from the start, however long the run is.
+TEST_F(LongerRun, KeepsTheCadenceOfEvaluationsAndCheckpoints) {
+  Config c = constant("run", 5);
+  c.run.eval_every = Duration{3, Duration::Unit::steps};
+  c.run.checkpoint_every = {3, Duration::Unit::steps};
+  c.run.keep = 9;
+  Trainer(c).run();
+  c.run.steps = 10;
+  const auto recorder = resume(c);
+  std::vector<std::int64_t> evaluated;
+  for (const Evaluation& evaluation : recorder->evaluations) evaluated.push_back(evaluation.step);
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{6, 9, 10}));
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(),
+            (std::vector<std::int64_t>{3, 5, 6, 9, 10}));
+}
+
+TEST_F(LongerRun, OfWhichNothingElseMayChangeIsStillRefused) {
+  Config c = constant("run", 4);
+  Trainer(c).run();
+  c.run.steps = 8;
+  c.optim.lr = 1;
+  const std::string text = usage_message([&] { resume(c); });
+  EXPECT_THAT(text, AllOf(HasSubstr("optim.lr = 1.0 (was 0.01)"), HasSubstr("run.steps, run.tok")));
+  EXPECT_EQ(text.find("run.steps ="), std::string::npos) << text;
+  EXPECT_EQ(kept_steps(c), 4);
+}
+
+}  // namespace
+}  // namespace accrue::train

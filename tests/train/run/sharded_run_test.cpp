@@ -1,0 +1,120 @@
+// Runs of several processes that divide the optimizer's state.
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "accrue/models/safetensors.h"
+#include "train/distributed_run.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::Program;
+using accrue::testing::wait_until;
+using testing::DistributedRun;
+using ::testing::HasSubstr;
+
+class ShardedRun : public DistributedRun {
+ protected:
+  /// In fixed point, whose bits do not depend on the ranks.
+  Config exact(const std::string& out, const std::string& optimizer = "adamw") const {
+    Config c = small(out);
+    c.optim.kind = optimizer;
+    c.precision.accumulate = "fixed";
+    return c;
+  }
+
+  Config sharded(Config c, const std::string& out) const {
+    c.run.out = (folder_ / out).string();
+    c.dist.shard = "optimizer";
+    return c;
+  }
+
+  static NamedParameters state_of(const Config& c) {
+    const RunDirectory run(c.run.out);
+    return models::read_safetensors(run.checkpoint(run.checkpoint_steps().back()) /
+                                    "optimizer.safetensors")
+        .tensors;
+  }
+
+  static void expect_same_run(const Config& c, const Config& expected) {
+    expect_same_bits(parameters_of(c), parameters_of(expected));
+    const NamedParameters state = state_of(c), other = state_of(expected);
+    expect_same_bits(state, other);
+    for (std::size_t i = 0; i < state.size(); ++i) EXPECT_EQ(state[i].name, other[i].name);
+    const auto steps = steps_of(c), expected_steps = steps_of(expected);
+    ASSERT_EQ(steps.size(), expected_steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      EXPECT_EQ(steps[i]["grad_norm"], expected_steps[i]["grad_norm"]);
+  }
+};
+
+TEST_F(ShardedRun, HasTheBitsOfOneProcessForEachOptimizer) {
+  for (const char* optimizer : {"adamw", "adam", "sgd", "rmsprop"}) {
+    SCOPED_TRACE(optimizer);
+    const Config alone = exact(std::string("alone ") + optimizer, optimizer);
+    expect_runs(alone, 1);
+    const bool is_first = std::string(optimizer) == "adamw";
+    for (const int world : is_first ? std::vector{2, 3, 4} : std::vector{3}) {
+      const Config c = sharded(alone, std::string(optimizer) + std::to_string(world));
+      expect_runs(c, world);
+      expect_same_run(c, alone);
+    }
+  }
+}
+
+TEST_F(ShardedRun, HasTheBitsOfOneProcessWithStateInFewerBits) {
+  for (const char* state : {"bf16", "int8"}) {
+    SCOPED_TRACE(state);
+    Config alone = exact(std::string("alone ") + state);
+    alone.optim.state = state;
+    expect_runs(alone, 1);
+    const Config c = sharded(alone, state);
+    expect_runs(c, 3);
+    expect_same_run(c, alone);
+  }
+}
+
+/// By the clock of rank 0, where that says when checkpoints are due.
+TEST_F(ShardedRun, IsCloseToOneProcessInSinglePrecision) {
+  Config alone = small("alone");
+  expect_runs(alone, 1);
+  for (const char* reduce : {"overlap", "end"}) {
+    Config c = sharded(alone, reduce);
+    c.dist.reduce = reduce;
+    c.run.checkpoint_every = {1e-3, Duration::Unit::seconds};
+    expect_runs(c, 2);
+    EXPECT_TRUE(are_close(c, alone));
+    EXPECT_TRUE(evaluates_alike(c, alone));
+  }
+}
+
+TEST_F(ShardedRun, ResumesWithAnotherWorldAndAnotherSharding) {
+  const Config alone = exact("alone");
+  expect_runs(alone, 1);
+  const Config c = sharded(alone, "run");
+  expect_runs(c, 2);
+  const std::string whole = "--dist.shard=none", divided = "--dist.shard=optimizer";
+  for (const auto& [world, sharding] : std::vector<std::pair<int, std::string>>{
+           {3, divided}, {2, whole}, {1, whole}, {1, divided}, {4, divided}}) {
+    SCOPED_TRACE(sharding + " " + std::to_string(world));
+    expect_runs(c, world, {"--resume", "3", sharding});
+    expect_same_run(c, alone);
+  }
+}
+
+/// The checkpoints that rank 0 wrote are all there is: nobody has the others' state.
+TEST_F(ShardedRun, GoesOnFromTheLastCheckpointWhereARankIsKilled) {
+  Config c = sharded(small("run"), "run");
+  c.run.steps = 100000;
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  std::vector<Program> ranks = start(c, 3);
+  wait_until([&] { return !RunDirectory(c.run.out).checkpoint_steps().empty(); });
+  kill_rank_1(ranks);
+  const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
+  EXPECT_LE(last, steps_of(c).back()["step"]);
+  EXPECT_EQ(state_of(c).front().name, "step");
+}
+
+}  // namespace
+}  // namespace accrue::train

@@ -1,0 +1,397 @@
+#include "train/window/micro_batch_runner.h"
+
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <set>
+
+#include "accrue/kernels/cross_entropy.h"
+#include "accum/poison.h"
+#include "support/errors.h"
+#include "support/tolerance.h"
+#include "train/formula_source.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::error_of;
+using accrue::testing::Poison;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr std::int64_t kWindowSamples = 16, kWindowLength = 5, kWindowVocab = 8, kWindowWidth = 4;
+
+/// Samples of unequal length; every third is "rated".
+class WindowSamples : public accrue::testing::FormulaSource {
+ public:
+  WindowSamples()
+      : FormulaSource(
+            kWindowSamples, kWindowLength, kWindowVocab,
+            [](std::int64_t sample, std::int64_t t) { return (sample * 7 + t * 3) % kWindowVocab; },
+            [](std::int64_t sample, std::int64_t t) {
+              return t <= sample % kWindowLength ? (sample + t * t) % kWindowVocab : -100;
+            }) {}
+};
+
+bool is_rated(std::int64_t sample) { return sample % 3 == 0; }
+
+double rated_count(const batch::MicroBatch& micro) {
+  return static_cast<double>(std::ranges::count_if(micro.sample_ids, is_rated));
+}
+
+double label_count(const batch::MicroBatch& micro) {
+  return static_cast<double>((micro.targets != -100).sum().item<std::int64_t>());
+}
+
+/// Adds 0 to a loss; the gradient of `input` is infinite where the upstream one exceeds the limit,
+/// as in a narrow type.
+struct OverflowAbove : torch::autograd::Function<OverflowAbove> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            double limit) {
+    context->save_for_backward({input});
+    context->saved_data["limit"] = limit;
+    return at::zeros({}, input.options());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor input = context->get_saved_variables()[0];
+    const bool overflows = gradients[0].item<double>() > context->saved_data["limit"].toDouble();
+    const double value = overflows ? std::numeric_limits<double>::infinity() : 0;
+    return {at::full_like(input, value), at::Tensor()};
+  }
+};
+
+/// An embedding, a layer, and two losses: cross-entropy of each token and a rating of some samples.
+class TwoLosses : public models::Trainable {
+ public:
+  TwoLosses() {
+    at::manual_seed(9);
+    const auto make = [&](const char* name, at::IntArrayRef sizes) {
+      parameters_.push_back({name, at::randn(sizes, at::kDouble).requires_grad_(true)});
+      return parameters_.back().tensor;
+    };
+    embedding = make("embedding", {kWindowVocab, kWindowWidth});
+    middle = make("middle", {kWindowWidth, kWindowWidth});
+    head = make("head", {kWindowVocab, kWindowWidth});
+    rating = make("rating", {kWindowWidth});
+  }
+  NamedParameters parameters() const override { return parameters_; }
+  std::vector<models::Segment> segments() override {
+    return {{"embed",
+             [this](const models::Activations&, const batch::MicroBatch& micro,
+                    const ForwardContext& context) {
+               contexts.push_back(context);
+               return models::Activations{at::embedding(embedding, micro.inputs)};
+             }},
+            {"middle",
+             [this](const models::Activations& x, const batch::MicroBatch&, const ForwardContext&) {
+               return models::Activations{at::tanh(at::linear(x.at(0), middle))};
+             }}};
+  }
+  std::vector<models::LossHead> losses() override {
+    std::vector<models::LossHead> heads;
+    heads.push_back(
+        {.name = "tokens",
+         .forward = [this](const auto& x, const auto& micro, auto&, double gradient_scale) {
+           return tokens(x.at(0), micro, gradient_scale);
+         }});
+    heads.push_back(
+        {.name = "rating", .forward = [this](const auto& x, const auto& micro, auto&, double) {
+           return rate(x.at(0), micro);
+         }});
+    if (weights_known) {
+      heads[0].weight = label_count;
+      heads[1].weight = rated_count;
+    }
+    heads[0].coefficient = 0.5;
+    heads[1].coefficient = 2;
+    if (one_loss) heads.pop_back();
+    return heads;
+  }
+
+  Tensors leaves() const {
+    Tensors leaves;
+    for (const NamedParameter& parameter : parameters_) leaves.push_back(parameter.tensor);
+    return leaves;
+  }
+
+  at::Tensor embedding, middle, head, rating;
+  bool weights_known = true, one_loss = false;
+  double miscounted = 0;
+  double overflow_above = std::numeric_limits<double>::infinity();
+  std::set<std::int64_t> bad_losses, bad_gradients;
+  std::vector<ForwardContext> contexts;
+
+ private:
+  Loss tokens(const at::Tensor& x, const batch::MicroBatch& micro, double gradient_scale) {
+    Loss loss = kernels::linear_cross_entropy(x, head, micro.targets, copy_,
+                                              {.gradient_scale = gradient_scale});
+    if (overflow_above < 1e9) loss.sum = loss.sum + OverflowAbove::apply(middle, overflow_above);
+    for (const std::int64_t id : micro.sample_ids) {
+      if (bad_losses.contains(id)) loss.sum = loss.sum * std::numeric_limits<double>::quiet_NaN();
+      if (bad_gradients.contains(id)) loss.sum = loss.sum + Poison::apply(middle);
+    }
+    return loss;
+  }
+  Loss rate(const at::Tensor& x, const batch::MicroBatch& micro) const {
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    for (std::size_t row = 0; row < micro.sample_ids.size(); ++row)
+      if (is_rated(micro.sample_ids[row]))
+        sum = sum + x[static_cast<std::int64_t>(row)].mean(0).dot(rating).square();
+    return {sum, rated_count(micro) + miscounted};
+  }
+
+  NamedParameters parameters_;
+  kernels::PreparedWeight copy_;
+};
+
+struct WindowRunnerFixture {
+  explicit WindowRunnerFixture(RunnerOptions options = {})
+      : runner(model, window, loader, 1,
+               {.interrupted = {},
+                .on_micro_batch = {},
+                .on_quarantine =
+                    [this](const MicroRef& micro, const std::string& reason) {
+                      told.push_back(describe(micro) + ": " + reason);
+                    }},
+               options) {}
+
+  Tensors gradients(std::optional<accum::MeanGradient> gradient) const {
+    if (!gradient) return {};
+    gradient->materialize();
+    Tensors result;
+    for (const auto& entry : window.buffer()->entries()) result.push_back(entry.slot->main.clone());
+    return result;
+  }
+  WindowRun run(std::int64_t micro) { return runner.run(3, {0, kWindowSamples}, micro); }
+  /// One uncut graph, without slots: Σ c S / W over samples [0, 16).
+  Tensors reference() {
+    const batch::MicroBatch all = loader.fetch({0, kWindowSamples});
+    const ForwardContext context = batch::training_context(all, 1, 3);
+    models::Activations x;
+    for (const models::Segment& segment : model.segments()) x = segment.forward(x, all, context);
+    at::Tensor total = at::zeros({}, at::kDouble);
+    for (const models::LossHead& head : model.losses()) {
+      const Loss loss = head.forward(x, all, context, 1);
+      total = total + loss.sum * (head.coefficient / loss.weight);
+    }
+    return torch::autograd::grad({total}, model.leaves(), {}, false, false, true);
+  }
+
+  TwoLosses model;
+  accum::Window window{std::make_shared<accum::GradientBuffer>(model.parameters())};
+  std::shared_ptr<WindowSamples> samples = std::make_shared<WindowSamples>();
+  data::Loader loader{samples, batch::Sampler(kWindowSamples, batch::Order::sequential, 0)};
+  std::vector<std::string> told;
+  MicroBatchRunner runner;
+};
+
+void expect_equal(const Tensors& actual, const Tensors& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_LE(accrue::testing::relative_error(actual[i], expected[i]), 1e-12);
+}
+
+void expect_same_bits(const Tensors& actual, const Tensors& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(actual[i], expected[i]));
+}
+
+TEST(MicroBatchRunner, GivesLossesWithDenominatorsOfTheirOwnTheFullBatchsGradient) {
+  WindowRunnerFixture f;
+  const Tensors expected = f.reference();
+  for (const std::int64_t micro : {1, 2, 3, 7, 16}) {
+    WindowRun run = f.run(micro);
+    EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kWindowSamples})));
+    expect_equal(f.gradients(std::move(run.gradient)), expected);
+  }
+}
+
+std::vector<std::int64_t> ids_of(const std::vector<batch::LeftOut>& left_out) {
+  std::vector<std::int64_t> ids;
+  for (const batch::LeftOut& sample : left_out) ids.push_back(sample.sample_id);
+  return ids;
+}
+
+/// Whatever the split, also where all samples of a micro-batch cannot be read.
+TEST(MicroBatchRunner, LeavesOutSamplesThatCannotBeRead) {
+  WindowRunnerFixture f({.max_quarantined = 0.25});
+  const Tensors whole = f.reference();
+  f.samples->damage({0, 5, 6, 15});
+  const Tensors expected = f.reference();
+  EXPECT_GT(accrue::testing::relative_error(whole[0], expected[0]), 1e-3) << "the control";
+  for (const std::int64_t micro : {1, 2, 3, 16}) {
+    WindowRun run = f.run(micro);
+    EXPECT_THAT(ids_of(run.left_out), ElementsAre(0, 5, 6, 15));
+    EXPECT_EQ(run.left_out[1].reason, "file 5 is damaged");
+    EXPECT_EQ(run.quarantined, 0);
+    EXPECT_EQ(run.tokens, 12 * kWindowLength);
+    EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kWindowSamples})));
+    expect_equal(f.gradients(std::move(run.gradient)), expected);
+  }
+}
+
+/// A replay takes the rows of the first time, and tells of the others once.
+TEST(MicroBatchRunner, ReplaysAroundSamplesThatCannotBeRead) {
+  for (const std::int64_t micro : {1, 4}) {
+    WindowRunnerFixture f({.max_quarantined = 0.25});
+    f.samples->damage({1, 2, 7});
+    f.model.bad_gradients = {13};
+    WindowRun run = f.run(micro);
+    EXPECT_EQ(run.quarantined, 1);
+    EXPECT_GT(std::ssize(f.model.contexts), kWindowSamples / micro) << "passes of the replay";
+    EXPECT_THAT(ids_of(run.left_out), ElementsAre(1, 2, 7));
+    WindowRunnerFixture without({.max_quarantined = 0.5});
+    without.samples->damage(micro == 1 ? std::set<std::int64_t>{1, 2, 7, 13}
+                                       : std::set<std::int64_t>{1, 2, 7, 12, 13, 14, 15});
+    expect_equal(f.gradients(std::move(run.gradient)), without.reference());
+  }
+}
+
+TEST(MicroBatchRunner, EndsWhereTooManySamplesCannotBeRead) {
+  for (const std::int64_t micro : {1, 4, 16}) {
+    WindowRunnerFixture f({.max_quarantined = 0.125});
+    f.samples->damage({3, 8});
+    EXPECT_EQ(f.run(micro).left_out.size(), 2);
+    f.samples->damage({3, 8, 15});
+    const std::string message = error_of([&] { f.run(micro); });
+    EXPECT_THAT(message, HasSubstr("at most 2 of its 16 samples"));
+    EXPECT_THAT(message, HasSubstr("sample 8: file 8 is damaged"));
+    EXPECT_THAT(message, HasSubstr("data.exclude"));
+    EXPECT_FALSE(f.window.is_open());
+  }
+}
+
+TEST(MicroBatchRunner, FollowsALossScalerAndRunsAgainAtAnOverflow) {
+  optim::LossScaler scaler({.initial_scale = 1024, .growth_interval = 2});
+  WindowRunnerFixture f({.max_quarantined = 0, .loss_scaler = &scaler});
+  f.model.overflow_above = 128;  // of the first loss, which counts half
+  const Tensors expected = f.reference();
+  WindowRun run = f.run(4);
+  EXPECT_EQ(run.retries, 2);
+  EXPECT_EQ(run.quarantined, 0);
+  EXPECT_EQ(run.loss_scale, 256);
+  expect_equal(f.gradients(std::move(run.gradient)), expected);
+  EXPECT_EQ(f.run(4).retries, 0);
+  EXPECT_EQ(scaler.scale(), 512);
+}
+
+TEST(MicroBatchRunner, ReportsTheTotalOfTheMeans) {
+  WindowRunnerFixture f;
+  const WindowRun one = f.run(16), many = f.run(3);
+  EXPECT_NEAR(many.loss_sum / many.weight, one.loss_sum / one.weight, 1e-12);
+  EXPECT_EQ(many.micro_batches, 6);
+}
+
+TEST(MicroBatchRunner, IsToldApartFromASumOfMicroBatchMeans) {
+  WindowRunnerFixture f;
+  const Tensors expected = f.reference();
+  f.window.open(0);
+  for (std::int64_t begin = 0; begin < kWindowSamples; begin += 4) {
+    const batch::MicroBatch micro = f.loader.fetch({begin, begin + 4});
+    const LossTotals own({label_count(micro), rated_count(micro)}, {0.5, 2});
+    f.window.begin({.index = begin / 4, .sample_ids = micro.sample_ids});
+    const PassResult pass =
+        forward_backward(f.model, micro, batch::training_context(micro, 1, 3),
+                         {.factors = own.factors(), .reference = own.reference()});
+    f.window.commit(pass.loss_sum, pass.weight);
+  }
+  const Tensors wrong = f.gradients(f.window.close());
+  EXPECT_GT(accrue::testing::relative_error(wrong[3], expected[3]), 1e-3);
+}
+
+TEST(MicroBatchRunner, NeedsToKnowTheWeightsOfSeveralLosses) {
+  WindowRunnerFixture f;
+  f.model.weights_known = false;
+  EXPECT_THAT(error_of([&] { f.run(4); }, Error::Kind::usage), HasSubstr("LossHead::weight"));
+  EXPECT_FALSE(f.window.is_open());
+  f.model.weights_known = true;
+  f.model.miscounted = 1;
+  EXPECT_THAT(error_of([&] { f.run(4); }, Error::Kind::usage), HasSubstr("'rating'"));
+  EXPECT_FALSE(f.window.is_open());
+  f.model.miscounted = 0;
+  EXPECT_TRUE(f.run(4).gradient);
+}
+
+/// The sums of micro-batches 0, 2 and 3 of four, in that order.
+Tensors without_the_second(WindowRunnerFixture& f) {
+  const std::vector<std::int64_t> begins{0, 8, 12};
+  std::vector<double> totals(2, 0);
+  for (const std::int64_t begin : begins) {
+    const batch::MicroBatch micro = f.loader.fetch({begin, begin + 4});
+    totals[0] += label_count(micro);
+    totals[1] += rated_count(micro);
+  }
+  const LossTotals losses(totals, {0.5, 2});
+  PassOptions options;
+  if (!f.model.one_loss) options = {.factors = losses.factors(), .reference = losses.reference()};
+  f.window.open(3);
+  for (const std::int64_t begin : begins) {
+    const batch::MicroBatch micro = f.loader.fetch({begin, begin + 4});
+    f.window.begin({.index = begin / 4, .sample_ids = micro.sample_ids});
+    const PassResult pass =
+        forward_backward(f.model, micro, batch::training_context(micro, 1, 3), options);
+    f.window.commit(pass.loss_sum, pass.weight);
+  }
+  return f.gradients(f.window.close());
+}
+
+TEST(MicroBatchRunner, LeavesTheBitsOfAWindowWithoutTheQuarantinedMicroBatch) {
+  for (const bool one_loss : {true, false})
+    for (const bool in_gradient : {true, false}) {
+      WindowRunnerFixture f;
+      f.model.one_loss = one_loss;
+      (in_gradient ? f.model.bad_gradients : f.model.bad_losses).insert(6);
+      WindowRun run = f.run(4);
+      EXPECT_EQ(run.quarantined, 1);
+      EXPECT_THAT(f.told, ElementsAre(HasSubstr("micro-batch 1 (samples 4 to 7): ")));
+      EXPECT_THAT(f.told[0], HasSubstr(in_gradient ? "the gradient of 'middle' is not finite"
+                                                   : "its loss is not finite"));
+      const Tensors actual = f.gradients(std::move(run.gradient));
+      expect_same_bits(actual, without_the_second(f));
+    }
+}
+
+TEST(MicroBatchRunner, StopsWhereTooManyAreQuarantinedAndNamesTheirSamples) {
+  WindowRunnerFixture f;
+  f.model.bad_losses = {1};
+  f.model.bad_gradients = {9};
+  const std::string message = error_of([&] { f.run(4); }, Error::Kind::runtime);
+  EXPECT_THAT(message, HasSubstr("at most 1 of its 4 micro-batches"));
+  EXPECT_THAT(message, HasSubstr("samples 0 to 3): its loss is not finite"));
+  EXPECT_THAT(message, HasSubstr("samples 8 to 11): the gradient of 'middle' is not finite"));
+  EXPECT_FALSE(f.window.is_open());
+  EXPECT_EQ(f.told.size(), 2u);
+
+  WindowRunnerFixture generous({.max_quarantined = 0.5});
+  generous.model.bad_losses = {1};
+  generous.model.bad_gradients = {9};
+  EXPECT_EQ(generous.run(4).quarantined, 2);
+
+  WindowRunnerFixture strict({.max_quarantined = 0});
+  strict.model.bad_losses = {1};
+  EXPECT_THAT(error_of([&] { strict.run(4); }, Error::Kind::runtime), HasSubstr("at most 0"));
+}
+
+TEST(MicroBatchRunner, AllowsAFractionOfTheMicroBatchesAndAtLeastOne) {
+  EXPECT_EQ(allowed_quarantined(0, 100), 0);
+  EXPECT_EQ(allowed_quarantined(0.1, 1), 1);
+  EXPECT_EQ(allowed_quarantined(0.1, 4), 1);
+  EXPECT_EQ(allowed_quarantined(0.1, 29), 2);
+  EXPECT_EQ(allowed_quarantined(0.1, 30), 3);
+  EXPECT_EQ(allowed_quarantined(1, 8), 8);
+}
+
+TEST(MicroBatchRunner, GivesTheModelTheContextOfItsMicroBatch) {
+  WindowRunnerFixture f;
+  f.run(10);
+  ASSERT_EQ(f.model.contexts.size(), 2u);
+  EXPECT_EQ(f.model.contexts[1].seed, 1u);
+  EXPECT_EQ(f.model.contexts[1].window, 3);
+  EXPECT_THAT(f.model.contexts[1].sample_ids, ElementsAre(10, 11, 12, 13, 14, 15));
+}
+
+}  // namespace
+}  // namespace accrue::train

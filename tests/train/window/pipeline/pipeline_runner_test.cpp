@@ -1,0 +1,306 @@
+// Stages that are threads of this process, each with a model of its own.
+#include "train/window/pipeline/pipeline_runner.h"
+
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <map>
+#include <set>
+#include <thread>
+
+#include "accrue/accum/accumulation.h"
+#include "accum/poison.h"
+#include "distributed/ranks.h"
+#include "support/tolerance.h"
+#include "train/formula_source.h"
+#include "train/window/pipeline/pipeline_report.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::Poison;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::int64_t kPipelineSamples = 12, kPipelineMicro = 2, kPipelineLength = 3,
+                       kPipelineVocab = 8, kPipelineWidth = 4;
+constexpr std::int64_t kLayers = 4;
+constexpr double kLarge = 1e6;
+
+class PipelineSamples : public accrue::testing::FormulaSource {
+ public:
+  PipelineSamples()
+      : FormulaSource(
+            kPipelineSamples, kPipelineLength, kPipelineVocab,
+            [](std::int64_t sample, std::int64_t t) {
+              return (sample * 7 + t * 3) % kPipelineVocab;
+            },
+            [](std::int64_t sample, std::int64_t t) { return (sample + t * t) % kPipelineVocab; }) {
+  }
+};
+
+/// What goes wrong, by sample.
+struct PlantedFaults {
+  std::set<std::int64_t> losses;                        ///< are not finite
+  std::map<std::int64_t, std::int64_t> gradients = {};  ///< of this layer are not finite
+  bool spreads = false;                                 ///< and those of the layers before
+  std::map<std::int64_t, std::int64_t> large = {};      ///< gradients of this layer's weight
+  std::set<std::int64_t> unreadable = {};               ///< has no row
+};
+
+/// An embedding, and blocks that each pass on two tensors.
+class Layers : public models::Trainable {
+ public:
+  explicit Layers(PlantedFaults faults) : faults_(std::move(faults)) {
+    at::manual_seed(9);
+    for (std::int64_t i = 0; i < kLayers; ++i)
+      parameters_.push_back(
+          {"layer" + std::to_string(i),
+           at::randn({i == 0 ? kPipelineVocab : kPipelineWidth, kPipelineWidth}, at::kDouble)
+               .requires_grad_(true)});
+  }
+  NamedParameters parameters() const override { return parameters_; }
+  std::vector<models::Segment> segments() override {
+    std::vector<models::Segment> segments;
+    for (std::int64_t i = 0; i < kLayers; ++i)
+      segments.push_back(
+          {.name = "layer" + std::to_string(i),
+           .forward = [this, i](const models::Activations& x, const batch::MicroBatch& micro,
+                                const ForwardContext&) { return forward(i, x, micro); },
+           .begins_block = true});
+    return segments;
+  }
+  std::vector<models::LossHead> losses() override {
+    return {{.name = "tokens",
+             .forward = [this](const models::Activations& x, const batch::MicroBatch& micro,
+                               const ForwardContext&, double) {
+               at::Tensor sum = at::cross_entropy_loss(
+                   at::linear((x.at(0) + x.at(1)).flatten(0, 1),
+                              at::ones({kPipelineVocab, kPipelineWidth}, at::kDouble).tril()),
+                   micro.targets.flatten(), {}, at::Reduction::Sum);
+               for (const std::int64_t id : micro.sample_ids)
+                 if (faults_.losses.contains(id)) sum = sum / 0.0;
+               return Loss{sum, static_cast<double>(micro.targets.numel())};
+             }}};
+  }
+
+ private:
+  models::Activations forward(std::int64_t layer, const models::Activations& x,
+                              const batch::MicroBatch& micro) {
+    const at::Tensor& weight = parameters_[static_cast<std::size_t>(layer)].tensor;
+    at::Tensor y =
+        layer == 0 ? at::embedding(weight, micro.inputs) : at::tanh(at::linear(x.at(0), weight));
+    for (const std::int64_t id : micro.sample_ids) {
+      const auto fault = faults_.gradients.find(id);
+      if (fault != faults_.gradients.end() && fault->second == layer)
+        y = y + Poison::apply(faults_.spreads ? y : weight);
+      const auto large = faults_.large.find(id);
+      if (large != faults_.large.end() && large->second == layer)
+        y = y + Poison::apply(weight, kLarge);
+    }
+    return {y, layer == 0 ? y.detach() : x.at(1) + y};
+  }
+
+  PlantedFaults faults_;
+  NamedParameters parameters_;
+};
+
+/// What a window came to on one rank.
+struct StageOutcome {
+  std::vector<at::Tensor> gradients;  ///< means; empty where there is none
+  WindowRun run;
+  std::vector<std::string> told;
+};
+
+void run_window(Runner& runner, accum::Window& window, StageOutcome& outcome) {
+  outcome.run = runner.run(3, {0, kPipelineSamples}, kPipelineMicro);
+  if (outcome.run.gradient) {
+    outcome.run.gradient->materialize();
+    for (const auto& entry : window.buffer()->entries())
+      outcome.gradients.push_back(entry.slot->main.clone());
+  }
+}
+
+WindowHooks hooks_into(StageOutcome& outcome) {
+  return {.interrupted = {},
+          .on_micro_batch = {},
+          .on_quarantine = [&outcome](const MicroRef& micro, const std::string& reason) {
+            outcome.told.push_back(describe(micro) + ": " + reason);
+          }};
+}
+
+data::Loader make_loader(const PlantedFaults& faults) {
+  auto samples = std::make_shared<PipelineSamples>();
+  samples->damage(faults.unreadable);
+  return {std::move(samples), batch::Sampler(kPipelineSamples, batch::Order::sequential, 0)};
+}
+
+constexpr double kGenerous = 0.5;  ///< of a window that may be left out
+
+StageOutcome run_alone(const PlantedFaults& faults, accum::Accumulation accumulation) {
+  Layers model(faults);
+  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
+  data::Loader loader = make_loader(faults);
+  StageOutcome outcome;
+  MicroBatchRunner runner(model, window, loader, 1, hooks_into(outcome),
+                          {.max_quarantined = kGenerous});
+  run_window(runner, window, outcome);
+  return outcome;
+}
+
+std::vector<StageOutcome> run_stages(const PlantedFaults& faults, accum::Accumulation accumulation,
+                                     std::int64_t stages, double max_quarantined = kGenerous) {
+  std::vector<std::unique_ptr<Layers>> models;
+  for (std::int64_t rank = 0; rank < stages; ++rank)
+    models.push_back(std::make_unique<Layers>(faults));
+  std::vector<StageOutcome> outcomes(models.size());
+  const std::uint16_t port = accrue::testing::free_port();
+  const auto run_stage = [&](std::size_t rank) {
+    const auto group = distributed::connect({.rank = static_cast<int>(rank),
+                                             .world = static_cast<int>(stages),
+                                             .master_addr = "127.0.0.1",
+                                             .master_port = port},
+                                            {.timeout = std::chrono::seconds(20)});
+    Layers& model = *models[rank];
+    const auto buffer = std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation);
+    distributed::DeferredReduce reduce(group, buffer, {.overlap = false});
+    accum::Window window(buffer);
+    window.set_reduction(&reduce);
+    data::Loader loader = make_loader(faults);
+    StageOutcome& outcome = outcomes[rank];
+    try {
+      PipelineRunner runner(
+          model, window, loader, 1, make_pipeline_stage(group, model, loader.fetch({0, 1})),
+          hooks_into(outcome), {.max_quarantined = max_quarantined, .reduce = &reduce});
+      run_window(runner, window, outcome);
+      group->barrier("the end");
+    } catch (const std::exception& error) {
+      outcome.run.lost_reason = error.what();
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t rank = 0; rank < models.size(); ++rank) threads.emplace_back(run_stage, rank);
+  threads.clear();
+  return outcomes;
+}
+
+void expect_equal(const std::vector<StageOutcome>& stages, const StageOutcome& alone) {
+  for (std::size_t rank = 0; rank < stages.size(); ++rank) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    const StageOutcome& stage = stages[rank];
+    EXPECT_THAT(stage.run.lost_reason, IsEmpty());
+    ASSERT_EQ(stage.gradients.size(), alone.gradients.size());
+    for (std::size_t i = 0; i < alone.gradients.size(); ++i)
+      EXPECT_TRUE(at::equal(stage.gradients[i], alone.gradients[i])) << "layer " << i;
+    EXPECT_EQ(stage.run.loss_sum, alone.run.loss_sum);
+    EXPECT_EQ(stage.run.weight, alone.run.weight);
+    EXPECT_EQ(stage.run.tokens, alone.run.tokens);
+    EXPECT_EQ(stage.run.quarantined, alone.run.quarantined);
+  }
+}
+
+std::vector<std::string> told_by_all(const std::vector<StageOutcome>& stages) {
+  std::vector<std::string> told;
+  for (const StageOutcome& stage : stages)
+    told.insert(told.end(), stage.told.begin(), stage.told.end());
+  return told;
+}
+
+constexpr auto kAccumulations = {accum::Accumulation::fp32, accum::Accumulation::fp64,
+                                 accum::Accumulation::fixed};
+
+TEST(PipelineRunner, GivesTheBitsOfOneProcess) {
+  for (const auto accumulation : kAccumulations) {
+    const StageOutcome alone = run_alone({}, accumulation);
+    for (const std::int64_t stages : {2, 3, 4}) {
+      SCOPED_TRACE(std::string(to_string(accumulation)) + ", " + std::to_string(stages));
+      expect_equal(run_stages({}, accumulation, stages), alone);
+    }
+  }
+}
+
+TEST(PipelineRunner, LeavesOutALossThatIsNotFiniteOnAllStages) {
+  const PlantedFaults faults{.losses = {2, 9}};
+  const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fp64, 3);
+  expect_equal(stages, run_alone(faults, accum::Accumulation::fp64));
+  EXPECT_EQ(stages[0].run.quarantined, 2);
+  EXPECT_THAT(told_by_all(stages),
+              ElementsAre(HasSubstr("samples 2 to 3"), HasSubstr("samples 8 to 9")));
+  EXPECT_EQ(stages[0].run.retries, 0) << "all know of it before the backward";
+}
+
+/// Of a weight alone, which one stage sees, and of activations, which all stages before see too.
+TEST(PipelineRunner, LeavesOutAGradientThatIsNotFiniteOnAnyStage) {
+  for (const bool spreads : {false, true})
+    for (const auto accumulation : kAccumulations)
+      for (const std::int64_t layer : {0, 3}) {
+        SCOPED_TRACE(std::string(to_string(accumulation)) + ", layer " + std::to_string(layer) +
+                     (spreads ? ", spreads" : ""));
+        const PlantedFaults faults{
+            .losses = {}, .gradients = {{4, layer}, {11, layer}}, .spreads = spreads};
+        const std::vector<StageOutcome> stages = run_stages(faults, accumulation, 2);
+        expect_equal(stages, run_alone(faults, accumulation));
+        EXPECT_EQ(stages[0].run.quarantined, 2);
+        EXPECT_THAT(told_by_all(stages),
+                    ElementsAre(HasSubstr("samples 4 to 5"), HasSubstr("samples 10 to 11")));
+        EXPECT_LE(stages[0].run.retries, 2) << "one to look, one without what was found";
+      }
+}
+
+TEST(PipelineRunner, EnlargesUnitsOfFixedPointAsOneProcessDoes) {
+  for (const std::int64_t layer : {0, 3}) {
+    const PlantedFaults faults{.large = {{6, layer}}};
+    const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
+    expect_equal(stages, run_alone(faults, accum::Accumulation::fixed));
+    EXPECT_EQ(stages[0].run.retries, 1);
+  }
+}
+
+/// What a micro-batch needs that is left out changes no unit: not even where one stage finds it
+/// large and the other one bad.
+TEST(PipelineRunner, ABadMicroBatchDoesNotEnlargeUnitsOfOtherStages) {
+  const PlantedFaults faults{.losses = {}, .gradients = {{6, 0}}, .large = {{6, 3}}};
+  const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
+  const StageOutcome alone = run_alone(faults, accum::Accumulation::fixed);
+  expect_equal(stages, alone);
+  EXPECT_EQ(stages[0].run.quarantined, 1);
+}
+
+TEST(PipelineRunner, EndsOnAllStagesWhereTooManyAreNotFinite) {
+  const PlantedFaults faults{.losses = {2, 9}};
+  for (const StageOutcome& stage : run_stages(faults, accum::Accumulation::fp64, 2, 0))
+    EXPECT_THAT(stage.run.lost_reason, HasSubstr("samples 2 to 3"));
+}
+
+/// All of micro-batch 1, and one of micro-batch 4.
+TEST(PipelineRunner, LeavesOutSamplesThatCannotBeRead) {
+  const PlantedFaults faults{.losses = {6}, .unreadable = {2, 3, 9}};
+  for (const std::int64_t stages : {2, 3}) {
+    const std::vector<StageOutcome> all = run_stages(faults, accum::Accumulation::fp64, stages);
+    expect_equal(all, run_alone(faults, accum::Accumulation::fp64));
+    EXPECT_EQ(all[0].run.tokens, 9 * kPipelineLength);
+    EXPECT_EQ(all[0].run.weight, 7 * kPipelineLength) << "samples 6 and 7 are quarantined besides";
+    std::vector<std::int64_t> told;
+    for (const StageOutcome& stage : all)
+      for (const batch::LeftOut& sample : stage.run.left_out) told.push_back(sample.sample_id);
+    EXPECT_THAT(told, ElementsAre(2, 3, 9)) << "by one stage";
+  }
+  const PlantedFaults many{.losses = {}, .unreadable = {2, 3, 9}};
+  for (const StageOutcome& stage : run_stages(many, accum::Accumulation::fp64, 2, 0.2))
+    EXPECT_THAT(stage.run.lost_reason, HasSubstr("file 9 is damaged"));
+}
+
+TEST(PipelineReport, BubbleIsThePartOfAllTimeThatIsNotWork) {
+  WindowRun window;
+  window.micro_batches = 4;
+  window.seconds = 2;
+  window.rank_sums = {3, 0};  // of 2 stages, 2 s each
+  StepReport report;
+  PipelineReport(2, "a | b").tell(window, report);
+  EXPECT_DOUBLE_EQ(report.pipeline_bubble.value(), 0.25);
+  EXPECT_DOUBLE_EQ(report.pipeline_bubble_formula.value(), 0.2);
+}
+
+}  // namespace
+}  // namespace accrue::train

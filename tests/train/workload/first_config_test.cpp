@@ -1,0 +1,117 @@
+#include "train/workload/first_config.h"
+
+#include <gmock/gmock.h>
+
+#include "accrue/train/config.h"
+#include "support/errors.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::usage_message;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+DataFacts text_of(std::int64_t bytes) {
+  return {.format = "text", .train = {"a.txt"}, .tokens = bytes, .vocab = 256};
+}
+
+std::string page_of(const DataFacts& data, bool bf16 = false) {
+  return first_config(data, {.multiplies_bf16 = bf16}, "accrue init a.txt");
+}
+
+Config config_of(const DataFacts& data, bool bf16 = false) {
+  return parse_config(page_of(data, bf16), "accrue.toml");
+}
+
+TEST(FirstConfig, OfMoreTextHasALargerModelAndBatch) {
+  std::int64_t narrower = 0, smaller = 0;
+  for (const std::int64_t bytes : {1'000'000, 10'000'000, 1'000'000'000}) {
+    const Config config = config_of(text_of(bytes));
+    EXPECT_GT(config.model.width, narrower);
+    EXPECT_GT(*config.batch.tokens, smaller);
+    EXPECT_EQ(*config.batch.tokens % *config.model.context, 0);
+    EXPECT_LE(*config.run.steps, 5000);
+    narrower = config.model.width;
+    smaller = *config.batch.tokens;
+  }
+}
+
+TEST(FirstConfig, OfLittleTextFitsToIt) {
+  for (const std::int64_t bytes : {400, 1'000, 20'000, 200'000}) {
+    const Config config = config_of(text_of(bytes));
+    EXPECT_LE(10 * *config.model.context, bytes);
+    EXPECT_LE(*config.batch.tokens, bytes / 5);
+    EXPECT_GT(config.model.dropout, 0) << "it is seen many times";
+  }
+  EXPECT_THAT(usage_message([] { page_of(text_of(300)); }),
+              HasSubstr("expected at least 320 tokens to train on, received 270"));
+}
+
+TEST(FirstConfig, ComputesInBf16WhereTheMachineHasIt) {
+  EXPECT_EQ(config_of(text_of(100'000), true).precision.compute, "bf16");
+  EXPECT_EQ(config_of(text_of(100'000), false).precision.compute, "fp32");
+}
+
+TEST(FirstConfig, OfLinesHasTheContextOfTheLongest) {
+  const DataFacts lines{.format = "jsonl",
+                        .train = {"a.jsonl"},
+                        .samples = 1000,
+                        .tokens = 100'000,
+                        .longest = 1001,
+                        .vocab = 50257,
+                        .has_ids = true};
+  const Config config = config_of(lines);
+  EXPECT_EQ(config.model.context, 1024);
+  EXPECT_EQ(config.model.vocab, 50257);
+  EXPECT_TRUE(config.data.packing) << "most lines are short beside it";
+  DataFacts even = lines;
+  even.longest = 120;
+  EXPECT_FALSE(config_of(even).data.packing);
+}
+
+TEST(FirstConfig, TakesHeldOutFilesOrHoldsOutAPart) {
+  DataFacts data = text_of(100'000);
+  EXPECT_EQ(config_of(data).data.val_fraction, 0.1);
+  data.val = {"val.txt"};
+  EXPECT_EQ(config_of(data).data.val, std::vector<std::string>{"val.txt"});
+  EXPECT_EQ(config_of(data).data.val_fraction, 0);
+}
+
+TEST(FirstConfig, StartsFromAModelFolderInItsShape) {
+  DataFacts data = text_of(100'000);
+  data.model = "gpt2";
+  EXPECT_EQ(config_of(data).model.from, "gpt2");
+  EXPECT_LT(config_of(data).optim.lr, config_of(text_of(100'000)).optim.lr);
+  EXPECT_THAT(page_of(data), Not(HasSubstr("layers")));
+  data.model_context = 16;
+  EXPECT_EQ(config_of(data).batch.samples, 8);
+}
+
+TEST(FirstConfig, OfImagesNormalisesByGroups) {
+  const DataFacts images{.format = "images",
+                         .train = {"p/**/*.png"},
+                         .samples = 100,
+                         .vocab = 3,
+                         .image = data::ImageShape{3, 32, 32}};
+  const Config config = config_of(images);
+  EXPECT_EQ(config.model.kind, "resnet");
+  EXPECT_EQ(config.model.batchnorm, "convert-group");
+  EXPECT_LE(*config.batch.samples, 25);
+}
+
+TEST(FirstConfig, NamesOfFilesArriveAsTheyAre) {
+  DataFacts data = text_of(100'000);
+  data.train = {"a \"quoted\" \\ name\n.txt"};
+  EXPECT_EQ(config_of(data).data.train, data.train);
+}
+
+TEST(FirstConfig, SaysAReasonBesideEachChoice) {
+  const std::string page = page_of(text_of(1'000'000));
+  EXPECT_THAT(page, HasSubstr("# Written by `accrue init a.txt`"));
+  EXPECT_THAT(page, HasSubstr("parameters, for 900 k tokens"));
+  EXPECT_THAT(page, HasSubstr("passes over the data"));
+}
+
+}  // namespace
+}  // namespace accrue::train
