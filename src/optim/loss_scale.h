@@ -11,6 +11,8 @@ namespace accrue::optim {
 /// fp32 main gradients, so the sums, and everything after them, never see it. An overflow says
 /// nothing about the data: the window is replayed with half the scale, and nothing is quarantined.
 /// Only at `min_scale` is a non-finite gradient the micro-batch's own.
+///
+/// No config reaches it in this version, since fp16 is computed on GPUs alone; a runner takes it.
 class LossScaler {
  public:
   struct Options {

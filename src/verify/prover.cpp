@@ -18,7 +18,7 @@ constexpr double fit_allowance = 4;
 constexpr double loosest_fit = 0.05;
 /// Rounding is drawn at most so often before a difference counts.
 constexpr int most_further_draws = 16;
-/// Of a difference, the part that may be left where a mode has taken its cause away.
+/// The part of a difference that may be left where a mode has taken its cause away.
 constexpr double may_be_kinks = 0.01;
 /// Fits by any combination keep the gradients of all parts.
 constexpr std::size_t most_combined = 16;

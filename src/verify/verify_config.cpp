@@ -9,15 +9,15 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
 #include "memory/thread_meter.h"
 #include "train/plan/setup.h"
 #include "verify/check_plan.h"
 #include "verify/config_subject.h"
 #include "verify/prover.h"
+#include "verify/skipped.h"
 #include "verify/steps_check.h"
 #include "verify/text.h"
-#include "accrue/models/normalisation.h"
-#include "verify/skipped.h"
 
 namespace accrue::proof {
 namespace {

@@ -39,11 +39,14 @@ TEST(ElementRangeOf, DividesOneLargeTensorAndManySmallOnesEvenly) {
   std::vector<std::int64_t> owned(world, 0);
   for (std::size_t index = 0; index < 12; ++index)
     for (std::int64_t rank = 0; rank < world; ++rank)
-      owned[static_cast<std::size_t>(rank)] += element_range_of(small, index, {rank, world}).elements;
+      owned[static_cast<std::size_t>(rank)] +=
+          element_range_of(small, index, {rank, world}).elements;
   EXPECT_EQ(owned, (std::vector<std::int64_t>(world, 4 * small)));
 }
 
-TEST(ElementRangeOf, OfTheOnlyOwnerIsAll) { EXPECT_EQ(element_range_of(4711, 5, {}), (ElementRange{0, 4711})); }
+TEST(ElementRangeOf, OfTheOnlyOwnerIsAll) {
+  EXPECT_EQ(element_range_of(4711, 5, {}), (ElementRange{0, 4711}));
+}
 
 }  // namespace
 }  // namespace accrue

@@ -20,8 +20,8 @@ enum class StatePrecision { fp32, bf16, int8 };
 struct StateOptions {
   StatePrecision precision = StatePrecision::fp32;
   std::uint64_t seed = 0;  ///< of bf16's rounding
-  /// Only element_range_of() each parameter is kept and stepped by this optimizer, number i being the
-  /// i-th that is trained. The parts together have the bits of one optimizer of all, in any
+  /// Only element_range_of() each parameter is kept and stepped by this optimizer, number i being
+  /// the i-th that is trained. The parts together have the bits of one optimizer of all, in any
   /// precision.
   RankSlice slice = {};
 };

@@ -101,6 +101,8 @@ struct Leases {
 ///
 /// Pure, as `divide`. All ranks decide alike if they are given the same paces: those are exchanged
 /// with the totals of the window before.
+///
+/// Runs of this version divide whole windows by divide(); this is for ranks that come and go.
 Leases decide(const LedgerView& ledger, const std::vector<Worker>& workers, double now,
               const std::vector<Running>& running = {});
 

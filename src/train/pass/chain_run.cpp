@@ -59,15 +59,15 @@ ChainRun::ChainRun(std::vector<Segment> segments, const batch::MicroBatch& micro
 }
 
 std::vector<ChainRun::RecomputeGroup> ChainRun::split(const std::vector<Segment>& segments,
-                                               Recompute recompute, Backward backward) {
+                                                      Recompute recompute, Backward backward) {
   std::vector<RecomputeGroup> groups;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     if (i == 0 || begins_stretch(segments, i, recompute))
       groups.push_back({.begin = i,
-                           .end = i,
-                           .rerun = recompute == Recompute::full || segments[i].cheap_graph,
-                           .input = {},
-                           .cuts = {}});
+                        .end = i,
+                        .rerun = recompute == Recompute::full || segments[i].cheap_graph,
+                        .input = {},
+                        .cuts = {}});
     ++groups.back().end;
   }
   if (!groups.empty() && backward == Backward::at_once) groups.back().rerun = false;
@@ -79,8 +79,8 @@ std::vector<ChainRun::RecomputeGroup> ChainRun::split(const std::vector<Segment>
 Activations ChainRun::forward(Activations input) {
   Activations activations = std::move(input);
   for (RecomputeGroup& group : groups_)
-    activations = group.rerun ? run_without_graph(group, activations)
-                                : run_with_graph(group, activations);
+    activations =
+        group.rerun ? run_without_graph(group, activations) : run_with_graph(group, activations);
   return activations;
 }
 

@@ -43,8 +43,9 @@ class ChainRun {
   };
 
   static std::vector<RecomputeGroup> split(const std::vector<models::Segment>& segments,
-                                    Recompute recompute, Backward backward);
-  models::Activations run_without_graph(RecomputeGroup& group, const models::Activations& input) const;
+                                           Recompute recompute, Backward backward);
+  models::Activations run_without_graph(RecomputeGroup& group,
+                                        const models::Activations& input) const;
   models::Activations run_with_graph(RecomputeGroup& group, const models::Activations& input) const;
   ForwardContext context_of(const RecomputeGroup& group, std::size_t segment) const;
 

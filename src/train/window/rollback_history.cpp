@@ -25,7 +25,7 @@ void RollbackHistory::torn_by_gradient(std::int64_t window, const std::string& r
 }
 
 void RollbackHistory::torn_by_memory(std::int64_t window, std::int64_t samples,
-                                 const std::exception& error) {
+                                     const std::exception& error) {
   if (short_of_memory_ != window) retries_.start();
   short_of_memory_ = window;
   retries_.window_failed(window, samples, error);

@@ -125,7 +125,7 @@ std::optional<Error> known_slip(const std::string& operation, const std::string&
   return usage_error(operation, found->expected, line, found->line);
 }
 
-/// Of `text`, as to_ascii() gave it to the parser.
+/// What is wrong with `text`, which to_ascii() gave the parser in this form.
 Error malformed(const toml::parse_error& error, const std::string& text,
                 const std::string& origin) {
   if (const auto format = other_format(text)) return of_another_format(origin, *format);

@@ -88,8 +88,13 @@ struct ExactWindow::Impl {
 
 ExactWindow::ExactWindow(models::Trainable& model, accum::Window& window, Fetch fetch,
                          std::uint64_t seed, ExactOptions options)
-    : impl_(std::make_unique<Impl>(
-          Impl{model, window, std::move(fetch), seed, options, ActivationStore(options.cut_folder), {}})) {
+    : impl_(std::make_unique<Impl>(Impl{model,
+                                        window,
+                                        std::move(fetch),
+                                        seed,
+                                        options,
+                                        ActivationStore(options.cut_folder),
+                                        {}})) {
   models::check_batch_norms(model, models::BatchNormPolicy::exact);
 }
 

@@ -23,7 +23,8 @@ struct ExactOptions {
   /// Where the activations at the cuts are kept: a folder for a temporary file; empty: memory.
   std::filesystem::path cut_folder;
   /// Adds the statistics' sums up over the ranks that share the window. All must run windows of the
-  /// same model, which they then leave alike; a rank may have no micro-batches.
+  /// same model, which they then leave alike; a rank may have no micro-batches. Runs of several
+  /// ranks do not set it in this version: they refuse exact batch normalisation.
   AllReduce all_reduce;
   /// How several losses with denominators of their own add up, asked before each attempt;
   /// empty: by their coefficients, and a usage Error where their weights differ. A loss scale is
