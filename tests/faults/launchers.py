@@ -29,9 +29,10 @@ class Ranks:
         port = tinyrun.free_port()
         self.kind = kind
         if kind == "torchrun":
-            launcher = pathlib.Path(__file__).resolve().parents[2] / ".venv" / "bin" / "torchrun"
+            # The tests' Python has all that torch imports; of a CUDA wheel .venv has what a program loads, and no more.
+            python = pathlib.Path(__file__).resolve().parents[2] / ".venv-test" / "bin" / "python"
             self.processes = [subprocess.Popen(
-                [str(launcher), "--no-python", f"--nproc-per-node={RANKS}", f"--master-port={port}",
+                [str(python), "-m", "torch.distributed.run", "--no-python", f"--nproc-per-node={RANKS}", f"--master-port={port}",
                  *tiny.command(out, *words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=tinyrun.alone())]
         else:
             self.processes = [tiny.start(out, *words, environment=environment(kind, rank, port))

@@ -88,7 +88,7 @@ TEST_F(CommandLine, ActionsOnCheckpointsAreListed) {
   EXPECT_THAT(refusal_of({"checkpoint", "prun", "out"}), HasSubstr("try accrue checkpoint prune"));
   EXPECT_THAT(refusal_of({"checkpoint"}), HasSubstr("one of verify, list or prune"));
   EXPECT_THAT(refusal_of({"checkpoint", "prune", "out", "--keep", "0"}),
-              HasSubstr("Value 0 not in range 1 to 1000000;"));
+              AllOf(HasSubstr("Value 0 not in range"), HasSubstr("1000000")));
 }
 
 TEST_F(CommandLine, MissingArgumentsAreNamed) {

@@ -129,11 +129,10 @@ class Run:
         self.folder = folder
         self.output: list[str] | None = None
         self.commands = self.left_out = 0
-        # torchrun comes with the libtorch of the set-up.
         self.environment = {name: value for name, value in os.environ.items()
                             if not re.match(r"(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_|TORCHELASTIC_|OMPI_|SLURM_)", name)}
         self.environment["PATH"] = os.pathsep.join(
-            [str(programs), os.environ.get("PATH", os.defpath), str(ROOT / ".venv" / "bin")])
+            [str(programs), os.environ.get("PATH", os.defpath)])
         self.environment["OMP_NUM_THREADS"] = "1"
         write_data(folder)
 
@@ -210,6 +209,14 @@ def compile_python(block: Block) -> None:
         compile("\n".join(block.lines), str(block.page), "exec")
     except SyntaxError as error:
         raise block.wrong(f"expected Python, received {error.msg}", (error.lineno or 1) - 1) from error
+
+
+def write_torchrun(file: pathlib.Path) -> None:
+    """As torchrun is, by the tests' Python, which has all that torch imports; no file where there is none."""
+    python = ROOT / ".venv-test" / "bin" / "python"
+    if python.exists():
+        file.write_text(f'#!/bin/sh\nexec "{python}" -m torch.distributed.run "$@"\n')
+        file.chmod(0o755)
 
 
 def run_page(page: pathlib.Path, programs: pathlib.Path) -> Run:
@@ -320,6 +327,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="accrue_guides_") as name:
         programs = pathlib.Path(name)
         (programs / "accrue").symlink_to(arguments.program.resolve())
+        write_torchrun(programs / "torchrun")
         try:
             check_controls(programs, programs)
         except Wrong as wrong:
