@@ -65,7 +65,7 @@ class FoldingOptimizer : public Optimizer {
   std::shared_ptr<Target> target_;
 };
 
-/// The same over typed memory: Formula gives `fold(update, range, count)` and `move`, the step.
+/// Folds over typed memory: Formula gives `fold(update, range, count)` and `move`, the step.
 template <class T>
 struct FoldRange {
   T* parameter;

@@ -1,11 +1,9 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
-#include <thread>
 
 #include "accrue_program.h"
 #include "core/atomic_file.h"
@@ -135,11 +133,10 @@ TEST_F(TrainingRun, IsExportedWithItsTokenizerAndACard) {
 TEST_F(TrainingRun, WritesACheckpointWhenInterrupted) {
   Program program = start({"train", "run.toml", "--run.steps=1000000", "--run.out=a b"});
   const auto metrics_file = folder_ / "a b" / "metrics.jsonl";
-  for (int tries = 0; tries < 3000; ++tries) {
+  wait_until([&] {
     std::error_code error;
-    if (std::filesystem::file_size(metrics_file, error) > 0 && !error) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+    return std::filesystem::file_size(metrics_file, error) > 0 && !error;
+  });
   ::kill(program.process(), SIGINT);
   const auto result = program.wait();
   EXPECT_EQ(result.status, 130) << result.errors;

@@ -121,7 +121,7 @@ class Accumulator {
   /// Errors name parameters as these names do.
   explicit Accumulator(const NamedParameters& parameters, AccumulatorOptions options = {},
                        accum::FindBatchNorms batch_norms = {});
-  /// The same of model->named_parameters().
+  /// Takes what model->named_parameters() gives in the same way.
   template <detail::ListOfNamed List>
   explicit Accumulator(const List& parameters, AccumulatorOptions options = {})
       : Accumulator(detail::named(parameters), std::move(options)) {}

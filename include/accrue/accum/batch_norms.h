@@ -29,8 +29,8 @@ std::vector<std::string> batch_norms_in_training(const torch::jit::Module& modul
 
 using FindBatchNorms = std::function<std::vector<std::string>()>;
 
-/// The same question put to a model whose type only the caller knows; none where it is neither kind
-/// of module. Keeps a copy of a holder, and a reference to any other model.
+/// Asks the same of a model whose type only the caller knows; there are none where it is neither
+/// kind of module. Keeps a copy of a holder, and a reference to any other model.
 template <class Model>
 FindBatchNorms find_batch_norms_in_training(const Model& model) {
   const auto& network = detail::pointee(model);

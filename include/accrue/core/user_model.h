@@ -81,7 +81,7 @@ NamedParameters named_parameters_of(Model& model) {
   }
 }
 
-/// None where the model has no buffers().
+/// The list is empty where the model has no buffers().
 template <class Model>
 std::vector<at::Tensor> buffers_of(Model& model) {
   auto& network = pointee(model);

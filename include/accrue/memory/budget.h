@@ -38,7 +38,7 @@ std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside);
 /// left before.
 std::optional<std::string> measure_outside();
 
-/// The same during a run, whose plan was made for what was left: the reserve is there to be used,
+/// Does so during a run, whose plan was made for what was left: the reserve is there to be used,
 /// so that nothing changes while half of it is left.
 std::optional<std::string> follow_outside();
 

@@ -186,7 +186,8 @@ Key resumable(Key key);
 /// A key that is read where `decider`, a choice, has one of `values`; besides what it needs
 /// already.
 Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
-/// The same for what no single value of `decider` says; `with` and `reason` are for people.
+/// A key that is read where `holds`, which no single value of `decider` says; `with` and `reason`
+/// are for people.
 Key read_where(std::string with, std::string reason, std::string decider,
                std::function<bool(const Config&)> holds, Key key);
 

@@ -32,7 +32,7 @@ struct MachineEstimate {
   std::optional<double> least_step_seconds, most_step_seconds;
 };
 
-/// None where no budget is stated.
+/// There is no estimate where no budget is stated.
 std::optional<BudgetEstimate> estimate_budget(const Config& config, const RunEstimate& estimate);
 
 /// Multiplies matrices for about a second.

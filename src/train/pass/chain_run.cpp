@@ -7,7 +7,7 @@ using models::Activations;
 using models::Segment;
 
 /// Whether a new group begins at segment `i` > 0.
-bool begins_stretch(const std::vector<Segment>& segments, std::size_t i, Recompute recompute) {
+bool begins_group(const std::vector<Segment>& segments, std::size_t i, Recompute recompute) {
   switch (recompute) {
     case Recompute::full:
       return segments[i].begins_block;
@@ -62,7 +62,7 @@ std::vector<ChainRun::RecomputeGroup> ChainRun::split(const std::vector<Segment>
                                                       Recompute recompute, Backward backward) {
   std::vector<RecomputeGroup> groups;
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (i == 0 || begins_stretch(segments, i, recompute))
+    if (i == 0 || begins_group(segments, i, recompute))
       groups.push_back({.begin = i,
                         .end = i,
                         .rerun = recompute == Recompute::full || segments[i].cheap_graph,

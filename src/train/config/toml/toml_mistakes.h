@@ -16,7 +16,7 @@ struct Correction {
 /// and true and false as TOML spells them; nothing where it lacks neither. Numbers that are
 /// misspelt are left alone.
 std::optional<Correction> corrected(const std::string& line);
-/// The same of what stands behind a '='.
+/// Corrects what stands behind a '=' in the same way.
 std::optional<Correction> corrected_value(const std::string& value);
 
 /// Whether `line` states one of the words that other formats have for no value.
