@@ -39,6 +39,9 @@ class Loader {
   /// Fetches the same with a row for each ordinal (data::fetch_full).
   batch::MicroBatch fetch_full(batch::Range ordinals) const;
 
+  /// Which samples of the source these ordinals draw.
+  std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& ordinals) const;
+
   /// Asks for micro-batches after those asked for before. Returns at once.
   void prefetch(std::vector<batch::Range> ranges);
   /// The next micro-batch in the order of `prefetch`; waits for it. An error in making it is thrown
@@ -51,7 +54,6 @@ class Loader {
  private:
   using Outcome = std::variant<batch::MicroBatch, std::exception_ptr>;
 
-  std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& ordinals) const;
   void work();
   Outcome attempt(batch::Range range) const noexcept;
 

@@ -168,4 +168,13 @@ std::optional<BudgetWatch::Version> BudgetWatch::version_of(const std::filesyste
       .modified_ns = status.st_mtim.tv_sec * kNanosecondsPerSecond + status.st_mtim.tv_nsec};
 }
 
+std::optional<std::string> follow_budget(BudgetWatch& watch) {
+  if (!caching_allocator_installed()) return std::nullopt;
+  const auto change = watch.poll(budget(), held_of_a_budget());
+  if (!change) return std::nullopt;
+  set_budget(change->budget);
+  measure_outside();
+  return change->reason;
+}
+
 }  // namespace accrue::memory

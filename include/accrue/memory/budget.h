@@ -86,4 +86,8 @@ class BudgetWatch {
   struct sigaction previous_action_ {};
 };
 
+/// Takes over what `watch` tells, and measures what lies outside tensors where that is something.
+/// Returns the reason of the change; nothing where nothing changed, or no allocator holds a budget.
+std::optional<std::string> follow_budget(BudgetWatch& watch);
+
 }  // namespace accrue::memory

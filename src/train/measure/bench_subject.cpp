@@ -8,7 +8,9 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "train/pass/forward_backward.h"
+#include "train/ranks/alone.h"
 #include "train/run/make_runner.h"
+#include "train/run/run_window.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {
@@ -102,9 +104,15 @@ BenchSubject::SystemUse BenchSubject::system_use_when_warm() {
 
 BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::int64_t index,
                                                    std::int64_t samples) {
-  WindowRun run =
-      make_runner(work_.config, model(), window, loader_, {}, {.recompute = micro_.recompute})
-          ->run(index, work_.schedule.window(0), samples);
+  RunLog log;
+  RunControl control;
+  MemoryRetries retries;
+  Alone alone;
+  const std::unique_ptr<Runner> runner = make_runner(
+      work_.config, {model(), window, loader_, work_.config.run.seed, log, control, retries},
+      {.recompute = micro_.recompute});
+  WindowRun run = train::run_window({window, *runner, alone, retries, log},
+                                    WindowRequest::even(index, work_.schedule.window(0), samples));
   if (!run.gradient || run.quarantined > 0) {
     throw runtime_error("bench", "finite losses",
                         std::to_string(run.quarantined) + " micro-batches without one",

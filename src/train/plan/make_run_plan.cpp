@@ -91,15 +91,6 @@ std::string summarise(const Config& config, const RunPlan& plan) {
          " an epoch)";
 }
 
-std::string in_the_data(const Workload& work, const MicroRef& micro) {
-  constexpr std::size_t most = 16;
-  const batch::Sampler sampler = make_sampler(work.config, *work.data.train);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, micro.sample_ids.size()); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(sampler.sample(micro.sample_ids[i]));
-  return micro.sample_ids.size() > most ? text + ", ..." : text;
-}
-
 Horizon make_horizon(const RunPlan& plan) {
   return {.total_steps = plan.total_steps,
           .tokens_per_step = static_cast<double>(plan.batch_tokens),

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "accrue/core/ledger.h"
 #include "accrue/train/run_plan.h"
 #include "train/checkpoint/rank_record.h"
 #include "train/plan/setup.h"
@@ -31,9 +30,6 @@ std::vector<std::string> remarks_of(const Workload& work);
 /// One line for people: "gpt2, 10.8 M parameters, fp32; effective batch of 8 samples x 8
 /// accumulation steps = 64 samples, 16,384 tokens; ...".
 std::string summarise(const Config& config, const RunPlan& plan);
-
-/// Which samples of the data a micro-batch's draws took, for people.
-std::string in_the_data(const Workload& work, const MicroRef& micro);
 
 Horizon make_horizon(const RunPlan& plan);
 

@@ -7,6 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "core/machine.h"
 #include "memory/out_of_memory.h"
@@ -58,15 +59,6 @@ void use_resources(const Config& config) {
   memory::set_budget(memory::resolve_budget(config.memory.budget));
   memory::measure_outside();
   check_budget_holds_the_program(config);
-}
-
-std::optional<std::string> follow_budget(memory::BudgetWatch& watch) {
-  if (!memory::caching_allocator_installed()) return std::nullopt;
-  const auto change = watch.poll(memory::budget(), memory::held_of_a_budget());
-  if (!change) return std::nullopt;
-  memory::set_budget(change->budget);
-  memory::measure_outside();
-  return change->reason;
 }
 
 MicroDecision choose_micro_batch(const Workload& work) {

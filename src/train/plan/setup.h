@@ -5,7 +5,6 @@
 #include <string>
 
 #include "accrue/core/recompute.h"
-#include "accrue/memory/budget.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -24,10 +23,6 @@ Config shared_by(Config config, std::int64_t processes);
 /// Error where a budget is asked for and memory::install_caching_allocator was not called, a
 /// refused one where the program itself takes all of it.
 void use_resources(const Config& config);
-
-/// Takes over what `watch` tells, and measures what lies outside tensors where that is something.
-/// Returns the reason of the change; nothing where nothing changed, or no allocator holds a budget.
-std::optional<std::string> follow_budget(memory::BudgetWatch& watch);
 
 struct MicroDecision {
   std::int64_t samples = 1;

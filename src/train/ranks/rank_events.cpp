@@ -1,15 +1,15 @@
 #include "train/ranks/rank_events.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <string>
 
 namespace accrue::train {
 
 using nlohmann::json;
 
-std::vector<Event> RankEvents::gather(const Ranks& ranks, std::int64_t window) {
+std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::int64_t window) {
   json mine = json::array();
-  for (const Event& event : std::exchange(noted_, {}))
+  for (const Event& event : log.take_noted())
     mine.push_back({{"name", event.name}, {"reason", event.reason}, {"step", event.step}});
   const std::vector<std::string> texts =
       ranks.gather_texts("events of window " + std::to_string(window), mine.dump());

@@ -1,26 +1,16 @@
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "accrue/core/observer.h"
 #include "train/ranks/ranks.h"
+#include "train/window/run_log.h"
 
 namespace accrue::train {
 
-/// What happened on ranks other than the first, which alone tells observers: noted where it
-/// happens, and sent to it after the window.
-class RankEvents {
- public:
-  void note(Event event) { noted_.push_back(std::move(event)); }
-  /// How many wait to be sent.
-  double figure() const { return static_cast<double>(noted_.size()); }
-  /// All that ranks noted, each reason with its rank's number. To be called by all ranks after a
-  /// window whose rank_sums add up to more than 0, which says that there is something to send.
-  std::vector<Event> gather(const Ranks& ranks, std::int64_t window);
-
- private:
-  std::vector<Event> noted_;
-};
+/// All events that ranks noted (RunLog::noted), each reason with its rank's number, and none is
+/// noted any more. To be called by all ranks after a window where one of them noted something.
+std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::int64_t window);
 
 }  // namespace accrue::train

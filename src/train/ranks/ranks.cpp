@@ -170,7 +170,6 @@ void Ranks::check_resumable(const std::optional<std::int64_t>& inner_optimizers)
 
 std::unique_ptr<distributed::OuterRounds> Ranks::make_rounds(
     const Config& config, const NamedParameters& parameters) const {
-  if (!config.dist.takes_outer_steps()) return nullptr;
   return std::make_unique<distributed::OuterRounds>(
       group_, parameters,
       distributed::OuterOptions{.local_steps = config.dist.local_steps,
@@ -179,15 +178,12 @@ std::unique_ptr<distributed::OuterRounds> Ranks::make_rounds(
       distributed::parse_compression(config.dist.compress));
 }
 
-std::optional<PipelineStage> Ranks::make_stage(const Config& config, models::Trainable& model,
-                                               const batch::MicroBatch& micro) const {
-  if (config.dist.stages == 1) return std::nullopt;
+PipelineStage Ranks::make_stage(models::Trainable& model, const batch::MicroBatch& micro) const {
   return make_pipeline_stage(group_, model, micro);
 }
 
 std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
     const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
-  if (!group_ || config.dist.takes_outer_steps()) return nullptr;
   // A window that the stages of a pipeline run again has sums that must not be on their way.
   const bool overlap = config.dist.reduce == "overlap" && config.dist.stages == 1;
   distributed::ReduceOptions options{

@@ -51,15 +51,15 @@ class Ranks {
   /// Refuses to go on from a checkpoint with the inner optimizers of another number of ranks.
   void check_resumable(const std::optional<std::int64_t>& inner_optimizers) const;
 
-  /// Null where ranks do not step alone; else also of one process.
+  /// Of a run whose ranks step alone, also of one process.
   std::unique_ptr<distributed::OuterRounds> make_rounds(const Config& config,
                                                         const NamedParameters& parameters) const;
-  /// Null where alone, and where ranks step alone.
+  /// Of ranks that add up their sums.
   std::unique_ptr<distributed::DeferredReduce> make_reduce(
       const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
-  /// This rank's part of the model, where ranks are the stages of a pipeline, balanced by `micro`.
-  std::optional<PipelineStage> make_stage(const Config& config, models::Trainable& model,
-                                          const batch::MicroBatch& micro) const;
+  /// This rank's part of the model, of ranks that are the stages of a pipeline, balanced by
+  /// `micro`.
+  PipelineStage make_stage(models::Trainable& model, const batch::MicroBatch& micro) const;
   /// What makes ranks' optimizers of a part each one of all; null where each is. `own` is kept by
   /// reference.
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;

@@ -3,22 +3,20 @@
 #include <utility>
 
 #include "train/window/exact/exact_runner.h"
+#include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_runner.h"
+#include "train/workload/workload.h"
 
 namespace accrue::train {
 
-std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,
-                                    accum::Window& window, data::Loader& loader, WindowHooks hooks,
+std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& context,
                                     RunnerOptions options, std::optional<PipelineStage> stage) {
   options.max_quarantined = config.batch.max_quarantined;
   if (stage)
-    return std::make_unique<PipelineRunner>(model, window, loader, config.run.seed,
-                                            std::move(*stage), std::move(hooks), options);
-  if (is_exact(config, model))
-    return std::make_unique<ExactRunner>(model, window, loader, config.run.seed, std::move(hooks),
-                                         options);
-  return std::make_unique<MicroBatchRunner>(model, window, loader, config.run.seed,
-                                            std::move(hooks), options);
+    return std::make_unique<PipelineRunner>(context, std::move(*stage), std::move(options));
+  if (is_exact(config, context.model))
+    return std::make_unique<ExactRunner>(context, std::move(options));
+  return std::make_unique<MicroBatchRunner>(context, std::move(options));
 }
 
 }  // namespace accrue::train

@@ -3,16 +3,15 @@
 #include <memory>
 #include <optional>
 
-#include "train/window/micro_batch_runner.h"
+#include "accrue/train/config.h"
 #include "train/window/pipeline/pipeline_stage.h"
-#include "train/workload/workload.h"
+#include "train/window/runner.h"
 
 namespace accrue::train {
 
 /// The one that a config asks for; `options` are what the config does not tell, `stage` is where
 /// ranks are the stages of a pipeline.
-std::unique_ptr<Runner> make_runner(const Config& config, models::Trainable& model,
-                                    accum::Window& window, data::Loader& loader, WindowHooks hooks,
+std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& context,
                                     RunnerOptions options = {},
                                     std::optional<PipelineStage> stage = {});
 

@@ -26,7 +26,7 @@ class Events {
   std::vector<Event> list_;
 };
 
-std::string resumption_in_words(const Resumed& resumed, const RunStart& start) {
+std::string resumption_in_words(const Resumed& resumed, const StartFacts& start) {
   const TrainState& state = resumed.state;
   if (resumed.checkpoint.empty())
     return "no whole checkpoint was found: starting again from step 0";
@@ -56,7 +56,7 @@ std::string length_change_in_words(const Config& config, const RunPlan& plan,
          rate_in_words(config, make_horizon(plan), length->windows_before, step);
 }
 
-std::vector<Event> start_events(const RunStart& start) {
+std::vector<Event> start_events(const StartFacts& start) {
   const Config& config = start.work.config;
   const Resumed* const resumed = start.resumed ? &*start.resumed : nullptr;
   const std::int64_t step = resumed ? resumed->state.step : 0;

@@ -13,7 +13,7 @@
 namespace accrue::train {
 
 /// What a run is when its loop begins.
-struct RunStart {
+struct StartFacts {
   const Workload& work;
   const RunPlan& plan;
   const std::vector<RankRecord>& records;
@@ -23,7 +23,7 @@ struct RunStart {
 };
 
 /// What was decided and why, of the step that the run goes on from: for observers.
-std::vector<Event> start_events(const RunStart& start);
+std::vector<Event> start_events(const StartFacts& start);
 /// What was decided about the run's folder itself.
 std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
                                  const std::optional<Resumed>& resumed);

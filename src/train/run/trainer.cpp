@@ -18,10 +18,9 @@
 #include "train/plan/setup.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
-#include "train/run/run_loop.h"
-#include "train/run/signals.h"
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
+#include "train/run/training_loop.h"
 #include "train/workload/run_length.h"
 #include "train/workload/workload.h"
 
@@ -201,7 +200,7 @@ struct Trainer::Impl {
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
-                  const SignalWatch& signals, RunClaim* claim) {
+                  const StopSignalWatch& signals, RunClaim* claim) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.slice);
     const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
@@ -215,9 +214,9 @@ struct Trainer::Impl {
     } else {
       observers.clear();
     }
-    RunLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                  budget_watch, ranks, signals, claim},
-                 std::move(state), resumed ? resumed->ranks : StoredTensors{});
+    TrainingLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
+                       budget_watch, ranks, signals, claim},
+                      std::move(state), resumed ? resumed->ranks : StoredTensors{});
     announce_all(start_events({work, *plan, records, length, resumed, ranks.world()}));
     if (claim != nullptr) announce_all(folder_events(*claim, directory, resumed));
     const RunResult result = loop.run();
@@ -287,14 +286,15 @@ struct Trainer::Impl {
     ranks.begin(work, data.fingerprint, start_of(options, plans));
     memory::BudgetWatch budget_watch(given.memory.budget_file);
     // A budget file counts from the start: the plan is made for what it says.
-    if (const auto reason = follow_budget(budget_watch))
+    if (const auto reason = memory::follow_budget(budget_watch))
       announce_all({{.name = "budget", .reason = *reason}});
     if (plans) decide_plan();
     return train_or_abandon(options, budget_watch);
   }
 
   RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
-    const SignalWatch signals;  // before anything is written that a signal could leave half-made
+    const StopSignalWatch
+        signals;  // before anything is written that a signal could leave half-made
     const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
     // What shows only when it is tried must not block the corrected run.
     const auto abandon = [&] {

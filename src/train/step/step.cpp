@@ -52,7 +52,7 @@ class SliceStepper::Impl {
     if (samples > planned_for_) plan(samples);
     retries_->start();
     run_window(samples);
-    retries_->tell();
+    if (const auto story = retries_->take_story()) tell("out_of_memory", *story);
     StepReport report = accumulator_.step(optimizer_);
     if (const auto grown = recovery_->window_done(retries_->count() == 0))
       tell("micro_batch", grown->reason);
@@ -85,9 +85,7 @@ class SliceStepper::Impl {
     recovery_.emplace(
         memory::RecoveryState{.planned = micro, .micro_batch = micro},
         is_mathematics ? "batch normalisation takes the statistics of its micro_batch" : "");
-    retries_.emplace(
-        &*recovery_, [this](const std::string& reason) { tell("out_of_memory", reason); },
-        memory_advice);
+    retries_.emplace(&*recovery_, memory_advice);
     planned_for_ = samples;
   }
 

@@ -1,6 +1,7 @@
 #include "train/window/memory_retries.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
@@ -52,9 +53,9 @@ void MemoryRetries::note(const std::string& what, const std::exception& error) {
   if (need > 0) story_.budget = std::max(story_.budget, need + memory::left_outside());
 }
 
-void MemoryRetries::tell() {
-  if (tell_ && told_ < count_) tell_(in_words());
-  told_ = count_;
+std::optional<std::string> MemoryRetries::take_story() {
+  if (std::exchange(told_, count_) == count_) return std::nullopt;
+  return in_words();
 }
 
 std::string MemoryRetries::in_words() const {

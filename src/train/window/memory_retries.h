@@ -14,17 +14,14 @@ namespace accrue::train {
 /// runs out in a window, one line tells of it.
 class MemoryRetries {
  public:
-  using Tell = std::function<void(const std::string& reason)>;
   using Advice = std::function<std::string()>;
   /// A memory.budget that is enough for micro-batches of so many samples, where one is known.
   using Enough = std::function<std::optional<std::int64_t>(std::int64_t samples)>;
 
+  MemoryRetries() = default;  ///< nothing is retried
   /// Without a `recovery` nothing is retried. `advice`: what would fit, for who has to give up.
-  MemoryRetries(memory::Recovery* recovery, Tell tell, Advice advice, Enough enough = {})
-      : recovery_(recovery),
-        tell_(std::move(tell)),
-        advice_(std::move(advice)),
-        enough_(std::move(enough)) {}
+  explicit MemoryRetries(memory::Recovery* recovery, Advice advice = {}, Enough enough = {})
+      : recovery_(recovery), advice_(std::move(advice)), enough_(std::move(enough)) {}
 
   bool enabled() const { return recovery_ != nullptr; }
   /// For each window anew.
@@ -40,9 +37,9 @@ class MemoryRetries {
   /// nothing: what failed may come after them.
   memory::Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
                                            const std::exception& error);
-  /// Where the window has gone through: tells what memory did to it, unless that is told, or it ran
-  /// out not once.
-  void tell();
+  /// Where the window has gone through: what memory did to it, in words. Nothing where it did
+  /// not run out since that was taken.
+  std::optional<std::string> take_story();
   /// Times that memory ran out in this window.
   std::int64_t count() const { return count_; }
 
@@ -61,10 +58,9 @@ class MemoryRetries {
   std::string in_words() const;
   std::string budget_in_words() const;
 
-  memory::Recovery* recovery_;
-  Tell tell_;
-  Advice advice_;
-  Enough enough_;
+  memory::Recovery* recovery_ = nullptr;
+  Advice advice_ = {};
+  Enough enough_ = {};
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
   std::int64_t told_ = 0;  ///< of the count
   Story story_;

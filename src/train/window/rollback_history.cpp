@@ -4,18 +4,19 @@
 
 namespace accrue::train {
 
-void RollbackHistory::left_out(std::int64_t window, const MicroRef& micro) {
-  if (!micro.sample_ids.empty()) left_out_ = {window, micro.sample_ids.front()};
+std::set<std::int64_t> RollbackHistory::known_bad(std::int64_t window) const {
+  const auto found = known_bad_.find(window);
+  return found == known_bad_.end() ? std::set<std::int64_t>() : found->second;
 }
 
-bool RollbackHistory::known_bad(std::int64_t window, const MicroRef& micro) const {
-  return !micro.sample_ids.empty() && known_bad_.contains({window, micro.sample_ids.front()});
-}
-
-void RollbackHistory::torn_by_gradient(std::int64_t window, const std::string& reason) {
+void RollbackHistory::torn_by_gradient(const LedgerView& torn, const std::string& reason) {
+  const std::int64_t window = torn.window;
+  std::optional<std::int64_t> culprit;
+  for (const LedgerEntry& entry : torn.entries)
+    if (entry.status == MicroStatus::quarantined && !entry.micro.sample_ids.empty())
+      culprit = entry.micro.sample_ids.front();
   const bool again = !torn_.insert(window).second;
-  const bool learnt =
-      left_out_ && left_out_->first == window && known_bad_.insert(*left_out_).second;
+  const bool learnt = culprit && known_bad_[window].insert(*culprit).second;
   if (again && !learnt)
     throw runtime_error("window " + std::to_string(window),
                         "gradients that are finite before they are folded into the optimizer",
@@ -31,10 +32,10 @@ void RollbackHistory::torn_by_memory(std::int64_t window, std::int64_t samples,
   retries_.window_failed(window, samples, error);
 }
 
-void RollbackHistory::closed(std::int64_t window) {
-  if (short_of_memory_ != window) return;
+std::optional<std::string> RollbackHistory::closed(std::int64_t window) {
+  if (short_of_memory_ != window) return std::nullopt;
   short_of_memory_.reset();
-  retries_.tell();
+  return retries_.take_story();
 }
 
 }  // namespace accrue::train

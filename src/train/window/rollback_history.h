@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "accrue/core/ledger.h"
 #include "train/window/memory_retries.h"
@@ -16,27 +16,24 @@ namespace accrue::train {
 /// leaves out the micro-batch whose gradient was not finite, or splits the one that did not fit.
 class RollbackHistory {
  public:
+  /// It counts by a copy of the run's `retries`, which begin anew with each window.
   explicit RollbackHistory(MemoryRetries retries) : retries_(std::move(retries)) {}
 
-  /// To be told of each micro-batch that is quarantined.
-  void left_out(std::int64_t window, const MicroRef& micro);
-  /// Whether an earlier attempt was torn by it.
-  bool known_bad(std::int64_t window, const MicroRef& micro) const;
+  /// First samples of the window's micro-batches by which earlier attempts were torn.
+  std::set<std::int64_t> known_bad(std::int64_t window) const;
 
-  /// Throws a runtime Error where an earlier attempt failed in the same way, so that going back
-  /// would not help.
-  void torn_by_gradient(std::int64_t window, const std::string& reason);
+  /// The last of the torn window's quarantined micro-batches is the culprit. Throws a runtime Error
+  /// where an earlier attempt failed in the same way, so that going back would not help.
+  void torn_by_gradient(const LedgerView& torn, const std::string& reason);
   /// Throws a refused Error where nothing is left to try. `samples` are those of a micro-batch.
   void torn_by_memory(std::int64_t window, std::int64_t samples, const std::exception& error);
-  /// To be told of each window that was closed.
-  void closed(std::int64_t window);
+  /// To be told of each window that was closed; MemoryRetries::take_story() of one that was short
+  /// of memory.
+  std::optional<std::string> closed(std::int64_t window);
 
  private:
-  using Place = std::pair<std::int64_t, std::int64_t>;  ///< window and first sample
-
   MemoryRetries retries_;
-  std::optional<Place> left_out_;  ///< last
-  std::set<Place> known_bad_;
+  std::map<std::int64_t, std::set<std::int64_t>> known_bad_;  ///< first samples, by window
   std::set<std::int64_t> torn_;
   std::optional<std::int64_t> short_of_memory_;  ///< the window that was
 };

@@ -6,6 +6,7 @@
 #include "accrue/core/error.h"
 #include "support/tolerance.h"
 #include "train/config/gradient_folding.h"
+#include "train/driven_runner.h"
 #include "train/tiny_run.h"
 #include "train/window/micro_batch_runner.h"
 #include "train/workload/workload.h"
@@ -160,7 +161,7 @@ TEST_F(OptimizerMemory, AdamAReportsNoNormAndKeepsNoGradients) {
 std::vector<at::Tensor> sums_of(const Workload& work, batch::Range range) {
   accum::Window window(std::make_shared<accum::GradientBuffer>(work.model->parameters()));
   data::Loader loader(work.data.train, make_sampler(work.config, *work.data.train));
-  MicroBatchRunner runner(*work.model, window, loader, work.config.run.seed, {});
+  testing::DrivenRunner<MicroBatchRunner> runner(*work.model, window, loader, work.config.run.seed);
   const WindowRun run = runner.run(0, range, range.size());
   std::vector<at::Tensor> sums;
   for (std::size_t i = 0; i < window.buffer()->entries().size(); ++i)
@@ -176,7 +177,7 @@ TEST_F(OptimizerMemory, AdamASquaresEachMicroBatchsGradientOfGpt2) {
   const auto optimizer = make_optimizer(work.config, work.model->parameters());
   accum::Window window(make_gradient_buffer(work.config, *work.model, optimizer.get()));
   data::Loader loader(work.data.train, make_sampler(work.config, *work.data.train));
-  MicroBatchRunner runner(*work.model, window, loader, work.config.run.seed, {});
+  testing::DrivenRunner<MicroBatchRunner> runner(*work.model, window, loader, work.config.run.seed);
   const batch::Range samples = work.schedule.window(0);
 
   std::vector<at::Tensor> squares;

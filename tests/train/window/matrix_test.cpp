@@ -10,6 +10,7 @@
 #include "accrue/accum/window.h"
 #include "accrue/models/gpt2.h"
 #include "support/tolerance.h"
+#include "train/driven_runner.h"
 #include "train/window/micro_batch_runner.h"
 
 namespace accrue::train {
@@ -99,7 +100,7 @@ class Matrix : public ::testing::TestWithParam<std::tuple<Weighting, Lengths, bo
     accum::Window window(
         std::make_shared<accum::GradientBuffer>(model.parameters(), precision.accumulate));
     data::Loader loader(source(packing), {matrix_samples, batch::Order::shuffle, 3});
-    MicroBatchRunner runner(model, window, loader, 7, {});
+    testing::DrivenRunner<MicroBatchRunner> runner(model, window, loader, 7);
     WindowRun run = runner.run(2, {matrix_samples, 2 * matrix_samples}, micro);
     run.gradient->materialize();
     std::vector<at::Tensor> parts;

@@ -10,6 +10,7 @@
 #include "accum/poison.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
+#include "train/driven_runner.h"
 #include "train/formula_source.h"
 
 namespace accrue::train {
@@ -149,14 +150,7 @@ class TwoLosses : public models::Trainable {
 
 struct WindowRunnerFixture {
   explicit WindowRunnerFixture(RunnerOptions options = {})
-      : runner(model, window, loader, 1,
-               {.interrupted = {},
-                .on_micro_batch = {},
-                .on_quarantine =
-                    [this](const MicroRef& micro, const std::string& reason) {
-                      told.push_back(describe(micro) + ": " + reason);
-                    }},
-               options) {}
+      : runner(model, window, loader, 1, std::move(options)) {}
 
   Tensors gradients(std::optional<accum::MeanGradient> gradient) const {
     if (!gradient) return {};
@@ -184,8 +178,7 @@ struct WindowRunnerFixture {
   accum::Window window{std::make_shared<accum::GradientBuffer>(model.parameters())};
   std::shared_ptr<WindowSamples> samples = std::make_shared<WindowSamples>();
   data::Loader loader{samples, batch::Sampler(kWindowSamples, batch::Order::sequential, 0)};
-  std::vector<std::string> told;
-  MicroBatchRunner runner;
+  testing::DrivenRunner<MicroBatchRunner> runner;
 };
 
 void expect_equal(const Tensors& actual, const Tensors& expected) {
@@ -346,9 +339,10 @@ TEST(MicroBatchRunner, LeavesTheBitsOfAWindowWithoutTheQuarantinedMicroBatch) {
       (in_gradient ? f.model.bad_gradients : f.model.bad_losses).insert(6);
       WindowRun run = f.run(4);
       EXPECT_EQ(run.quarantined, 1);
-      EXPECT_THAT(f.told, ElementsAre(HasSubstr("micro-batch 1 (samples 4 to 7): ")));
-      EXPECT_THAT(f.told[0], HasSubstr(in_gradient ? "the gradient of 'middle' is not finite"
-                                                   : "its loss is not finite"));
+      const std::vector<std::string> told = f.runner.told("quarantine");
+      EXPECT_THAT(told, ElementsAre(HasSubstr("micro-batch 1 (samples 4 to 7) was left out: ")));
+      EXPECT_THAT(told[0], HasSubstr(in_gradient ? "the gradient of 'middle' is not finite"
+                                                 : "its loss is not finite"));
       const Tensors actual = f.gradients(std::move(run.gradient));
       expect_same_bits(actual, without_the_second(f));
     }
@@ -363,7 +357,7 @@ TEST(MicroBatchRunner, StopsWhereTooManyAreQuarantinedAndNamesTheirSamples) {
   EXPECT_THAT(message, HasSubstr("samples 0 to 3): its loss is not finite"));
   EXPECT_THAT(message, HasSubstr("samples 8 to 11): the gradient of 'middle' is not finite"));
   EXPECT_FALSE(f.window.is_open());
-  EXPECT_EQ(f.told.size(), 2u);
+  EXPECT_EQ(f.runner.told("quarantine").size(), 2u);
 
   WindowRunnerFixture generous({.max_quarantined = 0.5});
   generous.model.bad_losses = {1};
@@ -373,15 +367,6 @@ TEST(MicroBatchRunner, StopsWhereTooManyAreQuarantinedAndNamesTheirSamples) {
   WindowRunnerFixture strict({.max_quarantined = 0});
   strict.model.bad_losses = {1};
   EXPECT_THAT(error_of([&] { strict.run(4); }, Error::Kind::runtime), HasSubstr("at most 0"));
-}
-
-TEST(MicroBatchRunner, AllowsAFractionOfTheMicroBatchesAndAtLeastOne) {
-  EXPECT_EQ(allowed_quarantined(0, 100), 0);
-  EXPECT_EQ(allowed_quarantined(0.1, 1), 1);
-  EXPECT_EQ(allowed_quarantined(0.1, 4), 1);
-  EXPECT_EQ(allowed_quarantined(0.1, 29), 2);
-  EXPECT_EQ(allowed_quarantined(0.1, 30), 3);
-  EXPECT_EQ(allowed_quarantined(1, 8), 8);
 }
 
 TEST(MicroBatchRunner, GivesTheModelTheContextOfItsMicroBatch) {

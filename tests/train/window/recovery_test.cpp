@@ -13,13 +13,16 @@
 #include "accrue/models/resnet.h"
 #include "accrue/optim/optimizer.h"
 #include "support/tolerance.h"
+#include "train/driven_runner.h"
 #include "train/formula_source.h"
 #include "train/tiny_torchscript.h"
 #include "train/window/exact/exact_runner.h"
+#include "train/window/micro_batch_runner.h"
 
 namespace accrue::train {
 namespace {
 
+using testing::DrivenRunner;
 using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
@@ -101,23 +104,24 @@ class Rig {
         window(std::make_shared<accum::GradientBuffer>(model->parameters())),
         recovery({.planned = micro, .micro_batch = micro}, std::move(no_split)),
         loader(setting.source, batch::Sampler(kTextSamples, batch::Order::sequential, 0)) {
-    WindowHooks hooks{.on_out_of_memory =
-                          [this](const std::string& reason) {
-                            told.push_back(reason);
-                            if (on_trouble) on_trouble();
-                          },
-                      .memory_advice = [] { return std::string("something smaller"); }};
-    const RunnerOptions options{.recovery = &recovery};
+    const auto advice = [] { return std::string("something smaller"); };
     if (setting.exact)
-      exact_runner = std::make_unique<ExactRunner>(*model, window, loader, 1, hooks, options);
+      exact_runner = std::make_unique<DrivenRunner<ExactRunner>>(
+          *model, window, loader, 1, RunnerOptions{}, &recovery, advice);
     else
-      runner = std::make_unique<MicroBatchRunner>(*model, window, loader, 1, hooks, options);
+      runner = std::make_unique<DrivenRunner<MicroBatchRunner>>(*model, window, loader, 1,
+                                                                RunnerOptions{}, &recovery, advice);
   }
 
   WindowRun run() { return run(recovery.state().micro_batch); }
   WindowRun run(std::int64_t micro) {
-    Runner& chosen = runner ? static_cast<Runner&>(*runner) : *exact_runner;
-    return chosen.run(3, {0, kTextSamples}, micro);
+    return run(WindowRequest::even(3, {0, kTextSamples}, micro));
+  }
+  WindowRun run(WindowRequest request) {
+    return runner ? runner->run(std::move(request)) : exact_runner->run(std::move(request));
+  }
+  std::vector<std::string> told() const {
+    return runner ? runner->told("out_of_memory") : exact_runner->told("out_of_memory");
   }
 
   /// Sums and buffers as the last window left them.
@@ -141,10 +145,8 @@ class Rig {
   accum::Window window;
   memory::Recovery recovery;
   data::Loader loader;
-  std::vector<std::string> told;
-  std::function<void()> on_trouble;
-  std::unique_ptr<MicroBatchRunner> runner;
-  std::unique_ptr<ExactRunner> exact_runner;
+  std::unique_ptr<DrivenRunner<MicroBatchRunner>> runner;
+  std::unique_ptr<DrivenRunner<ExactRunner>> exact_runner;
 };
 
 bool same_bits(const Tensors& a, const Tensors& b) {
@@ -189,7 +191,7 @@ TEST_P(Faults, AnyAllocationMayFailOnceAndTheWindowHasTheBitsOfAnUndisturbedOne)
     ASSERT_TRUE(run.gradient) << point;
     ASSERT_EQ(run.out_of_memory, failing.failed()) << point;
     ASSERT_EQ(run.retries, failing.failed());
-    ASSERT_EQ(std::ssize(rig.told), failing.failed());
+    ASSERT_EQ(std::ssize(rig.told()), failing.failed());
     ASSERT_EQ(rig.recovery.state().micro_batch, 4);
     ASSERT_TRUE(same_bits(rig.left(), expected)) << point;
     hit += failing.failed();
@@ -220,7 +222,7 @@ TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
     if (GetParam().exact)
       planned.run(rig.recovery.state().micro_batch);
     else
-      planned.runner->run(3, rig.partition());
+      planned.run({.index = 3, .micro_batches = rig.partition()});
     ASSERT_EQ(run.weight, planned.window.weight());
     ASSERT_TRUE(same_bits(rig.left(), planned.left())) << point;
     other_bits += same_bits(rig.left(), unsplit) ? 0 : 1;
@@ -233,13 +235,14 @@ TEST(Recovery, OnlyWhatWasNotDoneIsSplit) {
   Rig rig(kGpt2);
   const std::int64_t half = allocations_of([&] { rig.run(); }) / 2;
   WindowRun run;
+  std::size_t already_told = 0;
   const auto wanted = [&] {
     return rig.recovery.state().micro_batch == 2 && rig.partition().front().size() == 4;
   };
   // Where a replay was under way the whole window begins anew: another point is tried.
   for (std::int64_t point = half; !wanted() && point < half + 300; ++point) {
     rig.recovery = memory::Recovery({.planned = 4, .micro_batch = 4});
-    rig.told.clear();
+    already_told = rig.told().size();
     const memory::FailingAllocations failing(point, 2);
     run = rig.run();
   }
@@ -247,9 +250,9 @@ TEST(Recovery, OnlyWhatWasNotDoneIsSplit) {
   EXPECT_EQ(rig.partition().back(), (batch::Range{12, 14}));
   EXPECT_EQ(run.micro_batches, std::ssize(rig.partition()));
   EXPECT_EQ(run.tokens, kTextSamples * kTextLength);
-  ASSERT_EQ(rig.told.size(), 1U) << "one line a window";
-  EXPECT_THAT(rig.told[0], HasSubstr("micro-batches of 4 samples ran out of memory"));
-  EXPECT_THAT(rig.told[0], HasSubstr("from here on they have 2, and the batch stays"));
+  ASSERT_EQ(rig.told().size(), already_told + 1) << "one line a window";
+  EXPECT_THAT(rig.told().back(), HasSubstr("micro-batches of 4 samples ran out of memory"));
+  EXPECT_THAT(rig.told().back(), HasSubstr("from here on they have 2, and the batch stays"));
 }
 
 std::string refusal_of(Rig& rig) {
@@ -286,7 +289,7 @@ TEST(Recovery, DoesNotSplitWhatIsPartOfTheMathematics) {
 
 TEST(Recovery, WithoutADecisionTheErrorGoesToTheCaller) {
   Rig rig(kGpt2);
-  MicroBatchRunner plain(*rig.model, rig.window, rig.loader, 1, {});
+  DrivenRunner<MicroBatchRunner> plain(*rig.model, rig.window, rig.loader, 1);
   const memory::FailingAllocations failing(60);
   EXPECT_THROW(plain.run(3, {0, kTextSamples}, 4), c10::OutOfMemoryError);
   EXPECT_FALSE(rig.window.is_open());

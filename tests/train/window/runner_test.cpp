@@ -2,11 +2,14 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <set>
 
 #include "accrue/core/error.h"
 #include "accum/poison.h"
+#include "train/driven_runner.h"
 #include "train/window/exact/exact_runner.h"
+#include "train/window/micro_batch_runner.h"
 
 namespace accrue::train {
 namespace {
@@ -86,10 +89,30 @@ class Scale : public models::Trainable {
   }
 };
 
+class SignalAfterMicroBatch : public Observer {
+ public:
+  explicit SignalAfterMicroBatch(std::int64_t count) : count_(count) {}
+  void on_micro_batch(std::int64_t done, std::int64_t) override {
+    if (done == count_) std::raise(SIGTERM);
+  }
+
+ private:
+  std::int64_t count_;
+};
+
 struct RunnerFixture {
   template <class R>
-  WindowRun run(std::function<bool()> interrupted = {}) {
-    R runner(model, window, loader, 1, {.interrupted = std::move(interrupted)});
+  WindowRun run() {
+    testing::DrivenRunner<R> runner(model, window, loader, 1);
+    return runner.run(0, {0, number_count}, 4);
+  }
+  /// A signal asks it to stop after so many micro-batches.
+  WindowRun run_until(std::int64_t micro_batches) {
+    memory::BudgetWatch budget("");
+    const StopSignalWatch signals;
+    testing::DrivenRunner<MicroBatchRunner> runner(model, window, loader, 1);
+    runner.heed(budget, signals);
+    runner.add_observer(std::make_shared<SignalAfterMicroBatch>(micro_batches));
     return runner.run(0, {0, number_count}, 4);
   }
   Scale model;
@@ -120,8 +143,7 @@ TEST(Runner, LeavesNoTraceOfAQuarantinedMicroBatchInTheBuffers) {
 
 TEST(Runner, LeavesTheBuffersOfAWindowThatWasNotFinishedAlone) {
   RunnerFixture f;
-  int asked = 0;
-  EXPECT_TRUE(f.run<MicroBatchRunner>([&] { return ++asked > 2; }).interrupted);
+  EXPECT_TRUE(f.run_until(2).interrupted);
   EXPECT_EQ(f.model.mean.item<double>(), 0);
   f.model.bad_losses = {5, 9};
   EXPECT_THROW(f.run<MicroBatchRunner>(), Error);

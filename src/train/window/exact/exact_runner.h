@@ -1,36 +1,36 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
+#include "train/pass/buffer_snapshot.h"
+#include "train/pass/window_losses.h"
 #include "train/window/exact/exact_window.h"
-#include "train/window/micro_batch_runner.h"
+#include "train/window/runner.h"
 
 namespace accrue::train {
 
 /// For models whose batch normalisation takes the whole window (model.batchnorm = "exact").
 class ExactRunner final : public Runner {
  public:
-  /// All are kept by reference and must outlive the runner. Throws a usage Error where `model` has
-  /// a batch normalisation that cannot be cut.
-  ExactRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
-              std::uint64_t seed, WindowHooks hooks, RunnerOptions options = {});
+  /// Throws a usage Error where the model has a batch normalisation that cannot be cut.
+  explicit ExactRunner(const RunnerContext& context, RunnerOptions options = {});
   ~ExactRunner() override;
 
-  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
+  Opening prepare(const WindowRequest& request) override;
+  Filled fill(WindowRequest& request, WindowRun& run) override;
+  Filled closed(WindowRequest& request, WindowRun& run) override;
+  void undo() override;
 
  private:
-  WindowRun attempt(std::int64_t index, const std::vector<batch::Range>& parts);
   ExactOptions exact_options();
+  bool stops_here() const;
   void tell_progress(std::int64_t passes_done, std::int64_t passes);
   void quarantine(const MicroRef& micro, const std::string& reason);
 
-  accum::Window& window_;
-  data::Loader& loader_;
-  WindowHooks hooks_;
+  RunnerContext context_;
   RunnerOptions options_;
   WindowLosses losses_;
-  BufferSnapshot at_open_;  ///< the window's
-  MemoryRetries retries_;
+  BufferSnapshot at_open_;          ///< the window's
   std::int64_t micro_batches_ = 0;  ///< of the window that runs
   std::int64_t told_ = 0;
   ExactWindow exact_;

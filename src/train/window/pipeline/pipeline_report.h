@@ -4,7 +4,7 @@
 #include <string>
 
 #include "accrue/core/step_report.h"
-#include "train/window/micro_batch_runner.h"
+#include "train/window/runner.h"
 
 namespace accrue::train {
 

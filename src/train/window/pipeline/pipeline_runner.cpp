@@ -14,7 +14,7 @@
 #include "accum/finite_sums.h"
 #include "distributed/schedule/pipeline_schedule.h"
 #include "train/pass/head_losses.h"
-#include "train/window/window_totals.h"
+#include "train/window/quarantine_limits.h"
 
 namespace accrue::train {
 namespace {
@@ -46,73 +46,50 @@ PipelineRunner::InFlight::InFlight(const PipelineStage& stage, MicroRef micro_re
       chain(stage.segments, micro, context, recompute,
             stage.is_last() ? ChainRun::Backward::at_once : ChainRun::Backward::later) {}
 
-PipelineRunner::PipelineRunner(models::Trainable& model, accum::Window& window,
-                               data::Loader& loader, std::uint64_t seed, PipelineStage stage,
-                               WindowHooks hooks, RunnerOptions options)
-    : model_(model),
-      window_(window),
-      loader_(loader),
-      seed_(seed),
+PipelineRunner::PipelineRunner(const RunnerContext& context, PipelineStage stage,
+                               RunnerOptions options)
+    : context_(context),
       stage_(std::move(stage)),
       link_(stage_.group),
-      hooks_(std::move(hooks)),
       options_(std::move(options)) {}
 
-WindowRun PipelineRunner::run(std::int64_t index, batch::Range range, std::int64_t micro) {
-  parts_ = batch::split(range, micro);
-  tokens_.assign(parts_.size(), 0);
+Runner::Opening PipelineRunner::prepare(const WindowRequest&) { return {}; }
+
+Filled PipelineRunner::fill(WindowRequest& request, WindowRun& run) {
+  begin(request);
+  run_passes(run);
+  return all_settled(request.known_bad) ? Filled::whole : Filled::again;
+}
+
+void PipelineRunner::begin(const WindowRequest& request) {
+  if (request.fills == 0) {
+    audits_ = false;
+    units_ = context_.window.buffer()->units();
+    parts_ = request.micro_batches;
+    tokens_.assign(parts_.size(), 0);
+  }
   known_bad_.clear();
-  audits_ = false;
-  reruns_ = 0;
-  units_ = window_.buffer()->units();
-  try {
-    while (true) {
-      WindowRun result = attempt(index);
-      result.retries += reruns_;
-      if (result.gradient || !window_.is_lost()) return result;
-      // Units that ranks agreed on at the close are larger now. Else the norm was not finite.
-      if (window_.retries() == 0 && std::exchange(audits_, true)) return result;
-      ++reruns_;
-    }
-  } catch (...) {
-    window_.discard();
-    in_flight_.clear();
-    loader_.cancel();
-    throw;
-  }
-}
-
-/// Until all stages have the same micro-batches in their sums; then the window is closed.
-WindowRun PipelineRunner::attempt(std::int64_t index) {
-  while (true) {
-    WindowRun result;
-    window_.open(index);
-    run_passes(result);
-    if (all_settled()) {
-      close(result);
-      return result;
-    }
-    ++reruns_;
-  }
-}
-
-void PipelineRunner::run_passes(WindowRun& result) {
   kept_.clear();
+  for (std::int64_t micro = 0; micro < std::ssize(parts_); ++micro) {
+    const std::int64_t first = parts_[static_cast<std::size_t>(micro)].begin;
+    if (request.known_bad.contains(first))
+      known_bad_.insert(micro);
+    else
+      kept_.push_back(micro);
+  }
   found_bad_.clear();
   left_out_.clear();
   in_ledger_ = 0;
   waiting_seconds_ = 0;
+}
+
+void PipelineRunner::run_passes(WindowRun& run) {
   std::vector<batch::Range> ranges;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const auto micro = static_cast<std::int64_t>(i);
-    if (known_bad_.contains(micro)) continue;
-    kept_.push_back(micro);
-    ranges.push_back(parts_[i]);
-  }
+  for (const std::int64_t micro : kept_) ranges.push_back(parts_[static_cast<std::size_t>(micro)]);
   const Stopwatch watch;
   const memory::PeakScope peak;
-  loader_.prefetch(std::move(ranges));
-  const auto kept = static_cast<std::int64_t>(kept_.size());
+  context_.loader.prefetch(std::move(ranges));
+  const std::int64_t kept = std::ssize(kept_);
   std::vector<PipelinePass> passes;
   if (kept > 0) passes = distributed::pipeline_schedule(stage_.index(), stage_.count(), kept);
   for (const PipelinePass& pass : passes) {
@@ -121,26 +98,29 @@ void PipelineRunner::run_passes(WindowRun& result) {
     else
       run_backward(pass.micro_batch + 1 == kept);
   }
-  leave_out_known_bad(static_cast<std::int64_t>(parts_.size()));
+  quarantine_known_bad(std::ssize(parts_));
   const Stopwatch sending;
   link_.finish();
   waiting_seconds_ += sending.seconds();
-  result.seconds = watch.seconds();
+  run.seconds = watch.seconds();
+  run.own_seconds = run.seconds - waiting_seconds_;
   if (stage_.is_last()) {
-    result.micro_batches = static_cast<std::int64_t>(parts_.size());
-    result.tokens = std::reduce(tokens_.begin(), tokens_.end());
+    run.micro_batches = std::ssize(parts_);
+    run.tokens = std::reduce(tokens_.begin(), tokens_.end());
+    run.left_out = left_out_;
   }
-  if (memory::caching_allocator_installed()) result.micro_batch_peak_bytes = peak.peak().live;
+  if (memory::caching_allocator_installed()) run.micro_batch_peak_bytes = peak.peak().live;
 }
 
 void PipelineRunner::run_forward(std::int64_t position) {
   RECORD_USER_SCOPE("pipeline: forward");
   // Between micro-batches the budget is looked at; several ranks are stopped together, at the end.
-  if (hooks_.interrupted) hooks_.interrupted();
-  batch::MicroBatch micro = loader_.next();
+  context_.control.follow_budget();
+  batch::MicroBatch micro = context_.loader.next();
   const std::int64_t index = kept_[static_cast<std::size_t>(position)];
   tokens_[static_cast<std::size_t>(index)] = micro.tokens;
-  const ForwardContext context = batch::training_context(micro, seed_, window_.ledger().window);
+  const ForwardContext context =
+      batch::training_context(micro, context_.seed, context_.window.ledger().window);
   MicroRef ref{.index = index, .sample_ids = micro.sample_ids};
   InFlight& flight = in_flight_.emplace_back(stage_, std::move(ref), std::move(micro), context,
                                              options_.recompute);
@@ -160,25 +140,24 @@ void PipelineRunner::run_forward(std::int64_t position) {
 void PipelineRunner::run_backward(bool is_last) {
   RECORD_USER_SCOPE("pipeline: backward");
   InFlight& flight = in_flight_.front();
-  leave_out_known_bad(flight.ref.index);
-  window_.begin(flight.ref);
+  quarantine_known_bad(flight.ref.index);
+  context_.window.begin(flight.ref);
   options_.reduce->begin_micro_batch(is_last);
   if (flight.micro.is_empty()) {
     // All stages know it by themselves and tell each other nothing.
-    window_.commit(0, 0);
+    context_.window.commit(0, 0);
   } else if (!(stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight))) {
     tell_stage_before(true, {});
   }
   ++in_ledger_;
   in_flight_.pop_front();
-  if (hooks_.on_micro_batch)
-    hooks_.on_micro_batch(in_ledger_, static_cast<std::int64_t>(parts_.size()));
+  context_.log.micro_batch(in_ledger_, std::ssize(parts_));
 }
 
 bool PipelineRunner::backward_from_loss(InFlight& flight) {
   const models::Activations output = as_leaves(std::exchange(flight.output, {}));
   const HeadLosses::Total total =
-      HeadLosses(model_, {}).total(output, flight.micro, flight.context);
+      HeadLosses(context_.model, {}).total(output, flight.micro, flight.context);
   if (!std::isfinite(total.sum)) {
     quarantine(flight.ref, kNotFinite);
     return false;
@@ -232,15 +211,16 @@ std::vector<at::Tensor> PipelineRunner::receive(std::int64_t from, const char* w
 
 void PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
   // A window that is lost looks at nothing when it commits, and one run is to find all that is bad.
-  const bool looks = audits_ || window_.is_lost();
-  if (looks && !sums_are_finite(*window_.buffer())) return quarantine(ref, kGradientNotFinite);
-  if (window_.commit(loss_sum, weight) == MicroStatus::quarantined)
+  const bool looks = audits_ || context_.window.is_lost();
+  if (looks && !sums_are_finite(*context_.window.buffer()))
+    return quarantine(ref, kGradientNotFinite);
+  if (context_.window.commit(loss_sum, weight) == MicroStatus::quarantined)
     found_bad_.emplace(ref.index, kGradientNotFinite);
 }
 
 void PipelineRunner::quarantine(const MicroRef& ref, const char* reason) {
   found_bad_.emplace(ref.index, reason);
-  window_.abort(MicroStatus::quarantined, reason);
+  context_.window.abort(MicroStatus::quarantined, reason);
 }
 
 MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
@@ -251,20 +231,20 @@ MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
 }
 
 /// Those before `micro`, in the ledger's order.
-void PipelineRunner::leave_out_known_bad(std::int64_t before) {
+void PipelineRunner::quarantine_known_bad(std::int64_t before) {
   for (; in_ledger_ < before; ++in_ledger_) {
-    window_.begin(ref_of(in_ledger_));
-    window_.abort(MicroStatus::quarantined, kKnown);
+    context_.window.begin(ref_of(in_ledger_));
+    context_.window.abort(MicroStatus::quarantined, kKnown);
   }
 }
 
 /// What a stage tells the others of its attempt: whether its window is lost, its retries, which
 /// micro-batches it found bad, and its units.
 at::Tensor PipelineRunner::findings() const {
-  const std::vector<int> units = window_.buffer()->units();
+  const std::vector<int> units = context_.window.buffer()->units();
   std::vector<std::int64_t> row(kFindings + parts_.size(), 0);
-  row[kLost] = window_.is_lost() ? 1 : 0;
-  row[kRetries] = window_.retries();
+  row[kLost] = context_.window.is_lost() ? 1 : 0;
+  row[kRetries] = context_.window.retries();
   for (const auto& [micro, reason] : found_bad_)
     row[kFindings + static_cast<std::size_t>(micro)] = 1;
   row.insert(row.end(), units.begin(), units.end());
@@ -282,7 +262,9 @@ bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
     known_bad_.insert(micro);
     // The last stage that found it is nearest to the cause.
     const bool is_mine = stages.max().item<std::int64_t>() == stage_.index();
-    if (is_mine && hooks_.on_quarantine) hooks_.on_quarantine(ref_of(micro), found_bad_.at(micro));
+    if (!is_mine) continue;
+    const MicroRef ref = ref_of(micro);
+    context_.log.quarantine(ref, found_bad_.at(micro), context_.loader.samples_of(ref.sample_ids));
   }
   return agree;
 }
@@ -290,7 +272,7 @@ bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
 /// Whether the stages' sums are of the same micro-batches, and would be no better another time.
 /// Where not all are settled, the window is discarded, and what is known now is taken into account.
 /// All decide alike.
-bool PipelineRunner::all_settled() {
+bool PipelineRunner::all_settled(std::set<std::int64_t>& known_bad) {
   const auto parts = static_cast<std::int64_t>(parts_.size());
   const std::size_t known_before = known_bad_.size();
   const at::Tensor rows = stage_.group->all_gather(findings());
@@ -298,28 +280,30 @@ bool PipelineRunner::all_settled() {
   const bool any_lost = rows.select(1, kLost).any().item<bool>();
   const bool any_retried = rows.select(1, kRetries).any().item<bool>();
   const bool more_known = known_bad_.size() > known_before;
+  for (const std::int64_t micro : known_bad_)
+    known_bad.insert(parts_[static_cast<std::size_t>(micro)].begin);
   if (agree && !(any_lost && (more_known || any_retried))) return true;
-  window_.discard();
+  context_.window.discard();
   // What a micro-batch that is left out needed must not change the units of the others' sums.
   const at::Tensor units_by_stage = rows.slice(1, kFindings + parts);
   if (units_by_stage.size(1) > 0)
-    window_.buffer()->set_units(more_known ? units_ : most_of_each(units_by_stage));
+    context_.window.buffer()->set_units(more_known ? units_ : most_of_each(units_by_stage));
   return false;
 }
 
-void PipelineRunner::close(WindowRun& result) {
-  RECORD_USER_SCOPE("close window");
-  const Stopwatch watch;
-  tell_rank_sums(*options_.reduce, hooks_, result.seconds - waiting_seconds_, result);
-  result.gradient = window_.close();
-  result.closing_seconds = watch.seconds();
-  require_few_quarantined(window_.ledger(), options_.max_quarantined,
-                          static_cast<std::int64_t>(parts_.size()));
-  require_few_left_out(left_out_, options_.max_quarantined, parts_, window_.ledger().window);
-  if (stage_.is_last()) result.left_out = std::move(left_out_);
-  take_ledger(window_, result);
-  take_totals(*options_.reduce, result);
-  result.quarantined /= stage_.count();
+Filled PipelineRunner::closed(WindowRequest&, WindowRun& run) {
+  accum::Window& window = context_.window;
+  require_few_quarantined(window.ledger(), options_.max_quarantined, std::ssize(parts_));
+  require_few_left_out(left_out_, options_.max_quarantined, parts_, window.ledger().window);
+  if (run.gradient || !window.is_lost()) return Filled::whole;
+  // Units that ranks agreed on at the close are larger now. Else the norm was not finite.
+  if (window.retries() == 0 && std::exchange(audits_, true)) return Filled::whole;
+  return Filled::again;
+}
+
+void PipelineRunner::undo() {
+  in_flight_.clear();
+  context_.loader.cancel();
 }
 
 }  // namespace accrue::train

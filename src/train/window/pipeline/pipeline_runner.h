@@ -9,8 +9,8 @@
 
 #include "distributed/schedule/stage_link.h"
 #include "train/pass/chain_run.h"
-#include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_stage.h"
+#include "train/window/runner.h"
 
 namespace accrue::train {
 
@@ -21,19 +21,19 @@ namespace accrue::train {
 /// loss, its weight and the micro-batches.
 ///
 /// No stage can make its sums anew without the others. So where a micro-batch is not finite on some
-/// stage, or units of fixed-point sums were too coarse, all run the window again, without what is
+/// stage, or units of fixed-point sums were too coarse, all fill the window again, without what is
 /// known to be bad; what a stage can see in one run it finds in one. Memory that runs out ends the
-/// run.
+/// run. A micro-batch is begun before its backward pass, as others run between its two passes.
 class PipelineRunner final : public Runner {
  public:
-  /// All are kept by reference and must outlive the runner. `options.reduce` is of the stage's
-  /// group, and does not overlap.
-  PipelineRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
-                 std::uint64_t seed, PipelineStage stage, WindowHooks hooks, RunnerOptions options);
+  /// `options.reduce` is of the stage's group, and does not overlap.
+  PipelineRunner(const RunnerContext& context, PipelineStage stage, RunnerOptions options);
 
-  /// WindowRun::seconds are those of this rank with its waiting for other stages; the hook
-  /// `rank_sums` gets those without.
-  WindowRun run(std::int64_t index, batch::Range range, std::int64_t micro) override;
+  Opening prepare(const WindowRequest& request) override;
+  /// On all stages. WindowRun::seconds are those of this rank with its waiting for other stages.
+  Filled fill(WindowRequest& request, WindowRun& run) override;
+  Filled closed(WindowRequest& request, WindowRun& run) override;
+  void undo() override;
 
  private:
   /// Between its forward and its backward pass.
@@ -49,8 +49,8 @@ class PipelineRunner final : public Runner {
     std::size_t outputs = 0;     ///< tensors of it
   };
 
-  WindowRun attempt(std::int64_t index);
-  void run_passes(WindowRun& result);
+  void begin(const WindowRequest& request);
+  void run_passes(WindowRun& run);
   void run_forward(std::int64_t position);
   void run_backward(bool is_last);
   bool backward_from_loss(InFlight& flight);
@@ -61,35 +61,29 @@ class PipelineRunner final : public Runner {
   std::vector<at::Tensor> receive(std::int64_t from, const char* what);
   void settle(const MicroRef& ref, double loss_sum, double weight);
   void quarantine(const MicroRef& ref, const char* reason);
-  void leave_out_known_bad(std::int64_t before);
+  void quarantine_known_bad(std::int64_t before);
   MicroRef ref_of(std::int64_t micro) const;
   at::Tensor findings() const;
   bool learn_of_bad(const at::Tensor& found);
-  bool all_settled();
-  void close(WindowRun& result);
+  bool all_settled(std::set<std::int64_t>& known_bad);
 
-  models::Trainable& model_;
-  accum::Window& window_;
-  data::Loader& loader_;
-  std::uint64_t seed_;
+  RunnerContext context_;
   PipelineStage stage_;
   distributed::StageLink link_;
-  WindowHooks hooks_;
   RunnerOptions options_;
 
   std::vector<batch::Range> parts_;   ///< of the window that runs
-  std::vector<std::int64_t> tokens_;  ///< of each, also of those that are left out
+  std::vector<std::int64_t> tokens_;  ///< of each, also of those that are quarantined
   std::set<std::int64_t> known_bad_;  ///< of them, on any stage
   std::vector<std::int64_t> kept_;    ///< the others
-  /// By this stage, in this attempt, and why.
+  /// By this stage, in this fill, and why.
   std::map<std::int64_t, std::string> found_bad_;
-  std::vector<batch::LeftOut> left_out_;  ///< samples, in this attempt
-  std::vector<int> units_;                ///< of fixed-point sums, when the window began
+  std::vector<batch::LeftOut> left_out_;  ///< samples, in this fill
+  std::vector<int> units_;                ///< of fixed-point sums, before the window's first fill
   std::deque<InFlight> in_flight_;
   std::int64_t in_ledger_ = 0;  ///< micro-batches of the window
-  std::int64_t reruns_ = 0;     ///< of the window
   bool audits_ = false;         ///< looks at the sums after every micro-batch
-  double waiting_seconds_ = 0;  ///< of the attempt
+  double waiting_seconds_ = 0;  ///< of the fill
 };
 
 }  // namespace accrue::train

@@ -13,6 +13,11 @@
 #include "distributed/ranks.h"
 #include "support/tolerance.h"
 #include "train/formula_source.h"
+#include "train/ranks/alone.h"
+#include "train/recorder.h"
+#include "train/run/run_window.h"
+#include "train/window/close_window.h"
+#include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_report.h"
 
 namespace accrue::train {
@@ -113,21 +118,47 @@ struct StageOutcome {
   std::vector<std::string> told;
 };
 
-void run_window(Runner& runner, accum::Window& window, StageOutcome& outcome) {
-  outcome.run = runner.run(3, {0, kPipelineSamples}, kPipelineMicro);
+/// Adds up the sums of ranks that each hold a stage.
+class SumOfStages final : public Parallelism {
+ public:
+  SumOfStages(distributed::DeferredReduce& reduce, std::int64_t stages)
+      : reduce_(reduce), stages_(stages) {}
+  batch::Range share(batch::Range window) override { return window; }
+  void close(accum::Window& window, WindowRun& run) override {
+    close_shared_window(window, reduce_, false, {}, run);
+    run.quarantined /= stages_;
+  }
+  std::vector<RankRecord> records() const override { return {}; }
+
+ private:
+  distributed::DeferredReduce& reduce_;
+  std::int64_t stages_;
+};
+
+/// Where a runner tells what happens.
+struct Told {
+  std::shared_ptr<testing::Recorder> recorder = std::make_shared<testing::Recorder>();
+  RunLog::Observers observers{recorder};
+  TrainState state;
+  RunLog log{observers, state, true};
+  RunControl control;
+  MemoryRetries retries;
+};
+
+void run_window(Runner& runner, accum::Window& window, Parallelism& parallelism, Told& told,
+                StageOutcome& outcome) {
+  try {
+    outcome.run = train::run_window({window, runner, parallelism, told.retries, told.log},
+                                    WindowRequest::even(3, {0, kPipelineSamples}, kPipelineMicro));
+  } catch (const std::exception& error) {
+    outcome.run.lost_reason = error.what();
+  }
+  for (const Event& event : told.recorder->events) outcome.told.push_back(event.reason);
   if (outcome.run.gradient) {
     outcome.run.gradient->materialize();
     for (const auto& entry : window.buffer()->entries())
       outcome.gradients.push_back(entry.slot->main.clone());
   }
-}
-
-WindowHooks hooks_into(StageOutcome& outcome) {
-  return {.interrupted = {},
-          .on_micro_batch = {},
-          .on_quarantine = [&outcome](const MicroRef& micro, const std::string& reason) {
-            outcome.told.push_back(describe(micro) + ": " + reason);
-          }};
 }
 
 data::Loader make_loader(const PlantedFaults& faults) {
@@ -143,9 +174,11 @@ StageOutcome run_alone(const PlantedFaults& faults, accum::Accumulation accumula
   accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation));
   data::Loader loader = make_loader(faults);
   StageOutcome outcome;
-  MicroBatchRunner runner(model, window, loader, 1, hooks_into(outcome),
+  Told told;
+  Alone alone;
+  MicroBatchRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
                           {.max_quarantined = kGenerous});
-  run_window(runner, window, outcome);
+  run_window(runner, window, alone, told, outcome);
   return outcome;
 }
 
@@ -168,16 +201,13 @@ std::vector<StageOutcome> run_stages(const PlantedFaults& faults, accum::Accumul
     accum::Window window(buffer);
     window.set_reduction(&reduce);
     data::Loader loader = make_loader(faults);
-    StageOutcome& outcome = outcomes[rank];
-    try {
-      PipelineRunner runner(
-          model, window, loader, 1, make_pipeline_stage(group, model, loader.fetch({0, 1})),
-          hooks_into(outcome), {.max_quarantined = max_quarantined, .reduce = &reduce});
-      run_window(runner, window, outcome);
-      group->barrier("the end");
-    } catch (const std::exception& error) {
-      outcome.run.lost_reason = error.what();
-    }
+    Told told;
+    SumOfStages sums(reduce, stages);
+    PipelineRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
+                          make_pipeline_stage(group, model, loader.fetch({0, 1})),
+                          {.max_quarantined = max_quarantined, .reduce = &reduce});
+    run_window(runner, window, sums, told, outcomes[rank]);
+    if (outcomes[rank].run.lost_reason.empty()) group->barrier("the end");
   };
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < models.size(); ++rank) threads.emplace_back(run_stage, rank);

@@ -1,11 +1,11 @@
-#include "train/run/signals.h"
+#include "core/stop_signals.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
 
-namespace accrue::train {
+namespace accrue {
 namespace {
 
 constexpr std::int64_t kTogetherNanoseconds = 2'000'000'000;
@@ -38,7 +38,7 @@ void note_signal(int signal) {
 
 }  // namespace
 
-SignalWatch::SignalWatch() {
+StopSignalWatch::StopSignalWatch() {
   first_arrived = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
@@ -51,11 +51,11 @@ SignalWatch::SignalWatch() {
   }
 }
 
-SignalWatch::~SignalWatch() {
+StopSignalWatch::~StopSignalWatch() {
   for (std::size_t i = 0; i < kStopSignals.size(); ++i)
     ::sigaction(kStopSignals[i], &previous_actions[i], nullptr);
 }
 
-bool SignalWatch::interrupted() const { return first_arrived != 0; }
+bool StopSignalWatch::interrupted() const { return first_arrived != 0; }
 
-}  // namespace accrue::train
+}  // namespace accrue

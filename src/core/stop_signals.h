@@ -3,7 +3,7 @@
 #include <array>
 #include <csignal>
 
-namespace accrue::train {
+namespace accrue {
 
 /// The signals that ask a run to stop.
 inline constexpr std::array<int, 3> kStopSignals{SIGINT, SIGTERM, SIGHUP};
@@ -13,14 +13,14 @@ inline constexpr std::array<int, 3> kStopSignals{SIGINT, SIGTERM, SIGHUP};
 /// comes later is somebody who will not wait, and does what it did before this object. A SIGHUP
 /// that was ignored (nohup) stays ignored. The note is process-wide, since signals are; one object
 /// at a time.
-class SignalWatch {
+class StopSignalWatch {
  public:
-  SignalWatch();
-  ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
+  StopSignalWatch();
+  ~StopSignalWatch();
+  StopSignalWatch(const StopSignalWatch&) = delete;
+  StopSignalWatch& operator=(const StopSignalWatch&) = delete;
 
   bool interrupted() const;
 };
 
-}  // namespace accrue::train
+}  // namespace accrue

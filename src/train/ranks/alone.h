@@ -1,0 +1,24 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "train/ranks/parallelism.h"
+#include "train/window/close_window.h"
+
+namespace accrue::train {
+
+/// One process that has each window to itself.
+class Alone final : public Parallelism {
+ public:
+  explicit Alone(std::vector<RankRecord> records = {}) : records_(std::move(records)) {}
+
+  batch::Range share(batch::Range window) override { return window; }
+  void close(accum::Window& window, WindowRun& run) override { close_window(window, run); }
+  std::vector<RankRecord> records() const override { return records_; }
+
+ private:
+  std::vector<RankRecord> records_;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,25 @@
+#include "train/ranks/shared_windows.h"
+
+namespace accrue::train {
+
+SharedWindows::SharedWindows(const ParallelismContext& context)
+    : SummedWindows(context),
+      leases_(context.ranks.rank(), context.state.ranks, context.config.dist.shares == "speed") {}
+
+batch::Range SharedWindows::share(batch::Range window) {
+  begin_window();
+  const batch::Range mine = leases_.share(window);
+  if (leases_.change()) log().event("leases", *leases_.change());
+  return mine;
+}
+
+void SharedWindows::window_done(std::int64_t window, const WindowRun& run) {
+  leases_.observe(run.rank_sums);
+  SummedWindows::window_done(window, run);
+}
+
+std::vector<double> SharedWindows::rank_sums(double own_seconds) const {
+  return leases_.rank_sums(own_seconds);
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "train/ranks/summed_windows.h"
+#include "train/window/window_leases.h"
+
+namespace accrue::train {
+
+/// Ranks that share the micro-batches of each window, by their speeds or equally.
+class SharedWindows final : public SummedWindows {
+ public:
+  explicit SharedWindows(const ParallelismContext& context);
+
+  batch::Range share(batch::Range window) override;
+  void window_done(std::int64_t window, const WindowRun& run) override;
+  std::vector<RankRecord> records() const override { return leases_.records(); }
+
+ private:
+  std::vector<double> rank_sums(double own_seconds) const override;
+
+  WindowLeases leases_;
+};
+
+}  // namespace accrue::train

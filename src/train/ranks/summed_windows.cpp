@@ -1,0 +1,55 @@
+#include "train/ranks/summed_windows.h"
+
+#include "core/joint_state.h"
+#include "train/ranks/rank_events.h"
+#include "train/window/close_window.h"
+
+namespace accrue::train {
+
+SummedWindows::SummedWindows(const ParallelismContext& context)
+    : ranks_(context.ranks),
+      sharded_(context.sharded),
+      log_(context.log),
+      control_(context.control),
+      compresses_(context.config.dist.compress != "none"),
+      reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
+
+void SummedWindows::close(accum::Window& window, WindowRun& run) {
+  std::vector<double> sums = rank_sums(run.own_seconds);
+  sums.push_back(static_cast<double>(log_.noted().size()));
+  close_shared_window(window, *reduce_, control_.asked_to_stop(), sums, run);
+}
+
+void SummedWindows::window_done(std::int64_t window, const WindowRun& run) {
+  if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, window));
+}
+
+void SummedWindows::report(const WindowRun& run, StepReport& report) const {
+  report.reduce_seconds = run.together->reduce_seconds;
+  report.reduce_exposed_seconds = run.together->exposed_seconds;
+  report.wire_bytes = ranks_.wire_bytes() - sent_before_;
+}
+
+bool SummedWindows::writes_together() const { return compresses_ || sharded_ != nullptr; }
+
+StoredTensors SummedWindows::gather_optimizer() const {
+  if (sharded_ == nullptr) return {};
+  if (ranks_.is_first()) return sharded_->whole_state();
+  sharded_->hand_over();
+  return {};
+}
+
+NamedParameters SummedWindows::state(TrainState&) {
+  NamedParameters state;
+  append_state(state, compression_prefix, reduce_->state());
+  return state;
+}
+
+/// A checkpoint of one process, or one that was written after a failure, has nothing of
+/// compression.
+void SummedWindows::load_state(const StoredTensors& of_ranks, const TrainState&) {
+  const StoredTensors kept = state_under(compression_prefix, of_ranks);
+  if (!kept.empty()) reduce_->load_state(kept);
+}
+
+}  // namespace accrue::train

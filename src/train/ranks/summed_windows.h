@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "train/ranks/parallelism.h"
+
+namespace accrue::train {
+
+/// Ranks whose gradient sums are added up at the close of each window, so that all take the same
+/// step. The optimizer's state may be divided among them.
+class SummedWindows : public Parallelism {
+ public:
+  explicit SummedWindows(const ParallelismContext& context);
+
+  distributed::DeferredReduce* reduction() override { return reduce_.get(); }
+  void close(accum::Window& window, WindowRun& run) override;
+  void window_done(std::int64_t window, const WindowRun& run) override;
+  void report(const WindowRun& run, StepReport& report) const override;
+  bool writes_together() const override;
+  bool can_write_alone() const override { return sharded_ == nullptr; }
+  StoredTensors gather_optimizer() const override;
+  NamedParameters state(TrainState& state) override;
+  void load_state(const StoredTensors& of_ranks, const TrainState& state) override;
+
+ protected:
+  /// To be called as a window begins: what is sent from now on is the window's.
+  void begin_window() { sent_before_ = ranks_.wire_bytes(); }
+  RunLog& log() { return log_; }
+  const Ranks& ranks() const { return ranks_; }
+
+ private:
+  /// What ranks add up of a window besides its totals; `own_seconds` as in WindowRun.
+  virtual std::vector<double> rank_sums(double own_seconds) const = 0;
+
+  const Ranks& ranks_;
+  const ShardedOptimizer* sharded_;
+  RunLog& log_;
+  const RunControl& control_;
+  bool compresses_;
+  std::unique_ptr<distributed::DeferredReduce> reduce_;
+  std::int64_t sent_before_ = 0;
+};
+
+}  // namespace accrue::train

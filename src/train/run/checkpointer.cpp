@@ -1,0 +1,116 @@
+#include "train/run/checkpointer.h"
+
+#include <ATen/record_function.h>
+
+#include <utility>
+#include <vector>
+
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/resume.h"
+#include "train/plan/make_run_plan.h"
+
+namespace accrue::train {
+
+Checkpointer::Checkpointer(const RunContext& run, Progress& progress,
+                           const memory::Recovery& recovery, const accum::GradientBuffer& buffer,
+                           Parallelism& parallelism, RunLog& log)
+    : run_(run),
+      progress_(progress),
+      recovery_(recovery),
+      buffer_(buffer),
+      parallelism_(parallelism),
+      log_(log),
+      cadence_(run.work.config.run.checkpoint_every, make_horizon(run.plan),
+               "run.checkpoint_every") {}
+
+void Checkpointer::write_if_due(bool last) {
+  const std::int64_t step = progress_.state.step;
+  if (written_step_ == step) return;
+  const bool due = last || cadence_.due(step, parallelism_.step_before(step));
+  if (parallelism_.writes_together() ? run_.ranks.as_first_says(due) : due) write();
+}
+
+void Checkpointer::write() { begin_writing(parallelism_.state(progress_.state)); }
+
+void Checkpointer::write_last() {
+  if (written_step_ != progress_.state.step) write();
+  finish();
+}
+
+void Checkpointer::begin_writing(NamedParameters of_ranks) {
+  TrainState& state = progress_.state;
+  if (!run_.ranks.is_first()) {
+    parallelism_.gather_optimizer();
+    written_step_ = state.step;
+    return;
+  }
+  progress_.keep_time();
+  state.units = buffer_.units();
+  state.micro_batches = recovery_.state();
+  state.ranks = parallelism_.records();
+  finish();
+  const RunConfig& config = run_.work.config.run;
+  CheckpointContent content =
+      checkpoint_content(state, run_.work.config.model, *run_.work.model, run_.optimizer);
+  content.ranks = std::move(of_ranks);
+  content.gathered = parallelism_.gather_optimizer();
+  const bool is_gathered = !content.gathered.empty();
+  writer_.start([directory = run_.directory, content = std::move(content),
+                 prune = PruneOptions{.newest = state.step,
+                                      .keep = config.keep,
+                                      .best = config.keep_best ? state.best_step : std::nullopt}] {
+    RECORD_USER_SCOPE("checkpoint: write");
+    write_checkpoint(directory, content);
+    prune_checkpoints(directory, prune);
+  });
+  written_step_ = state.step;
+  // What is folded into the optimizer's state changes it within the window; what is brought
+  // together from the ranks must not meet the next window's collectives.
+  if (buffer_.folds() || is_gathered) finish();
+  cadence_.done();
+}
+
+void Checkpointer::finish() {
+  RECORD_USER_SCOPE("checkpoint: wait");
+  try {
+    writer_.finish();
+  } catch (...) {
+    written_step_ = -1;
+    throw;
+  }
+}
+
+void Checkpointer::save_what_was_done(bool is_whole) noexcept {
+  const std::int64_t step = progress_.state.step;
+  try {
+    finish();
+    if (!is_whole || !parallelism_.can_write_alone() || step == 0 || written_step_ == step) return;
+    begin_writing({});
+    finish();
+  } catch (const std::exception&) {
+    // The first error is the one to report; earlier checkpoints are untouched.
+  }
+}
+
+void Checkpointer::go_back(const std::string& reason) {
+  const Resumed last =
+      load_checkpoint(run_.directory, std::to_string(written_step_), progress_.state.data, false,
+                      *run_.work.model, run_.optimizer);
+  progress_.go_back_to(last.state);
+  log_.rollback();
+  log_.event("rollback", reason + ": the run goes on after step " +
+                             std::to_string(progress_.state.step) + ", from " +
+                             last.checkpoint.filename().string());
+}
+
+/// The first rank may be writing a later one while another one looks.
+std::string Checkpointer::what_is_saved() const {
+  const std::vector<std::int64_t> steps = run_.directory.checkpoint_steps();
+  if (steps.empty()) return "no checkpoint was written yet";
+  return "step " + std::to_string(steps.back()) +
+         (run_.ranks.is_first() ? "" : " (or a later one)") +
+         " is saved, and --resume goes on after it";
+}
+
+}  // namespace accrue::train

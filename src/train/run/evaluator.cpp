@@ -1,0 +1,101 @@
+#include "train/run/evaluator.h"
+
+#include <ATen/record_function.h>
+
+#include <cmath>
+
+#include "core/words.h"
+#include "memory/out_of_memory.h"
+#include "train/plan/make_run_plan.h"
+#include "train/run/evaluation.h"
+
+namespace accrue::train {
+
+Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
+                     const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
+                     RunControl& control)
+    : run_(run),
+      progress_(progress),
+      recovery_(recovery),
+      parallelism_(parallelism),
+      checkpointer_(checkpointer),
+      log_(log),
+      control_(control) {
+  if (const auto& every = run.work.config.run.eval_every)
+    cadence_.emplace(*every, make_horizon(run.plan), "run.eval_every");
+}
+
+/// In micro-batches as small as it takes; one line tells of it.
+std::optional<Evaluation> Evaluator::evaluate() {
+  RECORD_USER_SCOPE("evaluation");
+  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
+                            .cancelled =
+                                [this] {
+                                  control_.follow_budget();
+                                  return !run_.ranks.are_many() && control_.asked_to_stop();
+                                },
+                            .ranks = &run_.ranks};
+  if (run_.work.config.run.eval_batches)
+    options.max_samples = *run_.work.config.run.eval_batches * run_.plan.batch_samples;
+  std::string trouble;
+  while (true) {
+    try {
+      auto evaluation = evaluate_source(*run_.work.model, *run_.work.data.val, options);
+      if (!trouble.empty())
+        log_.event_of_this_rank(
+            "out_of_memory",
+            trouble + ": it was run by " + counted(options.micro_batch, "sample"));
+      return evaluation;
+    } catch (const std::exception& error) {
+      if (options.micro_batch == 1 || !memory::is_out_of_memory(error)) throw;
+      if (trouble.empty())
+        trouble = "the evaluation, by " + counted(options.micro_batch, "sample") +
+                  ", ran out of memory (" + memory::why_out_of_memory(error) + ")";
+      options.micro_batch = (options.micro_batch + 1) / 2;
+    }
+  }
+}
+
+bool Evaluator::evaluate_if_due(bool last) {
+  if (!run_.work.data.val) return true;
+  const std::int64_t step = progress_.state.step;
+  const bool due = last || (cadence_ && cadence_->due(step, parallelism_.step_before(step)));
+  if (!due || progress_.state.evaluated_step == step) return true;
+  std::optional<Evaluation> evaluation = evaluate();
+  if (!evaluation) return false;
+  evaluation->step = step;
+  if (cadence_) cadence_->done();
+  take(*evaluation);
+  return true;
+}
+
+/// A loss that is no number is none to report, and never the best.
+void Evaluator::take(const Evaluation& evaluation) {
+  TrainState& state = progress_.state;
+  if (!evaluation.left_out.empty())
+    log_.event_of_this_rank("quarantine",
+                            "left out of the evaluation: " + left_out_of(evaluation));
+  state.evaluated_step = state.step;
+  state.eval_loss.reset();
+  if (!std::isfinite(evaluation.loss)) {
+    log_.event_of_last_step("evaluation",
+                            "the loss of the evaluation after step " + std::to_string(state.step) +
+                                " is " +
+                                (std::isnan(evaluation.loss) ? "not a number" : "infinite"));
+    return;
+  }
+  state.eval_loss = evaluation.loss;
+  log_.evaluation(evaluation);
+  note_best(evaluation.loss);
+}
+
+void Evaluator::note_best(double eval_loss) {
+  TrainState& state = progress_.state;
+  const bool keeps_best = run_.work.config.run.keep_best;
+  if (!keeps_best || (state.best_eval && *state.best_eval <= eval_loss)) return;
+  state.best_eval = eval_loss;
+  state.best_step = state.step;
+  checkpointer_.write();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+
+#include "accrue/core/observer.h"
+#include "memory/recovery.h"
+#include "train/ranks/parallelism.h"
+#include "train/run/cadence.h"
+#include "train/run/checkpointer.h"
+#include "train/run/progress.h"
+#include "train/run/run_context.h"
+
+namespace accrue::train {
+
+/// Evaluates a run's model when it is due, and keeps the best.
+class Evaluator {
+ public:
+  /// All are kept by reference.
+  Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
+            const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
+            RunControl& control);
+
+  /// `last`: after the last step. False: interrupted, and the evaluation is owed.
+  bool evaluate_if_due(bool last);
+
+ private:
+  std::optional<Evaluation> evaluate();
+  void take(const Evaluation& evaluation);
+  void note_best(double eval_loss);
+
+  const RunContext& run_;
+  Progress& progress_;
+  const memory::Recovery& recovery_;
+  const Parallelism& parallelism_;
+  Checkpointer& checkpointer_;
+  RunLog& log_;
+  RunControl& control_;
+  std::optional<Cadence> cadence_;
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,183 @@
+#include "train/run/optimizer_step.h"
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
+#include "core/cause.h"
+#include "memory/out_of_memory.h"
+#include "train/plan/make_run_plan.h"
+#include "train/window/quarantine_limits.h"
+
+namespace accrue::train {
+
+OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
+                             const WindowFlow& flow, Checkpointer& checkpointer,
+                             RunControl& control)
+    : run_(run),
+      progress_(progress),
+      recovery_(recovery),
+      flow_(flow),
+      checkpointer_(checkpointer),
+      control_(control),
+      learning_rate_(make_learning_rate(run.work.config, make_horizon(run.plan))),
+      rollback_history_(flow.retries),
+      takes_micro_statistics_(run.work.config.model.batchnorm == "micro" &&
+                              !models::find_batch_norms(*run.work.model).none()) {}
+
+OptimizerStep::Taken OptimizerStep::take() {
+  const Stopwatch watch;
+  const memory::PeakScope peak;
+  TrainState& state = progress_.state;
+  settle_memory();
+  const std::int64_t micro_batch = recovery_.state().micro_batch;
+  const batch::Range range = run_.work.schedule.window(state.window);
+  std::optional<WindowRun> filled = run_unless_torn(flow_.parallelism.share(range), micro_batch);
+  if (!filled) return Taken::went_back;
+  WindowRun& window = *filled;
+  if (window.interrupted) return Taken::stopped;
+  tell_of(window);
+  require_a_finite_loss(window);
+  const double lr = learning_rate_.at(state.step);
+  // The last checkpoint is written before its parameters change.
+  if (window.gradient || flow_.parallelism.ends_round(state.window + 1)) checkpointer_.finish();
+  const Stopwatch optimizer_watch;
+  std::optional<double> norm;
+  if (window.gradient) norm = consume(std::move(*window.gradient), lr);
+  const double optimizer_seconds = optimizer_watch.seconds();
+  state.window += 1;
+  state.samples += range.size();
+  state.tokens += window.tokens;
+  flow_.parallelism.after_step(state, window);
+  StepReport report = report_of(window, watch.seconds());
+  report.lr = lr;
+  report.grad_norm = norm;
+  report.stepped = window.gradient.has_value();
+  report.micro_batch = std::min(micro_batch, range.size());
+  report.optimizer_seconds = window.closing_seconds + optimizer_seconds;
+  if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
+  tell_step(report, window);
+  if (const auto decision = recovery_.window_done(window.out_of_memory == 0))
+    flow_.log.event_of_this_rank("plan", decision->reason);
+  return window.stop_requested ? Taken::stopped : Taken::whole;
+}
+
+/// Before a window, which comes after evaluations and checkpoints: what lies outside tensors came
+/// and went. Its micro-batches have one size, so what is given back during it counts from the next.
+void OptimizerStep::settle_memory() {
+  control_.follow_budget();
+  if (const auto reason = memory::follow_outside())
+    flow_.log.event_of_this_rank("budget", *reason);
+  if (!control_.take_raised_budget()) return;
+  if (const auto decision = recovery_.limit_raised(memory::tensor_budget()))
+    flow_.log.event_of_this_rank("plan", decision->reason);
+}
+
+/// Nothing where the window was torn, and the run went back to the last checkpoint.
+std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
+                                                        std::int64_t micro_batch) {
+  const std::int64_t index = progress_.state.window;
+  WindowRequest request = WindowRequest::even(index, share, micro_batch);
+  request.known_bad = rollback_history_.known_bad(index);
+  try {
+    WindowRun window = run_window(flow_, std::move(request));
+    if (!flow_.window.is_torn()) return window;
+    rollback_history_.torn_by_gradient(flow_.window.ledger(), window.lost_reason);
+    checkpointer_.go_back(window.lost_reason);
+  } catch (const std::exception& error) {
+    if (!flow_.window.is_torn() || !memory::is_out_of_memory(error)) throw;
+    rollback_history_.torn_by_memory(index, std::min(micro_batch, share.size()), error);
+    checkpointer_.go_back(cause_of(error));
+  }
+  return std::nullopt;
+}
+
+void OptimizerStep::tell_of(const WindowRun& window) {
+  const std::int64_t index = progress_.state.window;
+  if (const auto story = rollback_history_.closed(index))
+    flow_.log.event("out_of_memory", *story);
+  flow_.parallelism.window_done(index, window);
+  if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
+  if (!window.left_out.empty())
+    flow_.log.event_of_this_rank("quarantine",
+                                 "left out of the batch: " + describe(window.left_out));
+}
+
+void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
+  if (flow_.parallelism.steps_alone()) return;
+  if (window.micro_batches == 0 || window.quarantined < window.micro_batches) return;
+  throw runtime_error(
+      "step " + std::to_string(progress_.state.step + 1), "a finite loss",
+      "none in any of its micro-batches",
+      "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
+}
+
+std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, double lr) {
+  if (run_.gradient_hook) {
+    gradient.materialize();
+    run_.gradient_hook(gradient);
+    gradient.changed();
+  }
+  const std::optional<double> norm = clipped_norm(gradient);
+  RECORD_USER_SCOPE("optimizer step");
+  is_half_done_ = true;
+  run_.optimizer.step(std::move(gradient), lr);
+  is_half_done_ = false;
+  progress_.state.step += 1;
+  return norm;
+}
+
+/// Before clipping; none where the gradient was folded into the optimizer.
+std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient) const {
+  if (!gradient.has_values()) return std::nullopt;
+  const double clip = run_.work.config.optim.clip;
+  const double norm = clip > 0 ? gradient.clip(clip) : gradient.norm();
+  if (std::isfinite(norm)) return norm;
+  throw runtime_error("step " + std::to_string(progress_.state.step + 1), "a finite gradient",
+                      "norm " + std::to_string(norm),
+                      "a lower optim.lr, or --resume from the last checkpoint");
+}
+
+StepReport OptimizerStep::report_of(const WindowRun& window, double seconds) {
+  progress_.keep_time();
+  const TrainState& state = progress_.state;
+  StepReport report{.step = state.step,
+                    .epoch = run_.work.schedule.epoch_at(state.window),
+                    .time = unix_time(),
+                    .elapsed = state.elapsed,
+                    .samples = state.samples,
+                    .weight = window.weight,
+                    .micro_batches = window.micro_batches,
+                    .seconds = seconds,
+                    .updates_per_hour = 3600 / seconds,
+                    .accumulation_seconds = window.seconds,
+                    .micro_batch_peak_bytes = window.micro_batch_peak_bytes,
+                    .budget_bytes = memory::budget(),
+                    .quarantined = window.quarantined,
+                    .retries = window.retries,
+                    .world = run_.ranks.world()};
+  if (window.weight > 0) report.loss = progress_.last_loss = window.loss_sum / window.weight;
+  if (!run_.work.data.train->image_shape()) {
+    report.tokens = state.tokens;
+    report.batch_tokens = window.tokens;
+    report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
+  }
+  if (takes_micro_statistics_) report.batchnorm = "micro";
+  flow_.parallelism.report(window, report);
+  return report;
+}
+
+void OptimizerStep::tell_step(const StepReport& report, const WindowRun& window) const {
+  flow_.log.step(report);
+  if (report.stepped || !window.lost_reason.empty()) return;
+  flow_.log.event_of_last_step("no_step", window.quarantined > 0 || !window.left_out.empty()
+                                              ? "no label counts in what is left of the batch"
+                                              : "no label in the batch counts");
+}
+
+}  // namespace accrue::train

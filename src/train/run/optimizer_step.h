@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "accrue/core/step_report.h"
+#include "memory/recovery.h"
+#include "train/run/checkpointer.h"
+#include "train/run/progress.h"
+#include "train/run/run_context.h"
+#include "train/run/run_window.h"
+#include "train/window/rollback_history.h"
+
+namespace accrue::train {
+
+/// Takes one optimizer step of a run: this rank's part of a window is filled and closed, the
+/// optimizer consumes the mean gradient, and what it came to is told.
+class OptimizerStep {
+ public:
+  /// All are kept by reference. Memory that runs out is dealt with by a copy of `retries` where a
+  /// window is torn, and by `retries` else.
+  OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
+                const WindowFlow& flow, Checkpointer& checkpointer, RunControl& control);
+
+  enum class Taken {
+    whole,
+    stopped,    ///< as a signal asked, on any rank
+    went_back,  ///< the window was torn: the run goes on from the last checkpoint
+  };
+  Taken take();
+  /// Whether an exception left some parameters updated and others not.
+  bool is_half_done() const { return is_half_done_; }
+
+ private:
+  void settle_memory();
+  std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
+  void tell_of(const WindowRun& window);
+  void require_a_finite_loss(const WindowRun& window) const;
+  std::optional<double> consume(accum::MeanGradient gradient, double lr);
+  std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
+  StepReport report_of(const WindowRun& window, double seconds);
+  void tell_step(const StepReport& report, const WindowRun& window) const;
+
+  const RunContext& run_;
+  Progress& progress_;
+  memory::Recovery& recovery_;
+  WindowFlow flow_;
+  Checkpointer& checkpointer_;
+  RunControl& control_;
+  optim::LearningRate learning_rate_;
+  RollbackHistory rollback_history_;
+  bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and there is one
+  bool is_half_done_ = false;
+};
+
+}  // namespace accrue::train

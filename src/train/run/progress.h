@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "accrue/core/clock.h"
+#include "train/checkpoint/train_state.h"
+
+namespace accrue::train {
+
+/// How far a run has come.
+class Progress {
+ public:
+  explicit Progress(TrainState from) : state(std::move(from)), elapsed_before_(state.elapsed) {}
+
+  /// Brings the state's time up to now.
+  void keep_time() { state.elapsed = elapsed_before_ + watch_.seconds(); }
+  /// The run goes on from an earlier state, and its time with it.
+  void go_back_to(TrainState earlier) {
+    state = std::move(earlier);
+    elapsed_before_ = state.elapsed - watch_.seconds();
+  }
+
+  TrainState state;
+  std::optional<double> last_loss;  ///< of a window of this process
+
+ private:
+  double elapsed_before_;
+  Stopwatch watch_;
+};
+
+}  // namespace accrue::train

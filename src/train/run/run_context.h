@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "accrue/core/observer.h"
+#include "accrue/memory/budget.h"
+#include "accrue/train/run_directory.h"
+#include "accrue/train/trainer.h"
+#include "core/stop_signals.h"
+#include "train/checkpoint/run_claim.h"
+#include "train/ranks/ranks.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// What a run works on; all of it outlives the loop.
+struct RunContext {
+  const Workload& work;
+  const RunPlan& plan;
+  optim::Optimizer& optimizer;
+  const ShardedOptimizer* sharded;  ///< the same; null where its state is not divided among ranks
+  const RunDirectory& directory;
+  const std::vector<std::shared_ptr<Observer>>& observers;
+  const Trainer::GradientHook& gradient_hook;
+  memory::BudgetWatch& budget_watch;
+  const Ranks& ranks;
+  const StopSignalWatch& signals;
+  const RunClaim* claim;  ///< null but on the first rank
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,136 @@
+#include "train/run/training_loop.h"
+
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "train/plan/enough_memory.h"
+#include "train/plan/make_run_plan.h"
+#include "train/plan/memory_advice.h"
+
+namespace accrue::train {
+namespace {
+
+std::shared_ptr<accum::GradientBuffer> make_buffer(const RunContext& run, const TrainState& state) {
+  auto buffer = make_gradient_buffer(run.work.config, *run.work.model, &run.optimizer);
+  if (!state.units.empty()) buffer->set_units(state.units);
+  return buffer;
+}
+
+bool stops_alone(const RunContext& run) {
+  return !run.ranks.are_many() && !run.work.config.dist.takes_outer_steps();
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks)
+    : run_(run),
+      progress_(std::move(state)),
+      log_(run.observers, progress_.state, run.ranks.is_first()),
+      control_(run.budget_watch, run.signals, log_, stops_alone(run)),
+      recovery_(progress_.state.micro_batches, fixed_micro_batch_reason(run.work.config)),
+      buffer_(make_buffer(run, progress_.state)),
+      loader_(run.work.data.train, make_sampler(run.work.config, *run.work.data.train)),
+      parallelism_(make_parallelism({.config = run.work.config,
+                                     .ranks = run.ranks,
+                                     .model = *run.work.model,
+                                     .optimizer = run.optimizer,
+                                     .sharded = run.sharded,
+                                     .buffer = buffer_,
+                                     .loader = loader_,
+                                     .state = progress_.state,
+                                     .micro_batch = run.plan.micro_batch,
+                                     .total_steps = run.plan.total_steps,
+                                     .log = log_,
+                                     .control = control_})),
+      retries_(make_retries()),
+      window_(buffer_),
+      runner_(make_runner(
+          run.work.config,
+          {*run.work.model, window_, loader_, run.work.config.run.seed, log_, control_, retries_},
+          {.cut_folder = run.plan.cuts_in_file ? run.directory.root() : "",
+           .recompute = run.plan.recompute,
+           .reduce = parallelism_->reduction()},
+          parallelism_->stage())),
+      checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_),
+      evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_),
+      step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_},
+            checkpointer_, control_) {
+  window_.set_reduction(parallelism_->reduction());
+  if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
+}
+
+MemoryRetries TrainingLoop::make_retries() {
+  return MemoryRetries(
+      parallelism_->retries_alone() ? &recovery_ : nullptr,
+      [this] { return memory_advice(run_.work, run_.plan); },
+      [this](std::int64_t samples) {
+        return enough_budget(run_.work, samples, run_.plan.recompute);
+      });
+}
+
+RunResult TrainingLoop::run() {
+  log_.start({.first_step = progress_.state.step,
+              .total_steps = run_.plan.total_steps,
+              .parameters = run_.plan.parameters,
+              .summary = summarise(run_.work.config, run_.plan)});
+  if (const std::string remark = parallelism_->remark(run_.plan.micro_batches); !remark.empty())
+    log_.event_of_last_step("dist", remark);
+  const memory::PeakScope peak;
+  bool stopped = false;
+  try {
+    stopped = train();
+  } catch (const Error& error) {
+    save_what_was_done();
+    if (!run_.ranks.are_many() || error.kind() != Error::Kind::runtime) throw;
+    throw Error(error.kind(), error.operation(), error.expected(), error.received(),
+                error.suggestion() + "; " + checkpointer_.what_is_saved());
+  } catch (...) {
+    save_what_was_done();
+    throw;
+  }
+  log_.end(stopped);
+  return {.step = progress_.state.step,
+          .interrupted = stopped,
+          .loss = progress_.last_loss,
+          .eval_loss = progress_.state.eval_loss,
+          .peak_bytes = peak.peak().live,
+          .peak_reserved_bytes = peak.peak().reserved,
+          .checkpoint = run_.directory.checkpoint(progress_.state.step)};
+}
+
+/// Whether it was stopped by a signal.
+bool TrainingLoop::train() {
+  const TrainState& state = progress_.state;
+  const std::int64_t total = run_.plan.total_steps;
+  bool stopped = false;
+  // A window that is torn goes back to a checkpoint, so there has to be one.
+  if (buffer_->folds()) checkpointer_.write();
+  // A run that was stopped in an evaluation, or before it, is still owed it.
+  if (state.window > 0 && state.window < total && !parallelism_->is_within_round(state.window))
+    stopped = !evaluator_.evaluate_if_due(false);
+  while (!stopped && state.window < total) {
+    const bool last = state.window + 1 == total;
+    const OptimizerStep::Taken taken = step_.take();
+    expect_folder();
+    if (taken == OptimizerStep::Taken::went_back || parallelism_->is_within_round(state.window))
+      continue;
+    stopped = taken == OptimizerStep::Taken::stopped || !evaluator_.evaluate_if_due(last);
+    if (!stopped) checkpointer_.write_if_due(last);
+  }
+  stopped = stopped || !evaluator_.evaluate_if_due(true);
+  checkpointer_.write_last();
+  expect_folder();
+  return stopped;
+}
+
+void TrainingLoop::expect_folder() const {
+  if (run_.claim != nullptr) run_.claim->check_there();
+}
+
+void TrainingLoop::save_what_was_done() noexcept {
+  log_.end(false);
+  checkpointer_.save_what_was_done(!step_.is_half_done());
+}
+
+}  // namespace accrue::train

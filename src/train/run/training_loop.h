@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "accrue/accum/window.h"
+#include "data/loader.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run/checkpointer.h"
+#include "train/run/evaluator.h"
+#include "train/run/make_runner.h"
+#include "train/run/optimizer_step.h"
+#include "train/run/progress.h"
+#include "train/run/run_context.h"
+
+namespace accrue::train {
+
+/// Steps, evaluations and checkpoints, until the end of the run or a signal.
+class TrainingLoop {
+ public:
+  /// `of_ranks` is what a checkpoint holds of several ranks; empty of a new run.
+  TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks);
+
+  RunResult run();
+
+ private:
+  bool train();
+  void expect_folder() const;
+  void save_what_was_done() noexcept;
+  MemoryRetries make_retries();
+
+  RunContext run_;
+  Progress progress_;
+  RunLog log_;
+  RunControl control_;
+  memory::Recovery recovery_;
+  /// Outlives what reduces it.
+  std::shared_ptr<accum::GradientBuffer> buffer_;
+  data::Loader loader_;
+  std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window
+  MemoryRetries retries_;
+  accum::Window window_;
+  std::unique_ptr<Runner> runner_;
+  Checkpointer checkpointer_;
+  Evaluator evaluator_;
+  OptimizerStep step_;
+};
+
+}  // namespace accrue::train

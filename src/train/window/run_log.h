@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "accrue/core/ledger.h"
+#include "accrue/core/observer.h"
+#include "train/checkpoint/train_state.h"
+
+namespace accrue::train {
+
+/// What a run tells its observers. Of several ranks the first one tells; what happens on another
+/// one is noted there, and goes to the first with the window's close (gather_events).
+class RunLog {
+ public:
+  using Observers = std::vector<std::shared_ptr<Observer>>;
+
+  RunLog() = default;  ///< nobody listens
+  /// Both are kept by reference: events carry the step that `state` has reached.
+  RunLog(const Observers& observers, const TrainState& state, bool is_first_rank)
+      : observers_(&observers), state_(&state), is_first_rank_(is_first_rank) {}
+
+  void start(const RunStart& start) const;
+  void micro_batch(std::int64_t done, std::int64_t total) const;
+  void step(const StepReport& report) const;
+  void evaluation(const Evaluation& evaluation) const;
+  void rollback() const;
+  void end(bool interrupted) const;
+
+  /// An event of the step under way that all ranks know of.
+  void event(const std::string& name, const std::string& reason) const;
+  /// An event of the step that was done last.
+  void event_of_last_step(const std::string& name, const std::string& reason) const;
+  /// An event that this rank alone knows of.
+  void event_of_this_rank(const std::string& name, const std::string& reason);
+  /// A micro-batch was left out, whose draws took these samples of the data.
+  void quarantine(const MicroRef& micro, const std::string& reason,
+                  std::span<const std::int64_t> samples);
+
+  /// Events that wait to be sent to the first rank.
+  const std::vector<Event>& noted() const { return noted_; }
+  std::vector<Event> take_noted();
+  /// Tells events that ranks had noted.
+  void tell(std::span<const Event> events) const;
+
+ private:
+  std::int64_t steps_done() const { return state_ == nullptr ? 0 : state_->step; }
+  void each(const std::function<void(Observer&)>& notify) const;
+
+  const Observers* observers_ = nullptr;
+  const TrainState* state_ = nullptr;
+  bool is_first_rank_ = true;
+  std::vector<Event> noted_;
+};
+
+}  // namespace accrue::train
