@@ -1,9 +1,4 @@
-#include "distributed/compress/block_codec.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "distributed/compress/block_codec_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -12,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "distributed/compress/block_codec.h"
 #include "support/bf16_lanes-inl.h"
 #include "support/sweep-inl.h"
 

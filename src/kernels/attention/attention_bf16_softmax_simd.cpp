@@ -1,16 +1,12 @@
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "kernels/attention/attention_bf16_rows_simd.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/attention_bf16_softmax_simd.cpp"
-#include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
-#include <hwy/highway.h>
-
 #include "kernels/mask-inl.h"
 #include "kernels/power-inl.h"
 #include "kernels/vector_io-inl.h"
