@@ -68,15 +68,22 @@ endfunction()
 
 # accrue_add_simd_sources(TARGET [SAME_BITS] SOURCES...): sources that Highway compiles once per instruction set and without
 # torch; the best is chosen when the program runs. SAME_BITS: with the same results on each, as no product and sum become one.
+# Each lies below src/ and includes <hwy/foreach_target.h> before anything else of Highway: that header includes the source again
+# for each instruction set, by its path in HWY_TARGET_INCLUDE.
 function(accrue_add_simd_sources target)
   cmake_parse_arguments(SIMD "SAME_BITS" "" "" ${ARGN})
   target_sources(${target} PRIVATE ${SIMD_UNPARSED_ARGUMENTS})
   target_include_directories(${target} SYSTEM PRIVATE ${ACCRUE_HWY_INCLUDE_DIR})
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:${ACCRUE_HWY_LIBRARY}>)
-  set_source_files_properties(${SIMD_UNPARSED_ARGUMENTS} PROPERTIES
-    SKIP_PRECOMPILE_HEADERS ON
-    COMPILE_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV)"
-    COMPILE_OPTIONS "$<$<BOOL:${SIMD_SAME_BITS}>:-ffp-contract=off>")
+  target_link_libraries(${target} PRIVATE ${ACCRUE_HWY_LIBRARY})
+  set(disabled HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV)
+  foreach(source IN LISTS SIMD_UNPARSED_ARGUMENTS)
+    get_filename_component(path ${source} ABSOLUTE)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${path})
+    set_source_files_properties(${source} PROPERTIES
+      SKIP_PRECOMPILE_HEADERS ON
+      COMPILE_DEFINITIONS "HWY_TARGET_INCLUDE=\"${path}\";HWY_DISABLED_TARGETS=(${disabled})"
+      COMPILE_OPTIONS "$<$<BOOL:${SIMD_SAME_BITS}>:-ffp-contract=off>")
+  endforeach()
 endfunction()
 
 # accrue_add_group(NAME ROOM...): accrue::NAME for rooms, and all that these use.

@@ -4,27 +4,10 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accrue/core/error.h"
+#include "support/snapshot.h"
 
 namespace accrue {
 namespace {
-
-/// Puts `.grad` back as it was found.
-class KeepGradients {
- public:
-  explicit KeepGradients(const NamedParameters& parameters) : parameters_(parameters) {
-    for (const NamedParameter& parameter : parameters_) grads_.push_back(parameter.tensor.grad());
-  }
-  ~KeepGradients() {
-    for (std::size_t i = 0; i < grads_.size(); ++i)
-      parameters_[i].tensor.mutable_grad() = grads_[i];
-  }
-  KeepGradients(const KeepGradients&) = delete;
-  KeepGradients& operator=(const KeepGradients&) = delete;
-
- private:
-  const NamedParameters& parameters_;
-  std::vector<at::Tensor> grads_;
-};
 
 Loss finite(Loss loss, std::int64_t index) {
   if (loss.sum.defined() && loss.sum.numel() == 1 && !std::isfinite(loss.sum.item<double>()))
@@ -38,7 +21,7 @@ Loss finite(Loss loss, std::int64_t index) {
 }  // namespace
 
 Accumulated accumulate(const NamedParameters& parameters, const NextLoss& next_loss) {
-  const KeepGradients keep(parameters);
+  const Keep keep{GradSnapshot(parameters)};
   Accumulator accumulator(parameters, {.check_finite = false});
   std::int64_t index = 0;
   while (std::optional<Loss> loss = next_loss()) accumulator.backward(finite(*loss, index++));

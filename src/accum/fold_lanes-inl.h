@@ -22,6 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using accrue::HWY_NAMESPACE::load_bf16;
 using accrue::HWY_NAMESPACE::nearest_bf16_bits;
 using accrue::HWY_NAMESPACE::store_upper_halves;
+using accrue::HWY_NAMESPACE::upper_halves;
 
 /// Widened to D's element where that is double.
 template <class D, class T>
@@ -30,11 +31,6 @@ HWY_INLINE hn::Vec<D> load(D d, const T* from) {
     return hn::LoadU(d, from);
   else
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, D>(), from));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> upper_halves(D d, hn::Vec<hn::Rebind<std::uint32_t, D>> bits) {
-  return hn::BitCast(d, hn::And(bits, hn::Set(hn::Rebind<std::uint32_t, D>(), 0xffff0000u)));
 }
 
 template <class D>

@@ -1,14 +1,10 @@
-#include "accum/fold_passes.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "accum/fold_passes_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
 
 #include "accum/fold_lanes-inl.h"
+#include "accum/fold_passes.h"
 #include "support/sweep-inl.h"
 
 HWY_BEFORE_NAMESPACE();

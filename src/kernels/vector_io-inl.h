@@ -14,11 +14,17 @@
 #include <cstring>
 
 #include "kernels/element.h"
+#include "support/bf16_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using accrue::HWY_NAMESPACE::load_bf16;
+using accrue::HWY_NAMESPACE::nearest_bf16_bits;
+using accrue::HWY_NAMESPACE::store_bf16;
+using accrue::HWY_NAMESPACE::store_upper_halves;
+using accrue::HWY_NAMESPACE::upper_halves;
 
 /// Whole vectors of the precision that an operation works in: float, or double for fp64.
 template <class T>
@@ -34,9 +40,7 @@ HWY_INLINE hn::Vec<D> load(D d, const Bf16* from) {
   if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
     return hn::PromoteTo(d, load(hn::Rebind<float, D>(), from));
   } else {
-    const hn::Rebind<std::uint16_t, D> half;
-    const hn::Rebind<std::uint32_t, D> word;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(word, hn::LoadU(half, &from->bits))));
+    return load_bf16(d, &from->bits);
   }
 }
 
@@ -45,39 +49,11 @@ HWY_INLINE void store(hn::Vec<D> v, D d, hn::TFromD<D>* to) {
   hn::StoreU(v, d, to);
 }
 
-/// The bfloat16 nearest to each float, ties to even, in the upper half of its lane, and anything in
-/// the lower half. For NaNs whose lower half is zero, which stay NaN: those that bf16 operands or
-/// invalid operations gave.
-template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> nearest_bf16(D, hn::Vec<D> v) {
-  const hn::Rebind<std::uint32_t, D> word;
-  const auto bits = hn::BitCast(word, v);
-  const auto odd = hn::TestBit(bits, hn::Set(word, 0x10000u));
-  return hn::Add(bits, hn::IfThenElse(odd, hn::Set(word, 0x8000u), hn::Set(word, 0x7fffu)));
-}
-
-/// to[2 i] = low[i], to[2 i + 1] = high[i], of `nearest_bf16`.
+/// to[2 i] = low[i], to[2 i + 1] = high[i], of `nearest_bf16_bits`.
 template <class D>
 HWY_INLINE void store_pairs(D d, hn::Vec<D> low, hn::Vec<D> high, Bf16* to) {
   const auto upper = hn::And(high, hn::Set(d, 0xffff0000u));
   hn::StoreU(hn::Or(hn::ShiftRight<16>(low), upper), d, reinterpret_cast<std::uint32_t*>(to));
-}
-
-/// to[i] = rounded[i], of `nearest_bf16`.
-template <class D>
-HWY_INLINE void store_halves(D, hn::Vec<D> rounded, Bf16* to) {
-  const hn::Rebind<std::uint16_t, D> half;
-  const hn::RebindToSigned<D> word;
-  hn::StoreU(hn::DemoteTo(half, hn::BitCast(word, hn::ShiftRight<16>(rounded))), half, &to->bits);
-}
-
-/// The bfloat16 nearest to each float, ties to even, in the lower half of its lane; every NaN
-/// becomes the quiet one.
-template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, D>> bf16_bits(D d, hn::Vec<D> v) {
-  const hn::Rebind<std::uint32_t, D> word;
-  const auto rounded = hn::ShiftRight<16>(nearest_bf16(d, v));
-  return hn::IfThenElse(hn::RebindMask(word, hn::IsNaN(v)), hn::Set(word, 0x7fc0u), rounded);
 }
 
 template <class D>
@@ -86,9 +62,7 @@ HWY_INLINE void store(hn::Vec<D> v, D d, Bf16* to) {
     const hn::Rebind<float, D> single;
     store(hn::DemoteTo(single, v), single, to);
   } else {
-    const hn::Rebind<std::uint16_t, D> half;
-    const hn::Rebind<std::int32_t, D> signed_word;
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(signed_word, bf16_bits(d, v))), half, &to->bits);
+    store_bf16(v, d, &to->bits);
   }
 }
 
@@ -153,8 +127,7 @@ template <class D>
 HWY_INLINE Both<D> load_both(D d, const Bf16* from) {
   const hn::Rebind<std::uint32_t, D> word;
   const auto words = hn::LoadU(word, reinterpret_cast<const std::uint32_t*>(from));
-  return {hn::BitCast(d, hn::ShiftLeft<16>(words)),
-          hn::BitCast(d, hn::And(words, hn::Set(word, 0xffff0000u)))};
+  return {hn::BitCast(d, hn::ShiftLeft<16>(words)), upper_halves(d, words)};
 }
 
 template <class D>
@@ -163,11 +136,11 @@ HWY_INLINE void store_both(const Both<D>& v, D d, hn::TFromD<D>* to) {
   store(v.second, d, to + hn::Lanes(d));
 }
 
-/// NaNs as `nearest_bf16` wants them.
+/// NaNs as `nearest_bf16_bits` wants them.
 template <class D>
 HWY_INLINE void store_both(const Both<D>& v, D d, Bf16* to) {
   const hn::Rebind<std::uint32_t, D> word;
-  store_pairs(word, nearest_bf16(d, v.first), nearest_bf16(d, v.second), to);
+  store_pairs(word, nearest_bf16_bits(d, v.first), nearest_bf16_bits(d, v.second), to);
 }
 
 /// The sum of term(offset, count) over [0, size); lanes from `count` on must be zero. Four

@@ -6,11 +6,11 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "support/snapshot.h"
 
 namespace accrue {
 namespace {
@@ -25,10 +25,11 @@ constexpr const char* operation = "checkpoint";
 class RunState {
  public:
   /// Takes the state that is there now.
-  explicit RunState(const variable_list& inputs) {
-    add(at::kCPU);
-    for (const at::Tensor& input : inputs)
-      if (input.is_cuda()) add(input.device());
+  explicit RunState(const variable_list& inputs)
+      : devices_(devices_of(cuda_only(inputs))), generators_(devices_) {
+    for (const at::Device& device : devices_)
+      autocast_.push_back({at::autocast::is_autocast_enabled(device.type()),
+                           at::autocast::get_autocast_dtype(device.type())});
   }
 
   void restore() const {
@@ -36,10 +37,8 @@ class RunState {
       const at::DeviceType type = devices_[i].type();
       at::autocast::set_autocast_enabled(type, autocast_[i].enabled);
       at::autocast::set_autocast_dtype(type, autocast_[i].dtype);
-      at::Generator generator = at::globalContext().defaultGenerator(devices_[i]);
-      const std::lock_guard<std::mutex> lock(generator.mutex());
-      generator.set_state(generators_[i]);
     }
+    generators_.restore();
   }
 
  private:
@@ -48,31 +47,14 @@ class RunState {
     at::ScalarType dtype;
   };
 
-  void add(at::Device device) {
-    if (std::ranges::find(devices_, device) != devices_.end()) return;
-    devices_.push_back(device);
-    autocast_.push_back({at::autocast::is_autocast_enabled(device.type()),
-                         at::autocast::get_autocast_dtype(device.type())});
-    at::Generator generator = at::globalContext().defaultGenerator(device);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generators_.push_back(generator.get_state());
+  static variable_list cuda_only(variable_list tensors) {
+    std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.is_cuda(); });
+    return tensors;
   }
 
   std::vector<at::Device> devices_;
   std::vector<Autocast> autocast_;
-  variable_list generators_;
-};
-
-/// Puts the present state back when it ends.
-class RunStateScope {
- public:
-  explicit RunStateScope(const variable_list& inputs) : before_(inputs) {}
-  ~RunStateScope() { before_.restore(); }
-  RunStateScope(const RunStateScope&) = delete;
-  RunStateScope& operator=(const RunStateScope&) = delete;
-
- private:
-  RunState before_;
+  GeneratorSnapshot generators_;
 };
 
 /// A cast that autocast keeps in a run without a graph would cut the weight off from later uses.
@@ -188,7 +170,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   }
 
   static variable_list run_again(const FirstRun& first, const variable_list& leaves) {
-    const RunStateScope scope(leaves);
+    const Keep present{RunState(leaves)};
     first.state.restore();
     const at::AutoGradMode with_graph(true);
     variable_list results = run(first.fn, leaves);

@@ -14,17 +14,10 @@ ModuleGenerator::ModuleGenerator(const ForwardContext& context, std::uint64_t si
       static_cast<std::uint64_t>(context.sample_ids.empty() ? 0 : context.sample_ids.front());
   const std::uint64_t of_window =
       random_word(context.seed, site, static_cast<std::uint64_t>(context.window));
+  before_.emplace(GeneratorSnapshot());
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
-  state_before_ = generator.get_state();
   generator.set_current_seed(random_word(of_window, site, sample));
-}
-
-ModuleGenerator::~ModuleGenerator() {
-  if (!state_before_.defined()) return;
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state_before_);
 }
 
 }  // namespace accrue::models

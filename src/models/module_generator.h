@@ -1,8 +1,9 @@
 #pragma once
 
-#include <ATen/core/Generator.h>
+#include <optional>
 
 #include "accrue/core/forward_context.h"
+#include "support/snapshot.h"
 
 namespace accrue::models {
 
@@ -12,12 +13,9 @@ namespace accrue::models {
 class ModuleGenerator {
  public:
   ModuleGenerator(const ForwardContext& context, std::uint64_t site);
-  ~ModuleGenerator();
-  ModuleGenerator(const ModuleGenerator&) = delete;
-  ModuleGenerator& operator=(const ModuleGenerator&) = delete;
 
  private:
-  at::Tensor state_before_;
+  std::optional<Keep<GeneratorSnapshot>> before_;
 };
 
 }  // namespace accrue::models

@@ -3,12 +3,15 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/dropout.h"
 #include "models/module_generator.h"
 #include "models/module_layers.h"
+#include "support/snapshot.h"
 
 namespace accrue::models {
 namespace {
@@ -23,14 +26,12 @@ struct Element {
   std::optional<double> dropout;  ///< of a Dropout, which accrue's kernel stands for
 };
 
-using BufferValues = std::vector<std::pair<at::Tensor, at::Tensor>>;
-
 /// Modules between two cuts.
 struct Part {
   std::string name;
   std::optional<BatchNorm> entrance;
   std::vector<Element> elements;
-  BufferValues before_first_run;  ///< where a rerun is to follow
+  TensorSnapshot before_first_run;  ///< where a rerun is to follow
 };
 
 void set_training(Module& module, bool training) {
@@ -57,18 +58,11 @@ std::string reason_for(const Module& module, const std::string& name) {
   return "it cannot be reached inside the Sequential's module " + name;
 }
 
-BufferValues values_of_buffers(const std::vector<Element>& elements) {
-  BufferValues values;
+TensorSnapshot snapshot_of_buffers(const std::vector<Element>& elements) {
+  std::vector<at::Tensor> buffers;
   for (const Element& element : elements)
-    for (const at::Tensor& buffer : element.module.ptr()->buffers())
-      values.emplace_back(buffer, buffer.clone());
-  return values;
-}
-
-/// Behind autograd's back: a graph that has saved a buffer in passing stays valid.
-void put_back(const BufferValues& values) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [buffer, value] : values) buffer.variable_data().copy_(value);
+    std::ranges::copy(element.module.ptr()->buffers(), std::back_inserter(buffers));
+  return TensorSnapshot(buffers);
 }
 
 bool will_be_rerun(const ForwardContext& context) {
@@ -82,18 +76,18 @@ class RerunBuffers {
  public:
   /// `before` carries them from a first run to its rerun.
   RerunBuffers(const std::vector<Element>& elements, const ForwardContext& context,
-               BufferValues& before) {
-    if (will_be_rerun(context)) before = values_of_buffers(elements);
+               TensorSnapshot& before) {
+    if (will_be_rerun(context)) before = snapshot_of_buffers(elements);
     if (!context.rerun) return;
-    after_ = values_of_buffers(elements);
-    put_back(std::exchange(before, {}));
+    after_ = snapshot_of_buffers(elements);
+    std::exchange(before, {}).restore_unseen();
   }
-  ~RerunBuffers() { put_back(after_); }
+  ~RerunBuffers() { after_.restore_unseen(); }
   RerunBuffers(const RerunBuffers&) = delete;
   RerunBuffers& operator=(const RerunBuffers&) = delete;
 
  private:
-  BufferValues after_;
+  TensorSnapshot after_;
 };
 
 class ModuleTrainable : public Trainable {

@@ -1,10 +1,7 @@
-#include "optim/passes.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optim/passes_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
+
+#include "optim/passes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::optim::HWY_NAMESPACE {

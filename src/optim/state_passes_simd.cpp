@@ -1,9 +1,4 @@
-#include "optim/state_passes.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optim/state_passes_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -11,6 +6,7 @@
 #include <limits>
 
 #include "optim/dynamic_code.h"
+#include "optim/state_passes.h"
 #include "support/bf16_lanes-inl.h"
 #include "support/philox-inl.h"
 #include "support/sweep-inl.h"

@@ -155,25 +155,6 @@ double relative_error(const Gradients& actual, const Gradients& reference) {
   return difference == 0 ? 0 : std::sqrt(difference / total);
 }
 
-KeepParameters::KeepParameters(const NamedParameters& parameters) {
-  for (const NamedParameter& parameter : parameters) {
-    tensors_.push_back(parameter.tensor);
-    copies_.push_back(parameter.tensor.detach().clone());
-  }
-}
-
-KeepParameters::~KeepParameters() {
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
-    if (!at::equal(tensors_[i], copies_[i])) tensors_[i].copy_(copies_[i]);
-}
-
-bool KeepParameters::changed() const {
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
-    if (!at::equal(tensors_[i].detach(), copies_[i])) return true;
-  return false;
-}
-
 void perturb(const NamedParameters& parameters, std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   const at::Generator generator = at::detail::createCPUGenerator(seed);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "support/snapshot.h"
 #include "verify/diagnosis.h"
 #include "verify/subject.h"
 
@@ -53,18 +54,17 @@ double joint_bound(const Comparison& comparison, const Gradients& reference);
 /// |mean gradient - mean reference| / |mean reference|, all parameters together.
 double relative_error(const Gradients& actual, const Gradients& reference);
 
-/// Keeps copies of the parameters and puts them back.
+/// Keeps copies of the parameters and puts back those that moved.
 class KeepParameters {
  public:
-  explicit KeepParameters(const NamedParameters& parameters);
-  ~KeepParameters();
+  explicit KeepParameters(const NamedParameters& parameters) : values_(parameters) {}
+  ~KeepParameters() { values_.restore_moved(); }
   KeepParameters(const KeepParameters&) = delete;
   KeepParameters& operator=(const KeepParameters&) = delete;
-  bool changed() const;
-  const std::vector<at::Tensor>& copies() const { return copies_; }
+  bool changed() const { return values_.moved(); }
 
  private:
-  std::vector<at::Tensor> tensors_, copies_;
+  TensorSnapshot values_;
 };
 
 /// Moves every element by a unit in the last place, up or down at random.

@@ -123,36 +123,6 @@ class DoubleSubject : public ModuleSubject {
 
 }  // namespace
 
-KeepState::KeepState(const NamedParameters& parameters, const NamedParameters& buffers) {
-  for (const NamedParameter& parameter : parameters) {
-    parameters_.push_back(parameter.tensor);
-    grads_.push_back(parameter.tensor.grad());
-  }
-  for (const NamedParameter& buffer : buffers) {
-    if (!buffer.tensor.defined()) continue;
-    buffers_.push_back(buffer.tensor);
-    copies_.push_back(buffer.tensor.detach().clone());
-  }
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator_ = generator.get_state();
-}
-
-KeepState::~KeepState() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = grads_[i];
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(copies_[i]);
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(generator_);
-}
-
-bool KeepState::buffers_moved() const {
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    if (!at::equal(buffers_[i], copies_[i])) return true;
-  return false;
-}
-
 void seed_generator(std::uint64_t seed) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());

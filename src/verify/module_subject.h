@@ -1,22 +1,24 @@
 #pragma once
 
 #include "accrue/verify/verify.h"
+#include "support/snapshot.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
 
-/// Keeps buffers, `.grad` and libtorch's generator, and puts them back.
+/// Keeps buffers, `.grad` and the CPU's random generator, and puts them back.
 class KeepState {
  public:
-  KeepState(const NamedParameters& parameters, const NamedParameters& buffers);
-  ~KeepState();
-  KeepState(const KeepState&) = delete;
-  KeepState& operator=(const KeepState&) = delete;
-  bool buffers_moved() const;
+  KeepState(const NamedParameters& parameters, const NamedParameters& buffers)
+      : grads_(GradSnapshot(parameters)),
+        buffers_(TensorSnapshot(buffers)),
+        generator_(GeneratorSnapshot()) {}
+  bool buffers_moved() const { return buffers_.snapshot().moved(); }
 
  private:
-  std::vector<at::Tensor> parameters_, grads_, buffers_, copies_;
-  at::Tensor generator_;
+  Keep<GradSnapshot> grads_;
+  Keep<TensorSnapshot> buffers_;
+  Keep<GeneratorSnapshot> generator_;
 };
 
 void seed_generator(std::uint64_t seed);

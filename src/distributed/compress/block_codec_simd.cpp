@@ -1,9 +1,4 @@
-#include "distributed/compress/block_codec.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "distributed/compress/block_codec_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -12,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "distributed/compress/block_codec.h"
 #include "support/bf16_lanes-inl.h"
 #include "support/sweep-inl.h"
 
@@ -20,8 +16,7 @@ namespace accrue::distributed::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using accrue::HWY_NAMESPACE::load_bf16;
-using accrue::HWY_NAMESPACE::nearest_bf16_bits;
-using accrue::HWY_NAMESPACE::store_upper_halves;
+using accrue::HWY_NAMESPACE::store_bf16;
 using accrue::HWY_NAMESPACE::sweep;
 
 using Floats = hn::ScalableTag<float>;
@@ -33,11 +28,7 @@ struct EncodeBf16 {
   std::uint16_t* to;
   template <class D>
   HWY_INLINE void operator()(D d, std::size_t i) const {
-    const hn::Rebind<std::uint32_t, D> word;
-    const auto value = hn::LoadU(d, from + i);
-    const auto nan = hn::RebindMask(word, hn::IsNaN(value));
-    store_upper_halves(
-        d, hn::IfThenElse(nan, hn::Set(word, 0x7fc00000u), nearest_bf16_bits(d, value)), to + i);
+    store_bf16(hn::LoadU(d, from + i), d, to + i);
   }
 };
 

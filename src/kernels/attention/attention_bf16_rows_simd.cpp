@@ -1,12 +1,9 @@
 #include "kernels/attention/attention_bf16_rows_simd.h"
 
-#include <algorithm>
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/attention_bf16_rows_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
+
+#include <algorithm>
 
 #include "kernels/attention/transpose-inl.h"
 #include "kernels/vector_io-inl.h"

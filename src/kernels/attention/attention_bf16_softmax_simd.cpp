@@ -1,16 +1,12 @@
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "kernels/attention/attention_bf16_rows_simd.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/attention_bf16_softmax_simd.cpp"
-#include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
-#include <hwy/highway.h>
-
 #include "kernels/mask-inl.h"
 #include "kernels/power-inl.h"
 #include "kernels/vector_io-inl.h"
@@ -119,7 +115,7 @@ HWY_INLINE float exponentiate_row(const QueryBlock& block, std::size_t r, const 
     const auto power = probability(hn::MulSub(load(d, row + i), scale, shift));
     const auto e = seen.select(r, power, hn::Zero(d));
     sum = hn::Add(sum, e);
-    store_halves(Lanes<std::uint32_t>(), nearest_bf16(d, kept(i, e)), p + i);
+    store_upper_halves(d, nearest_bf16_bits(d, kept(i, e)), &p[i].bits);
   });
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
@@ -199,14 +195,14 @@ void softmax_backward_pair(const QueryBlock& block, const RowPair& rows, const B
     const auto p = load(d, rows.scores + i), p_next = load(d, rows.next_scores + i);
     const auto centred = hn::Sub(load(d, rows.grads + i), weighted);
     const auto centred_next = hn::Sub(load(d, rows.next_grads + i), weighted_next);
-    const auto grad = nearest_bf16(d, seen.select(r, hn::Mul(p, centred), hn::Zero(d)));
+    const auto grad = nearest_bf16_bits(d, seen.select(r, hn::Mul(p, centred), hn::Zero(d)));
     const auto grad_next =
-        nearest_bf16(d, seen.select(next, hn::Mul(p_next, centred_next), hn::Zero(d)));
-    store_pairs(word, nearest_bf16(d, kept(i, p)), nearest_bf16(d, kept_next(i, p_next)),
+        nearest_bf16_bits(d, seen.select(next, hn::Mul(p_next, centred_next), hn::Zero(d)));
+    store_pairs(word, nearest_bf16_bits(d, kept(i, p)), nearest_bf16_bits(d, kept_next(i, p_next)),
                 to.p_pairs + 2 * i);
     store_pairs(word, grad, grad_next, to.grad_pairs + 2 * i);
-    store_halves(word, grad, to.grad_rows + i);
-    store_halves(word, grad_next, to.next_grad_rows + i);
+    store_upper_halves(d, grad, &to.grad_rows[i].bits);
+    store_upper_halves(d, grad_next, &to.next_grad_rows[i].bits);
   });
 }
 

@@ -1,13 +1,10 @@
 #include "kernels/attention/attention_simd.h"
 
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cmath>
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/attention_simd.cpp"
-#include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
-#include <hwy/highway.h>
 
 #include "kernels/attention/softmax-inl.h"
 #include "kernels/attention/tile-inl.h"

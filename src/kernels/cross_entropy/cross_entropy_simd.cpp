@@ -1,13 +1,10 @@
 #include "kernels/cross_entropy/cross_entropy_simd.h"
 
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cmath>
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cross_entropy/cross_entropy_simd.cpp"
-#include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
-#include <hwy/highway.h>
 
 #include "kernels/vector_io-inl.h"
 

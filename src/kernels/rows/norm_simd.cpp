@@ -1,12 +1,9 @@
 #include "kernels/rows/norm_simd.h"
 
-#include <cmath>
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/rows/norm_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
+
+#include <cmath>
 
 #include "kernels/vector_io-inl.h"
 

@@ -1,9 +1,6 @@
 #include "kernels/rows/row_simd.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/rows/row_simd.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h has to come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
 #include "kernels/power-inl.h"

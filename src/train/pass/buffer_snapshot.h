@@ -1,29 +1,15 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <vector>
-
 #include "accrue/models/trainable.h"
+#include "support/snapshot.h"
 
 namespace accrue::train {
 
-/// A model's buffers (running statistics) as of a moment, to go back to where what moved them since
-/// does not count: a micro-batch that was left out, a window that was not finished.
-class BufferSnapshot {
+/// A model's buffers (running statistics): a micro-batch that was left out and a window that was
+/// not finished do not move them.
+class BufferSnapshot : public TensorSnapshot {
  public:
-  /// Keeps them as they are now.
-  explicit BufferSnapshot(const models::Trainable& model);
-  explicit BufferSnapshot(const std::vector<at::Tensor>& buffers);
-
-  void keep();
-  void restore() const;
-
- private:
-  struct Kept {
-    at::Tensor buffer, value;
-  };
-  std::vector<Kept> kept_;
+  explicit BufferSnapshot(const models::Trainable& model) : TensorSnapshot(model.buffers()) {}
 };
 
 }  // namespace accrue::train

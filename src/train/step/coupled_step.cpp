@@ -8,16 +8,14 @@
 #include "accrue/core/error.h"
 #include "batch/schedule.h"
 #include "memory/thread_meter.h"
+#include "support/snapshot.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
-#include "train/workload/random_state.h"
 
 namespace accrue::detail {
 namespace {
 
 using Representations = std::vector<at::Tensor>;
-using train::Generators;
-using train::KeepGenerators;
 
 std::int64_t versions_of(const std::vector<at::Tensor>& buffers) {
   std::int64_t sum = 0;
@@ -57,13 +55,13 @@ class CoupledStep {
   CoupledStep(const SteppedModel& model, const CoupledParts& parts, const StepOptions& options)
       : buffers_(model.buffers),
         parts_(parts),
-        generators_(tensors_of(model.parameters)),
+        devices_(devices_of(tensors_of(model.parameters))),
         accumulator_(model.parameters,
                      {.clip_norm = options.clip_norm, .on_event = options.on_event}) {}
 
   /// The first sample's forward pass, with a graph, is the trial.
   std::int64_t fitting_micro_batch(std::int64_t samples) {
-    const KeepGenerators keep(generators_);
+    const Keep keep{GeneratorSnapshot(devices_)};
     memory::ThreadMeter meter;
     encode(0, 1);
     return train::decide_micro_batch(train::micro_trial(meter.peak(), samples)).samples;
@@ -83,7 +81,7 @@ class CoupledStep {
 
  private:
   struct Slice {
-    Generators::State generators;
+    GeneratorSnapshot generators;
     Representations representations;
   };
 
@@ -97,8 +95,8 @@ class CoupledStep {
     const at::NoGradGuard no_graph;
     const std::int64_t before = versions_of(buffers_);
     for (const batch::Range& slice : slices) {
-      Generators::State state = generators_.state();
-      cache_.push_back({std::move(state), encode(slice.begin, slice.end)});
+      GeneratorSnapshot generators(devices_);
+      cache_.push_back({std::move(generators), encode(slice.begin, slice.end)});
       if (versions_of(buffers_) != before)
         throw usage_error("coupled_step", "an encoder that treats samples one by one",
                           "one that changes the model's buffers, as batch normalisation does",
@@ -121,9 +119,9 @@ class CoupledStep {
   }
 
   void encode_again(const std::vector<batch::Range>& slices) {
-    const KeepGenerators keep(generators_);
+    const Keep keep{GeneratorSnapshot(devices_)};
     for (std::size_t i = 0; i < slices.size(); ++i) {
-      generators_.restore(cache_[i].generators);
+      cache_[i].generators.restore();
       const Representations again = encode(slices[i].begin, slices[i].end);
       check_same(cache_[i].representations, again);
       differentiate(again, slices[i]);
@@ -144,7 +142,7 @@ class CoupledStep {
 
   const std::vector<at::Tensor>& buffers_;
   const CoupledParts& parts_;
-  Generators generators_;
+  std::vector<at::Device> devices_;
   Accumulator accumulator_;
   std::vector<Slice> cache_;
   Representations upstream_;  ///< of the loss with respect to those of the whole batch

@@ -7,11 +7,10 @@
 
 #include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
-#include "train/pass/buffer_snapshot.h"
+#include "support/snapshot.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
 #include "train/window/memory_retries.h"
-#include "train/workload/random_state.h"
 
 namespace accrue::detail {
 namespace {
@@ -103,8 +102,7 @@ class SliceStepper::Impl {
   /// what was taken until then, and the first micro-batch is halved.
   std::int64_t trial() {
     constexpr std::int64_t kSamples = 2;
-    train::Generators generators(tensors_of(model_.parameters));
-    const train::KeepGenerators keep(generators);
+    const Keep keep{GeneratorSnapshot(devices_of(tensors_of(model_.parameters)))};
     settled_.keep();
     const memory::ThreadMeter meter;
     try {
@@ -161,8 +159,8 @@ class SliceStepper::Impl {
   SteppedModel model_;
   torch::optim::Optimizer& optimizer_;
   StepOptions options_;
-  train::BufferSnapshot settled_;   ///< before the micro-batch that runs
-  train::BufferSnapshot at_start_;  ///< of the window
+  TensorSnapshot settled_;   ///< the buffers before the micro-batch that runs
+  TensorSnapshot at_start_;  ///< the buffers before the window
   Accumulator accumulator_;
   const RunSlice* run_ = nullptr;
   std::optional<memory::Recovery> recovery_;

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "accrue/core/parameter.h"
+
+namespace accrue {
+
+/// Values of tensors as of a moment, to go back to where what moved them since does not count.
+class TensorSnapshot {
+ public:
+  TensorSnapshot() = default;
+  /// Keeps them as they are now; undefined ones are left out.
+  explicit TensorSnapshot(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors) add(tensor);
+  }
+  explicit TensorSnapshot(const NamedParameters& tensors) {
+    for (const NamedParameter& item : tensors) add(item.tensor);
+  }
+
+  /// Keeps them as they are now.
+  void keep() {
+    const at::NoGradGuard no_grad;
+    for (Kept& kept : kept_) kept.value.copy_(kept.tensor);
+  }
+  void restore() const {
+    const at::NoGradGuard no_grad;
+    for (const Kept& kept : kept_) kept.tensor.copy_(kept.value);
+  }
+  /// Writes only where a tensor moved, so that autograd sees no change of the others.
+  void restore_moved() const {
+    const at::NoGradGuard no_grad;
+    for (const Kept& kept : kept_)
+      if (kept.moved()) kept.tensor.copy_(kept.value);
+  }
+  /// Behind autograd's back: a graph that has saved a tensor in passing stays valid.
+  void restore_unseen() const {
+    const at::NoGradGuard no_grad;
+    for (const Kept& kept : kept_) kept.tensor.variable_data().copy_(kept.value);
+  }
+  bool moved() const { return std::ranges::any_of(kept_, &Kept::moved); }
+
+ private:
+  struct Kept {
+    at::Tensor tensor, value;
+    bool moved() const { return !at::equal(tensor.detach(), value); }
+  };
+
+  void add(const at::Tensor& tensor) {
+    if (tensor.defined()) kept_.push_back({tensor, tensor.detach().clone()});
+  }
+
+  std::vector<Kept> kept_;
+};
+
+/// Which tensors the parameters have as `.grad`; the values of these are not kept.
+class GradSnapshot {
+ public:
+  explicit GradSnapshot(const NamedParameters& parameters) {
+    for (const NamedParameter& parameter : parameters)
+      kept_.emplace_back(parameter.tensor, parameter.tensor.grad());
+  }
+  void restore() const {
+    for (const auto& [parameter, grad] : kept_) parameter.mutable_grad() = grad;
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
+
+/// The states of libtorch's random generators of some devices, each named once.
+class GeneratorSnapshot {
+ public:
+  explicit GeneratorSnapshot(const std::vector<at::Device>& devices = {at::kCPU}) {
+    for (const at::Device& device : devices) {
+      at::Generator generator = at::globalContext().defaultGenerator(device);
+      const std::lock_guard<std::mutex> lock(generator.mutex());
+      kept_.emplace_back(generator, generator.get_state());
+    }
+  }
+  void restore() const {
+    for (auto [generator, state] : kept_) {
+      const std::lock_guard<std::mutex> lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+
+ private:
+  std::vector<std::pair<at::Generator, at::Tensor>> kept_;
+};
+
+/// The CPU and all devices that tensors are on, each once.
+inline std::vector<at::Device> devices_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Device> devices{at::kCPU};
+  for (const at::Tensor& tensor : tensors)
+    if (std::ranges::find(devices, tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+  return devices;
+}
+
+/// Goes back to a snapshot when it ends.
+template <class Snapshot>
+class Keep {
+ public:
+  explicit Keep(Snapshot snapshot) : snapshot_(std::move(snapshot)) {}
+  ~Keep() { snapshot_.restore(); }
+  Keep(const Keep&) = delete;
+  Keep& operator=(const Keep&) = delete;
+  const Snapshot& snapshot() const { return snapshot_; }
+
+ private:
+  Snapshot snapshot_;
+};
+
+}  // namespace accrue
