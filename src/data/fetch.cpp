@@ -18,7 +18,7 @@ bool lacks_samples(const batch::MicroBatch& micro) {
 batch::MicroBatch with_ids(batch::MicroBatch micro, Numbers ids) {
   if (lacks_samples(micro)) {
     for (std::int64_t& place : micro.sample_ids) place = ids[static_cast<std::size_t>(place)];
-    for (batch::LeftOut& sample : micro.left_out)
+    for (batch::UnreadableSample& sample : micro.unreadable)
       sample.sample_id = ids[static_cast<std::size_t>(sample.sample_id)];
   } else {
     micro.sample_ids = std::move(ids);
@@ -33,7 +33,8 @@ std::int64_t first_usable(const Source& source) {
   for (std::int64_t index = 0; index < source.size(); ++index) {
     const batch::MicroBatch sample = source.fetch(std::span(&index, 1));
     if (!sample.is_empty()) return index;
-    if (reason.empty() && !sample.left_out.empty()) reason = ": " + sample.left_out.front().reason;
+    if (reason.empty() && !sample.unreadable.empty())
+      reason = ": " + sample.unreadable.front().reason;
   }
   throw usage_error("read the data", "a sample that can be used",
                     "none among " + std::to_string(source.size()) + reason, "other data");

@@ -102,7 +102,7 @@ class ImageSource final : public Source {
       require_index(index, size());
       const ImageRead read = store_->read(index, image);
       if (!read.failure.empty())
-        micro.left_out.push_back(
+        micro.unreadable.push_back(
             {place, store_->name(index) + " does not decode: " + read.failure});
       if (!read.label) continue;
       *targets++ = *read.label;

@@ -53,7 +53,7 @@ void JsonlSource::index_file(std::size_t file, JsonSampleParser& parser, TooLong
     has_ids_ = has_ids_ || sample.has_ids;
     has_text_ = has_text_ || !sample.has_ids;
     if (sample.length() < 1) {
-      ++left_out_;
+      ++too_short_;
       continue;
     }
     if (sample.length() > options_.context) {
@@ -103,8 +103,8 @@ std::int64_t JsonlSource::tokens(std::int64_t index) const {
 }
 
 std::vector<std::string> JsonlSource::remarks() const {
-  if (left_out_ == 0) return {};
-  return {std::to_string(left_out_) + " line(s) of fewer than two tokens are left out"};
+  if (too_short_ == 0) return {};
+  return {std::to_string(too_short_) + " line(s) of fewer than two tokens are left out"};
 }
 
 batch::MicroBatch JsonlSource::fetch(std::span<const std::int64_t> indices) const {

@@ -59,7 +59,7 @@ class JsonlSource final : public Source {
   std::vector<std::int64_t> begins_;       ///< of sample i's line in its file
   std::vector<std::int32_t> lengths_;      ///< its input tokens
   std::vector<std::int64_t> sample_ends_;  ///< how many samples there are up to and with file i
-  std::int64_t left_out_ = 0;              ///< lines of fewer than two tokens
+  std::int64_t too_short_ = 0;             ///< lines of fewer than two tokens
   bool has_ids_ = false;
   bool has_text_ = false;
   bool has_counting_label_ = false;

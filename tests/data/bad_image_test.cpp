@@ -80,9 +80,9 @@ TEST_F(BadImages, DoNotDecode) {
     ASSERT_EQ(source->size(), 3);
     const batch::MicroBatch micro =
         fetch_as(*source, std::vector<std::int64_t>{2, 1, 0, 1, 0}, {30, 40, 50, 60, 70});
-    ASSERT_EQ(micro.left_out.size(), 2);
-    const std::int64_t damaged = micro.left_out[0].sample_id;
-    EXPECT_THAT(micro.left_out[0].reason, AllOf(HasSubstr(file), HasSubstr("does not decode")));
+    ASSERT_EQ(micro.unreadable.size(), 2);
+    const std::int64_t damaged = micro.unreadable[0].sample_id;
+    EXPECT_THAT(micro.unreadable[0].reason, AllOf(HasSubstr(file), HasSubstr("does not decode")));
     EXPECT_EQ(micro.inputs.size(0), 3);
     EXPECT_EQ(micro.targets.size(0), 3);
     EXPECT_EQ(micro.tokens, 3);
@@ -148,7 +148,7 @@ TEST_F(ExcludedFiles, KeepTheirPlacesAmongImages) {
   EXPECT_EQ(some->fingerprint(), whole->fingerprint());
   const std::vector<std::int64_t> everything{0, 1, 2, 3};
   const batch::MicroBatch all_rows = whole->fetch(everything), rows = some->fetch(everything);
-  EXPECT_THAT(rows.left_out, ::testing::IsEmpty()) << "on purpose";
+  EXPECT_THAT(rows.unreadable, ::testing::IsEmpty()) << "on purpose";
   ASSERT_EQ(rows.sample_ids.size(), 3);
   for (std::size_t row = 0; row < rows.sample_ids.size(); ++row)
     EXPECT_TRUE(at::equal(rows.inputs[static_cast<std::int64_t>(row)],

@@ -40,13 +40,13 @@ class FormulaSource : public data::Source {
     for (std::size_t i = 0; i < indices.size(); ++i) {
       const auto place = static_cast<std::int64_t>(i);
       if (unreadable_.contains(indices[i])) {
-        micro.left_out.push_back({place, "file " + std::to_string(indices[i]) + " is damaged"});
+        micro.unreadable.push_back({place, "file " + std::to_string(indices[i]) + " is damaged"});
         continue;
       }
       samples.push_back(indices[i]);
       micro.sample_ids.push_back(place);
     }
-    if (micro.left_out.empty()) micro.sample_ids.clear();
+    if (micro.unreadable.empty()) micro.sample_ids.clear();
     const std::int64_t count = std::ssize(samples);
     micro.inputs = at::empty({count, length_}, at::kLong);
     micro.targets = at::empty({count, length_}, at::kLong);

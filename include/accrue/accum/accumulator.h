@@ -58,10 +58,10 @@ struct AccumulatorOptions {
   std::uint64_t rounding_seed = 0;  ///< of accum::Accumulation::bf16_stochastic
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   /// Computes the mean gradient's norm, one pass per window. Where it is not finite, the
-  /// micro-batches that made it so are found by `replay` and left out; without one the window is
+  /// micro-batches that made it so are found by `replay` and quarantined; without one the window is
   /// dropped.
   bool check_finite = true;
-  /// Micro-batches of one window that may be left out for a loss or gradient that is not finite;
+  /// Micro-batches of one window that may be quarantined for a loss or gradient that is not finite;
   /// one more is a runtime Error.
   std::int64_t max_quarantined = 16;
   /// Runs a committed micro-batch's forward again, so that one that failed half-way, or has a
@@ -130,7 +130,7 @@ class Accumulator {
 
   /// One micro-batch: differentiates `loss.sum` with respect to these parameters and no others (two
   /// models with an accumulator each never touch each other's gradients) and adds it to the window.
-  /// A loss that is not finite is quarantined: it is left out, and the window goes on. What
+  /// A micro-batch whose loss is not finite is quarantined, and the window goes on. What
   /// autograd throws goes on to the caller after the micro-batch was undone; its graph is freed
   /// before others run again, where the caller keeps no other reference to `loss.sum`.
   void backward(Loss loss);
@@ -152,7 +152,7 @@ class Accumulator {
   ///   acc.step(optimizer);
   ///
   /// step() throws a usage Error where the weights seen do not come to the totals. Where a
-  /// micro-batch is left out, its weights leave the totals and the others run again by
+  /// micro-batch is quarantined, its weights leave the totals and the others run again by
   /// `replay_losses`.
   void expect(LossTotals totals);
   /// One micro-batch of the window that expect() opened, each loss once; without it, several losses

@@ -11,7 +11,7 @@
 namespace accrue::batch {
 
 /// A sample that was asked for and cannot be used.
-struct LeftOut {
+struct UnreadableSample {
   std::int64_t sample_id = 0;
   std::string reason;  ///< with the name of its file
 };
@@ -28,7 +28,7 @@ struct MicroBatch {
   /// Where the samples lie when several share a row (packing); empty: R = B, a row each.
   std::vector<SampleSpan> spans;
   /// Samples that would be among them if they could be read; these have no row and no id above.
-  std::vector<LeftOut> left_out;
+  std::vector<UnreadableSample> unreadable;
 
   /// Whether nothing is left to run: B = 0.
   bool is_empty() const { return inputs.defined() && inputs.size(0) == 0; }

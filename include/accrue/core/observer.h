@@ -22,7 +22,7 @@ struct Evaluation {
   std::optional<double> accuracy;  ///< of a classifier, weighted as the loss
   double weight = 0;
   double seconds = 0;
-  std::vector<std::string> left_out = {};  ///< of this rank's samples, why each that was
+  std::vector<std::string> unreadable = {};  ///< of this rank's samples, why each of them is
 };
 
 /// What is known when a run starts.

@@ -30,7 +30,7 @@ struct StepReport {
   std::optional<std::int64_t> peak_bytes;              ///< in tensors, of the whole step
   std::optional<std::int64_t> micro_batch_peak_bytes;  ///< while a micro-batch ran
   std::optional<std::int64_t> budget_bytes;            ///< that tensors may take together
-  std::int64_t quarantined = 0;                        ///< micro-batches left out of this step
+  std::int64_t quarantined = 0;                        ///< micro-batches taken out of this step
   std::int64_t retries = 0;
   std::int64_t world = 1;
   std::optional<double> reduce_seconds;          ///< from a reduction's first collective to its end

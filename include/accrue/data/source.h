@@ -48,7 +48,7 @@ class Source {
   /// `indices`. Padding is id 0 with target -100 and weight 0.
   /// An image that does not decode has no row; neither has one that SourceOptions::exclude names.
   /// Where such are among them, sample_ids are the places in `indices` of those with a row, and
-  /// left_out names those that do not decode, by place, too.
+  /// unreadable names those that do not decode, by place, too.
   /// Throws a usage Error naming file and position where a token lies outside the vocabulary, and a
   /// runtime Error where a file was changed since it was opened, or cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;

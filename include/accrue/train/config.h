@@ -79,8 +79,8 @@ struct BatchConfig {
   /// alone.
   bool came_of_micro_batches = false;
   std::string last = "weighted";  ///< weighted, drop
-  /// This share of a window's micro-batches may be left out for what is not finite, and of its
-  /// samples for what cannot be read.
+  /// This fraction of a window's micro-batches may be quarantined for what is not finite, and of
+  /// its samples for what cannot be read.
   double max_quarantined = 0.1;
 };
 

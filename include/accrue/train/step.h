@@ -118,7 +118,7 @@ constexpr bool gives_a_loss() {
 /// sample does not fit, a refused Error says so. A size that was asked for is not halved where
 /// batch normalisation takes its statistics from it.
 ///
-/// A slice whose loss or gradient is not finite is left out (StepReport::quarantined): `loss_fn`
+/// A slice whose loss or gradient is not finite is quarantined (StepReport::quarantined): `loss_fn`
 /// then runs again on the others, and is to give the same loss.
 ///
 /// Where a batch takes more than one micro-batch and the model has batch normalisation in training

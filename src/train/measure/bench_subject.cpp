@@ -132,10 +132,11 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
 
 double BenchSubject::bare_window() {
   ScratchGradients scratch(model().parameters());
-  const std::vector<batch::Range> parts = batch::split(work_.schedule.window(0), micro_.samples);
-  loader_.prefetch(parts);
+  const std::vector<batch::Range> micro_batches =
+      batch::split(work_.schedule.window(0), micro_.samples);
+  loader_.prefetch(micro_batches);
   const Stopwatch watch;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     scratch.renew();
     const batch::MicroBatch micro = loader_.next();
     forward_backward(model(), micro, batch::training_context(micro, work_.config.run.seed, 0),

@@ -5,7 +5,7 @@
 
 namespace accrue::train {
 
-/// A model's buffers (running statistics): a micro-batch that was left out and a window that was
+/// A model's buffers (running statistics): a quarantined micro-batch and a window that was
 /// not finished do not move them.
 class BufferSnapshot : public TensorSnapshot {
  public:

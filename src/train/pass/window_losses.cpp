@@ -7,12 +7,12 @@
 
 namespace accrue::train {
 
-void WindowLosses::count(std::span<const batch::Range> parts, const Fetch& fetch) {
+void WindowLosses::count(std::span<const batch::Range> micro_batches, const Fetch& fetch) {
   weights_.clear();
   totals_.reset();
   const std::vector<models::LossHead> heads = model_.losses();
   if (!is_counted(heads)) return;
-  take_weights(parts, fetch);
+  take_weights(micro_batches, fetch);
   add_up();
 }
 
@@ -32,17 +32,17 @@ std::optional<double> WindowLosses::total_weight() const {
   return totals_->totals().at(totals_->reference());
 }
 
-void WindowLosses::split_from(std::size_t position, std::span<const batch::Range> parts,
+void WindowLosses::split_from(std::size_t position, std::span<const batch::Range> micro_batches,
                               const Fetch& fetch) {
   if (!totals_) return;
   weights_.resize(position);
-  take_weights(parts, fetch);
+  take_weights(micro_batches, fetch);
 }
 
-void WindowLosses::take_weights(std::span<const batch::Range> parts, const Fetch& fetch) {
+void WindowLosses::take_weights(std::span<const batch::Range> micro_batches, const Fetch& fetch) {
   const std::vector<models::LossHead> heads = model_.losses();
-  for (const batch::Range part : parts) {
-    const batch::MicroBatch micro = fetch(part);
+  for (const batch::Range range : micro_batches) {
+    const batch::MicroBatch micro = fetch(range);
     std::vector<double>& weights = weights_.emplace_back();
     for (const models::LossHead& head : heads) weights.push_back(head.weight(micro));
   }
@@ -60,7 +60,7 @@ bool WindowLosses::quarantine(std::int64_t index) {
 }
 
 /// Whether the losses' factors changed. Sums anew, so that a window has the same totals to the bit
-/// whether a micro-batch was left out or never there.
+/// whether a micro-batch was quarantined or never there.
 bool WindowLosses::add_up() {
   const std::vector<models::LossHead> heads = model_.losses();
   std::vector<double> totals(heads.size(), 0), coefficients;

@@ -27,9 +27,10 @@ class WindowLosses {
       : model_(model), needs_total_weight_(needs_total_weight) {}
 
   /// For each window anew.
-  void count(std::span<const batch::Range> parts, const Fetch& fetch);
-  /// Micro-batches from `position` on are split anew, as `parts` says; the totals stay.
-  void split_from(std::size_t position, std::span<const batch::Range> parts, const Fetch& fetch);
+  void count(std::span<const batch::Range> micro_batches, const Fetch& fetch);
+  /// Micro-batches from `position` on are split anew, as `micro_batches` says; the totals stay.
+  void split_from(std::size_t position, std::span<const batch::Range> micro_batches,
+                  const Fetch& fetch);
   PassOptions pass_options() const;
   /// What the micro-batches' weights add up to; none where it was not counted.
   std::optional<double> total_weight() const;
@@ -40,12 +41,12 @@ class WindowLosses {
 
  private:
   bool is_counted(const std::vector<models::LossHead>& heads) const;
-  void take_weights(std::span<const batch::Range> parts, const Fetch& fetch);
+  void take_weights(std::span<const batch::Range> micro_batches, const Fetch& fetch);
   bool add_up();
 
   models::Trainable& model_;
   bool needs_total_weight_;
-  std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty where it was left out
+  std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty where it was quarantined
   std::optional<LossTotals> totals_;
 };
 

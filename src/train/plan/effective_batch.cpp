@@ -76,7 +76,7 @@ EffectiveBatch divide_batch(std::int64_t samples, const std::vector<std::int64_t
   EffectiveBatch batch;
   for (std::size_t rank = 0; rank < records.size(); ++rank)
     batch.by_rank.push_back(
-        {.samples = leases.parts()[rank].size(), .micro_batch = records[rank].micro_batch});
+        {.samples = leases.shares()[rank].size(), .micro_batch = records[rank].micro_batch});
   return batch;
 }
 

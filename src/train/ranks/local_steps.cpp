@@ -48,11 +48,11 @@ void LocalSteps::after_step(TrainState& state, WindowRun& run) {
 }
 
 void LocalSteps::end_round(TrainState& state, WindowRun& run) {
-  ended_ = rounds_->end({.steps = state.step,
-                         .weight = weight_,
-                         .rank_sums = {static_cast<double>(tokens_),
-                                       static_cast<double>(quarantined_),
-                                       control_.asked_to_stop() ? 1.0 : 0.0}});
+  ended_ =
+      rounds_->end({.steps = state.step,
+                    .weight = weight_,
+                    .rank_sums = {static_cast<double>(tokens_), static_cast<double>(quarantined_),
+                                  control_.asked_to_stop() ? 1.0 : 0.0}});
   const auto whole = [&](RoundFigure figure) {
     return static_cast<std::int64_t>(ended_->rank_sums.at(figure));
   };

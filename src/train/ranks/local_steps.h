@@ -12,7 +12,7 @@
 namespace accrue::train {
 
 /// Ranks that step alone (dist.local_steps), and from time to time take an outer step together. A
-/// step is counted for each window, whether or not this rank's part of it had any weight: so all
+/// step is counted for each window, whether or not this rank's share of it had any weight: so all
 /// ranks count alike without a word. One process may do so, too.
 class LocalSteps final : public Parallelism {
  public:
@@ -49,7 +49,7 @@ class LocalSteps final : public Parallelism {
   std::int64_t total_steps_;
   double weight_ = 0;  ///< of this round, as the next two
   std::int64_t tokens_ = 0, quarantined_ = 0;
-  std::int64_t began_ = 0, last_began_ = 0;  ///< steps after which the last rounds began
+  std::int64_t began_ = 0, last_began_ = 0;        ///< steps after which the last rounds began
   std::optional<distributed::RoundTotals> ended_;  ///< with the window that was last
 };
 

@@ -24,21 +24,21 @@ class Parallelism {
  public:
   virtual ~Parallelism() = default;
 
-  /// This rank's samples of `window`; may be empty. Parts are of planned sizes, so that all ranks
+  /// This rank's samples of `window`; may be empty. Shares are of planned sizes, so that all ranks
   /// know them; each runs its own in pieces as memory allows.
   virtual batch::Range share(batch::Range window) = 0;
   /// What the window is reduced by; null where its sums are this rank's own.
   virtual distributed::DeferredReduce* reduction() { return nullptr; }
   /// This rank's stage, of a pipeline.
   virtual std::optional<PipelineStage> stage() const { return std::nullopt; }
-  /// Whether a rank may fill its part of a window again without the others.
+  /// Whether a rank may fill its share of a window again without the others.
   virtual bool retries_alone() const { return true; }
   /// Closes the window that was filled; `run` becomes that of all ranks that share it.
   virtual void close(accum::Window& window, WindowRun& run) = 0;
   /// Takes what ranks told each other of a window that is through, which `window` is the index of.
   virtual void window_done(std::int64_t window, const WindowRun& run);
 
-  /// Whether ranks take steps of their own, each with the loss of its own part.
+  /// Whether ranks take steps of their own, each with the loss of its own share.
   virtual bool steps_alone() const { return false; }
   /// Whether the step after `windows` of the run is followed by one that changes the parameters
   /// of all ranks.

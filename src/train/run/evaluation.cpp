@@ -73,25 +73,26 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   const Stopwatch watch;
   const std::vector<models::LossHead> heads = model.losses();
   Totals totals(heads.size());
-  std::vector<std::string> left_out;
+  std::vector<std::string> unreadable;
   const batch::Range whole{0, samples};
   const batch::Range mine = options.ranks != nullptr ? options.ranks->equal_share(whole) : whole;
   for (const batch::Range range : batch::split(mine, options.micro_batch)) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
     const batch::MicroBatch micro = micro_batch_of(source, range);
-    for (const batch::LeftOut& sample : micro.left_out) left_out.push_back(sample.reason);
+    for (const batch::UnreadableSample& sample : micro.unreadable)
+      unreadable.push_back(sample.reason);
     totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro)));
   }
   if (options.ranks != nullptr) totals.add_up(*options.ranks);
   Evaluation evaluation = totals.mean(heads);
   evaluation.seconds = watch.seconds();
-  evaluation.left_out = std::move(left_out);
+  evaluation.unreadable = std::move(unreadable);
   return evaluation;
 }
 
-std::string left_out_of(const Evaluation& evaluation) {
+std::string describe_unreadable(const Evaluation& evaluation) {
   constexpr std::size_t most_told = 10;
-  const std::vector<std::string>& reasons = evaluation.left_out;
+  const std::vector<std::string>& reasons = evaluation.unreadable;
   std::string text;
   for (std::size_t i = 0; i < std::min(reasons.size(), most_told); ++i)
     text += (i == 0 ? "" : "; ") + reasons[i];

@@ -16,7 +16,7 @@ struct EvaluationOptions {
   std::int64_t max_samples = 0;  ///< 0: all
   /// Asked between micro-batches; true ends the evaluation early, and nothing is returned.
   std::function<bool()> cancelled;
-  /// Each of several ranks evaluates its part of the samples.
+  /// Each of several ranks evaluates its share of the samples.
   const Ranks* ranks = nullptr;
 };
 
@@ -25,7 +25,7 @@ struct EvaluationOptions {
 std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
                                           const EvaluationOptions& options);
 
-/// The first ten reasons of what was left out of it.
-std::string left_out_of(const Evaluation& evaluation);
+/// The first ten reasons of its unreadable samples.
+std::string describe_unreadable(const Evaluation& evaluation);
 
 }  // namespace accrue::train

@@ -43,8 +43,7 @@ std::optional<Evaluation> Evaluator::evaluate() {
       auto evaluation = evaluate_source(*run_.work.model, *run_.work.data.val, options);
       if (!trouble.empty())
         log_.event_of_this_rank(
-            "out_of_memory",
-            trouble + ": it was run by " + counted(options.micro_batch, "sample"));
+            "out_of_memory", trouble + ": it was run by " + counted(options.micro_batch, "sample"));
       return evaluation;
     } catch (const std::exception& error) {
       if (options.micro_batch == 1 || !memory::is_out_of_memory(error)) throw;
@@ -72,16 +71,15 @@ bool Evaluator::evaluate_if_due(bool last) {
 /// A loss that is no number is none to report, and never the best.
 void Evaluator::take(const Evaluation& evaluation) {
   TrainState& state = progress_.state;
-  if (!evaluation.left_out.empty())
+  if (!evaluation.unreadable.empty())
     log_.event_of_this_rank("quarantine",
-                            "left out of the evaluation: " + left_out_of(evaluation));
+                            "left out of the evaluation: " + describe_unreadable(evaluation));
   state.evaluated_step = state.step;
   state.eval_loss.reset();
   if (!std::isfinite(evaluation.loss)) {
-    log_.event_of_last_step("evaluation",
-                            "the loss of the evaluation after step " + std::to_string(state.step) +
-                                " is " +
-                                (std::isnan(evaluation.loss) ? "not a number" : "infinite"));
+    log_.event_of_last_step(
+        "evaluation", "the loss of the evaluation after step " + std::to_string(state.step) +
+                          " is " + (std::isnan(evaluation.loss) ? "not a number" : "infinite"));
     return;
   }
   state.eval_loss = evaluation.loss;

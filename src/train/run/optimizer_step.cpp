@@ -33,46 +33,30 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
 OptimizerStep::Taken OptimizerStep::take() {
   const Stopwatch watch;
   const memory::PeakScope peak;
-  TrainState& state = progress_.state;
   settle_memory();
   const std::int64_t micro_batch = recovery_.state().micro_batch;
-  const batch::Range range = run_.work.schedule.window(state.window);
-  std::optional<WindowRun> filled = run_unless_torn(flow_.parallelism.share(range), micro_batch);
-  if (!filled) return Taken::went_back;
-  WindowRun& window = *filled;
-  if (window.interrupted) return Taken::stopped;
-  tell_of(window);
-  require_a_finite_loss(window);
-  const double lr = learning_rate_.at(state.step);
-  // The last checkpoint is written before its parameters change.
-  if (window.gradient || flow_.parallelism.ends_round(state.window + 1)) checkpointer_.finish();
-  const Stopwatch optimizer_watch;
-  std::optional<double> norm;
-  if (window.gradient) norm = consume(std::move(*window.gradient), lr);
-  const double optimizer_seconds = optimizer_watch.seconds();
-  state.window += 1;
-  state.samples += range.size();
-  state.tokens += window.tokens;
-  flow_.parallelism.after_step(state, window);
-  StepReport report = report_of(window, watch.seconds());
-  report.lr = lr;
-  report.grad_norm = norm;
-  report.stepped = window.gradient.has_value();
+  const batch::Range range = run_.work.schedule.window(progress_.state.window);
+  std::optional<WindowRun> window = run_unless_torn(flow_.parallelism.share(range), micro_batch);
+  if (!window) return Taken::went_back;
+  if (window->interrupted) return Taken::stopped;
+  tell_of(*window);
+  require_a_finite_loss(*window);
+  const Update update = update_parameters(*window);
+  advance(range, *window);
+  StepReport report = report_of(*window, update, watch.seconds());
   report.micro_batch = std::min(micro_batch, range.size());
-  report.optimizer_seconds = window.closing_seconds + optimizer_seconds;
   if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
-  tell_step(report, window);
-  if (const auto decision = recovery_.window_done(window.out_of_memory == 0))
+  tell_step(report, *window);
+  if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
-  return window.stop_requested ? Taken::stopped : Taken::whole;
+  return window->stop_requested ? Taken::stopped : Taken::whole;
 }
 
 /// Before a window, which comes after evaluations and checkpoints: what lies outside tensors came
 /// and went. Its micro-batches have one size, so what is given back during it counts from the next.
 void OptimizerStep::settle_memory() {
   control_.follow_budget();
-  if (const auto reason = memory::follow_outside())
-    flow_.log.event_of_this_rank("budget", *reason);
+  if (const auto reason = memory::follow_outside()) flow_.log.event_of_this_rank("budget", *reason);
   if (!control_.take_raised_budget()) return;
   if (const auto decision = recovery_.limit_raised(memory::tensor_budget()))
     flow_.log.event_of_this_rank("plan", decision->reason);
@@ -99,22 +83,31 @@ std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
 
 void OptimizerStep::tell_of(const WindowRun& window) {
   const std::int64_t index = progress_.state.window;
-  if (const auto story = rollback_history_.closed(index))
-    flow_.log.event("out_of_memory", *story);
+  if (const auto story = rollback_history_.closed(index)) flow_.log.event("out_of_memory", *story);
   flow_.parallelism.window_done(index, window);
   if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
-  if (!window.left_out.empty())
+  if (!window.unreadable.empty())
     flow_.log.event_of_this_rank("quarantine",
-                                 "left out of the batch: " + describe(window.left_out));
+                                 "left out of the batch: " + describe(window.unreadable));
 }
 
 void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
   if (flow_.parallelism.steps_alone()) return;
   if (window.micro_batches == 0 || window.quarantined < window.micro_batches) return;
-  throw runtime_error(
-      "step " + std::to_string(progress_.state.step + 1), "a finite loss",
-      "none in any of its micro-batches",
-      "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
+  throw runtime_error("step " + std::to_string(progress_.state.step + 1), "a finite loss",
+                      "none in any of its micro-batches",
+                      "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
+}
+
+/// After the last checkpoint is written, as its parameters change.
+OptimizerStep::Update OptimizerStep::update_parameters(WindowRun& window) {
+  const TrainState& state = progress_.state;
+  if (window.gradient || flow_.parallelism.ends_round(state.window + 1)) checkpointer_.finish();
+  const Stopwatch watch;
+  Update update{.lr = learning_rate_.at(state.step)};
+  if (window.gradient) update.grad_norm = consume(std::move(*window.gradient), update.lr);
+  update.seconds = watch.seconds();
+  return update;
 }
 
 std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, double lr) {
@@ -132,6 +125,14 @@ std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, doubl
   return norm;
 }
 
+void OptimizerStep::advance(batch::Range samples, WindowRun& window) {
+  TrainState& state = progress_.state;
+  state.window += 1;
+  state.samples += samples.size();
+  state.tokens += window.tokens;
+  flow_.parallelism.after_step(state, window);
+}
+
 /// Before clipping; none where the gradient was folded into the optimizer.
 std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient) const {
   if (!gradient.has_values()) return std::nullopt;
@@ -143,7 +144,7 @@ std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient)
                       "a lower optim.lr, or --resume from the last checkpoint");
 }
 
-StepReport OptimizerStep::report_of(const WindowRun& window, double seconds) {
+StepReport OptimizerStep::report_of(const WindowRun& window, const Update& update, double seconds) {
   progress_.keep_time();
   const TrainState& state = progress_.state;
   StepReport report{.step = state.step,
@@ -152,15 +153,19 @@ StepReport OptimizerStep::report_of(const WindowRun& window, double seconds) {
                     .elapsed = state.elapsed,
                     .samples = state.samples,
                     .weight = window.weight,
+                    .grad_norm = update.grad_norm,
+                    .lr = update.lr,
                     .micro_batches = window.micro_batches,
                     .seconds = seconds,
                     .updates_per_hour = 3600 / seconds,
                     .accumulation_seconds = window.seconds,
+                    .optimizer_seconds = window.closing_seconds + update.seconds,
                     .micro_batch_peak_bytes = window.micro_batch_peak_bytes,
                     .budget_bytes = memory::budget(),
                     .quarantined = window.quarantined,
                     .retries = window.retries,
-                    .world = run_.ranks.world()};
+                    .world = run_.ranks.world(),
+                    .stepped = window.gradient.has_value()};
   if (window.weight > 0) report.loss = progress_.last_loss = window.loss_sum / window.weight;
   if (!run_.work.data.train->image_shape()) {
     report.tokens = state.tokens;
@@ -175,7 +180,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, double seconds) {
 void OptimizerStep::tell_step(const StepReport& report, const WindowRun& window) const {
   flow_.log.step(report);
   if (report.stepped || !window.lost_reason.empty()) return;
-  flow_.log.event_of_last_step("no_step", window.quarantined > 0 || !window.left_out.empty()
+  flow_.log.event_of_last_step("no_step", window.quarantined > 0 || !window.unreadable.empty()
                                               ? "no label counts in what is left of the batch"
                                               : "no label in the batch counts");
 }

@@ -13,7 +13,7 @@
 
 namespace accrue::train {
 
-/// Takes one optimizer step of a run: this rank's part of a window is filled and closed, the
+/// Takes one optimizer step of a run: this rank's share of a window is filled and closed, the
 /// optimizer consumes the mean gradient, and what it came to is told.
 class OptimizerStep {
  public:
@@ -32,13 +32,22 @@ class OptimizerStep {
   bool is_half_done() const { return is_half_done_; }
 
  private:
+  /// What the optimizer did with a window's gradient.
+  struct Update {
+    double lr = 0;
+    std::optional<double> grad_norm = {};  ///< before clipping; none where there was no step
+    double seconds = 0;
+  };
+
   void settle_memory();
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
   void tell_of(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
+  Update update_parameters(WindowRun& window);
   std::optional<double> consume(accum::MeanGradient gradient, double lr);
   std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
-  StepReport report_of(const WindowRun& window, double seconds);
+  void advance(batch::Range samples, WindowRun& window);
+  StepReport report_of(const WindowRun& window, const Update& update, double seconds);
   void tell_step(const StepReport& report, const WindowRun& window) const;
 
   const RunContext& run_;

@@ -58,12 +58,14 @@ WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
 
 /// Whether the window is to begin anew after `error`, and in which micro-batches.
 bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exception& error) {
-  std::vector<batch::Range>& parts = request.micro_batches;
-  const bool may_retry = flow.retries.enabled() && !parts.empty() && !flow.window.is_torn();
+  std::vector<batch::Range>& micro_batches = request.micro_batches;
+  const bool may_retry = flow.retries.enabled() && !micro_batches.empty() && !flow.window.is_torn();
   if (!may_retry || !memory::is_out_of_memory(error)) return false;
-  const auto decision = flow.retries.window_failed(request.index, parts.front().size(), error);
+  const auto decision =
+      flow.retries.window_failed(request.index, micro_batches.front().size(), error);
   if (decision.action == memory::Recovery::Action::split)
-    parts = batch::split({parts.front().begin, parts.back().end}, decision.micro_batch);
+    micro_batches =
+        batch::split({micro_batches.front().begin, micro_batches.back().end}, decision.micro_batch);
   return true;
 }
 

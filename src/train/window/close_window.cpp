@@ -37,8 +37,7 @@ void close_window(accum::Window& window, WindowRun& run) {
 }
 
 void close_shared_window(accum::Window& window, distributed::DeferredReduce& reduce,
-                         bool asked_to_stop, const std::vector<double>& rank_sums,
-                         WindowRun& run) {
+                         bool asked_to_stop, const std::vector<double>& rank_sums, WindowRun& run) {
   std::vector<double> figures(kRankSums);
   figures[kTokens] = static_cast<double>(run.tokens);
   figures[kMicroBatches] = static_cast<double>(run.micro_batches);

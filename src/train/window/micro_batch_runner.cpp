@@ -33,7 +33,7 @@ MicroBatchRunner::~MicroBatchRunner() {
 }
 
 WindowLosses::Fetch MicroBatchRunner::fetch() const {
-  return [&loader = context_.loader](batch::Range part) { return loader.fetch(part); };
+  return [&loader = context_.loader](batch::Range range) { return loader.fetch(range); };
 }
 
 Runner::Opening MicroBatchRunner::prepare(const WindowRequest& request) {
@@ -69,8 +69,8 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
 
 void MicroBatchRunner::require_few_bad(const WindowRequest& request, const WindowRun& run) const {
   require_few_quarantined(context_.window.ledger(), options_.max_quarantined, run.micro_batches);
-  require_few_left_out(run.left_out, options_.max_quarantined, request.micro_batches,
-                       request.index);
+  require_few_unreadable(run.unreadable, options_.max_quarantined, request.micro_batches,
+                         request.index);
 }
 
 bool MicroBatchRunner::stops_here() const {
@@ -83,19 +83,19 @@ bool MicroBatchRunner::stops_here() const {
 /// then holds in its place, is to be run again.
 bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run) {
   accum::Window& window = context_.window;
-  std::vector<batch::Range>& parts = request.micro_batches;
+  std::vector<batch::Range>& micro_batches = request.micro_batches;
   MicroRef ref{.index = static_cast<std::int64_t>(position)};
   const std::size_t entries_before = window.ledger().entries.size();
   try {
     const batch::MicroBatch micro = context_.loader.next();
     ref.sample_ids = micro.sample_ids;
     const memory::PeakScope peak;
-    run_micro_batch(ref, micro, request, position + 1 == parts.size());
+    run_micro_batch(ref, micro, request, position + 1 == micro_batches.size());
     if (memory::caching_allocator_installed())
       run.micro_batch_peak_bytes =
           std::max(run.micro_batch_peak_bytes.value_or(0), peak.peak().live);
     run.tokens += micro.tokens;
-    run.left_out.insert(run.left_out.end(), micro.left_out.begin(), micro.left_out.end());
+    run.unreadable.insert(run.unreadable.end(), micro.unreadable.begin(), micro.unreadable.end());
     context_.retries.passed();
     return true;
   } catch (const std::exception& error) {
@@ -105,11 +105,13 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
       throw;
     if (began) undo_micro_batch();
     if (window.is_lost()) throw;
-    const auto decision = context_.retries.failed(describe(ref), parts[position].size(), error);
+    const auto decision =
+        context_.retries.failed(describe(ref), micro_batches[position].size(), error);
     context_.loader.cancel();
     if (decision.action == memory::Recovery::Action::split)
-      split_from(position, parts, decision.micro_batch);
-    context_.loader.prefetch({parts.begin() + static_cast<std::ptrdiff_t>(position), parts.end()});
+      split_from(position, micro_batches, decision.micro_batch);
+    context_.loader.prefetch(
+        {micro_batches.begin() + static_cast<std::ptrdiff_t>(position), micro_batches.end()});
     return false;
   }
 }
@@ -119,12 +121,12 @@ void MicroBatchRunner::undo_micro_batch() {
   if (!context_.window.is_lost() && !replayed_) settled_.restore();
 }
 
-void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range>& parts,
+void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                                   std::int64_t micro) {
   const std::vector<batch::Range> rest =
-      batch::split({parts[position].begin, parts.back().end}, micro);
-  parts.resize(position);
-  parts.insert(parts.end(), rest.begin(), rest.end());
+      batch::split({micro_batches[position].begin, micro_batches.back().end}, micro);
+  micro_batches.resize(position);
+  micro_batches.insert(micro_batches.end(), rest.begin(), rest.end());
   losses_.split_from(position, rest, fetch());
 }
 

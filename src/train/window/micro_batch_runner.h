@@ -35,7 +35,8 @@ class MicroBatchRunner final : public Runner {
   void undo_micro_batch();
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,
                        const WindowRequest& request, bool is_last);
-  void split_from(std::size_t position, std::vector<batch::Range>& parts, std::int64_t micro);
+  void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
+                  std::int64_t micro);
   double reducing_seconds() const;
   Loss replay(const MicroRef& ref);
   ForwardContext context_of(const batch::MicroBatch& micro) const;

@@ -38,24 +38,24 @@ void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_
       "checkpoint, or a larger batch.max_quarantined");
 }
 
-std::string describe(std::span<const batch::LeftOut> left_out) {
+std::string describe(std::span<const batch::UnreadableSample> unreadable) {
   std::string text;
-  for (const batch::LeftOut& sample : left_out)
+  for (const batch::UnreadableSample& sample : unreadable)
     text += (text.empty() ? "sample " : "; sample ") + std::to_string(sample.sample_id) + ": " +
             sample.reason;
   return text;
 }
 
-void require_few_left_out(std::span<const batch::LeftOut> left_out, double limit,
-                          std::span<const batch::Range> parts, std::int64_t window) {
-  if (left_out.empty()) return;
-  const std::int64_t samples = parts.back().end - parts.front().begin;
+void require_few_unreadable(std::span<const batch::UnreadableSample> unreadable, double limit,
+                            std::span<const batch::Range> micro_batches, std::int64_t window) {
+  if (unreadable.empty()) return;
+  const std::int64_t samples = micro_batches.back().end - micro_batches.front().begin;
   const std::int64_t allowed = allowed_quarantined(limit, samples);
-  if (std::ssize(left_out) <= allowed) return;
+  if (std::ssize(unreadable) <= allowed) return;
   throw runtime_error("window " + std::to_string(window),
                       "at most " + std::to_string(allowed) + " of its " + std::to_string(samples) +
                           " samples that cannot be read",
-                      std::to_string(left_out.size()) + ": " + describe(left_out),
+                      std::to_string(unreadable.size()) + ": " + describe(unreadable),
                       "--resume with data.exclude for these files, --resume --accept-data once "
                       "they are mended, or --resume with a larger batch.max_quarantined");
 }

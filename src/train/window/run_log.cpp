@@ -49,9 +49,8 @@ void RunLog::end(bool interrupted) const {
 }
 
 void RunLog::event(const std::string& name, const std::string& reason) const {
-  each([&](Observer& o) {
-    o.on_event({.name = name, .reason = reason, .step = steps_done() + 1});
-  });
+  each(
+      [&](Observer& o) { o.on_event({.name = name, .reason = reason, .step = steps_done() + 1}); });
 }
 
 void RunLog::event_of_last_step(const std::string& name, const std::string& reason) const {

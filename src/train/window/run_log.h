@@ -37,7 +37,7 @@ class RunLog {
   void event_of_last_step(const std::string& name, const std::string& reason) const;
   /// An event that this rank alone knows of.
   void event_of_this_rank(const std::string& name, const std::string& reason);
-  /// A micro-batch was left out, whose draws took these samples of the data.
+  /// A micro-batch was quarantined, whose draws took these samples of the data.
   void quarantine(const MicroRef& micro, const std::string& reason,
                   std::span<const std::int64_t> samples);
 

@@ -55,9 +55,10 @@ struct WindowRun {
   std::string lost_reason;     ///< empty unless the window was lost
   /// A window that is divided among ranks has it; the numbers above are then those of all ranks.
   std::optional<distributed::WindowTotals> together = {};
-  std::vector<double> rank_sums = {};           ///< of all ranks, besides their totals
-  bool stop_requested = false;                  ///< on any rank
-  std::vector<batch::LeftOut> left_out = {};    ///< samples that could not be read, on this rank
+  std::vector<double> rank_sums = {};  ///< of all ranks, besides their totals
+  bool stop_requested = false;         ///< on any rank
+  std::vector<batch::UnreadableSample> unreadable =
+      {};                                       ///< samples that could not be read, on this rank
   std::optional<accum::MeanGradient> gradient;  ///< none where the total weight is 0 or it was lost
 };
 
@@ -118,7 +119,7 @@ struct RunnerOptions {
   /// Losses and weights alike are multiplied with it, by which a proof rounds anew
   /// (PassOptions::weighting); micro-batch by micro-batch only.
   double weighting = 1;
-  /// Where the window is one rank's part: told of each micro-batch, as the last one's backward may
+  /// Where the window is one rank's share: told of each micro-batch, as the last one's backward may
   /// be overlapped. Null: alone.
   distributed::DeferredReduce* reduce = nullptr;
 };

@@ -40,7 +40,7 @@ WindowLeases::WindowLeases(std::int64_t rank, std::vector<RankRecord> records, b
     paces_[i] = distributed::PaceEstimate(std::move(records_[i].seconds_per_sample));
 }
 
-/// Where it is a micro-batch, parts consist of those of the undivided window.
+/// Where it is a micro-batch, shares consist of those of the undivided window.
 std::int64_t WindowLeases::samples_of_unit() const {
   return have_one_size(records_) ? records_.front().micro_batch : 1;
 }
@@ -81,16 +81,16 @@ batch::Range WindowLeases::share(batch::Range window) {
     return std::min(window.begin + units_before * unit, window.end);
   };
   window_ = window;
-  parts_.clear();
+  shares_.clear();
   for (const distributed::Lease& lease : division.leases)
-    parts_.push_back({at(lease.begin), at(lease.begin + lease.count)});
-  return parts_[static_cast<std::size_t>(rank_)];
+    shares_.push_back({at(lease.begin), at(lease.begin + lease.count)});
+  return shares_[static_cast<std::size_t>(rank_)];
 }
 
 std::vector<double> WindowLeases::rank_sums(double seconds) const {
   std::vector<double> rank_sums(kSeconds + records_.size(), 0);
   const auto rank = static_cast<std::size_t>(rank_);
-  rank_sums[kSamples] = static_cast<double>(parts_[rank].size());
+  rank_sums[kSamples] = static_cast<double>(shares_[rank].size());
   rank_sums[kSeconds + rank] = seconds;
   return rank_sums;
 }
@@ -104,7 +104,7 @@ void WindowLeases::observe(const std::vector<double>& rank_sums) {
                         "the same build of accrue on all ranks, and one run.out for them");
   if (std::exchange(is_first_window_, false)) return;
   for (std::size_t rank = 0; rank < paces_.size(); ++rank)
-    paces_[rank].observe(parts_[rank].size(), rank_sums.at(kSeconds + rank));
+    paces_[rank].observe(shares_[rank].size(), rank_sums.at(kSeconds + rank));
 }
 
 std::vector<RankRecord> WindowLeases::records() const {

@@ -10,13 +10,13 @@
 
 namespace accrue::train {
 
-/// Which part of a window each rank runs, such that all are done together (distributed::divide):
-/// equal parts until speeds are known, and always where they are not to count.
+/// Which share of a window each rank runs, such that all are done together (distributed::divide):
+/// equal shares until speeds are known, and always where they are not to count.
 ///
 /// All ranks construct it with the same records, ask for the same windows and observe the same
 /// rank_sums, so all hold the same and divide alike.
 ///
-/// Where all have micro-batches of one size, parts are made of the micro-batches of the undivided
+/// Where all have micro-batches of one size, shares are made of the micro-batches of the undivided
 /// window, whose contents so do not depend on speeds. Else they are ranges of samples, in multiples
 /// of each rank's own micro-batch.
 class WindowLeases {
@@ -31,10 +31,10 @@ class WindowLeases {
   /// `records` by rank, of which `rank` is this one's.
   WindowLeases(std::int64_t rank, std::vector<RankRecord> records, bool by_speed);
 
-  /// This rank's part of `window`, which is the one that the next observe() is of. May be empty.
+  /// This rank's share of `window`, which is the one that the next observe() is of. May be empty.
   batch::Range share(batch::Range window);
-  /// All ranks' parts of that window, by rank.
-  const std::vector<batch::Range>& parts() const { return parts_; }
+  /// All ranks' shares of that window, by rank.
+  const std::vector<batch::Range>& shares() const { return shares_; }
   /// Why the last share() follows other speeds than those before it; else nothing.
   const std::optional<std::string>& change() const { return change_; }
 
@@ -42,7 +42,7 @@ class WindowLeases {
   /// `seconds` of its work, without waiting for others.
   std::vector<double> rank_sums(double seconds) const;
   /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, where
-  /// their parts do not make up the window.
+  /// their shares do not make up the window.
   void observe(const std::vector<double>& rank_sums);
 
   /// The records are those of now.
@@ -59,7 +59,7 @@ class WindowLeases {
   std::vector<distributed::PaceEstimate> paces_;  ///< by rank; a unit is a sample
   std::vector<distributed::Worker> followed_;     ///< whose speeds divide windows now
   batch::Range window_;
-  std::vector<batch::Range> parts_;  ///< of it, by rank
+  std::vector<batch::Range> shares_;  ///< of it, by rank
   std::optional<std::string> change_;
   bool is_first_window_ = true;
 };

@@ -202,9 +202,9 @@ TEST(MicroBatchRunner, GivesLossesWithDenominatorsOfTheirOwnTheFullBatchsGradien
   }
 }
 
-std::vector<std::int64_t> ids_of(const std::vector<batch::LeftOut>& left_out) {
+std::vector<std::int64_t> ids_of(const std::vector<batch::UnreadableSample>& unreadable) {
   std::vector<std::int64_t> ids;
-  for (const batch::LeftOut& sample : left_out) ids.push_back(sample.sample_id);
+  for (const batch::UnreadableSample& sample : unreadable) ids.push_back(sample.sample_id);
   return ids;
 }
 
@@ -217,8 +217,8 @@ TEST(MicroBatchRunner, LeavesOutSamplesThatCannotBeRead) {
   EXPECT_GT(accrue::testing::relative_error(whole[0], expected[0]), 1e-3) << "the control";
   for (const std::int64_t micro : {1, 2, 3, 16}) {
     WindowRun run = f.run(micro);
-    EXPECT_THAT(ids_of(run.left_out), ElementsAre(0, 5, 6, 15));
-    EXPECT_EQ(run.left_out[1].reason, "file 5 is damaged");
+    EXPECT_THAT(ids_of(run.unreadable), ElementsAre(0, 5, 6, 15));
+    EXPECT_EQ(run.unreadable[1].reason, "file 5 is damaged");
     EXPECT_EQ(run.quarantined, 0);
     EXPECT_EQ(run.tokens, 12 * kWindowLength);
     EXPECT_EQ(run.weight, label_count(f.loader.fetch({0, kWindowSamples})));
@@ -235,7 +235,7 @@ TEST(MicroBatchRunner, ReplaysAroundSamplesThatCannotBeRead) {
     WindowRun run = f.run(micro);
     EXPECT_EQ(run.quarantined, 1);
     EXPECT_GT(std::ssize(f.model.contexts), kWindowSamples / micro) << "passes of the replay";
-    EXPECT_THAT(ids_of(run.left_out), ElementsAre(1, 2, 7));
+    EXPECT_THAT(ids_of(run.unreadable), ElementsAre(1, 2, 7));
     WindowRunnerFixture without({.max_quarantined = 0.5});
     without.samples->damage(micro == 1 ? std::set<std::int64_t>{1, 2, 7, 13}
                                        : std::set<std::int64_t>{1, 2, 7, 12, 13, 14, 15});
@@ -247,7 +247,7 @@ TEST(MicroBatchRunner, EndsWhereTooManySamplesCannotBeRead) {
   for (const std::int64_t micro : {1, 4, 16}) {
     WindowRunnerFixture f({.max_quarantined = 0.125});
     f.samples->damage({3, 8});
-    EXPECT_EQ(f.run(micro).left_out.size(), 2);
+    EXPECT_EQ(f.run(micro).unreadable.size(), 2);
     f.samples->damage({3, 8, 15});
     const std::string message = error_of([&] { f.run(micro); });
     EXPECT_THAT(message, HasSubstr("at most 2 of its 16 samples"));

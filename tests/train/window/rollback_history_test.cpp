@@ -15,7 +15,8 @@ std::runtime_error no_memory() { return std::runtime_error("no memory"); }
 
 /// The ledger of window 5, which has quarantined two samples each from these on.
 std::vector<LedgerEntry> quarantined(const std::vector<std::int64_t>& first_samples) {
-  std::vector<LedgerEntry> entries{{.micro = {.sample_ids = {0, 1}}, .status = MicroStatus::committed}};
+  std::vector<LedgerEntry> entries{
+      {.micro = {.sample_ids = {0, 1}}, .status = MicroStatus::committed}};
   for (const std::int64_t first : first_samples)
     entries.push_back(
         {.micro = {.sample_ids = {first, first + 1}}, .status = MicroStatus::quarantined});

@@ -30,18 +30,19 @@ PassOptions loss_options(const ExactOptions& options, double loss_scale) {
 
 ExactPass::ExactPass(models::Trainable& model, const accum::GradientBuffer& buffer,
                      double loss_scale, const ExactOptions& options,
-                     const std::vector<ExactMicroBatch>& parts, ActivationStore& store, bool audit)
+                     const std::vector<ExactMicroBatch>& micro_batches, ActivationStore& store,
+                     bool audit)
     : buffer_(buffer),
       options_(options),
-      parts_(parts),
+      micro_batches_(micro_batches),
       store_(store),
       audit_(audit),
       segments_(model.segments()),
       losses_(model, loss_options(options, loss_scale)),
       cuts_(segments_.size()) {
   for (Cut& cut : cuts_) {
-    cut.activations.resize(parts_.size());
-    cut.gradients.resize(parts_.size());
+    cut.activations.resize(micro_batches_.size());
+    cut.gradients.resize(micro_batches_.size());
   }
 }
 
@@ -56,13 +57,13 @@ ExactPass::Outcome ExactPass::forward() {
 }
 
 ExactPass::Outcome ExactPass::run_forward(std::size_t segment) {
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
+  for (std::size_t place = 0; place < micro_batches_.size(); ++place) {
     if (interrupted()) return Outcome::interrupted;
-    const models::Activations output = run(segment, part, enter(segment, part));
+    const models::Activations output = run(segment, place, enter(segment, place));
     if (!std::ranges::all_of(output, is_finite))
-      bad_.push_back({part, "what '" + segments_[segment].name + "' makes of it is not finite"});
+      bad_.push_back({place, "what '" + segments_[segment].name + "' makes of it is not finite"});
     for (const at::Tensor& tensor : output)
-      cuts_[segment + 1].activations[part].push_back(store_.keep(tensor));
+      cuts_[segment + 1].activations[place].push_back(store_.keep(tensor));
     step_done();
   }
   return agreed(!bad_.empty());
@@ -78,17 +79,17 @@ void ExactPass::take_statistics(std::size_t segment) {
   }
 }
 
-batch::MicroBatch ExactPass::micro_of(std::size_t part) const {
-  batch::MicroBatch micro = parts_[part].micro;
-  micro.inputs = parts_[part].inputs.tensor();
+batch::MicroBatch ExactPass::micro_of(std::size_t place) const {
+  batch::MicroBatch micro = micro_batches_[place].micro;
+  micro.inputs = micro_batches_[place].inputs.tensor();
   return micro;
 }
 
-ExactPass::Entrance ExactPass::enter(std::size_t segment, std::size_t part) const {
+ExactPass::Entrance ExactPass::enter(std::size_t segment, std::size_t place) const {
   const Cut& cut = cuts_[segment];
   const std::vector<models::BatchNormSite>& sites = segments_[segment].batch_norms;
   models::Activations values;
-  for (const ActivationStore::Kept& kept : cut.activations[part]) values.push_back(kept.tensor());
+  for (const ActivationStore::Kept& kept : cut.activations[place]) values.push_back(kept.tensor());
   for (std::size_t i = 0; i < sites.size(); ++i) {
     at::Tensor& x = values[sites[i].activation];
     x = standardised(x, cut.statistics[i], sites[i].layer.eps);
@@ -101,9 +102,9 @@ ExactPass::Entrance ExactPass::enter(std::size_t segment, std::size_t part) cons
   return entrance;
 }
 
-models::Activations ExactPass::run(std::size_t segment, std::size_t part,
+models::Activations ExactPass::run(std::size_t segment, std::size_t place,
                                    const Entrance& entrance) const {
-  return segments_[segment].forward(entrance.read, micro_of(part), parts_[part].context);
+  return segments_[segment].forward(entrance.read, micro_of(place), micro_batches_[place].context);
 }
 
 ExactPass::Outcome ExactPass::backward() {
@@ -119,15 +120,16 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
   for (const WindowStatistics& statistics : cut.statistics)
     cut.sums.push_back({at::zeros_like(statistics.mean), at::zeros_like(statistics.mean)});
   const bool last = segment + 1 == segments_.size();
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
+  for (std::size_t place = 0; place < micro_batches_.size(); ++place) {
     if (interrupted()) return Outcome::interrupted;
-    const Entrance entrance = enter(segment, part);
-    const models::Activations output = run(segment, part, entrance);
-    const Seeds seeds = last ? seeds_of_loss(part, output) : seeds_from_next(segment, part, output);
+    const Entrance entrance = enter(segment, place);
+    const models::Activations output = run(segment, place, entrance);
+    const Seeds seeds =
+        last ? seeds_of_loss(place, output) : seeds_from_next(segment, place, output);
     if (!seeds.roots.empty()) torch::autograd::backward(seeds.roots, seeds.gradients);
-    keep_gradients(segment, part, entrance.leaves);
+    keep_gradients(segment, place, entrance.leaves);
     if (audit_ && bad_.empty() && !sums_are_finite(buffer_))
-      bad_.push_back({part, "its gradient in '" + segments_[segment].name + "' is not finite"});
+      bad_.push_back({place, "its gradient in '" + segments_[segment].name + "' is not finite"});
     step_done();
   }
   if (options_.all_reduce) {
@@ -139,10 +141,11 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
   return agreed(!bad_.empty());
 }
 
-ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t part, const models::Activations& output) {
-  const HeadLosses::Total total = losses_.total(output, micro_of(part), parts_[part].context);
+ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t place, const models::Activations& output) {
+  const HeadLosses::Total total =
+      losses_.total(output, micro_of(place), micro_batches_[place].context);
   if (!std::isfinite(total.sum)) {
-    bad_.push_back({part, "its loss is not finite"});
+    bad_.push_back({place, "its loss is not finite"});
     return {};
   }
   loss_sum_ += total.sum;
@@ -150,22 +153,22 @@ ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t part, const models::Activa
   return {total.roots, total.gradients};
 }
 
-ExactPass::Seeds ExactPass::seeds_from_next(std::size_t segment, std::size_t part,
+ExactPass::Seeds ExactPass::seeds_from_next(std::size_t segment, std::size_t place,
                                             const models::Activations& output) {
   Cut& cut = cuts_[segment + 1];
   models::Activations gradients;
-  for (const ActivationStore::Kept& kept : cut.gradients[part]) gradients.push_back(kept.tensor());
+  for (const ActivationStore::Kept& kept : cut.gradients[place]) gradients.push_back(kept.tensor());
   const std::vector<models::BatchNormSite>& sites = segments_[segment + 1].batch_norms;
   for (std::size_t i = 0; i < sites.size(); ++i) {
     at::Tensor& gradient = gradients[sites[i].activation];
     if (!gradient.defined()) continue;
-    const at::Tensor x = cut.activations[part][sites[i].activation].tensor();
+    const at::Tensor x = cut.activations[place][sites[i].activation].tensor();
     const double eps = sites[i].layer.eps;
     gradient = input_gradient(gradient, standardised(x, cut.statistics[i], eps), cut.sums[i],
                               cut.statistics[i], eps);
   }
-  cut.activations[part].clear();
-  cut.gradients[part].clear();
+  cut.activations[place].clear();
+  cut.gradients[place].clear();
   Seeds seeds;
   for (std::size_t i = 0; i < output.size(); ++i) {
     if (!gradients[i].defined() || !output[i].requires_grad()) continue;
@@ -175,13 +178,13 @@ ExactPass::Seeds ExactPass::seeds_from_next(std::size_t segment, std::size_t par
   return seeds;
 }
 
-void ExactPass::keep_gradients(std::size_t segment, std::size_t part,
+void ExactPass::keep_gradients(std::size_t segment, std::size_t place,
                                const models::Activations& leaves) {
   Cut& cut = cuts_[segment];
   bool finite = true;
   for (const at::Tensor& leaf : leaves) {
     finite = finite && is_finite(leaf.grad());
-    cut.gradients[part].push_back(store_.keep(leaf.grad()));
+    cut.gradients[place].push_back(store_.keep(leaf.grad()));
   }
   const std::vector<models::BatchNormSite>& sites = segments_[segment].batch_norms;
   for (std::size_t i = 0; i < sites.size(); ++i) {
@@ -189,14 +192,15 @@ void ExactPass::keep_gradients(std::size_t segment, std::size_t part,
     if (leaf.grad().defined()) cut.sums[i] += gradient_sums(leaf.grad(), leaf.detach());
   }
   if (!finite)
-    bad_.push_back({part, "the gradient behind '" + segments_[segment].name + "' is not finite"});
+    bad_.push_back({place, "the gradient behind '" + segments_[segment].name + "' is not finite"});
 }
 
 void ExactPass::step_done() {
-  const auto per_part = static_cast<std::int64_t>(2 * segments_.size() - 1);
+  const auto per_micro_batch = static_cast<std::int64_t>(2 * segments_.size() - 1);
   ++steps_done_;
   if (options_.on_progress)
-    options_.on_progress(steps_done_, per_part * static_cast<std::int64_t>(parts_.size()));
+    options_.on_progress(steps_done_,
+                         per_micro_batch * static_cast<std::int64_t>(micro_batches_.size()));
 }
 
 ExactPass::Outcome ExactPass::agreed(bool found) const {

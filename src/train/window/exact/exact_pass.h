@@ -18,9 +18,9 @@ struct ExactMicroBatch {
   ForwardContext context;
 };
 
-/// A micro-batch to be left out.
-struct BadPart {
-  std::size_t part = 0;
+/// A micro-batch to be quarantined.
+struct BadMicroBatch {
+  std::size_t place = 0;  ///< in the window
   std::string reason;
 };
 
@@ -33,16 +33,16 @@ class ExactPass {
   /// All are kept by reference. `audit`: looks at the gradient buffer after every step, so that a
   /// gradient that is not finite is found with its micro-batch.
   ExactPass(models::Trainable& model, const accum::GradientBuffer& buffer, double loss_scale,
-            const ExactOptions& options, const std::vector<ExactMicroBatch>& parts,
+            const ExactOptions& options, const std::vector<ExactMicroBatch>& micro_batches,
             ActivationStore& store, bool audit);
 
   /// Takes no gradient and touches no slot.
   Outcome forward();
-  /// Into the open slots, after `forward`. `bad` without bad parts: the sums are not finite, and an
+  /// Into the open slots, after `forward`. `bad` without bad micro-batches: the sums are not
   /// audit would tell whose fault it is.
   Outcome backward();
 
-  const std::vector<BadPart>& bad() const { return bad_; }
+  const std::vector<BadMicroBatch>& bad() const { return bad_; }
   double loss_sum() const { return loss_sum_; }
   double weight() const { return weight_; }
   void update_running_statistics() const;
@@ -50,7 +50,7 @@ class ExactPass {
  private:
   /// What is known of the window at the entrance of a segment.
   struct Cut {
-    std::vector<std::vector<ActivationStore::Kept>> activations, gradients;  ///< by part
+    std::vector<std::vector<ActivationStore::Kept>> activations, gradients;  ///< by micro-batch
     std::vector<WindowStatistics> statistics;  ///< by batch normalisation
     std::vector<GradientSums> sums;
   };
@@ -65,14 +65,14 @@ class ExactPass {
 
   Outcome run_forward(std::size_t segment);
   Outcome run_backward(std::size_t segment);
-  Entrance enter(std::size_t segment, std::size_t part) const;
-  models::Activations run(std::size_t segment, std::size_t part, const Entrance& entrance) const;
-  batch::MicroBatch micro_of(std::size_t part) const;
+  Entrance enter(std::size_t segment, std::size_t place) const;
+  models::Activations run(std::size_t segment, std::size_t place, const Entrance& entrance) const;
+  batch::MicroBatch micro_of(std::size_t place) const;
   void take_statistics(std::size_t segment);
-  /// None where the loss is not finite, and the part is bad.
-  Seeds seeds_of_loss(std::size_t part, const models::Activations& output);
-  Seeds seeds_from_next(std::size_t segment, std::size_t part, const models::Activations& output);
-  void keep_gradients(std::size_t segment, std::size_t part, const models::Activations& leaves);
+  /// None where the loss is not finite, and the micro-batch is bad.
+  Seeds seeds_of_loss(std::size_t place, const models::Activations& output);
+  Seeds seeds_from_next(std::size_t segment, std::size_t place, const models::Activations& output);
+  void keep_gradients(std::size_t segment, std::size_t place, const models::Activations& leaves);
 
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
   void step_done();
@@ -81,13 +81,13 @@ class ExactPass {
 
   const accum::GradientBuffer& buffer_;
   const ExactOptions& options_;
-  const std::vector<ExactMicroBatch>& parts_;
+  const std::vector<ExactMicroBatch>& micro_batches_;
   ActivationStore& store_;
   bool audit_;
   std::vector<models::Segment> segments_;
   HeadLosses losses_;
   std::vector<Cut> cuts_;  ///< by segment
-  std::vector<BadPart> bad_;
+  std::vector<BadMicroBatch> bad_;
   double loss_sum_ = 0, weight_ = 0;
   std::int64_t steps_done_ = 0;
 };

@@ -52,7 +52,7 @@ void ExactRunner::quarantine(const MicroRef& micro, const std::string& reason) {
 
 Runner::Opening ExactRunner::prepare(const WindowRequest& request) {
   losses_.count(request.micro_batches,
-                [this](batch::Range part) { return context_.loader.fetch(part); });
+                [this](batch::Range range) { return context_.loader.fetch(range); });
   return {};
 }
 
@@ -64,10 +64,10 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   const ExactRun filled = exact_.run(request.index, request.micro_batches);
   run.tokens = filled.tokens;
   run.micro_batches = micro_batches_;
-  run.left_out = filled.left_out;
+  run.unreadable = filled.unreadable;
   run.seconds = run.own_seconds = watch.seconds();
-  require_few_left_out(run.left_out, options_.max_quarantined, request.micro_batches,
-                       request.index);
+  require_few_unreadable(run.unreadable, options_.max_quarantined, request.micro_batches,
+                         request.index);
   return filled.interrupted ? Filled::interrupted : Filled::whole;
 }
 

@@ -15,35 +15,36 @@ struct ExactWindow::Impl {
   std::uint64_t seed;
   ExactOptions options;
   ActivationStore store;
-  std::vector<ExactMicroBatch> parts;  ///< of the last run, without empty and quarantined ones
+  std::vector<ExactMicroBatch>
+      micro_batches;  ///< of the last run, without empty and quarantined ones
   bool audit = false;
 
   void load(std::int64_t index, std::span<const batch::Range> ranges, ExactRun& result) {
-    parts.clear();
+    micro_batches.clear();
     for (const batch::Range& range : ranges) {
-      ExactMicroBatch part;
-      part.micro = fetch(range);
-      part.ref = {.index = result.micro_batches++, .sample_ids = part.micro.sample_ids};
-      std::ranges::move(std::exchange(part.micro.left_out, {}),
-                        std::back_inserter(result.left_out));
-      if (part.micro.is_empty()) continue;
-      part.context = batch::training_context(part.micro, seed, index);
-      part.inputs = store.keep(part.micro.inputs);
-      part.micro.inputs.reset();
-      result.tokens += part.micro.tokens;
-      parts.push_back(std::move(part));
+      ExactMicroBatch one;
+      one.micro = fetch(range);
+      one.ref = {.index = result.micro_batches++, .sample_ids = one.micro.sample_ids};
+      std::ranges::move(std::exchange(one.micro.unreadable, {}),
+                        std::back_inserter(result.unreadable));
+      if (one.micro.is_empty()) continue;
+      one.context = batch::training_context(one.micro, seed, index);
+      one.inputs = store.keep(one.micro.inputs);
+      one.micro.inputs.reset();
+      result.tokens += one.micro.tokens;
+      micro_batches.push_back(std::move(one));
     }
   }
 
   ExactPass pass() {
-    return {model, *window.buffer(), window.loss_scale(), options, parts, store, audit};
+    return {model, *window.buffer(), window.loss_scale(), options, micro_batches, store, audit};
   }
 
   MicroRef whole_window() const {
     MicroRef ref;
-    for (const ExactMicroBatch& part : parts)
-      ref.sample_ids.insert(ref.sample_ids.end(), part.ref.sample_ids.begin(),
-                            part.ref.sample_ids.end());
+    for (const ExactMicroBatch& one : micro_batches)
+      ref.sample_ids.insert(ref.sample_ids.end(), one.ref.sample_ids.begin(),
+                            one.ref.sample_ids.end());
     return ref;
   }
 
@@ -68,21 +69,21 @@ struct ExactWindow::Impl {
     }
   }
 
-  void quarantine(const std::vector<BadPart>& bad, ExactRun& result) {
+  void quarantine(const std::vector<BadMicroBatch>& bad, ExactRun& result) {
     std::vector<ExactMicroBatch> good;
     std::size_t next = 0;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (next == bad.size() || bad[next].part != i) {
-        good.push_back(std::move(parts[i]));
+    for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+      if (next == bad.size() || bad[next].place != i) {
+        good.push_back(std::move(micro_batches[i]));
         continue;
       }
-      window.begin(parts[i].ref);
+      window.begin(micro_batches[i].ref);
       window.abort(MicroStatus::quarantined, bad[next].reason);
-      result.quarantined.push_back(parts[i].ref.index);
-      if (options.on_quarantine) options.on_quarantine(parts[i].ref, bad[next].reason);
-      while (next < bad.size() && bad[next].part == i) ++next;
+      result.quarantined.push_back(micro_batches[i].ref.index);
+      if (options.on_quarantine) options.on_quarantine(micro_batches[i].ref, bad[next].reason);
+      while (next < bad.size() && bad[next].place == i) ++next;
     }
-    parts = std::move(good);
+    micro_batches = std::move(good);
   }
 };
 
@@ -104,7 +105,7 @@ ExactRun ExactWindow::run(std::int64_t index, std::span<const batch::Range> rang
   ExactRun result;
   impl_->load(index, ranges, result);
   impl_->audit = false;
-  while (!impl_->parts.empty() || impl_->options.all_reduce) {
+  while (!impl_->micro_batches.empty() || impl_->options.all_reduce) {
     ExactPass attempt = impl_->pass();
     ExactPass::Outcome outcome = attempt.forward();
     if (outcome == ExactPass::Outcome::done) outcome = impl_->backward(attempt);

@@ -41,9 +41,9 @@ struct ExactRun {
   double loss_sum = 0;
   double weight = 0;
   std::int64_t tokens = 0;
-  std::int64_t micro_batches = 0;         ///< with the quarantined ones
-  std::vector<std::int64_t> quarantined;  ///< by their place in the window
-  std::vector<batch::LeftOut> left_out;   ///< samples that could not be read
+  std::int64_t micro_batches = 0;                   ///< with the quarantined ones
+  std::vector<std::int64_t> quarantined;            ///< by their place in the window
+  std::vector<batch::UnreadableSample> unreadable;  ///< samples that could not be read
 };
 
 /// Runs a window with the batch normalisation of its full batch, however it is split.
@@ -73,7 +73,7 @@ class ExactWindow {
   ~ExactWindow();
 
   /// Between window.open(index) and window.close(). The replay of `window` must be this object's.
-  ExactRun run(std::int64_t index, std::span<const batch::Range> parts);
+  ExactRun run(std::int64_t index, std::span<const batch::Range> micro_batches);
 
   /// For accum::Window::set_replay: the contributions of the last run again into open slots.
   Loss replay();

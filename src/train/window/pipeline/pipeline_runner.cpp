@@ -65,27 +65,28 @@ void PipelineRunner::begin(const WindowRequest& request) {
   if (request.fills == 0) {
     audits_ = false;
     units_ = context_.window.buffer()->units();
-    parts_ = request.micro_batches;
-    tokens_.assign(parts_.size(), 0);
+    micro_batches_ = request.micro_batches;
+    tokens_.assign(micro_batches_.size(), 0);
   }
   known_bad_.clear();
   kept_.clear();
-  for (std::int64_t micro = 0; micro < std::ssize(parts_); ++micro) {
-    const std::int64_t first = parts_[static_cast<std::size_t>(micro)].begin;
+  for (std::int64_t micro = 0; micro < std::ssize(micro_batches_); ++micro) {
+    const std::int64_t first = micro_batches_[static_cast<std::size_t>(micro)].begin;
     if (request.known_bad.contains(first))
       known_bad_.insert(micro);
     else
       kept_.push_back(micro);
   }
   found_bad_.clear();
-  left_out_.clear();
+  unreadable_.clear();
   in_ledger_ = 0;
   waiting_seconds_ = 0;
 }
 
 void PipelineRunner::run_passes(WindowRun& run) {
   std::vector<batch::Range> ranges;
-  for (const std::int64_t micro : kept_) ranges.push_back(parts_[static_cast<std::size_t>(micro)]);
+  for (const std::int64_t micro : kept_)
+    ranges.push_back(micro_batches_[static_cast<std::size_t>(micro)]);
   const Stopwatch watch;
   const memory::PeakScope peak;
   context_.loader.prefetch(std::move(ranges));
@@ -98,16 +99,16 @@ void PipelineRunner::run_passes(WindowRun& run) {
     else
       run_backward(pass.micro_batch + 1 == kept);
   }
-  quarantine_known_bad(std::ssize(parts_));
+  quarantine_known_bad(std::ssize(micro_batches_));
   const Stopwatch sending;
   link_.finish();
   waiting_seconds_ += sending.seconds();
   run.seconds = watch.seconds();
   run.own_seconds = run.seconds - waiting_seconds_;
   if (stage_.is_last()) {
-    run.micro_batches = std::ssize(parts_);
+    run.micro_batches = std::ssize(micro_batches_);
     run.tokens = std::reduce(tokens_.begin(), tokens_.end());
-    run.left_out = left_out_;
+    run.unreadable = unreadable_;
   }
   if (memory::caching_allocator_installed()) run.micro_batch_peak_bytes = peak.peak().live;
 }
@@ -124,7 +125,7 @@ void PipelineRunner::run_forward(std::int64_t position) {
   MicroRef ref{.index = index, .sample_ids = micro.sample_ids};
   InFlight& flight = in_flight_.emplace_back(stage_, std::move(ref), std::move(micro), context,
                                              options_.recompute);
-  std::ranges::copy(flight.micro.left_out, std::back_inserter(left_out_));
+  std::ranges::copy(flight.micro.unreadable, std::back_inserter(unreadable_));
   if (flight.micro.is_empty()) return;
   models::Activations input;
   if (!stage_.is_first()) input = receive(stage_.index() - 1, "activations of the stage before");
@@ -151,7 +152,7 @@ void PipelineRunner::run_backward(bool is_last) {
   }
   ++in_ledger_;
   in_flight_.pop_front();
-  context_.log.micro_batch(in_ledger_, std::ssize(parts_));
+  context_.log.micro_batch(in_ledger_, std::ssize(micro_batches_));
 }
 
 bool PipelineRunner::backward_from_loss(InFlight& flight) {
@@ -224,9 +225,9 @@ void PipelineRunner::quarantine(const MicroRef& ref, const char* reason) {
 }
 
 MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
-  const batch::Range part = parts_[static_cast<std::size_t>(micro)];
-  std::vector<std::int64_t> sample_ids(static_cast<std::size_t>(part.size()));
-  std::iota(sample_ids.begin(), sample_ids.end(), part.begin);
+  const batch::Range range = micro_batches_[static_cast<std::size_t>(micro)];
+  std::vector<std::int64_t> sample_ids(static_cast<std::size_t>(range.size()));
+  std::iota(sample_ids.begin(), sample_ids.end(), range.begin);
   return {.index = micro, .sample_ids = std::move(sample_ids)};
 }
 
@@ -242,7 +243,7 @@ void PipelineRunner::quarantine_known_bad(std::int64_t before) {
 /// micro-batches it found bad, and its units.
 at::Tensor PipelineRunner::findings() const {
   const std::vector<int> units = context_.window.buffer()->units();
-  std::vector<std::int64_t> row(kFindings + parts_.size(), 0);
+  std::vector<std::int64_t> row(kFindings + micro_batches_.size(), 0);
   row[kLost] = context_.window.is_lost() ? 1 : 0;
   row[kRetries] = context_.window.retries();
   for (const auto& [micro, reason] : found_bad_)
@@ -273,19 +274,19 @@ bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
 /// Where not all are settled, the window is discarded, and what is known now is taken into account.
 /// All decide alike.
 bool PipelineRunner::all_settled(std::set<std::int64_t>& known_bad) {
-  const auto parts = static_cast<std::int64_t>(parts_.size());
+  const auto micro_batches = static_cast<std::int64_t>(micro_batches_.size());
   const std::size_t known_before = known_bad_.size();
   const at::Tensor rows = stage_.group->all_gather(findings());
-  const bool agree = learn_of_bad(rows.slice(1, kFindings, kFindings + parts));
+  const bool agree = learn_of_bad(rows.slice(1, kFindings, kFindings + micro_batches));
   const bool any_lost = rows.select(1, kLost).any().item<bool>();
   const bool any_retried = rows.select(1, kRetries).any().item<bool>();
   const bool more_known = known_bad_.size() > known_before;
   for (const std::int64_t micro : known_bad_)
-    known_bad.insert(parts_[static_cast<std::size_t>(micro)].begin);
+    known_bad.insert(micro_batches_[static_cast<std::size_t>(micro)].begin);
   if (agree && !(any_lost && (more_known || any_retried))) return true;
   context_.window.discard();
-  // What a micro-batch that is left out needed must not change the units of the others' sums.
-  const at::Tensor units_by_stage = rows.slice(1, kFindings + parts);
+  // What a quarantined micro-batch needed must not change the units of the others' sums.
+  const at::Tensor units_by_stage = rows.slice(1, kFindings + micro_batches);
   if (units_by_stage.size(1) > 0)
     context_.window.buffer()->set_units(more_known ? units_ : most_of_each(units_by_stage));
   return false;
@@ -293,8 +294,9 @@ bool PipelineRunner::all_settled(std::set<std::int64_t>& known_bad) {
 
 Filled PipelineRunner::closed(WindowRequest&, WindowRun& run) {
   accum::Window& window = context_.window;
-  require_few_quarantined(window.ledger(), options_.max_quarantined, std::ssize(parts_));
-  require_few_left_out(left_out_, options_.max_quarantined, parts_, window.ledger().window);
+  require_few_quarantined(window.ledger(), options_.max_quarantined, std::ssize(micro_batches_));
+  require_few_unreadable(unreadable_, options_.max_quarantined, micro_batches_,
+                         window.ledger().window);
   if (run.gradient || !window.is_lost()) return Filled::whole;
   // Units that ranks agreed on at the close are larger now. Else the norm was not finite.
   if (window.retries() == 0 && std::exchange(audits_, true)) return Filled::whole;

@@ -72,14 +72,14 @@ class PipelineRunner final : public Runner {
   distributed::StageLink link_;
   RunnerOptions options_;
 
-  std::vector<batch::Range> parts_;   ///< of the window that runs
-  std::vector<std::int64_t> tokens_;  ///< of each, also of those that are quarantined
-  std::set<std::int64_t> known_bad_;  ///< of them, on any stage
-  std::vector<std::int64_t> kept_;    ///< the others
+  std::vector<batch::Range> micro_batches_;  ///< of the window that runs
+  std::vector<std::int64_t> tokens_;         ///< of each, also of those that are quarantined
+  std::set<std::int64_t> known_bad_;         ///< of them, on any stage
+  std::vector<std::int64_t> kept_;           ///< the others
   /// By this stage, in this fill, and why.
   std::map<std::int64_t, std::string> found_bad_;
-  std::vector<batch::LeftOut> left_out_;  ///< samples, in this fill
-  std::vector<int> units_;                ///< of fixed-point sums, before the window's first fill
+  std::vector<batch::UnreadableSample> unreadable_;  ///< samples, in this fill
+  std::vector<int> units_;  ///< of fixed-point sums, before the window's first fill
   std::deque<InFlight> in_flight_;
   std::int64_t in_ledger_ = 0;  ///< micro-batches of the window
   bool audits_ = false;         ///< looks at the sums after every micro-batch

@@ -185,8 +185,8 @@ Result without_second(const MakeModel& make, const batch::MicroBatch& all) {
   return exact_window(make, all, {{0, 3}, {6, 9}});
 }
 
-void expect_second_left_out(const MakeModel& make, const batch::MicroBatch& all,
-                            const std::string& reason) {
+void expect_second_quarantined(const MakeModel& make, const batch::MicroBatch& all,
+                               const std::string& reason) {
   std::vector<std::int64_t> told;
   Exact exact(make, all, {.on_quarantine = [&](const MicroRef& micro, const std::string& why) {
                 told = micro.sample_ids;
@@ -207,8 +207,8 @@ TEST(ExactWindow, LeavesOutAMicroBatchWhoseInputsAreNotFinite) {
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     all.inputs = clean.clone();
     all.inputs[4][0][1][2] = bad;
-    expect_second_left_out(sequential({}), all, "net.input");
-    expect_second_left_out(resnet(8), all, "conv1");
+    expect_second_quarantined(sequential({}), all, "net.input");
+    expect_second_quarantined(resnet(8), all, "conv1");
   }
 }
 
@@ -221,13 +221,13 @@ TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
       *exact.model, exact.window,
       [&](batch::Range range) {
         batch::MicroBatch part = slice(all, {range.begin, range.begin == 3 ? 3 : range.end});
-        if (range.begin == 3) part.left_out = {{1009, "damaged"}, {1012, "damaged"}};
+        if (range.begin == 3) part.unreadable = {{1009, "damaged"}, {1012, "damaged"}};
         return part;
       },
       seed);
   exact.window.open(window_index);
   const ExactRun run = damaged.run(window_index, parts);
-  EXPECT_EQ(run.left_out.size(), 2);
+  EXPECT_EQ(run.unreadable.size(), 2);
   EXPECT_EQ(run.micro_batches, 3);
   EXPECT_TRUE(run.quarantined.empty());
   expect_same_bits(collect(*exact.model, exact.window),
@@ -248,8 +248,8 @@ models::LossFunction broken_loss(bool finite_value) {
 }
 
 TEST(ExactWindow, LeavesOutAMicroBatchWhoseLossOrGradientIsNotFinite) {
-  expect_second_left_out(sequential({.loss = broken_loss(false)}), images(), "loss");
-  expect_second_left_out(sequential({.loss = broken_loss(true)}), images(), "gradient");
+  expect_second_quarantined(sequential({.loss = broken_loss(false)}), images(), "loss");
+  expect_second_quarantined(sequential({.loss = broken_loss(true)}), images(), "gradient");
 }
 
 TEST(ExactWindow, FindsWhoseParameterGradientIsNotFinite) {
@@ -269,7 +269,7 @@ TEST(ExactWindow, FindsWhoseParameterGradientIsNotFinite) {
         },
         "net");
   };
-  expect_second_left_out(make, images(), "its gradient in");
+  expect_second_quarantined(make, images(), "its gradient in");
 }
 
 TEST(ExactWindow, RunsAgainForTheWindowsReplay) {

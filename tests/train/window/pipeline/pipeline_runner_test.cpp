@@ -313,7 +313,8 @@ TEST(PipelineRunner, LeavesOutSamplesThatCannotBeRead) {
     EXPECT_EQ(all[0].run.weight, 7 * kPipelineLength) << "samples 6 and 7 are quarantined besides";
     std::vector<std::int64_t> told;
     for (const StageOutcome& stage : all)
-      for (const batch::LeftOut& sample : stage.run.left_out) told.push_back(sample.sample_id);
+      for (const batch::UnreadableSample& sample : stage.run.unreadable)
+        told.push_back(sample.sample_id);
     EXPECT_THAT(told, ElementsAre(2, 3, 9)) << "by one stage";
   }
   const PlantedFaults many{.losses = {}, .unreadable = {2, 3, 9}};

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/atomic_file.h"
-#include "train/distributed_run.h"
+#include "integration/ranks/distributed_run.h"
 
 namespace accrue::train {
 namespace {

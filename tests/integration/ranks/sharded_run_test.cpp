@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "accrue/models/safetensors.h"
-#include "train/distributed_run.h"
+#include "integration/ranks/distributed_run.h"
 
 namespace accrue::train {
 namespace {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "distributed/schedule/pipeline_schedule.h"
-#include "train/distributed_run.h"
+#include "integration/ranks/distributed_run.h"
 
 namespace accrue::train {
 namespace {
