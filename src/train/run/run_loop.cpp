@@ -30,7 +30,7 @@ RunLoop::RunLoop(const RunContext& parts, TrainState state, const StoredTensors&
                          [this](const std::string& reason) { tell_event("out_of_memory", reason); },
                          [this] { return memory_advice(parts_.work, parts_.plan); },
                          [this](std::int64_t samples) { return enough_for(samples); }}),
-      leases_(parts.ranks.rank(), state_.ranks, config_.dist.shares == "speed"),
+      leases_(parts.ranks.rank(), state_.ranks, config_.dist.shares == Shares::speed),
       window_(make_gradient_buffer(config_, model_, &parts.optimizer)),
       loader_(parts.work.data.train, make_sampler(config_, *parts.work.data.train)),
       checkpoint_cadence_(config_.run.checkpoint_every, make_horizon(parts.plan),
@@ -40,8 +40,8 @@ RunLoop::RunLoop(const RunContext& parts, TrainState state, const StoredTensors&
   if (auto rounds = parts.ranks.make_rounds(config_, model_.parameters()))
     rounds_.emplace(std::move(rounds), parts.plan.total_steps);
   if (!state_.units.empty()) window_.buffer()->set_units(state_.units);
-  takes_micro_statistics_ =
-      config_.model.batchnorm == "micro" && !models::find_batch_norms(model_).none();
+  takes_micro_statistics_ = config_.model.batchnorm == models::BatchNormPolicy::micro &&
+                            !models::find_batch_norms(model_).none();
   reduce_ = parts.ranks.make_reduce(config_, window_.buffer());
   window_.set_reduction(reduce_.get());
   std::optional<PipelineStage> stage =

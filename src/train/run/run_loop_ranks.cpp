@@ -6,7 +6,8 @@ namespace accrue::train {
 /// Whether a checkpoint holds what all ranks have to give for it.
 bool RunLoop::writes_together() const {
   return parts_.ranks.are_many() &&
-         (rounds_ || config_.dist.compress != "none" || parts_.sharded != nullptr);
+         (rounds_ || config_.dist.compress != distributed::Compression::none ||
+          parts_.sharded != nullptr);
 }
 
 NamedParameters RunLoop::state_of_ranks() {
