@@ -40,11 +40,11 @@ function(accrue_use_pch target)
   endif()
 endfunction()
 
-# accrue_add_room(NAME SOURCES ... [DEPENDS room...] [NO_TORCH])
+# accrue_add_room(NAME SOURCES ... [DEPENDS room...] [HEADERS_OF room...] [NO_TORCH])
 # A static library accrue::NAME of src/NAME with public headers in include/accrue/NAME. Private headers are
-# included by their paths from src/.
+# included by their paths from src/. HEADERS_OF: rooms of which it takes public headers alone, and links nothing.
 function(accrue_add_room name)
-  cmake_parse_arguments(ROOM "NO_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ROOM "NO_TORCH" "" "SOURCES;DEPENDS;HEADERS_OF" ${ARGN})
   add_library(accrue_${name} STATIC ${ROOM_SOURCES})
   add_library(accrue::${name} ALIAS accrue_${name})
   set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name})

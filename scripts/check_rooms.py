@@ -92,14 +92,14 @@ def check_includes(tree: Tree) -> tuple[list[str], dict[str, dict[str, str]]]:
     return broken, used
 
 
-def declared_dependencies(tree: Tree) -> dict[str, list[str]]:
-    """By row, what the CMakeLists.txt of its folder names after DEPENDS; a group by its own name, with what it stands for."""
+def declared_dependencies(tree: Tree, keyword: str) -> dict[str, list[str]]:
+    """By row, what the CMakeLists.txt of its folder names after `keyword`; a group by its own name, with what it stands for."""
     row_of_target = {row.replace("/", "_"): row for row in tree.rows} | {"config": "train/config"}
     declared: dict[str, list[str]] = {}
     for path in sorted((tree.root / "src").rglob("CMakeLists.txt")):
         text = path.read_text()
-        found = [(name, depends[1]) for name, body in TARGET.findall(text)
-                 if (depends := re.search(r"DEPENDS([\w\s]*?)(?:SOURCES|NO_TORCH|$)", body))] + GROUP.findall(text)
+        found = [(name, rooms[1]) for name, body in TARGET.findall(text)
+                 if (rooms := re.search(keyword + r"([\w\s]*?)(?:SOURCES|DEPENDS|HEADERS_OF|NO_TORCH|$)", body))] + GROUP.findall(text)
         for name, words in found:
             declared[row_of_target.get(name, name)] = [row_of_target.get(word, word) for word in words.split()]
     return declared
@@ -118,16 +118,17 @@ def closure(room: str, declared: dict[str, list[str]]) -> set[str]:
 
 def check_targets(tree: Tree, used: dict[str, dict[str, str]]) -> list[str]:
     broken = []
-    declared = declared_dependencies(tree)
+    declared = declared_dependencies(tree, "DEPENDS")
+    headers_of = declared_dependencies(tree, "HEADERS_OF")
     for room, others in declared.items():
-        for other in others:
+        for other in others + headers_of.get(room, []):
             if room in tree.order and tree.order.get(other, 0) > tree.order[room]:
                 broken.append(f"CMake: {room} depends on {other}, which comes after it in docs/design.md")
     built = set(declared) | {other for others in declared.values() for other in others}
     for room, others in used.items():
         target = built_in(room, built)
         for other, place in others.items():
-            if target and built_in(other, built) and built_in(other, built) not in closure(target, declared):
+            if target and built_in(other, built) and built_in(other, built) not in closure(target, declared) | set(headers_of.get(target, [])):
                 broken.append(f"{place}: {room} includes {other}, and its CMakeLists.txt does not depend on it")
     return broken
 

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     config.batch.samples = 32;
     config.batch.micro = 8;
     config.optim.lr = 3e-3;
-    config.optim.schedule.kind = "constant";
+    config.optim.schedule.kind = accrue::optim::ScheduleKind::constant;
     const accrue::train::RunResult result = accrue::train::Trainer(config).run();
     std::printf("held-out loss after %lld steps: %.3f\n", static_cast<long long>(result.step),
                 result.eval_loss.value());

@@ -32,7 +32,7 @@ train::Config config(const std::string& text, const std::string& out) {
   c.model = {.layers = 2, .heads = 2, .width = 32, .context = 32, .dropout = 0.1};
   c.batch.tokens = 512;
   c.batch.micro = 4;
-  c.observe.progress = "off";
+  c.observe.progress = accrue::observe::ProgressStyle::off;
   return c;
 }
 

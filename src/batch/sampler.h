@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-namespace accrue::batch {
+#include "accrue/batch/order.h"
 
-enum class Order { shuffle, sequential };
+namespace accrue::batch {
 
 /// Draw ordinal -> sample. `shuffle` is a keyed permutation per epoch that needs no memory, so any
 /// position can be resumed. Pure: the same (size, order, seed) gives the same samples on every

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-namespace accrue::batch {
+#include "accrue/batch/order.h"
 
-enum class LastWindow { weighted, drop };
+namespace accrue::batch {
 
 /// A half-open range of draw ordinals.
 struct Range {

@@ -4,20 +4,6 @@
 
 namespace accrue {
 
-std::string_view to_string(MicroStatus status) {
-  switch (status) {
-    case MicroStatus::pending:
-      return "pending";
-    case MicroStatus::committed:
-      return "committed";
-    case MicroStatus::quarantined:
-      return "quarantined";
-    case MicroStatus::lost:
-      break;
-  }
-  return "lost";
-}
-
 std::string describe(const MicroRef& micro) {
   std::string text = "micro-batch " + std::to_string(micro.index);
   if (micro.sample_ids.empty()) return text;

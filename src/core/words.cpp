@@ -14,6 +14,8 @@ std::string counted(std::int64_t count, const std::string& one) {
   return std::to_string(count) + " " + one + (count == 1 ? "" : hisses ? "es" : "s");
 }
 
+std::string in_quotes(std::string_view word) { return "\"" + std::string(word) + "\""; }
+
 std::string digit_groups(std::int64_t integer, char separator) {
   std::string text = std::to_string(integer);
   const std::size_t digits = text.size() - (integer < 0 ? 1 : 0);

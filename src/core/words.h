@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace accrue {
@@ -12,6 +13,9 @@ std::string listed(const std::vector<std::string>& words, const std::string& las
 /// 1 -> "1 micro-batch", 2 -> "2 micro-batches": `one` in its plural, which ends in -es behind a
 /// hiss, else in -s.
 std::string counted(std::int64_t count, const std::string& one);
+
+/// fp32 -> "fp32", with the quotes: as a config states it.
+std::string in_quotes(std::string_view word);
 
 /// 524288 -> "524,288"; four digits stay together.
 std::string digit_groups(std::int64_t integer, char separator = ',');

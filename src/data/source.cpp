@@ -1,7 +1,6 @@
 #include "accrue/data/source.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -20,22 +19,11 @@ namespace {
 
 using Paths = std::vector<std::filesystem::path>;
 
-constexpr std::array<const char*, 4> format_names{"text", "tokens", "jsonl", "images"};
-
-const char* name_of(Format format) { return format_names[static_cast<std::size_t>(format)]; }
-
-void check_options(const SourceOptions& options, const std::string& what) {
-  const bool is_known =
-      std::find(format_names.begin(), format_names.end(), options.format) != format_names.end();
-  if (options.format != "auto" && !is_known) {
-    throw usage_error(what, "format auto, text, tokens, jsonl or images",
-                      "'" + options.format + "', which is not in this version", "auto");
-  }
-  if (options.tokenizer != "bytes") {
-    throw usage_error(what, "tokenizer bytes",
-                      "'" + options.tokenizer + "', which is not in this version",
-                      "bytes, or token files made with that tokenizer");
-  }
+void check_tokenizer(const SourceOptions& options, const std::string& what) {
+  if (options.tokenizer == kByteTokenizer) return;
+  throw usage_error(what, "tokenizer bytes",
+                    "'" + options.tokenizer + "', which is not in this version",
+                    "bytes, or token files made with that tokenizer");
 }
 
 /// What the format that was found does not go with.
@@ -45,27 +33,29 @@ void check_format(const SourceOptions& options, Format format, const std::string
                       "a positive model.context");
   }
   if (format != Format::images && options.image != ImageShape{}) {
-    throw usage_error(what, "images, as data.image or the training data ask for", name_of(format),
+    throw usage_error(what, "images, as data.image or the training data ask for", to_string(format),
                       "data.format = \"images\", or other files");
   }
   if (format != Format::jsonl && options.packing) {
     throw usage_error("data.packing", "samples of different lengths (jsonl)",
-                      std::string(name_of(format)) + ", whose samples are all of one length",
+                      std::string(to_string(format)) + ", whose samples are all of one length",
                       "packing = false");
   }
 }
 
-Format format_of(const std::string& format, const Paths& paths, const std::string& what) {
-  const auto named = std::find(format_names.begin(), format_names.end(), format);
-  if (named != format_names.end()) return static_cast<Format>(named - format_names.begin());
+std::string with_format(const std::filesystem::path& path) {
+  return path.string() + " (" + std::string(to_string(format_by_suffix(path))) + ")";
+}
+
+Format format_of(const SourceOptions& options, const Paths& paths, const std::string& what) {
+  if (options.format) return *options.format;
   const Format first = format_by_suffix(paths.front());
   const auto other = std::find_if(paths.begin(), paths.end(), [first](const auto& path) {
     return format_by_suffix(path) != first;
   });
   if (other == paths.end()) return first;
   throw usage_error(what, "files of one format",
-                    paths.front().string() + " (" + name_of(first) + ") beside " + other->string() +
-                        " (" + name_of(format_by_suffix(*other)) + ")",
+                    with_format(paths.front()) + " beside " + with_format(*other),
                     "stating data.format, or globs that match only one of them");
 }
 
@@ -92,7 +82,7 @@ std::vector<TokenLayout> layouts_of(const FilePool& files, Format format, const 
 
 StreamTraits traits_of(const SourceOptions& options, Format format) {
   const bool is_text = format == Format::text;
-  return {.format = is_text ? "text" : "tokens",
+  return {.format = format,
           .context = options.context,
           .vocab = is_text ? byte_vocab : 0,
           .vocab_bound = options.vocab};
@@ -101,11 +91,11 @@ StreamTraits traits_of(const SourceOptions& options, Format format) {
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
-  check_options(options, what);
+  check_tokenizer(options, what);
   const Paths all = expand_globs(options.globs, what);
   std::set<std::filesystem::path> excluded = matching(all, options.exclude, "data.exclude");
   Paths paths = without(all, excluded, what);
-  const Format format = format_of(options.format, paths, what);
+  const Format format = format_of(options, paths, what);
   check_format(options, format, what);
   if (format == Format::images) {
     return open_images(all,
@@ -115,7 +105,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                         .shape = options.image},
                        what);
   }
-  if (format == Format::text && options.format == "auto") refuse_what_is_no_text(paths, what);
+  if (format == Format::text && !options.format) refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
   expect_content(*files, what);
   if (format == Format::jsonl) {

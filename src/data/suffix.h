@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "accrue/data/format.h"
+
 namespace accrue::data {
 
 /// What the suffixes of data files say, in whichever case they are written.
@@ -31,8 +33,6 @@ inline bool has_json_lines_suffix(const std::filesystem::path& path) {
   const std::string suffix = suffix_of(path);
   return suffix == ".jsonl" || suffix == ".json-lines";
 }
-
-enum class Format { text, tokens, jsonl, images };
 
 /// What a file holds by its name, where data.format = "auto" asks it.
 inline Format format_by_suffix(const std::filesystem::path& path) {

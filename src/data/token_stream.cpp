@@ -36,7 +36,7 @@ TokenStream::TokenStream(std::unique_ptr<const FilePool> files, std::vector<Toke
     : files_(std::move(files)),
       layouts_(std::move(layouts)),
       traits_(std::move(traits)),
-      fingerprint_(traits_.format, *files_) {
+      fingerprint_(std::string(to_string(traits_.format)), *files_) {
   std::int64_t total = 0;
   for (const TokenLayout& layout : layouts_) ends_.push_back(total += layout.tokens);
   if (total <= traits_.context) {

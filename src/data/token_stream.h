@@ -18,7 +18,7 @@ namespace accrue::data {
 
 /// What a stream is besides its files.
 struct StreamTraits {
-  std::string format;            ///< "text" or "tokens", for the fingerprint
+  Format format = Format::text;  ///< or tokens
   std::int64_t context = 0;      ///< T >= 1
   std::int64_t vocab = 0;        ///< what the source tells; 0: nothing
   std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
@@ -34,7 +34,7 @@ class TokenStream final : public Source {
 
   std::int64_t size() const override;
   std::int64_t vocab() const override { return traits_.vocab; }
-  bool has_text() const override { return traits_.format == "text"; }
+  bool has_text() const override { return traits_.format == Format::text; }
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
   std::int64_t tokens(std::int64_t) const override { return traits_.context; }
   std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }

@@ -6,9 +6,7 @@
 namespace accrue::memory {
 namespace {
 
-constexpr double fp32_bytes = 4, bf16_bytes = 2, fp64_bytes = 8;
-/// A code for each value, and an fp32 scale for each block of them.
-constexpr double int8_bytes = 1 + 4.0 / 256;
+constexpr double fp32_bytes = 4;
 
 /// Bytes for each token and unit of width while the last block's backward runs: residuals, their
 /// gradients and the hidden layer's. Measured, about the same in fp32 and bf16.
@@ -18,35 +16,9 @@ constexpr double around_maps = 8;
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
 
-double parameter_bytes(const Storage& storage) {
-  if (storage.compute == "fp64") return fp64_bytes;
-  return storage.compute == "bf16" ? fp32_bytes + bf16_bytes : fp32_bytes;
-}
-
-double gradient_bytes(const Storage& storage) {
-  if (!storage.buffer || storage.optimizer == "adama") return 0;
-  const std::string& sum = storage.accumulate;
-  if (sum == "bf16" || sum == "bf16-stochastic") return bf16_bytes;
-  if (sum == "bf16-kahan") return 2 * bf16_bytes;
-  if (sum == "fp64" || sum == "fixed") return fp64_bytes;
-  return storage.compute == "fp64" ? fp64_bytes : fp32_bytes;
-}
-
-int moments(const Storage& storage) {
-  if (storage.optimizer == "sgd") return storage.momentum ? 1 : 0;
-  if (storage.optimizer == "rmsprop") return storage.momentum ? 2 : 1;
-  return 2;
-}
-
-double moment_bytes(const Storage& storage) {
-  if (storage.state == "bf16") return bf16_bytes;
-  if (storage.state == "int8") return int8_bytes;
-  return storage.compute == "fp64" ? fp64_bytes : fp32_bytes;
-}
-
-double compute_bytes(const std::string& compute) {
-  if (compute == "fp64") return fp64_bytes;
-  return compute == "bf16" ? bf16_bytes : fp32_bytes;
+double parameter_bytes(const ValueBytes& values) {
+  const bool has_copies = values.operand < values.master;
+  return values.master + (has_copies ? values.operand : 0);
 }
 
 std::int64_t block_parameters(const TransformerShape& shape) {
@@ -55,14 +27,12 @@ std::int64_t block_parameters(const TransformerShape& shape) {
 }
 
 /// What one block keeps of a token, in bytes.
-double kept_by_block(const TransformerShape& shape, const std::string& compute,
-                     Recompute recompute) {
+double kept_by_block(const TransformerShape& shape, const ValueBytes& bytes, Recompute recompute) {
   const auto width = static_cast<double>(shape.width);
-  const double residual = compute == "fp64" ? fp64_bytes : fp32_bytes;
-  if (recompute == Recompute::full) return residual * width;
+  if (recompute == Recompute::full) return bytes.master * width;
   const double widths = recompute == Recompute::selective ? 8 : 10;
   const double log_sums = fp32_bytes * static_cast<double>(shape.heads);
-  return (2 * residual + widths * compute_bytes(compute)) * width + log_sums;
+  return (2 * bytes.master + widths * bytes.operand) * width + log_sums;
 }
 
 /// Values in the feature maps of one stage's convolutions of an image.
@@ -93,9 +63,9 @@ Maps maps_of(const ResNetShape& shape) {
 
 Resident state_bytes(std::int64_t parameters, const Storage& storage) {
   const auto count = static_cast<double>(parameters);
-  return {.parameters = rounded(count * parameter_bytes(storage)),
-          .gradients = rounded(count * gradient_bytes(storage)),
-          .optimizer = rounded(count * moments(storage) * moment_bytes(storage))};
+  return {.parameters = rounded(count * parameter_bytes(storage.values)),
+          .gradients = rounded(count * storage.gradient),
+          .optimizer = rounded(count * storage.moments)};
 }
 
 Resident sixteen_bit_state(std::int64_t parameters) {
@@ -113,17 +83,16 @@ std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_va
   return embedding + block_parameters(shape) + 2 * width + classes * (width + 1);
 }
 
-std::int64_t transformer_activations(const TransformerShape& shape, const std::string& compute,
+std::int64_t transformer_activations(const TransformerShape& shape, const ValueBytes& bytes,
                                      Recompute recompute) {
   const auto width = static_cast<double>(shape.width);
-  const double blocks =
-      static_cast<double>(shape.layers) * kept_by_block(shape, compute, recompute);
+  const double blocks = static_cast<double>(shape.layers) * kept_by_block(shape, bytes, recompute);
   // The input of the block that runs again is counted already.
   const double one_block = recompute == Recompute::full
-                               ? kept_by_block(shape, compute, Recompute::none) -
-                                     kept_by_block(shape, compute, Recompute::full)
+                               ? kept_by_block(shape, bytes, Recompute::none) -
+                                     kept_by_block(shape, bytes, Recompute::full)
                                : 0;
-  const double around = around_blocks * width * (compute == "fp64" ? 2 : 1);
+  const double around = around_blocks * width * (bytes.master / fp32_bytes);
   return rounded(static_cast<double>(shape.tokens) * (blocks + one_block + around));
 }
 

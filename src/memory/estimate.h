@@ -11,19 +11,22 @@ namespace accrue::memory {
 
 // The arithmetic before any hardware is there: what a model takes, from its shape alone. Pure.
 
-/// What accrue holds for each parameter, by the config's words.
-struct Storage {
-  std::string compute = "fp32";     ///< precision.compute
-  std::string accumulate = "fp32";  ///< precision.accumulate
-  std::string optimizer = "adamw";  ///< optim.kind
-  std::string state = "fp32";       ///< optim.state
-  bool momentum = true;             ///< optim.momentum is not 0
-  bool buffer = true;               ///< gradients have a buffer (memory.gradients; never of adama)
+/// Bytes of a value in a model.
+struct ValueBytes {
+  double master = 4;   ///< parameters, and the residual stream
+  double operand = 4;  ///< of matrix products; where less than the master, weights have copies
 };
 
-/// Masters and bf16 copies of them, main gradients, and the optimizer's moments. (bf16 copies are
-/// of matrices alone, which is nearly all; the few bytes of scales of int8 blocks are counted.
-/// Packed weights are not: a run has them where there is much memory.)
+/// Bytes that accrue holds for each parameter.
+struct Storage {
+  ValueBytes values = {};
+  double gradient = 4;  ///< of its sum; 0 where none is kept
+  double moments = 8;   ///< all that the optimizer keeps
+};
+
+/// Masters and copies of them as operands, main gradients, and the optimizer's moments. (Copies are
+/// of matrices alone, which is nearly all. Packed weights are not counted: a run has them where
+/// there is much memory.)
 Resident state_bytes(std::int64_t parameters, const Storage& storage);
 /// All in 16 bit, with Adam: the usual least (2 + 2 + 4 bytes a parameter).
 Resident sixteen_bit_state(std::int64_t parameters);
@@ -47,7 +50,7 @@ std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_va
 /// hidden layer); `selective` makes the norms' outputs again, `full` keeps the blocks' inputs and
 /// runs one block at a time. Besides the blocks: what one block's backward holds. Within a fifth of
 /// what trials of models with wide enough layers measure.
-std::int64_t transformer_activations(const TransformerShape& shape, const std::string& compute,
+std::int64_t transformer_activations(const TransformerShape& shape, const ValueBytes& bytes,
                                      Recompute recompute);
 /// The usual count in 16 bit without recomputation: 34 bytes for each token, layer and unit of
 /// width (Korthikanti et al., arXiv:2205.05198, without attention's probabilities).

@@ -1,8 +1,6 @@
 #include "accrue/models/normalisation.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -11,15 +9,6 @@ namespace {
 
 constexpr std::int64_t most_groups = 32;
 constexpr std::int64_t fewest_channels_per_group = 4;
-
-constexpr std::array<std::pair<std::string_view, BatchNormPolicy>, 6> policies{{
-    {"error", BatchNormPolicy::error},
-    {"convert-group", BatchNormPolicy::convert_group},
-    {"convert-layer", BatchNormPolicy::convert_layer},
-    {"convert-instance", BatchNormPolicy::convert_instance},
-    {"exact", BatchNormPolicy::exact},
-    {"micro", BatchNormPolicy::micro},
-}};
 
 std::int64_t divisor_up_to(std::int64_t channels, std::int64_t most) {
   std::int64_t groups = std::max<std::int64_t>(1, std::min(channels, most));
@@ -75,15 +64,6 @@ std::int64_t groups_of(Norm norm, std::int64_t channels) {
   }
   throw usage_error("groups of a norm", "group, layer or instance", "batch",
                     "another model.batchnorm");
-}
-
-BatchNormPolicy batch_norm_policy(std::string_view name) {
-  const auto found =
-      std::ranges::find(policies, name, [](const auto& entry) { return entry.first; });
-  if (found != policies.end()) return found->second;
-  throw usage_error("model.batchnorm",
-                    "error, convert-group, convert-layer, convert-instance, exact or micro", name,
-                    "one of these");
 }
 
 Norm norm_of(BatchNormPolicy policy) {

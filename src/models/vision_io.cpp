@@ -23,20 +23,6 @@ void write_json(const std::filesystem::path& file, const Json& json) {
 
 const char* name_of(Compute compute) { return compute == Compute::fp64 ? "float64" : "float32"; }
 
-const char* name_of(Norm norm) {
-  switch (norm) {
-    case Norm::batch:
-      return "batch";
-    case Norm::group:
-      return "group";
-    case Norm::layer:
-      return "layer";
-    case Norm::instance:
-      break;
-  }
-  return "instance";
-}
-
 /// A number where both are the same, which every version of transformers reads.
 Json side_or_sides(std::int64_t height, std::int64_t width) {
   return height == width ? Json(height) : Json{height, width};
@@ -125,7 +111,7 @@ void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model
   const ResNetOptions& options = model.options();
   Json config = timm_config("cifar_resnet" + std::to_string(options.layers), task);
   config["model_args"] = {
-      {"layers", options.layers}, {"width", options.width}, {"norm", name_of(options.norm)}};
+      {"layers", options.layers}, {"width", options.width}, {"norm", norm_words.of(options.norm)}};
   config["pretrained_cfg"]["first_conv"] = "conv1";
   config["pretrained_cfg"]["classifier"] = "fc";
   write_json(folder / vision_config, config);

@@ -60,8 +60,8 @@ ProgressSink::ProgressSink(std::ostream& out, ProgressOptions options)
   if (!options_.width) options_.width = [] { return 80; };
 }
 
-ProgressSink::ProgressSink(const std::string& setting)
-    : ProgressSink(std::cerr, {.style = choose_progress_style(setting, STDERR_FILENO),
+ProgressSink::ProgressSink(std::optional<ProgressStyle> stated)
+    : ProgressSink(std::cerr, {.style = choose_progress_style(stated, STDERR_FILENO),
                                .clock = {},
                                .width = [] { return terminal_width(STDERR_FILENO); }}) {}
 

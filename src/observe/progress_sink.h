@@ -8,18 +8,12 @@
 #include <vector>
 
 #include "accrue/core/observer.h"
+#include "accrue/observe/progress_style.h"
 
 namespace accrue::observe {
 
-enum class ProgressStyle {
-  off,
-  lines,  ///< a line now and then, for logs
-  bar,    ///< one line that is redrawn, for terminals
-};
-
-/// The style for observe.progress ("auto", "bar", "lines", "off"); "auto" is a bar on a terminal
-/// that can redraw, else lines. Throws a usage Error for another word.
-ProgressStyle choose_progress_style(const std::string& setting, int descriptor);
+/// The style that was stated; where none was, a bar on a terminal that can redraw, else lines.
+ProgressStyle choose_progress_style(std::optional<ProgressStyle> stated, int descriptor);
 
 /// Columns of the terminal behind `descriptor` as of now; 80 where it does not tell.
 int terminal_width(int descriptor);
@@ -42,7 +36,7 @@ class ProgressSink : public Observer {
   /// `out` must outlive the sink.
   ProgressSink(std::ostream& out, ProgressOptions options);
   /// On stderr, which leaves stdout to results.
-  explicit ProgressSink(const std::string& setting);
+  explicit ProgressSink(std::optional<ProgressStyle> stated);
 
   void on_start(const RunStart& start) override;
   void on_micro_batch(std::int64_t done, std::int64_t total) override;

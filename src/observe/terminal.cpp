@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "accrue/core/error.h"
 #include "observe/progress_sink.h"
 
 namespace accrue::observe {
@@ -18,12 +17,9 @@ bool can_redraw(int descriptor) {
 
 }  // namespace
 
-ProgressStyle choose_progress_style(const std::string& setting, int descriptor) {
-  if (setting == "off") return ProgressStyle::off;
-  if (setting == "lines") return ProgressStyle::lines;
-  if (setting == "bar") return ProgressStyle::bar;
-  if (setting == "auto") return can_redraw(descriptor) ? ProgressStyle::bar : ProgressStyle::lines;
-  throw usage_error("observe.progress", "auto, bar, lines or off", "\"" + setting + "\"", "auto");
+ProgressStyle choose_progress_style(std::optional<ProgressStyle> stated, int descriptor) {
+  if (stated) return *stated;
+  return can_redraw(descriptor) ? ProgressStyle::bar : ProgressStyle::lines;
 }
 
 int terminal_width(int descriptor) {

@@ -19,13 +19,13 @@ namespace {
 using Entry = accum::GradientBuffer::Entry;
 
 accum::Accumulation accumulation_of(const train::Config& config, bool twin) {
-  return twin ? accum::Accumulation::fp64 : accum::parse_accumulation(config.precision.accumulate);
+  return twin ? accum::Accumulation::fp64 : config.precision.accumulate;
 }
 
 /// The same steps from sums that can be compared, with moments that rounding does not make jump.
 train::Config summed_in_a_buffer(train::Config config) {
-  config.memory.gradients = "buffer";
-  config.optim.state = "fp32";
+  config.memory.gradients = train::GradientPlace::buffer;
+  config.optim.state = optim::StatePrecision::fp32;
   return config;
 }
 
@@ -157,9 +157,9 @@ std::vector<std::string> ConfigSubject::dropouts() const {
 }
 
 std::unique_ptr<ConfigSubject> ConfigSubject::twin_in_double() {
-  if (work_.config.precision.compute == "fp64" || twin_) return nullptr;
+  if (work_.config.precision.compute == models::Compute::fp64 || twin_) return nullptr;
   train::Config config = work_.config;
-  config.precision.compute = "fp64";
+  config.precision.compute = models::Compute::fp64;
   std::unique_ptr<models::Model> twin = train::make_model(config);
   const at::NoGradGuard no_grad;
   const auto copy = [](const NamedParameters& from, const NamedParameters& to) {

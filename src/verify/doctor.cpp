@@ -100,7 +100,7 @@ class Timer {
 };
 
 /// Speed in another precision, or nothing where the model does not have it.
-std::optional<double> speed_in(const std::string& compute, const train::Workload& work,
+std::optional<double> speed_in(models::Compute compute, const train::Workload& work,
                                const batch::MicroBatch& micro) {
   try {
     train::Config config = work.config;
@@ -152,14 +152,16 @@ class Measurements {
 
   void take_precisions(const batch::MicroBatch& micro) {
     facts_.bf16_instructions = kernels::multiplies_bf16();
-    const std::string compute = work_.config.precision.compute;
-    if (compute == "fp64" || (compute == "fp32" && !facts_.bf16_instructions)) return;
-    const std::string other = compute == "fp32" ? "bf16" : "fp32";
-    tell("speed in " + other);
+    using models::Compute;
+    const Compute compute = work_.config.precision.compute;
+    if (compute == Compute::fp64 || (compute == Compute::fp32 && !facts_.bf16_instructions)) return;
+    const Compute other = compute == Compute::fp32 ? Compute::bf16 : Compute::fp32;
+    tell("speed in " + std::string(to_string(other)));
     const std::optional<double> speed = speed_in(other, work_, micro);
-    (compute == "fp32" ? facts_.fp32_samples_per_second : facts_.bf16_samples_per_second) =
+    (compute == Compute::fp32 ? facts_.fp32_samples_per_second : facts_.bf16_samples_per_second) =
         facts_.speed->samples_per_second;
-    (compute == "fp32" ? facts_.bf16_samples_per_second : facts_.fp32_samples_per_second) = speed;
+    (compute == Compute::fp32 ? facts_.bf16_samples_per_second : facts_.fp32_samples_per_second) =
+        speed;
   }
 
   void tell(const std::string& what) const {

@@ -7,20 +7,6 @@
 
 namespace accrue::proof {
 
-std::string_view to_string(Severity severity) {
-  switch (severity) {
-    case Severity::error:
-      return "error";
-    case Severity::warning:
-      return "warning";
-    case Severity::advice:
-      return "advice";
-    case Severity::note:
-      break;
-  }
-  return "note";
-}
-
 std::vector<Finding> examine(const RunFacts& facts) {
   std::vector<Finding> findings;
   for (const auto& rules :

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/core/enum_words.h"
 #include "accrue/train/config.h"
 
 namespace accrue::proof {
@@ -17,9 +18,11 @@ enum class Severity {
   advice,   ///< it could be faster, or safer
   note,     ///< to be known
 };
-
-/// "error", "warning", "advice", "note".
-std::string_view to_string(Severity severity);
+inline constexpr auto severity_words = enum_words<Severity>({{Severity::error, "error"},
+                                                             {Severity::warning, "warning"},
+                                                             {Severity::advice, "advice"},
+                                                             {Severity::note, "note"}});
+constexpr std::string_view to_string(Severity severity) { return severity_words.of(severity); }
 
 /// One thing the doctor found. `id` is stable, for scripts.
 struct Finding {

@@ -62,32 +62,6 @@ const char* remedy(Cause cause) {
 
 }  // namespace
 
-std::string_view to_string(Cause cause) {
-  switch (cause) {
-    case Cause::none:
-      return "none";
-    case Cause::batchnorm:
-      return "batchnorm";
-    case Cause::dropout:
-      return "dropout";
-    case Cause::weighting:
-      return "weighting";
-    case Cause::normalization:
-      return "normalization";
-    case Cause::precision:
-      return "precision";
-    case Cause::nondeterminism:
-      return "nondeterminism";
-    case Cause::batch_coupled_loss:
-      return "batch-coupled-loss";
-    case Cause::zeroed_mid_window:
-      return "zeroed-mid-window";
-    case Cause::stepped_mid_window:
-      return "stepped-mid-window";
-  }
-  return "none";
-}
-
 std::vector<Cause> all_causes(const Report& report) {
   if (report.cause == Cause::none) return {};
   std::vector<Cause> causes{report.cause};

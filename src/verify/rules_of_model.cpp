@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/words.h"
 #include "verify/finding_rules.h"
 #include "verify/text.h"
 
@@ -30,15 +31,15 @@ Found batch_norm(const RunFacts& facts) {
       {"uncut", static_cast<double>(facts.uncut_batch_norms.size())},
       {"micro_batch", static_cast<double>(facts.micro_batch)},
       {"micro_batches", static_cast<double>(facts.micro_batches)}};
-  const std::string policy = facts.config.model.batchnorm;
-  if (policy == "exact" && facts.uncut_batch_norms.empty())
+  const models::BatchNormPolicy policy = facts.config.model.batchnorm;
+  if (policy == models::BatchNormPolicy::exact && facts.uncut_batch_norms.empty())
     return Finding{"batchnorm-exact", Severity::note,
                    where +
                        " take the whole window's statistics, as model.batchnorm = \"exact\" "
                        "says: one more forward pass",
                    "a conversion to GroupNorm costs nothing: model.batchnorm = \"convert-group\"",
                    evidence};
-  if (policy == "micro")
+  if (policy == models::BatchNormPolicy::micro)
     return Finding{"batchnorm-micro", Severity::warning,
                    where + " take the statistics of " + std::to_string(facts.micro_batch) +
                        " samples instead of the batch's " + std::to_string(facts.batch_samples),
@@ -47,7 +48,8 @@ Found batch_norm(const RunFacts& facts) {
                                                    : "a model without them: these cannot be cut",
                    evidence};
   return Finding{"batchnorm-refused", Severity::error,
-                 where + ", and model.batchnorm = \"" + policy + "\": train refuses to start",
+                 where + ", and model.batchnorm = " + in_quotes(to_string(policy)) +
+                     ": train refuses to start",
                  facts.uncut_batch_norms.empty()
                      ? "model.batchnorm = \"exact\", \"convert-group\", or \"micro\" to accept "
                        "statistics of micro-batches"
@@ -67,7 +69,8 @@ Found foreign_dropout(const RunFacts& facts) {
 }
 
 Found bf16_sum(const RunFacts& facts) {
-  if (facts.config.precision.accumulate != "bf16" || facts.micro_batches < 2) return {};
+  if (facts.config.precision.accumulate != accum::Accumulation::bf16 || facts.micro_batches < 2)
+    return {};
   const auto count = static_cast<double>(facts.micro_batches);
   const double lost = std::min(1.0, (count - 1) / bf16_stall);
   const bool stalls = count >= bf16_stall;
@@ -81,7 +84,7 @@ Found bf16_sum(const RunFacts& facts) {
 }
 
 Found fp64_compute(const RunFacts& facts) {
-  if (facts.config.precision.compute != "fp64") return {};
+  if (facts.config.precision.compute != models::Compute::fp64) return {};
   return Finding{"compute-fp64",
                  Severity::advice,
                  "precision.compute = \"fp64\" is for comparisons: half the speed of fp32 or less",

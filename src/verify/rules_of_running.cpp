@@ -44,7 +44,7 @@ Found larger_micro_batch(const RunFacts& facts) {
 Found slow_precision(const RunFacts& facts) {
   if (!facts.bf16_samples_per_second || !facts.fp32_samples_per_second) return {};
   const double fp32 = *facts.fp32_samples_per_second, bf16 = *facts.bf16_samples_per_second;
-  const bool is_bf16 = facts.config.precision.compute == "bf16";
+  const bool is_bf16 = facts.config.precision.compute == models::Compute::bf16;
   const double gain = is_bf16 ? fp32 / bf16 : bf16 / fp32;
   if (gain < worth_it) return {};
   const std::vector<std::pair<std::string, double>> evidence{

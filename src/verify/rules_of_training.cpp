@@ -25,7 +25,12 @@ double warmup_steps(const RunFacts& facts) {
       to_steps(facts.config.optim.schedule.warmup, horizon_of(facts), "optim.schedule.warmup"));
 }
 
-bool is_adam(const RunFacts& facts) { return facts.config.optim.kind.starts_with("adam"); }
+bool is_adam(const RunFacts& facts) {
+  using train::OptimizerKind;
+  const OptimizerKind kind = facts.config.optim.kind;
+  return kind == OptimizerKind::adamw || kind == OptimizerKind::adam ||
+         kind == OptimizerKind::adama;
+}
 
 Found long_warmup(const RunFacts& facts) {
   const double warmup = warmup_steps(facts), total = static_cast<double>(facts.total_steps);
@@ -58,7 +63,7 @@ Found no_warmup(const RunFacts& facts) {
 Found floor_of_rate(const RunFacts& facts) {
   const auto& optim = facts.config.optim;
   const double floor = optim.schedule.min_lr;
-  if (optim.schedule.kind == "constant") return {};
+  if (optim.schedule.kind == optim::ScheduleKind::constant) return {};
   if (floor < optim.lr / 2) return {};
   return Finding{"min-lr-high",
                  Severity::advice,
@@ -70,7 +75,7 @@ Found floor_of_rate(const RunFacts& facts) {
 
 /// docs/numerics.md, "AdamA": between Adam's second moment and 1/K of it.
 Found split_second_moment(const RunFacts& facts) {
-  if (facts.config.optim.kind != "adama" || facts.micro_batches < 2) return {};
+  if (facts.config.optim.kind != train::OptimizerKind::adama || facts.micro_batches < 2) return {};
   const auto count = static_cast<double>(facts.micro_batches);
   return Finding{"adama-second-moment",
                  Severity::note,
@@ -96,7 +101,7 @@ Found no_labels(const RunFacts& facts) {
 }
 
 Found dropped_window(const RunFacts& facts) {
-  if (facts.config.batch.last != "drop" || facts.train_samples == 0) return {};
+  if (facts.config.batch.last != batch::LastWindow::drop || facts.train_samples == 0) return {};
   const double used = static_cast<double>(facts.steps_per_epoch * facts.batch_samples);
   const double dropped = std::max(0.0, 1 - used / static_cast<double>(facts.train_samples));
   if (dropped < 0.01) return {};

@@ -24,10 +24,11 @@ namespace {
 
 /// Refuses what training refuses, but for the missing choice, whose difference is to be shown.
 train::Workload open(train::Config config) {
-  if (config.model.batchnorm == "error") config.model.batchnorm = "micro";
+  if (config.model.batchnorm == models::BatchNormPolicy::error)
+    config.model.batchnorm = models::BatchNormPolicy::micro;
   train::use_resources(config);
   train::Workload work = train::open_workload(std::move(config));
-  models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+  models::check_batch_norms(*work.model, work.config.model.batchnorm);
   return work;
 }
 
@@ -141,7 +142,7 @@ class ConfigVerification {
   }
 
   void take_steps() {
-    if (work_.config.optim.kind == "adama") {
+    if (work_.config.optim.kind == train::OptimizerKind::adama) {
       report_.evidence.emplace_back(
           "gradients are compared, and no optimizer steps: AdamA's second moment takes each "
           "micro-batch's gradient squared, so its steps depend on the split by design");
@@ -167,10 +168,9 @@ class ConfigVerification {
     const StepsSplit split =
         split_steps(work_, plan_.steps, first(std::min(samples_in_double, limit_)).size());
     tell("optimizer steps in fp64");
-    report_.evidence.push_back("optimizer steps in " + work_.config.precision.compute +
-                               " prove nothing: rounding may move the parameters by " +
-                               number(report_.steps->joint_bound) +
-                               " of their movement; those in fp64 do");
+    report_.evidence.push_back(
+        "optimizer steps in " + compute_ + " prove nothing: rounding may move the parameters by " +
+        number(report_.steps->joint_bound) + " of their movement; those in fp64 do");
     const bool equal = report_.steps->equal;
     report_.steps = compare_steps(twin, split);
     report_.steps->splits += ", in fp64";
@@ -197,8 +197,8 @@ class ConfigVerification {
       agrees_in_double_ = !prover.worst().exceeds();
       const Gradients computed = subject_.one_pass(samples, {});
       report_.evidence.push_back(
-          work_.config.precision.compute + "'s gradient of " + std::to_string(samples.size()) +
-          " samples is " + number(relative_error(computed, prover.reference())) + " from fp64's");
+          compute_ + "'s gradient of " + std::to_string(samples.size()) + " samples is " +
+          number(relative_error(computed, prover.reference())) + " from fp64's");
     } catch (const Error&) {
       report_.evidence.emplace_back("this model does not run in fp64, so there was no arbiter");
     }
@@ -207,8 +207,8 @@ class ConfigVerification {
   void judge_bounds(double joint) {
     if (joint <= most_conclusive_bound) return;
     report_.conclusive = agrees_in_double_;
-    report_.evidence.push_back("in " + work_.config.precision.compute + " rounding may change " +
-                               number(joint) + " of the gradient, which proves little" +
+    report_.evidence.push_back("in " + compute_ + " rounding may change " + number(joint) +
+                               " of the gradient, which proves little" +
                                (agrees_in_double_ ? "; the comparison in fp64 does" : ""));
   }
 
@@ -236,6 +236,7 @@ class ConfigVerification {
   const VerifyConfigOptions& options_;
   Stopwatch since_start_;
   train::Workload work_;
+  const std::string compute_{to_string(work_.config.precision.compute)};
   ConfigSubject subject_;
   Findings findings_;
   Report report_;

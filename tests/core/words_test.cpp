@@ -11,6 +11,8 @@ TEST(Listed, JoinsWithItsLastWord) {
   EXPECT_EQ(listed({"a", "b", "c"}, "and"), "a, b and c");
 }
 
+TEST(InQuotes, IsAsAConfigStatesIt) { EXPECT_EQ(in_quotes("fp32"), "\"fp32\""); }
+
 TEST(Counted, IsOneOrSeveral) {
   EXPECT_EQ(counted(1, "micro-batch"), "1 micro-batch");
   EXPECT_EQ(counted(0, "micro-batch"), "0 micro-batches");

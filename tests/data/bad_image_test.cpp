@@ -27,7 +27,7 @@ struct Known {
 
 std::unique_ptr<Source> open_knowing(const std::string& glob, const Known& known = {}) {
   return open_source(
-      {.globs = {glob}, .format = "images", .vocab = known.vocab, .classes = known.classes},
+      {.globs = {glob}, .format = Format::images, .vocab = known.vocab, .classes = known.classes},
       "data.train");
 }
 

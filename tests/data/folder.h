@@ -74,7 +74,7 @@ inline std::vector<std::int64_t> counting_ids(std::int64_t count, std::int64_t v
 }
 
 inline std::unique_ptr<Source> open(const std::string& glob, std::int64_t context,
-                                    const std::string& format = "auto", std::int64_t vocab = 0) {
+                                    std::optional<Format> format = {}, std::int64_t vocab = 0) {
   return open_source({.globs = {glob}, .format = format, .context = context, .vocab = vocab},
                      "data.train");
 }

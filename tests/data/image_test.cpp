@@ -27,7 +27,7 @@ using testing::values;
 
 std::unique_ptr<Source> open_images(const std::string& glob,
                                     std::vector<std::string> classes = {}) {
-  return open_source({.globs = {glob}, .format = "images", .context = 0, .classes = classes},
+  return open_source({.globs = {glob}, .format = Format::images, .context = 0, .classes = classes},
                      "data.train");
 }
 
@@ -158,7 +158,7 @@ TEST(Images, AreGuessedBySuffix) {
   folder.write("a/1.png", testing::png(make_picture(2, 2, 3, 1)));
   folder.write("b/1.JPG", testing::jpeg(make_picture(2, 2, 3, 1)));
   EXPECT_TRUE(testing::open(folder.path("*/*"), 4)->image_shape());
-  EXPECT_FALSE(testing::open(folder.path("*/*"), 4, "text")->image_shape());
+  EXPECT_FALSE(testing::open(folder.path("*/*"), 4, Format::text)->image_shape());
 }
 
 TEST(Images, ArePrefetched) {
@@ -225,8 +225,9 @@ TEST(Images, OfEveryKindAreBroughtToTheStatedSize) {
   folder.write("x-images-idx3-ubyte", idx({0x803, 1, 2, 3}, "abcdef"));
   folder.write("x-labels-idx1-ubyte", idx({0x801, 1}, std::string(1, '\0')));
   for (const char* file : {"a.bin", "x-images-idx3-ubyte"}) {
-    const auto source = open_source(
-        {.globs = {folder.path(file)}, .format = "images", .image = {3, 16, 20}}, "data.train");
+    const auto source =
+        open_source({.globs = {folder.path(file)}, .format = Format::images, .image = {3, 16, 20}},
+                    "data.train");
     EXPECT_EQ(fetch(*source, {0}).inputs.sizes(), (at::IntArrayRef{1, 3, 16, 20})) << file;
   }
 }

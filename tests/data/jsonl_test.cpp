@@ -264,7 +264,7 @@ TEST(Jsonl, FingerprintCoversPacking) {
   const Folder folder;
   const auto file = folder.write("a.jsonl", R"({"text": "abcde"})");
   EXPECT_NE(open(file, jsonl_context)->fingerprint(), open_packed(file)->fingerprint());
-  EXPECT_NE(open(file, jsonl_context)->fingerprint(), open(file, 4, "text")->fingerprint());
+  EXPECT_NE(open(file, jsonl_context)->fingerprint(), open(file, 4, Format::text)->fingerprint());
   EXPECT_THAT(open(file, jsonl_context)->fingerprint(), HasSubstr("jsonl: 1 files, 17 bytes"));
 }
 

@@ -69,7 +69,7 @@ TEST(Loader, GivesMicroBatchesInTheOrderAskedForAndAsFetchDoes) {
   const Folder folder;
   const std::shared_ptr<const Source> source = testing::open(
       folder.write("a.txt", testing::packed<std::uint8_t>(testing::counting_ids(5000, 256))), 7,
-      "text");
+      Format::text);
   Loader loader(source, batch::Sampler(source->size(), batch::Order::shuffle, 11), 3);
   const auto ranges = batch::split({500, 1400}, 8);
   loader.prefetch({ranges.begin(), ranges.begin() + 50});

@@ -114,7 +114,7 @@ std::string jsonl_of(std::int64_t lines) {
 }
 
 void read_all_samples(const std::string& file) {
-  const auto source = open(file, long_line_bytes, "jsonl");
+  const auto source = open(file, long_line_bytes, Format::jsonl);
   for (std::int64_t i = 0; i < source->size(); i += 7) fetch(*source, {i});
 }
 
@@ -147,7 +147,7 @@ TEST(ResidentMemory, DoesNotHoldWhatStandsBetweenJsonLines) {
   const std::string large = folder.write("large.jsonl", sample + gap + sample + gap);
   const std::string small = folder.write("small.jsonl", sample + "\n\n" + sample);
   const auto read_both = [](const std::string& file) {
-    const auto source = open(file, 8, "jsonl");
+    const auto source = open(file, 8, Format::jsonl);
     EXPECT_EQ(source->size(), 2);
     EXPECT_EQ(fetch(*source, {0, 1}).tokens, 10);
   };

@@ -43,7 +43,7 @@ TEST(TextSource, MatchesTheNaiveReaderAtEveryLength) {
   for (std::int64_t length = 5; length <= 14; ++length) {
     const auto stream = counting_ids(length, 256);
     const auto file = folder.write("a.txt", packed<std::uint8_t>(stream));
-    const auto source = open(file, 4, "text");
+    const auto source = open(file, 4, Format::text);
     EXPECT_TRUE(matches(*source, stream, 4)) << length;
     EXPECT_EQ(source->vocab(), 256);
   }
@@ -52,7 +52,7 @@ TEST(TextSource, MatchesTheNaiveReaderAtEveryLength) {
 TEST(TextSource, ComparatorRefusesAStreamThatIsShiftedOrShort) {
   const Folder folder;
   auto stream = counting_ids(13, 256);
-  const auto source = open(folder.write("a.txt", packed<std::uint8_t>(stream)), 4, "text");
+  const auto source = open(folder.write("a.txt", packed<std::uint8_t>(stream)), 4, Format::text);
   std::rotate(stream.begin(), stream.begin() + 1, stream.end());
   EXPECT_FALSE(matches(*source, stream, 4));
   stream.resize(12);
@@ -96,7 +96,8 @@ TEST(TextSource, MakesTheRoundTripOfAnyBytes) {
   const std::string text = "\xff\xfe caf\xc3\xa9 \xc3" + every_byte + std::string(3, '\0');
   EXPECT_EQ(bytes_to_text(text_to_bytes(text)), text);
   const Folder folder;
-  const auto micro = fetch(*open(folder.write("a.txt", text + "!"), std::ssize(text), "text"), {0});
+  const auto micro =
+      fetch(*open(folder.write("a.txt", text + "!"), std::ssize(text), Format::text), {0});
   EXPECT_EQ(bytes_to_text(values(micro.inputs)), text);
   EXPECT_THROW(bytes_to_text(std::vector<std::int64_t>{65, 256}), Error);
 }
@@ -135,8 +136,8 @@ TEST(TokenSource, TakesAnyNameWhereTheFormatIsStated) {
   const Folder folder;
   const auto ids = counting_ids(40, 50'257);
   const auto file = folder.write("tokens.u16", packed<std::uint16_t>(ids));
-  EXPECT_TRUE(matches(*open(file, 5, "tokens"), ids, 5));
-  EXPECT_EQ(open(file, 5, "text")->size(), 15);
+  EXPECT_TRUE(matches(*open(file, 5, Format::tokens), ids, 5));
+  EXPECT_EQ(open(file, 5, Format::text)->size(), 15);
 }
 
 TEST(Source, KeepsFewFilesOpen) {
@@ -148,7 +149,7 @@ TEST(Source, KeepsFewFilesOpen) {
     return std::distance(begin(all), end(all));
   };
   const auto before = open_descriptors();
-  const auto source = open(folder.path("*"), 9, "text");
+  const auto source = open(folder.path("*"), 9, Format::text);
   for (std::int64_t i = 0; i < source->size(); ++i) fetch(*source, {i});
   EXPECT_LE(open_descriptors() - before, std::ptrdiff_t{FilePool::max_open_files});
   EXPECT_GT(open_descriptors() - before, 0);
@@ -162,7 +163,7 @@ TEST(Source, IsSafeToReadFromSeveralThreads) {
     folder.write(std::to_string(1000 + i), content);
     all += content;
   }
-  const auto source = open(folder.path("*"), 5, "text");
+  const auto source = open(folder.path("*"), 5, Format::text);
   const auto stream = text_to_bytes(all);
   std::vector<std::thread> threads;
   std::array<bool, 4> agree{};

@@ -33,7 +33,7 @@ std::int64_t owner(std::size_t micro, const std::string& sharing, std::int64_t w
 
 /// A mode is a way to sum exactly, or a compression.
 Compression compression_of(const std::string& mode) {
-  return mode == "overlap" || mode == "end" ? Compression::none : parse_compression(mode);
+  return mode == "overlap" || mode == "end" ? Compression::none : *compression_words.find(mode);
 }
 
 class Rank {
@@ -43,8 +43,8 @@ class Rank {
         fault_(words.at(3)),
         problem_(accrue::testing::make_staged_problem(
             words.at(0) == "fp64" ? at::kDouble : at::kFloat, std::stoll(words.at(5)))),
-        buffer_(std::make_shared<accum::GradientBuffer>(problem_.parameters,
-                                                        accum::parse_accumulation(words.at(0)))),
+        buffer_(std::make_shared<accum::GradientBuffer>(
+            problem_.parameters, *accum::accumulation_words.find(words.at(0)))),
         window_(buffer_) {
     window_.set_replay([this](const MicroRef& micro) {
       return run(static_cast<std::size_t>(micro.sample_ids.front()));

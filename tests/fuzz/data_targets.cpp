@@ -28,11 +28,11 @@ void read_all(const data::Source& source) {
   source.fingerprint();
 }
 
-void open_and_read(const std::filesystem::path& file, const std::string& format, bool packing) {
+void open_and_read(const std::filesystem::path& file, data::Format format, bool packing) {
   read_all(*data::open_source({.globs = {file.string()},
                                .format = format,
                                .context = 16,
-                               .vocab = format == "images" ? 0 : 1000,
+                               .vocab = format == data::Format::images ? 0 : 1000,
                                .packing = packing},
                               "data.train"));
 }
@@ -57,10 +57,10 @@ void fuzz_tokenizer(Input input) {
 
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
-  open_and_read(put("lines.jsonl", input.subspan(1)), "jsonl", (input[0] & 1) != 0);
+  open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, (input[0] & 1) != 0);
 }
 
-void fuzz_tokens(Input input) { open_and_read(put("ids.bin", input), "tokens", false); }
+void fuzz_tokens(Input input) { open_and_read(put("ids.bin", input), data::Format::tokens, false); }
 
 void fuzz_images(Input input) {
   constexpr std::int64_t most_pixels = std::int64_t{1} << 22;  // what is larger only takes longer
@@ -83,7 +83,7 @@ void fuzz_images(Input input) {
 void fuzz_idx(Input input) {
   const auto [images, labels] = two_parts(input);
   put("idx/x-labels-idx1-ubyte", labels);
-  open_and_read(put("idx/x-images-idx3-ubyte", images), "images", false);
+  open_and_read(put("idx/x-images-idx3-ubyte", images), data::Format::images, false);
 }
 
 /// Labels alone matter, so a byte of input stands for 16 of a file.
@@ -91,7 +91,7 @@ void fuzz_cifar(Input input) {
   std::vector<std::uint8_t> file(input.size() * 16);
   for (std::size_t i = 0; i < file.size(); ++i) file[i] = input[i / 16];
   if (!input.empty()) file.resize(file.size() - input[0] % 16);
-  open_and_read(put("data_batch.bin", file), "images", false);
+  open_and_read(put("data_batch.bin", file), data::Format::images, false);
 }
 
 }  // namespace accrue::fuzz

@@ -15,21 +15,17 @@ TEST(SixteenBitState, IsTheUsualArithmetic) {
   EXPECT_EQ(state.total(), 10'400'000'000);
 }
 
-TEST(StateBytes, AreWhatAccrueHolds) {
+TEST(StateBytes, AreThoseOfEachParameter) {
   const Resident fp32 = state_bytes(billion, {});
   EXPECT_EQ(fp32.parameters, 4 * billion);
   EXPECT_EQ(fp32.gradients, 4 * billion);
   EXPECT_EQ(fp32.optimizer, 8 * billion);
-  const Resident bf16 = state_bytes(billion, {.compute = "bf16"});
-  EXPECT_EQ(bf16.total(), 18 * billion) << "with a bf16 copy of the weights";
-  EXPECT_EQ(state_bytes(billion, {.state = "bf16"}).optimizer, 4 * billion);
-  EXPECT_LT(state_bytes(billion, {.state = "int8"}).optimizer, 2.1 * billion);
-  EXPECT_EQ(state_bytes(billion, {.optimizer = "adama"}).gradients, 0);
-  EXPECT_EQ(state_bytes(billion, {.buffer = false}).gradients, 0);
-  EXPECT_EQ(state_bytes(billion, {.optimizer = "sgd"}).optimizer, 4 * billion);
-  EXPECT_EQ(state_bytes(billion, {.optimizer = "sgd", .momentum = false}).optimizer, 0);
-  EXPECT_EQ(state_bytes(billion, {.accumulate = "bf16"}).gradients, 2 * billion);
-  EXPECT_EQ(state_bytes(billion, {.compute = "fp64"}).total(), 32 * billion);
+  const ValueBytes bf16{.operand = 2}, fp64{.master = 8, .operand = 8};
+  EXPECT_EQ(state_bytes(billion, {.values = bf16}).parameters, 6 * billion)
+      << "with a bf16 copy of the weights";
+  EXPECT_EQ(state_bytes(billion, {.values = fp64}).parameters, 8 * billion);
+  EXPECT_EQ(state_bytes(billion, {.gradient = 0}).gradients, 0);
+  EXPECT_EQ(state_bytes(billion, {.moments = 2.5}).optimizer, 2.5 * billion);
 }
 
 TEST(Gpt2Parameters, AreThePublishedCounts) {
@@ -51,15 +47,15 @@ TEST(VitAndResNetParameters, AreThePublishedCounts) {
 
 TEST(TransformerActivations, GrowWithTokensAndLayersAndShrinkWithRecomputation) {
   const TransformerShape shape{.layers = 24, .width = 2048, .heads = 16, .tokens = 2048};
-  const auto none = transformer_activations(shape, "fp32", Recompute::none);
-  const auto selective = transformer_activations(shape, "fp32", Recompute::selective);
-  const auto full = transformer_activations(shape, "fp32", Recompute::full);
+  const auto none = transformer_activations(shape, {}, Recompute::none);
+  const auto selective = transformer_activations(shape, {}, Recompute::selective);
+  const auto full = transformer_activations(shape, {}, Recompute::full);
   EXPECT_LT(selective, none);
   EXPECT_LT(full, selective / 4);
-  EXPECT_LT(transformer_activations(shape, "bf16", Recompute::none), none);
+  EXPECT_LT(transformer_activations(shape, {.operand = 2}, Recompute::none), none);
   TransformerShape twice = shape;
   twice.tokens *= 2;
-  EXPECT_EQ(transformer_activations(twice, "fp32", Recompute::none), 2 * none);
+  EXPECT_EQ(transformer_activations(twice, {}, Recompute::none), 2 * none);
 }
 
 TEST(OnePass, OfAWholeBatchTakesHundredsOfGigabytes) {

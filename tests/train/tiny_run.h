@@ -44,7 +44,7 @@ class TinyRun : public ::testing::Test {
     c.batch.tokens = 7 * 16;
     c.batch.micro = 2;
     c.optim.lr = 1e-2;
-    c.observe.progress = "off";
+    c.observe.progress = observe::ProgressStyle::off;
     return c;
   }
 

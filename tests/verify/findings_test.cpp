@@ -51,9 +51,9 @@ TEST(Findings, BatchNormBySayingWhatThePolicyMakesOfIt) {
   RunFacts facts = healthy();
   facts.cut_batch_norms = {"bn1"};
   EXPECT_THAT(ids(facts), Contains("batchnorm-refused"));
-  facts.config.model.batchnorm = "micro";
+  facts.config.model.batchnorm = models::BatchNormPolicy::micro;
   EXPECT_THAT(ids(facts), Contains("batchnorm-micro"));
-  facts.config.model.batchnorm = "exact";
+  facts.config.model.batchnorm = models::BatchNormPolicy::exact;
   EXPECT_THAT(ids(facts), Contains("batchnorm-exact"));
   facts.uncut_batch_norms = {"inside"};
   EXPECT_THAT(ids(facts), Contains("batchnorm-refused")) << "exact needs cuts";
@@ -61,7 +61,7 @@ TEST(Findings, BatchNormBySayingWhatThePolicyMakesOfIt) {
 
 TEST(Findings, Bf16SumsByTheirNumberOfMicroBatches) {
   RunFacts facts = healthy();
-  facts.config.precision.accumulate = "bf16";
+  facts.config.precision.accumulate = accum::Accumulation::bf16;
   facts.micro_batches = 512;
   const auto many = examine(facts);
   ASSERT_NE(find(many, "bf16-sum"), nullptr);
@@ -71,7 +71,7 @@ TEST(Findings, Bf16SumsByTheirNumberOfMicroBatches) {
   facts.micro_batches = 1;
   EXPECT_THAT(ids(facts), Not(Contains("bf16-sum")));
   facts.micro_batches = 512;
-  facts.config.precision.accumulate = "bf16-kahan";
+  facts.config.precision.accumulate = accum::Accumulation::bf16_kahan;
   EXPECT_THAT(ids(facts), Not(Contains("bf16-sum")));
 }
 
@@ -88,7 +88,7 @@ TEST(Findings, WarmUpAndItsUnits) {
   EXPECT_THAT(ids(facts), Not(Contains("warmup-none"))) << "3e-4 starts well without";
   facts.config.optim.lr = 3e-3;
   EXPECT_THAT(ids(facts), Contains("warmup-none"));
-  facts.config.optim.kind = "sgd";
+  facts.config.optim.kind = train::OptimizerKind::sgd;
   EXPECT_THAT(ids(facts), Not(Contains("warmup-none")));
 }
 
@@ -98,13 +98,13 @@ TEST(Findings, TheFloorOfTheRate) {
   EXPECT_THAT(ids(facts), ::testing::IsEmpty());
   facts.config.optim.schedule.min_lr = 2e-4;
   EXPECT_THAT(ids(facts), Contains("min-lr-high"));
-  facts.config.optim.schedule.kind = "constant";
+  facts.config.optim.schedule.kind = optim::ScheduleKind::constant;
   EXPECT_THAT(ids(facts), Not(Contains("min-lr-high")));
 }
 
 TEST(Findings, TheSecondMomentOfAdamA) {
   RunFacts facts = healthy();
-  facts.config.optim.kind = "adama";
+  facts.config.optim.kind = train::OptimizerKind::adama;
   const auto findings = examine(facts);
   const Finding* finding = find(findings, "adama-second-moment");
   ASSERT_NE(finding, nullptr);
@@ -123,7 +123,7 @@ TEST(Findings, LabelsThatDoNotCount) {
 
 TEST(Findings, EpochsAndBatches) {
   RunFacts facts = healthy();
-  facts.config.batch.last = "drop";
+  facts.config.batch.last = batch::LastWindow::drop;
   EXPECT_THAT(ids(facts), ::testing::IsEmpty());
   facts.train_samples = 6460;
   EXPECT_THAT(ids(facts), ::testing::IsEmpty()) << "0.9%";
@@ -143,7 +143,7 @@ TEST(Findings, SpeedAsMeasured) {
               ::testing::HasSubstr("needs no accumulation"));
   EXPECT_THAT(find(findings, "bf16-faster")->evidence,
               Contains(std::pair<std::string, double>("gain", 2.0)));
-  facts.config.precision.compute = "bf16";
+  facts.config.precision.compute = models::Compute::bf16;
   EXPECT_THAT(ids(facts), Not(Contains("bf16-faster")));
   facts.bf16_samples_per_second = 320;
   EXPECT_THAT(ids(facts), Contains("bf16-slower"));

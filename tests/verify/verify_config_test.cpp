@@ -47,7 +47,7 @@ class VerifyConfig : public ::testing::Test {
   }
 
   /// Handwriting-like noise with a label each, in MNIST's format.
-  train::Config of_images(const std::string& kind) const {
+  train::Config of_images(train::ModelKind kind) const {
     std::ofstream pictures(folder_ / "train-images-idx3-ubyte", std::ios::binary);
     std::ofstream labels(folder_ / "train-labels-idx1-ubyte", std::ios::binary);
     for (const std::uint32_t word :
@@ -61,13 +61,13 @@ class VerifyConfig : public ::testing::Test {
     }
     train::Config c = base();
     c.model.kind = kind;
-    c.data.format = "images";
+    c.data.format = data::Format::images;
     c.data.train = {(folder_ / "train-images-idx3-ubyte").string()};
     return c;
   }
 
-  train::Config of_resnet(const std::string& policy) const {
-    train::Config c = of_images("resnet");
+  train::Config of_resnet(models::BatchNormPolicy policy) const {
+    train::Config c = of_images(train::ModelKind::resnet);
     c.model.layers = 8;
     c.model.width = 4;
     c.batch.samples = 6;  // convolutions are compiled anew for each number of samples
@@ -76,7 +76,7 @@ class VerifyConfig : public ::testing::Test {
   }
 
   train::Config of_module(const torch::jit::Module& module) const {
-    train::Config c = of_images("torchscript");
+    train::Config c = of_images(train::ModelKind::torchscript);
     c.model.from = (folder_ / "model.pt").string();
     module.save(c.model.from);
     return c;
@@ -129,11 +129,14 @@ class VerifyConfig : public ::testing::Test {
 };
 
 TEST_F(VerifyConfig, BatchNormIsNamedUnlessItIsExactOrConverted) {
-  expect(Cause::batchnorm, of_resnet("error"));  // which is taken as "micro" here
-  expect(Cause::none, of_resnet("convert-group"));
+  expect(Cause::batchnorm,
+         of_resnet(models::BatchNormPolicy::error));  // which is taken as "micro" here
+  expect(Cause::none, of_resnet(models::BatchNormPolicy::convert_group));
 }
 
-TEST_F(VerifyConfig, ExactBatchNormIsTheFullBatchs) { expect(Cause::none, of_resnet("exact")); }
+TEST_F(VerifyConfig, ExactBatchNormIsTheFullBatchs) {
+  expect(Cause::none, of_resnet(models::BatchNormPolicy::exact));
+}
 
 TEST_F(VerifyConfig, ForeignDropoutIsNamed) {
   expect(Cause::none, of_torchscript(""));
@@ -142,13 +145,13 @@ TEST_F(VerifyConfig, ForeignDropoutIsNamed) {
 
 TEST_F(VerifyConfig, ForeignBatchNormIsNamed) {
   train::Config config = of_torchscript(foreign_batch_norm);
-  config.model.batchnorm = "micro";
+  config.model.batchnorm = models::BatchNormPolicy::micro;
   expect(Cause::batchnorm, config);
 }
 
 TEST_F(VerifyConfig, ForeignConvolutionsAreSoundInEveryPrecision) {
   train::Config config = of_convolution("");
-  for (const char* compute : {"fp32", "fp64"}) {
+  for (const auto compute : {models::Compute::fp32, models::Compute::fp64}) {
     config.precision.compute = compute;
     expect(Cause::none, config);
   }
@@ -157,8 +160,8 @@ TEST_F(VerifyConfig, ForeignConvolutionsAreSoundInEveryPrecision) {
 TEST_F(VerifyConfig, ForeignBatchNormIsNamedBesidesDropout) {
   train::Config config = of_convolution(std::string(foreign_batch_norm) +
                                         "  x = torch.dropout(x, 0.3, self.training)\n");
-  config.model.batchnorm = "micro";
-  for (const char* compute : {"fp32", "fp64"}) {
+  config.model.batchnorm = models::BatchNormPolicy::micro;
+  for (const auto compute : {models::Compute::fp32, models::Compute::fp64}) {
     config.precision.compute = compute;
     const Report report = verify_config(config);
     EXPECT_THAT(all_causes(report),
@@ -171,7 +174,7 @@ TEST_F(VerifyConfig, SplitsThatBatchNormCannotRunAreSkippedAndSaid) {
   train::Config config = of_torchscript(
       "  assert x.size(0) > 1 or not self.training, 'Expected more than 1 value per channel'\n" +
       std::string(foreign_batch_norm));
-  config.model.batchnorm = "micro";
+  config.model.batchnorm = models::BatchNormPolicy::micro;
   const Report report = verify_config(config);
   EXPECT_EQ(to_string(report.cause), "batchnorm") << conclusion(report);
   EXPECT_GE(report.splits.size(), 4u);
@@ -186,15 +189,17 @@ TEST_F(VerifyConfig, SplitsThatBatchNormCannotRunAreSkippedAndSaid) {
 
 TEST_F(VerifyConfig, WhatTrainingRefusesIsRefused) {
   train::Config config = of_torchscript(foreign_batch_norm);
-  for (const char* policy : {"convert-group", "convert-layer", "exact"}) {
+  using models::BatchNormPolicy;
+  for (const auto policy :
+       {BatchNormPolicy::convert_group, BatchNormPolicy::convert_layer, BatchNormPolicy::exact}) {
+    SCOPED_TRACE(to_string(policy));
     config.model.batchnorm = policy;
     try {
       verify_config(config);
-      ADD_FAILURE() << policy;
+      ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), Error::Kind::usage);
-      EXPECT_THAT(error.what(), ::testing::HasSubstr("the model saved with group normalisation"))
-          << policy;
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("the model saved with group normalisation"));
     }
   }
 }
@@ -225,8 +230,8 @@ TEST_F(VerifyConfig, TheDoctorFindsTheLayersThatPromisesDoNotCover) {
     return std::ranges::any_of(examination.findings,
                                [&](const Finding& finding) { return finding.id == id; });
   };
-  EXPECT_TRUE(found(of_resnet("micro"), "batchnorm-micro"));
-  EXPECT_TRUE(found(of_resnet("error"), "batchnorm-refused"));
+  EXPECT_TRUE(found(of_resnet(models::BatchNormPolicy::micro), "batchnorm-micro"));
+  EXPECT_TRUE(found(of_resnet(models::BatchNormPolicy::error), "batchnorm-refused"));
   EXPECT_TRUE(
       found(of_torchscript("  x = torch.dropout(x, 0.3, self.training)\n"), "dropout-foreign"));
   EXPECT_FALSE(found(of_torchscript(""), "dropout-foreign"));
@@ -245,7 +250,7 @@ TEST_F(VerifyConfig, AFirstBatchWithoutLabelsIsRefused) {
   config.model.context = 8;
   config.model.vocab = 16;
   config.data.train = {(folder_ / "data.jsonl").string()};
-  config.data.order = "sequential";
+  config.data.order = batch::Order::sequential;
   EXPECT_THROW(verify_config(config), Error);
   const Examination examination = doctor(config);
   EXPECT_TRUE(std::ranges::any_of(examination.findings,

@@ -106,8 +106,8 @@ struct ImageCard {
   const char* loading;
 };
 
-ImageCard card_of(const std::string& kind) {
-  if (kind == "vit")
+ImageCard card_of(train::ModelKind kind) {
+  if (kind == train::ModelKind::vit)
     return {"transformers",
             "A vision transformer trained with accrue",
             "A ViT (Dosovitskiy et al., arXiv:2010.11929); the folder loads as `transformers`' "
@@ -116,7 +116,7 @@ ImageCard card_of(const std::string& kind) {
             "import numpy\nimport torch\nfrom PIL import Image\nfrom transformers import "
             "ViTForImageClassification\n",
             vit_loading};
-  if (kind == "resnet")
+  if (kind == train::ModelKind::resnet)
     return {
         "",
         "A ResNet trained with accrue",
@@ -148,7 +148,7 @@ std::string classes_in_words(const train::ModelConfig& model, std::int64_t count
 
 std::string image_model_card(const train::TrainedModel& trained) {
   const train::ModelConfig& model = trained.config.model;
-  const ImageCard card = card_of(trained.model->kind());
+  const ImageCard card = card_of(model.kind);
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   return card_head(card.library, "image-classification", {trained.model->kind(), "accrue"},
                    card.title) +

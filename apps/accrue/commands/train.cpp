@@ -134,7 +134,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   config = train::with_whole_batch(std::move(config), launch.world);
   const bool speaks = launch.rank == 0;
   const std::shared_ptr<distributed::Group> group = join(launch, config);
-  const bool divides_memory = config.memory.budget == "auto" && launch.local_world > 1;
+  const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
   if (speaks && divides_memory)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "

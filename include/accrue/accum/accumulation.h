@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "accrue/core/enum_words.h"
+
 namespace accrue::accum {
 
 /// In which precision a window sums its micro-batches' gradients (docs/numerics.md, "Accumulation
@@ -19,9 +21,16 @@ enum class Accumulation {
   fixed,            ///< int64 units of 2^s: the same bits for any order of the contributions
 };
 
-/// The config's spelling: "fp32", "fp64", "bf16", "bf16-kahan", "bf16-stochastic", "fixed".
-std::string_view to_string(Accumulation accumulation);
-/// Throws a usage Error that names the choices.
-Accumulation parse_accumulation(std::string_view text);
+/// As precision.accumulate spells them.
+inline constexpr auto accumulation_words =
+    enum_words<Accumulation>({{Accumulation::fp32, "fp32"},
+                              {Accumulation::fp64, "fp64"},
+                              {Accumulation::bf16, "bf16"},
+                              {Accumulation::bf16_kahan, "bf16-kahan"},
+                              {Accumulation::bf16_stochastic, "bf16-stochastic"},
+                              {Accumulation::fixed, "fixed"}});
+constexpr std::string_view to_string(Accumulation accumulation) {
+  return accumulation_words.of(accumulation);
+}
 
 }  // namespace accrue::accum

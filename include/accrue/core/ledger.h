@@ -6,11 +6,17 @@
 #include <string_view>
 #include <vector>
 
+#include "accrue/core/enum_words.h"
+
 namespace accrue {
 
 enum class MicroStatus { pending, committed, quarantined, lost };
-
-std::string_view to_string(MicroStatus status);
+inline constexpr auto micro_status_words =
+    enum_words<MicroStatus>({{MicroStatus::pending, "pending"},
+                             {MicroStatus::committed, "committed"},
+                             {MicroStatus::quarantined, "quarantined"},
+                             {MicroStatus::lost, "lost"}});
+constexpr std::string_view to_string(MicroStatus status) { return micro_status_words.of(status); }
 
 /// Names one micro-batch of a window. With parameters and seed it determines the contribution, so
 /// it is enough to replay it.

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "accrue/core/enum_words.h"
+
 namespace accrue {
 
 /// What backward makes again instead of finding it kept (Chen et al., arXiv:1604.06174; Korthikanti
@@ -11,9 +13,13 @@ enum class Recompute {
   selective,  ///< what is cheap to make: norms, activation functions, attention probabilities
   full,       ///< all within a block: only the blocks' inputs are kept
 };
+inline constexpr auto recompute_words = enum_words<Recompute>(
+    {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}});
 
-std::string_view to_string(Recompute recompute);
+constexpr std::string_view to_string(Recompute recompute) { return recompute_words.of(recompute); }
 /// Throws a usage Error naming `what`.
-Recompute parse_recompute(std::string_view text, std::string_view what);
+inline Recompute parse_recompute(std::string_view text, std::string_view what) {
+  return recompute_words.parse(text, what, "\"full\"");
+}
 
 }  // namespace accrue

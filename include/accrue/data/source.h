@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "accrue/batch/micro_batch.h"
+#include "accrue/data/format.h"
 
 namespace accrue::data {
 
@@ -71,12 +72,12 @@ struct SourceOptions {
   /// in folders, they keep their places among the samples (fetch() gives them no row), and so does
   /// everything else: a run can go on without some. Of all else it is as if they were not there.
   std::vector<std::string> exclude;
-  /// auto, text, tokens, jsonl, images. auto goes by suffix: .bin is tokens, .jsonl and .json-lines
-  /// are jsonl, .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp,
-  /// .ppm, .gif, .tiff, .webp ...); all else is text, but for what is clearly none (compressed,
-  /// tables, arrays, binary files), which is refused by name.
-  std::string format = "auto";
-  std::string tokenizer = "bytes";
+  /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .png .jpg .jpeg are
+  /// images, and so are formats that are refused by name (.bmp, .ppm, .gif, .tiff, .webp ...); all
+  /// else is text, but for what is clearly none (compressed, tables, arrays, binary files), which
+  /// is refused by name.
+  std::optional<Format> format = std::nullopt;
+  std::string tokenizer{kByteTokenizer};
   std::int64_t context = 256;  ///< T, which images do not need
   std::int64_t vocab = 0;      ///< of the model; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`

@@ -2,9 +2,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "accrue/core/enum_words.h"
+#include "accrue/models/batch_norm_policy.h"
 #include "accrue/models/trainable.h"
 
 namespace torch::nn {
@@ -21,6 +22,11 @@ enum class Norm {
   layer,     ///< over channels and space of a sample: one group
   instance,  ///< over the space of a channel: a group a channel (arXiv:1607.08022)
 };
+/// As files of models spell them.
+inline constexpr auto norm_words = enum_words<Norm>({{Norm::batch, "batch"},
+                                                     {Norm::group, "group"},
+                                                     {Norm::layer, "layer"},
+                                                     {Norm::instance, "instance"}});
 
 /// The groups of a group normalisation that stands for `norm` over `channels`. For `group` the
 /// largest divisor of `channels` that is at most 32 and leaves 4 channels a group, else 1: groups
@@ -28,18 +34,6 @@ enum class Norm {
 /// `batch` (usage Error).
 std::int64_t groups_of(Norm norm, std::int64_t channels);
 
-/// What to do with batch normalisations, as model.batchnorm names it.
-enum class BatchNormPolicy {
-  error,             ///< refuse, explaining the others
-  convert_group,     ///< to another norm
-  convert_layer,     //
-  convert_instance,  //
-  exact,             ///< the window's statistics, segment by segment (train/exact_window.h)
-  micro,             ///< each micro-batch by its own: not the full batch's gradient
-};
-/// The policy that "error", "convert-group", "convert-layer", "convert-instance", "exact" or
-/// "micro" names. Throws a usage Error for another name.
-BatchNormPolicy batch_norm_policy(std::string_view name);
 /// What a model with a constructor option is to be built with: `batch` unless it is to be
 /// converted.
 Norm norm_of(BatchNormPolicy policy);

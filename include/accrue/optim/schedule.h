@@ -2,9 +2,16 @@
 
 #include <cstdint>
 
+#include "accrue/core/enum_words.h"
+
 namespace accrue::optim {
 
 enum class ScheduleKind { constant, linear, cosine };
+/// As optim.schedule.kind spells them, the default first.
+inline constexpr auto schedule_kind_words =
+    enum_words<ScheduleKind>({{ScheduleKind::cosine, "cosine"},
+                              {ScheduleKind::linear, "linear"},
+                              {ScheduleKind::constant, "constant"}});
 
 /// The learning rate as a pure function of the optimizer step. Linear warm-up over `warmup` steps
 /// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr`, linearly or
@@ -24,6 +31,9 @@ struct LearningRate {
 };
 
 enum class ScaleRule { none, linear, sqrt };
+/// As optim.scale_lr spells them.
+inline constexpr auto scale_rule_words = enum_words<ScaleRule>(
+    {{ScaleRule::none, "none"}, {ScaleRule::linear, "linear"}, {ScaleRule::sqrt, "sqrt"}});
 
 /// The learning rate for `batch` where `lr` was found for `base_batch`: times batch/base_batch
 /// (Goyal et al., arXiv:1706.02677), its square root, or unchanged. Both in the same unit, > 0.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "accrue/core/enum_words.h"
 #include "accrue/core/rank_slice.h"
 
 namespace accrue::optim {
@@ -16,6 +17,14 @@ namespace accrue::optim {
 ///   Optimizers via Block-wise Quantization", arXiv:2110.02861). Tensors of fewer than 4,096
 ///   elements (biases, norms) stay in fp32.
 enum class StatePrecision { fp32, bf16, int8 };
+/// As optim.state spells them.
+inline constexpr auto state_precision_words =
+    enum_words<StatePrecision>({{StatePrecision::fp32, "fp32"},
+                                {StatePrecision::bf16, "bf16"},
+                                {StatePrecision::int8, "int8"}});
+constexpr std::string_view to_string(StatePrecision precision) {
+  return state_precision_words.of(precision);
+}
 
 struct StateOptions {
   StatePrecision precision = StatePrecision::fp32;
@@ -25,9 +34,5 @@ struct StateOptions {
   /// precision.
   RankSlice slice = {};
 };
-
-std::string_view to_string(StatePrecision precision);
-/// Throws a usage Error where `text` is none.
-StatePrecision parse_state_precision(std::string_view text);
 
 }  // namespace accrue::optim

@@ -6,7 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "accrue/accum/accumulation.h"
+#include "accrue/batch/order.h"
+#include "accrue/core/recompute.h"
 #include "accrue/core/units.h"
+#include "accrue/data/format.h"
+#include "accrue/distributed/compression.h"
+#include "accrue/models/batch_norm_policy.h"
+#include "accrue/models/compute.h"
+#include "accrue/observe/progress_style.h"
+#include "accrue/optim/schedule.h"
+#include "accrue/optim/state_precision.h"
+#include "accrue/train/choices.h"
 
 namespace accrue::train {
 
@@ -19,8 +30,8 @@ struct RunConfig {
   std::optional<std::int64_t> tokens;
   std::optional<double> epochs;
   std::uint64_t seed = 1337;
-  std::string device = "auto";
-  std::int64_t threads = 0;  ///< 0: all that the cgroup grants
+  std::optional<Device> device;  ///< none: auto
+  std::int64_t threads = 0;      ///< 0: all that the cgroup grants
   Duration checkpoint_every{600, Duration::Unit::seconds};
   std::int64_t keep = 2;
   bool keep_best = true;
@@ -29,7 +40,7 @@ struct RunConfig {
 };
 
 struct ModelConfig {
-  std::string kind = "gpt2";  ///< gpt2, vit, resnet, torchscript
+  ModelKind kind = ModelKind::gpt2;
   std::int64_t layers = 6;
   std::int64_t heads = 6;
   std::int64_t width = 384;
@@ -41,14 +52,15 @@ struct ModelConfig {
   /// folder with a model.safetensors, of torchscript the module's file; of all but torchscript also
   /// a run folder, or a checkpoint in one.
   std::string from;
-  /// error, convert-group, convert-layer, convert-instance, exact, micro
-  std::string batchnorm = "error";
+  models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
   /// Channels, height and width, of a model of images, and the names of its classes by their
   /// numbers: no keys, but what the data (or a checkpoint) tell.
   std::vector<std::int64_t> image;
   std::vector<std::string> classes;
 
-  std::int64_t context_or_default() const { return context.value_or(kind == "vit" ? 16 : 256); }
+  std::int64_t context_or_default() const {
+    return context.value_or(kind == ModelKind::vit ? 16 : 256);
+  }
   /// Whether the model has the shape of what is in the folder `from`, of which a gpt2 may take a
   /// shorter context: any folder of a gpt2, else a run's or a checkpoint's. Looks into the folder.
   bool has_shape_of_folder() const;
@@ -62,10 +74,10 @@ struct DataConfig {
   std::vector<std::string> val;
   std::vector<std::string> exclude;  ///< files of either that are not to be used
   double val_fraction = 0;
-  std::string format = "auto";  ///< auto, text, tokens, jsonl, images
-  std::string tokenizer = "bytes";
-  std::string order = "shuffle";  ///< shuffle, sequential
-  bool packing = false;           ///< several samples a row
+  std::optional<data::Format> format;  ///< none: auto
+  std::string tokenizer{data::kByteTokenizer};
+  batch::Order order = batch::Order::shuffle;
+  bool packing = false;  ///< several samples a row
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
 };
@@ -78,62 +90,65 @@ struct BatchConfig {
   /// No key: `samples` came of micro_batches (with_whole_batch), so that `micro` does not change
   /// alone.
   bool came_of_micro_batches = false;
-  std::string last = "weighted";  ///< weighted, drop
+  batch::LastWindow last = batch::LastWindow::weighted;
   /// This fraction of a window's micro-batches may be quarantined for what is not finite, and of
   /// its samples for what cannot be read.
   double max_quarantined = 0.1;
 };
 
 struct PrecisionConfig {
-  std::string compute = "fp32";  ///< fp32, bf16, fp64
-  std::string accumulate = "fp32";
+  models::Compute compute = models::Compute::fp32;
+  accum::Accumulation accumulate = accum::Accumulation::fp32;
 };
 
 struct MemoryConfig {
   std::string budget = "none";  ///< none, auto, or bytes ("6GiB")
   /// A file whose content ("4GiB") is the budget from when it changes; empty: none.
   std::string budget_file;
-  std::string recompute = "auto";  ///< auto, none, selective, full
-  /// Where micro-batches' gradients are summed: buffer, or optimizer (no gradient buffer; of sgd,
-  /// and always so of adama).
-  std::string gradients = "buffer";
+  std::optional<Recompute> recompute;  ///< none: auto
+  /// optimizer: of sgd, and always so of adama.
+  GradientPlace gradients = GradientPlace::buffer;
+
+  bool has_budget() const { return budget != "none"; }
+  /// Whether the budget is what the machine has.
+  bool budget_is_auto() const { return budget == "auto"; }
 };
 
 struct LossConfig {
-  std::string cross_entropy = "fused";  ///< fused (by chunks of rows), plain (whole logits)
+  CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;
 };
 
 struct ScheduleConfig {
-  std::string kind = "cosine";  ///< cosine, linear, constant
+  optim::ScheduleKind kind = optim::ScheduleKind::cosine;
   Duration warmup{0, Duration::Unit::steps};
   double min_lr = 0;
 };
 
 struct OptimConfig {
-  std::string kind = "adamw";  ///< adamw, adam, sgd, rmsprop, adama
+  OptimizerKind kind = OptimizerKind::adamw;
   double lr = 3e-4;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  std::string decay = "matrices";  ///< matrices, all
+  Decay decay = Decay::matrices;
   double momentum = 0.9;
-  double clip = 1.0;           ///< 0: off
-  std::string state = "fp32";  ///< fp32, bf16, int8: what the optimizer's moments are kept in
+  double clip = 1.0;  ///< 0: off
+  optim::StatePrecision state = optim::StatePrecision::fp32;
   ScheduleConfig schedule;
-  std::string scale_lr = "none";           ///< none, linear, sqrt
+  optim::ScaleRule scale_lr = optim::ScaleRule::none;
   std::optional<std::int64_t> base_batch;  ///< in the unit of the batch (tokens or samples)
 };
 
 struct DistConfig {
-  std::string backend = "auto";    ///< auto, gloo
-  std::string reduce = "overlap";  ///< overlap, end
-  std::string shares = "speed";    ///< speed, equal
-  std::string shard = "none";      ///< none, optimizer
-  std::string compress = "none";   ///< none, bf16, int8, powersgd: how gradients travel
-  std::int64_t local_steps = 1;    ///< that a rank takes alone between two outer steps
+  std::optional<Backend> backend;  ///< none: auto
+  Reduce reduce = Reduce::overlap;
+  Shares shares = Shares::speed;
+  Shard shard = Shard::none;
+  distributed::Compression compress = distributed::Compression::none;
+  std::int64_t local_steps = 1;  ///< that a rank takes alone between two outer steps
   /// The outer step takes them; none: 1 and 0.
   std::optional<double> outer_lr, outer_momentum;
   std::int64_t stages = 1;  ///< > 1: ranks are the stages of a pipeline
@@ -145,7 +160,7 @@ struct DistConfig {
 
 struct ObserveConfig {
   bool jsonl = true;
-  std::string progress = "auto";  ///< auto, bar, lines, off
+  std::optional<observe::ProgressStyle> progress;  ///< none: auto
 };
 
 struct Config {

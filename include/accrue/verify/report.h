@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "accrue/core/enum_words.h"
+
 namespace accrue::proof {
 
 /// Why an accumulated gradient is not that of the full batch.
@@ -22,8 +24,19 @@ enum class Cause {
   stepped_mid_window,  ///< parameters were changed there
 };
 
-/// The name that the command line prints: "batch-coupled-loss".
-std::string_view to_string(Cause cause);
+/// The names that the command line prints.
+inline constexpr auto cause_words =
+    enum_words<Cause>({{Cause::none, "none"},
+                       {Cause::batchnorm, "batchnorm"},
+                       {Cause::dropout, "dropout"},
+                       {Cause::weighting, "weighting"},
+                       {Cause::normalization, "normalization"},
+                       {Cause::precision, "precision"},
+                       {Cause::nondeterminism, "nondeterminism"},
+                       {Cause::batch_coupled_loss, "batch-coupled-loss"},
+                       {Cause::zeroed_mid_window, "zeroed-mid-window"},
+                       {Cause::stepped_mid_window, "stepped-mid-window"}});
+constexpr std::string_view to_string(Cause cause) { return cause_words.of(cause); }
 
 /// One parameter's error: that of all comparisons that came nearest to its bound or exceeds it
 /// most. Both are relative to the norm of the parameter's reference gradient (or, where that all

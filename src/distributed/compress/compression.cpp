@@ -14,8 +14,6 @@
 namespace accrue::distributed {
 namespace {
 
-constexpr Compression kAll[] = {Compression::none, Compression::bf16, Compression::int8,
-                                Compression::powersgd};
 constexpr std::int64_t kBlock = kCodecBlock;
 /// Blocks that a thread takes at once.
 constexpr std::int64_t kGrainBlocks = 128;
@@ -131,26 +129,6 @@ class BlockCompressor final : public FeedbackCompressor {
 };
 
 }  // namespace
-
-std::string_view to_string(Compression compression) {
-  switch (compression) {
-    case Compression::bf16:
-      return "bf16";
-    case Compression::int8:
-      return "int8";
-    case Compression::powersgd:
-      return "powersgd";
-    case Compression::none:
-      break;
-  }
-  return "none";
-}
-
-Compression parse_compression(std::string_view text) {
-  for (const Compression compression : kAll)
-    if (text == to_string(compression)) return compression;
-  throw usage_error("dist.compress", "none, bf16, int8 or powersgd", text, "none");
-}
 
 std::unique_ptr<Compressor> make_block_compressor(Compression compression, std::int64_t elements,
                                                   std::int64_t world) {

@@ -4,18 +4,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
 
 #include "accrue/core/stored_tensor.h"
+#include "accrue/distributed/compression.h"
 #include "accrue/distributed/exchange.h"
 
 namespace accrue::distributed {
-
-/// How gradients travel between ranks.
-enum class Compression { none, bf16, int8, powersgd };
-std::string_view to_string(Compression compression);
-/// Throws a usage Error where `text` is none.
-Compression parse_compression(std::string_view text);
 
 struct CompressedSum {
   bool finite = true;           ///< the same answer on every rank

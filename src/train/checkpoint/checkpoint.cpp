@@ -25,8 +25,8 @@ constexpr const char* ranks_file = "ranks.safetensors";
 constexpr const char* state_file = "state.json";
 
 json shape_to_json(const ModelConfig& shape) {
-  json out{{"kind", shape.kind},   {"layers", shape.layers},    {"heads", shape.heads},
-           {"width", shape.width}, {"context", *shape.context}, {"vocab", *shape.vocab}};
+  json out{{"kind", to_string(shape.kind)}, {"layers", shape.layers},    {"heads", shape.heads},
+           {"width", shape.width},          {"context", *shape.context}, {"vocab", *shape.vocab}};
   if (!shape.image.empty()) out["image"] = shape.image;
   if (!shape.classes.empty()) out["classes"] = shape.classes;
   return out;
@@ -34,7 +34,8 @@ json shape_to_json(const ModelConfig& shape) {
 
 ModelConfig shape_from_json(const json& in) {
   ModelConfig shape;
-  in.at("kind").get_to(shape.kind);
+  shape.kind = model_kind_words.parse(in.at("kind").get<std::string>(), "model.kind in state.json",
+                                      "an earlier checkpoint of the run");
   in.at("layers").get_to(shape.layers);
   in.at("heads").get_to(shape.heads);
   in.at("width").get_to(shape.width);

@@ -70,8 +70,8 @@ void check_heads(const Config& config, const StatedKeys& stated) {
 void check_images(const Config& config, const StatedKeys& stated) {
   if (!config.batch.tokens) return;
   throw usage_error(where(stated, "batch.tokens"),
-                    "batch.samples, since model.kind \"" + config.model.kind +
-                        "\" takes images, which have no tokens",
+                    "batch.samples, since model.kind " + in_quotes(to_string(config.model.kind)) +
+                        " takes images, which have no tokens",
                     "batch.tokens", "for example batch.samples = 256");
 }
 
@@ -98,9 +98,9 @@ void check_gpt2(const Config& config, const StatedKeys& stated) {
 }
 
 void check_model(const Config& config, const StatedKeys& stated) {
-  if (config.model.kind == "resnet") return check_resnet(config, stated);
-  if (config.model.kind == "vit") return check_vit(config, stated);
-  if (config.model.kind == "torchscript") return check_torchscript(config, stated);
+  if (config.model.kind == ModelKind::resnet) return check_resnet(config, stated);
+  if (config.model.kind == ModelKind::vit) return check_vit(config, stated);
+  if (config.model.kind == ModelKind::torchscript) return check_torchscript(config, stated);
   check_gpt2(config, stated);
 }
 
@@ -115,15 +115,15 @@ void check_schedule(const Config& config, const StatedKeys& stated) {
     throw usage_error(where(stated, "optim.schedule.warmup"),
                       "at most the run's length (" + std::to_string(*config.run.steps) + " steps)",
                       to_toml(Value{schedule.warmup.value}) + " steps", "a shorter one or \"1%\"");
-  if (config.optim.scale_lr != "none" && !config.optim.base_batch)
+  if (config.optim.scale_lr != optim::ScaleRule::none && !config.optim.base_batch)
     throw usage_error(where(stated, "optim.scale_lr"),
                       "optim.base_batch, the batch for which optim.lr was found", "none",
                       "for example optim.base_batch = 32768, in the unit of the batch");
 }
 
 void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
-  if (config.optim.kind == "adama" && config.memory.gradients == "buffer" &&
-      stated.contains("memory.gradients"))
+  if (config.optim.kind == OptimizerKind::adama &&
+      config.memory.gradients == GradientPlace::buffer && stated.contains("memory.gradients"))
     throw usage_error(where(stated, "memory.gradients"),
                       "\"optimizer\" with optim.kind = \"adama\", which folds each micro-batch's "
                       "gradient into its moments",
@@ -134,22 +134,22 @@ void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
 }
 
 void check_compression(const Config& config, const StatedKeys& stated) {
-  if (config.dist.compress == "none") return;
+  if (config.dist.compress == distributed::Compression::none) return;
   const PrecisionConfig& precision = config.precision;
   const auto refuse = [&](const std::string& expected, const std::string& suggestion) {
     throw usage_error(where(stated, "dist.compress"), "\"none\" with " + expected,
-                      "\"" + config.dist.compress + "\"", suggestion);
+                      in_quotes(to_string(config.dist.compress)), suggestion);
   };
-  if (precision.accumulate == "fixed")
+  if (precision.accumulate == accum::Accumulation::fixed)
     refuse(
         "precision.accumulate = \"fixed\", whose promise of the same bits for any number of ranks "
         "no code keeps",
         "accumulate = \"fp32\"");
-  if (precision.accumulate != "fp32")
-    refuse(
-        "precision.accumulate = \"" + precision.accumulate + "\", as sums in fp32 are compressed",
-        "accumulate = \"fp32\"");
-  if (precision.compute == "fp64")
+  if (precision.accumulate != accum::Accumulation::fp32)
+    refuse("precision.accumulate = " + in_quotes(to_string(precision.accumulate)) +
+               ", as sums in fp32 are compressed",
+           "accumulate = \"fp32\"");
+  if (precision.compute == models::Compute::fp64)
     refuse("precision.compute = \"fp64\", as sums in fp32 are compressed", "compute = \"fp32\"");
 }
 
@@ -159,7 +159,7 @@ void check_local_steps(const Config& config, const StatedKeys& stated) {
       where(stated, stated.contains("dist.local_steps") ? "dist.local_steps"
                     : config.dist.outer_lr              ? "dist.outer.lr"
                                                         : "dist.outer.momentum");
-  if (config.precision.accumulate == "fixed")
+  if (config.precision.accumulate == accum::Accumulation::fixed)
     throw usage_error(operation,
                       "another precision.accumulate than \"fixed\", whose promise of the same bits "
                       "for any number of ranks does not hold where each steps alone",
@@ -174,14 +174,14 @@ void check_local_steps(const Config& config, const StatedKeys& stated) {
 }
 
 void check_sharding(const Config& config, const StatedKeys& stated) {
-  if (config.dist.shard == "none") return;
+  if (config.dist.shard == Shard::none) return;
   const auto refuse = [&](const std::string& expected, const std::string& suggestion) {
     throw usage_error(where(stated, "dist.shard"), "\"none\" with " + expected,
-                      "\"" + config.dist.shard + "\"", suggestion);
+                      in_quotes(to_string(config.dist.shard)), suggestion);
   };
   if (config.dist.takes_outer_steps())
     refuse("local steps, in which each rank needs all of its optimizer", "shard = \"none\"");
-  if (config.dist.compress != "none")
+  if (config.dist.compress != distributed::Compression::none)
     refuse("dist.compress, whose sums all ranks have", "compress = \"none\"");
 }
 

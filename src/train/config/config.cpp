@@ -40,10 +40,10 @@ void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
     if (!stated.contains(key)) member = value;
   };
   ModelConfig& model = config.model;
-  if (model.kind == "resnet") {
+  if (model.kind == ModelKind::resnet) {
     set("model.layers", model.layers, 20);
     set("model.width", model.width, 16);
-  } else if (model.kind == "vit") {
+  } else if (model.kind == ModelKind::vit) {
     set("model.heads", model.heads, 4);
     set("model.width", model.width, 128);
   }
@@ -81,12 +81,13 @@ std::string image_in_words(const std::vector<std::int64_t>& image) {
 }
 
 bool ModelConfig::has_shape_of_folder() const {
-  if (from.empty() || kind == "torchscript") return false;
+  if (from.empty() || kind == ModelKind::torchscript) return false;
   const auto holds = [&](const char* file) {
     std::error_code unreadable;
     return std::filesystem::exists(std::filesystem::path(from) / file, unreadable);
   };
-  return kind == "gpt2" || holds("config.toml") || holds("state.json");  // a run's, a checkpoint's
+  return kind == ModelKind::gpt2 || holds("config.toml") ||
+         holds("state.json");  // a run's, a checkpoint's
 }
 
 Config parse_config(const std::string& toml, const std::string& origin,

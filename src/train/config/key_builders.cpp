@@ -265,6 +265,17 @@ Key betas_key(std::string name) {
   return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
+Key tokenizer_key(std::string name) {
+  const std::vector<std::string> choices{std::string(data::kByteTokenizer)};
+  const std::vector<Refused> refused{{"a tokenizer file"}};
+  return make_key(
+      std::move(name), choice_in_words(choices, refused),
+      [](auto& c) -> auto& { return c.data.tokenizer; },
+      [=](const Stated& stated, const std::string& expected) {
+        return read_choice(stated, expected, choices, refused, nullptr);
+      });
+}
+
 Key image_size_key(std::string name) {
   const IntegerRange range{1, most::image_side};
   const std::string expected =

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "accrue/core/enum_words.h"
 #include "train/config/key.h"
 
 /// Makers of the table's rows. `access` is a generic lambda `(auto& config) -> auto&` to the
@@ -79,6 +82,12 @@ bool is_word(const Stated& stated, const std::string& word);
 std::string choice_in_words(const std::vector<std::string>& choices,
                             const std::vector<Refused>& refused);
 
+template <typename Enum, std::size_t N>
+std::vector<std::string> texts_of(const EnumWords<Enum, N>& words) {
+  const std::array<std::string_view, N> all = words.words();
+  return {all.begin(), all.end()};
+}
+
 Value value_of(bool value);
 Value value_of(std::int64_t value);
 Value value_of(std::uint64_t value);
@@ -96,14 +105,20 @@ std::optional<Value> stated_value(const std::optional<T>& member) {
   return member ? std::optional(value_of(*member)) : std::nullopt;
 }
 
-template <typename Access, typename Read>
-Key make_key(std::string name, std::string expected, Access access, Read read) {
+/// `read` makes the member of what was stated, `write` the value of the member.
+template <typename Access, typename Read, typename Write>
+Key make_key(std::string name, std::string expected, Access access, Read read, Write write) {
   auto set = [=](const Stated& stated, Config& config) {
     using Member = std::remove_reference_t<decltype(access(config))>;
     access(config) = static_cast<Member>(read(stated, expected));
   };
-  auto get = [=](const Config& config) { return stated_value(access(config)); };
+  auto get = [=](const Config& config) { return std::optional<Value>(write(access(config))); };
   return {std::move(name), expected, std::move(set), std::move(get)};
+}
+template <typename Access, typename Read>
+Key make_key(std::string name, std::string expected, Access access, Read read) {
+  return make_key(std::move(name), std::move(expected), access, read,
+                  [](const auto& member) { return stated_value(member); });
 }
 
 template <typename Access>
@@ -117,17 +132,13 @@ Key integer_key(std::string name, IntegerRange range, Access access) {
 /// An optional member whose absence is written as `word` ("auto", "all").
 template <typename Access>
 Key integer_or_word_key(std::string name, IntegerRange range, std::string word, Access access) {
-  Key key = make_key(std::move(name), range.in_words() + " or \"" + word + "\"", access,
-                     [=](const Stated& stated, const std::string& expected) {
-                       return is_word(stated, word)
-                                  ? std::optional<std::int64_t>()
-                                  : std::optional(read_integer(stated, expected, range));
-                     });
-  key.get = [=](const Config& config) {
-    const auto& member = access(config);
-    return std::optional(member ? value_of(*member) : value_of(word));
-  };
-  return key;
+  return make_key(
+      std::move(name), range.in_words() + " or \"" + word + "\"", access,
+      [=](const Stated& stated, const std::string& expected) {
+        return is_word(stated, word) ? std::optional<std::int64_t>()
+                                     : std::optional(read_integer(stated, expected, range));
+      },
+      [=](const auto& member) { return member ? value_of(*member) : value_of(word); });
 }
 
 template <typename Access>
@@ -161,14 +172,37 @@ Key duration_key(std::string name, DurationRule rule, Access access) {
                   });
 }
 
-template <typename Access>
-Key choice_key(std::string name, std::vector<std::string> choices, std::vector<Refused> refused,
+template <typename Enum, std::size_t N, typename Access>
+Key choice_key(std::string name, const EnumWords<Enum, N>& words, std::vector<Refused> refused,
                Access access, Synonyms synonyms = nullptr) {
-  return make_key(std::move(name), choice_in_words(choices, refused), access,
-                  [=](const Stated& stated, const std::string& expected) {
-                    return read_choice(stated, expected, choices, refused, synonyms);
-                  });
+  const std::vector<std::string> choices = texts_of(words);
+  return make_key(
+      std::move(name), choice_in_words(choices, refused), access,
+      [=](const Stated& stated, const std::string& expected) {
+        return *words.find(read_choice(stated, expected, choices, refused, synonyms));
+      },
+      [=](Enum member) { return value_of(std::string(words.of(member))); });
 }
+
+/// An optional member whose absence is written as "auto", the first of the choices.
+template <typename Enum, std::size_t N, typename Access>
+Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
+                       std::vector<Refused> refused, Access access) {
+  const std::string automatic = "auto";
+  std::vector<std::string> choices = texts_of(words);
+  choices.insert(choices.begin(), automatic);
+  return make_key(
+      std::move(name), choice_in_words(choices, refused), access,
+      [=](const Stated& stated, const std::string& expected) {
+        return words.find(read_choice(stated, expected, choices, refused, nullptr));
+      },
+      [=](const std::optional<Enum>& member) {
+        return value_of(member ? std::string(words.of(*member)) : automatic);
+      });
+}
+
+/// data.tokenizer: the one that there is.
+Key tokenizer_key(std::string name);
 
 /// optim.betas: one array for two members.
 Key betas_key(std::string name);

@@ -12,7 +12,9 @@ namespace {
 /// States where gradients go also where optim.kind leaves no choice.
 Key decided_by_optimizer(Key gradients) {
   gradients.get = [](const Config& config) {
-    return std::optional(value_of(std::string(folds_gradients(config) ? "optimizer" : "buffer")));
+    const GradientPlace place =
+        folds_gradients(config) ? GradientPlace::optimizer : GradientPlace::buffer;
+    return std::optional(value_of(std::string(gradient_place_words.of(place))));
   };
   return gradients;
 }
@@ -41,7 +43,9 @@ Key context_key(std::string name) {
   };
   return read_where(
       "model.from = \"\"", "a folder brings the model's shape", "model.from",
-      [](const Config& c) { return c.model.kind == "gpt2" || !c.model.has_shape_of_folder(); },
+      [](const Config& c) {
+        return c.model.kind == ModelKind::gpt2 || !c.model.has_shape_of_folder();
+      },
       std::move(key));
 }
 
@@ -49,7 +53,9 @@ Key context_key(std::string name) {
 Key read_with_a_length(Key key) {
   return read_where(
       "data of text or tokens", "", "data.format",
-      [](const Config& c) { return c.model.kind != "torchscript" || c.data.format != "images"; },
+      [](const Config& c) {
+        return c.model.kind != ModelKind::torchscript || c.data.format != data::Format::images;
+      },
       std::move(key));
 }
 
@@ -92,8 +98,8 @@ std::vector<Key> run_keys() {
           [](auto& c) -> auto& { return c.run.epochs; })),
       integer_key(
           "run.seed", {0}, [](auto& c) -> auto& { return c.run.seed; }),
-      choice_key(
-          "run.device", {"auto", "cpu"}, {{"cuda"}}, [](auto& c) -> auto& { return c.run.device; }),
+      choice_or_auto_key(
+          "run.device", device_words, {{"cuda"}}, [](auto& c) -> auto& { return c.run.device; }),
       resumable(integer_key(
           "run.threads", {0, 4096}, [](auto& c) -> auto& { return c.run.threads; })),
       resumable(duration_key(
@@ -113,7 +119,7 @@ std::vector<Key> run_keys() {
 std::vector<Key> model_keys() {
   return {
       choice_key(
-          "model.kind", {"gpt2", "vit", "resnet", "torchscript"}, {{"llama"}},
+          "model.kind", model_kind_words, {{"llama"}},
           [](auto& c) -> auto& { return c.model.kind; }),
       read_with(
           "model.kind", {"gpt2", "vit", "resnet"},
@@ -138,12 +144,10 @@ std::vector<Key> model_keys() {
       string_key(
           "model.from", "a folder in Hugging Face's GPT-2 format, a run folder, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
-      read_with(
-          "model.kind", {"resnet", "torchscript"},
-          choice_key(
-              "model.batchnorm",
-              {"error", "convert-group", "convert-layer", "convert-instance", "exact", "micro"}, {},
-              [](auto& c) -> auto& { return c.model.batchnorm; })),
+      read_with("model.kind", {"resnet", "torchscript"},
+                choice_key(
+                    "model.batchnorm", models::batch_norm_policy_words, {},
+                    [](auto& c) -> auto& { return c.model.batchnorm; })),
   };
 }
 
@@ -159,15 +163,11 @@ std::vector<Key> data_keys() {
       number_key(
           "data.val_fraction", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.data.val_fraction; }),
+      choice_or_auto_key(
+          "data.format", data::format_words, {}, [](auto& c) -> auto& { return c.data.format; }),
+      read_with_format({"text", "jsonl"}, tokenizer_key("data.tokenizer")),
       choice_key(
-          "data.format", {"auto", "text", "tokens", "jsonl", "images"}, {},
-          [](auto& c) -> auto& { return c.data.format; }),
-      read_with_format({"text", "jsonl"}, choice_key(
-                                              "data.tokenizer", {"bytes"}, {{"a tokenizer file"}},
-                                              [](auto& c) -> auto& { return c.data.tokenizer; })),
-      choice_key(
-          "data.order", {"shuffle", "sequential"}, {},
-          [](auto& c) -> auto& { return c.data.order; }),
+          "data.order", batch::order_words, {}, [](auto& c) -> auto& { return c.data.order; }),
       read_with_format({"jsonl"},
                        boolean_key(
                            "data.packing", [](auto& c) -> auto& { return c.data.packing; })),
@@ -189,7 +189,8 @@ std::vector<Key> batch_keys() {
           [](auto& c) -> auto& { return c.batch.micro; }),
       later_key("batch.schedule", {{Value::Array{}}}),
       choice_key(
-          "batch.last", {"weighted", "drop"}, {}, [](auto& c) -> auto& { return c.batch.last; }),
+          "batch.last", batch::last_window_words, {},
+          [](auto& c) -> auto& { return c.batch.last; }),
       resumable(number_key(
           "batch.max_quarantined", {.least = 0, .most = 1},
           [](auto& c) -> auto& { return c.batch.max_quarantined; })),
@@ -199,12 +200,11 @@ std::vector<Key> batch_keys() {
 std::vector<Key> precision_keys() {
   return {
       choice_key(
-          "precision.compute", {"fp32", "bf16", "fp64"}, half_precisions(),
+          "precision.compute", models::compute_words, half_precisions(),
           [](auto& c) -> auto& { return c.precision.compute; }, carry::precision),
       later_key("precision.loss_scale", {}),
       choice_key(
-          "precision.accumulate",
-          {"fp32", "fp64", "bf16", "bf16-kahan", "bf16-stochastic", "fixed"}, {},
+          "precision.accumulate", accum::accumulation_words, {},
           [](auto& c) -> auto& { return c.precision.accumulate; }),
   };
 }
@@ -215,11 +215,11 @@ std::vector<Key> memory_keys() {
       resumable(string_key(
           "memory.budget_file", "a file's path",
           [](auto& c) -> auto& { return c.memory.budget_file; })),
-      resumable(choice_key(
-          "memory.recompute", {"auto", "none", "selective", "full"}, {},
+      resumable(choice_or_auto_key(
+          "memory.recompute", recompute_words, {},
           [](auto& c) -> auto& { return c.memory.recompute; })),
       decided_by_optimizer(choice_key(
-          "memory.gradients", {"buffer", "optimizer"}, {},
+          "memory.gradients", gradient_place_words, {},
           [](auto& c) -> auto& { return c.memory.gradients; })),
   };
 }
@@ -228,7 +228,7 @@ std::vector<Key> loss_keys() {
   return {
       read_with("model.kind", {"gpt2"},
                 choice_key(
-                    "loss.cross_entropy", {"fused", "plain"}, {},
+                    "loss.cross_entropy", cross_entropy_words, {},
                     [](auto& c) -> auto& { return c.loss.cross_entropy; })),
       number_key(
           "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
@@ -241,7 +241,7 @@ std::vector<Key> loss_keys() {
 std::vector<Key> optim_keys() {
   return {
       choice_key(
-          "optim.kind", {"adamw", "adam", "sgd", "rmsprop", "adama"}, other_optimizers(),
+          "optim.kind", optimizer_kind_words, other_optimizers(),
           [](auto& c) -> auto& { return c.optim.kind; }, carry::optimizer),
       number_key(
           "optim.lr", {.least = 0, .least_excluded = true},
@@ -254,7 +254,7 @@ std::vector<Key> optim_keys() {
           "optim.weight_decay", {.least = 0},
           [](auto& c) -> auto& { return c.optim.weight_decay; }),
       choice_key(
-          "optim.decay", {"matrices", "all"}, {}, [](auto& c) -> auto& { return c.optim.decay; }),
+          "optim.decay", decay_words, {}, [](auto& c) -> auto& { return c.optim.decay; }),
       read_with("optim.kind", {"sgd", "rmsprop"},
                 number_key(
                     "optim.momentum", {.least = 0, .most = 1, .most_excluded = true},
@@ -262,10 +262,10 @@ std::vector<Key> optim_keys() {
       number_key(
           "optim.clip", {.least = 0}, [](auto& c) -> auto& { return c.optim.clip; }),
       choice_key(
-          "optim.state", {"fp32", "bf16", "int8"}, {},
+          "optim.state", optim::state_precision_words, {},
           [](auto& c) -> auto& { return c.optim.state; }),
       choice_key(
-          "optim.schedule.kind", {"cosine", "linear", "constant"}, {},
+          "optim.schedule.kind", optim::schedule_kind_words, {},
           [](auto& c) -> auto& { return c.optim.schedule.kind; }, carry::schedule),
       duration_key(
           "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
@@ -275,7 +275,7 @@ std::vector<Key> optim_keys() {
                     "optim.schedule.min_lr", {.least = 0},
                     [](auto& c) -> auto& { return c.optim.schedule.min_lr; })),
       choice_key(
-          "optim.scale_lr", {"none", "linear", "sqrt"}, {},
+          "optim.scale_lr", optim::scale_rule_words, {},
           [](auto& c) -> auto& { return c.optim.scale_lr; }),
       read_with("optim.scale_lr", {"linear", "sqrt"},
                 integer_key(
@@ -286,18 +286,18 @@ std::vector<Key> optim_keys() {
 
 std::vector<Key> dist_keys() {
   return {
-      resumable(choice_key(
-          "dist.backend", {"auto", "gloo"},
+      resumable(choice_or_auto_key(
+          "dist.backend", backend_words,
           {{"nccl", "not in this version: it trains on the CPU, where Gloo is the backend"}},
           [](auto& c) -> auto& { return c.dist.backend; })),
       read_without_local_steps(read_without_stages(resumable(choice_key(
-          "dist.reduce", {"overlap", "end"}, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
+          "dist.reduce", reduce_words, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
       read_without_stages(resumable(choice_key(
-          "dist.shares", {"speed", "equal"}, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
+          "dist.shares", shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
       resumable(choice_key(
-          "dist.shard", {"none", "optimizer"}, {}, [](auto& c) -> auto& { return c.dist.shard; })),
+          "dist.shard", shard_words, {}, [](auto& c) -> auto& { return c.dist.shard; })),
       choice_key(
-          "dist.compress", {"none", "bf16", "int8", "powersgd"}, {},
+          "dist.compress", distributed::compression_words, {},
           [](auto& c) -> auto& { return c.dist.compress; }),
       integer_key(
           "dist.local_steps", {1, most::count},
@@ -321,8 +321,8 @@ std::vector<Key> observe_keys() {
           "observe.jsonl", [](auto& c) -> auto& { return c.observe.jsonl; })),
       // Its default in docs/design.md is true; stating that would ask for files nobody writes yet.
       resumable(later_key("observe.tensorboard", {{false}})),
-      resumable(choice_key(
-          "observe.progress", {"auto", "bar", "lines", "off"}, {},
+      resumable(choice_or_auto_key(
+          "observe.progress", observe::progress_style_words, {},
           [](auto& c) -> auto& { return c.observe.progress; })),
       resumable(later_key("observe.prometheus", {{""}})),
       resumable(later_key("observe.mlflow", {{""}})),

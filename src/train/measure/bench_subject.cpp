@@ -74,7 +74,7 @@ BenchSubject::BenchSubject(const Config& config)
       micro_(choose_micro_batch(work_)),
       optimizer_(make_optimizer(work_.config, model().parameters())),
       loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
-  models::check_batch_norms(model(), models::batch_norm_policy(work_.config.model.batchnorm));
+  models::check_batch_norms(model(), work_.config.model.batchnorm);
 }
 
 std::int64_t BenchSubject::window_tokens() const {

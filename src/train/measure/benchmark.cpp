@@ -31,7 +31,7 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
 
   const auto count = static_cast<double>(result.micro_batches);
   const auto tokens = static_cast<double>(bench.window_tokens());
-  const models::Compute compute = compute_of(bench.config());
+  const models::Compute compute = bench.config().precision.compute;
   const std::vector<GemmShape> shapes =
       gemm_shapes(bench.config().model, result.micro_batch_tokens);
   std::vector<double> speed, bare, accumulated, overhead, optimizer, ceiling, peak;

@@ -56,7 +56,7 @@ void add_linear(std::vector<GemmShape>& shapes, std::int64_t tokens, std::int64_
 }  // namespace
 
 std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens) {
-  if (model.kind != "gpt2" && model.kind != "vit") return {peak_shape};
+  if (model.kind != ModelKind::gpt2 && model.kind != ModelKind::vit) return {peak_shape};
   std::vector<GemmShape> shapes;
   const std::int64_t width = model.width;
   add_linear(shapes, tokens, width, 3 * width, model.layers);

@@ -51,11 +51,11 @@ MachineEstimate estimate_on_this_machine(const Config& config, const RunEstimate
   MachineEstimate machine{
       .threads = config.run.threads > 0 ? config.run.threads : granted_threads(),
       .available_bytes = memory::available_bytes()};
-  const double best = best_gemm_rate(compute_of(config));
+  const double best = best_gemm_rate(config.precision.compute);
   machine.gflops = best / 1e9;
-  if (config.model.kind == "resnet") return machine;
+  if (config.model.kind == ModelKind::resnet) return machine;
   // Forward and backward: 6 operations for each parameter and token.
-  const std::int64_t tokens = config.model.kind == "vit"
+  const std::int64_t tokens = config.model.kind == ModelKind::vit
                                   ? config.model.context_or_default() + 1
                                   : std::max<std::int64_t>(1, estimate.sample_tokens);
   const double flops = 6 * static_cast<double>(estimate.parameters) *

@@ -17,7 +17,7 @@ struct Measured {
 };
 
 Config with_a_budget(Config config) {
-  if (config.memory.budget == "none") config.memory.budget = "auto";
+  if (!config.memory.has_budget()) config.memory.budget = "auto";
   return config;
 }
 

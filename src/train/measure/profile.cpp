@@ -71,7 +71,7 @@ Profile profile(const Config& config) {
   // The same gradient buffer again, as a run has it: one made anew would have to be zeroed.
   accum::Window window = subject.make_window();
   subject.run_window(window, 0, subject.micro_batch());
-  const models::Compute compute = compute_of(subject.config());
+  const models::Compute compute = subject.config().precision.compute;
   double peak_flops = best_gemm_rate(compute);
   std::vector<KernelTime> times;
   const Stopwatch watch;

@@ -31,7 +31,8 @@ constexpr std::int64_t kLargeVocabulary = 65'536;
 /// Whether text is read byte by byte, as far as the config tells.
 bool reads_bytes(const Config& config) {
   const auto holds_tokens = [](const std::string& name) { return name.ends_with(".bin"); };
-  return config.data.tokenizer == "bytes" && config.data.format != "tokens" &&
+  return config.data.tokenizer == data::kByteTokenizer &&
+         config.data.format != data::Format::tokens &&
          std::ranges::none_of(config.data.train, holds_tokens);
 }
 
@@ -40,7 +41,7 @@ double loss_bytes(const Config& config, std::int64_t tokens) {
   constexpr double kCopies = 4, kChunked = 64e6;
   const double logits = kCopies * 4 * static_cast<double>(tokens) *
                         static_cast<double>(config.model.vocab.value_or(0));
-  return config.loss.cross_entropy == "fused" ? std::min(logits, kChunked) : logits;
+  return config.loss.cross_entropy == CrossEntropy::fused ? std::min(logits, kChunked) : logits;
 }
 
 double tensor_bytes(const RunEstimate& estimate, const Config& config) {
@@ -85,7 +86,7 @@ EstimateOptions options_of(const Workload& work) {
 
 std::optional<std::int64_t> enough_budget(const Config& config) {
   Config assumed = config;
-  if (!assumed.model.vocab && assumed.model.kind == "gpt2")
+  if (!assumed.model.vocab && assumed.model.kind == ModelKind::gpt2)
     assumed.model.vocab = reads_bytes(config) ? byte_vocabulary : kLargeVocabulary;
   return enough(assumed, {});
 }
@@ -98,7 +99,7 @@ std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t mic
                                           Recompute recompute) {
   Config planned = shape_of(work);
   planned.batch.micro = micro_batch;
-  planned.memory.recompute = to_string(recompute);
+  planned.memory.recompute = recompute;
   return enough(planned, options_of(work));
 }
 

@@ -84,8 +84,9 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
 }
 
 std::string summarise(const Config& config, const RunPlan& plan) {
-  return config.model.kind + ", " + format_count(static_cast<double>(plan.parameters)) +
-         " parameters, " + config.precision.compute + "; effective batch of " +
+  return std::string(to_string(config.model.kind)) + ", " +
+         format_count(static_cast<double>(plan.parameters)) + " parameters, " +
+         std::string(to_string(config.precision.compute)) + "; effective batch of " +
          in_words(plan.effective) + recomputation_in_words(plan) + "; " +
          counted(plan.total_steps, "step") + " (" + std::to_string(plan.steps_per_epoch) +
          " an epoch)";

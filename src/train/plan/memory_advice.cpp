@@ -12,11 +12,11 @@
 namespace accrue::train {
 
 std::string fixed_micro_batch_reason(const Config& config) {
-  if (config.precision.accumulate == "fixed")
+  if (config.precision.accumulate == accum::Accumulation::fixed)
     return "precision.accumulate = \"fixed\" promises the same bits for the same micro-batches";
   if (config.dist.stages > 1)
     return "the stages of a pipeline pass each other the same micro-batches";
-  if (config.optim.kind == "adama")
+  if (config.optim.kind == OptimizerKind::adama)
     return "optim.kind = \"adama\" squares the gradient of each micro-batch, so their size is part "
            "of its mathematics";
   return {};

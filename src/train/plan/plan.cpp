@@ -15,14 +15,14 @@ namespace {
 constexpr double longest_seconds_shown = 20;
 
 bool has_bf16(const Config& config) {
-  return config.precision.compute == "fp32" &&
-         (config.model.kind == "gpt2" || config.model.kind == "vit");
+  return config.precision.compute == models::Compute::fp32 &&
+         (config.model.kind == ModelKind::gpt2 || config.model.kind == ModelKind::vit);
 }
 
 /// Nothing where it does not fit, as its copies of the weights may not.
 std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& chosen) {
   if (!has_bf16(config) || chosen.micro_batch_seconds > longest_seconds_shown) return std::nullopt;
-  config.precision.compute = "bf16";
+  config.precision.compute = models::Compute::bf16;
   try {
     const Workload twin = open_workload(std::move(config));
     const memory::Measured measured = PlanTrials(twin).run(chosen.point);
@@ -81,7 +81,7 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
   {
     Workload work = open_within_memory(with_whole_batch(config, options.ranks));
     work.ranks = ranks_that_share(config, options.ranks);
-    models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    models::check_batch_norms(*work.model, work.config.model.batchnorm);
     report = plan_workload(work, options);
     report.parameters = models::parameter_count(*work.model);
     report.batch_tokens = tokens_of_window(work);

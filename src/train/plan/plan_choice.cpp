@@ -6,7 +6,7 @@
 #include "memory/out_of_memory.h"
 #include "train/pass/forward_backward.h"
 #include "train/plan/enough_memory.h"
-#include "train/plan/plan_estimate.h"
+#include "train/plan/storage.h"
 
 namespace accrue::train {
 
@@ -17,11 +17,9 @@ bool can_recompute(const Workload& work) {
 namespace {
 
 std::vector<Recompute> modes_of(const Workload& work, bool is_open) {
-  const std::string& stated = work.config.memory.recompute;
-  if (stated != "auto") {
-    const Recompute mode = parse_recompute(stated, "memory.recompute");
-    check_recompute(*work.model, models::batch_norm_policy(work.config.model.batchnorm), mode);
-    return {mode};
+  if (const std::optional<Recompute> stated = work.config.memory.recompute) {
+    check_recompute(*work.model, work.config.model.batchnorm, *stated);
+    return {*stated};
   }
   if (!is_open || !can_recompute(work)) return {Recompute::none};
   return {Recompute::none, Recompute::selective, Recompute::full};
@@ -56,7 +54,7 @@ memory::PlanQuestion plan_question(const Workload& work) {
           .open_micro_batch = micro_batch_advice(config, "\"auto\""),
           .enough_bytes = budget ? enough_budget(work).value_or(0) : 0,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
-          .context = config.model.kind == "gpt2" ? config.model.context_or_default() : 0,
+          .context = config.model.kind == ModelKind::gpt2 ? config.model.context_or_default() : 0,
           .parameter_count = models::parameter_count(*work.model)};
 }
 

@@ -7,6 +7,7 @@
 #include "batch/schedule.h"
 #include "data/suffix.h"
 #include "train/config/gradient_folding.h"
+#include "train/plan/storage.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {
@@ -23,7 +24,7 @@ struct ModelFigures {
 
 /// Whether the names of the data alone say so: a pattern for files of any suffix says nothing.
 bool is_text(const DataConfig& data) {
-  if (data.format != "auto") return data.format == "text";
+  if (data.format) return data.format == data::Format::text;
   return std::ranges::all_of(data.train, [](const std::string& pattern) {
     const std::string suffix = data::suffix_of(pattern);
     return suffix.size() > 1 && suffix.find_first_of("*?[") == std::string::npos &&
@@ -33,7 +34,7 @@ bool is_text(const DataConfig& data) {
 
 std::int64_t classes_of(const Config& config) {
   if (config.model.vocab) return *config.model.vocab;
-  if (config.model.kind == "gpt2" && is_text(config.data)) return byte_vocabulary;
+  if (config.model.kind == ModelKind::gpt2 && is_text(config.data)) return byte_vocabulary;
   throw usage_error(estimating, "model.vocab, as the data are not read", "nothing",
                     "--model.vocab=50304 (of images: the number of classes)");
 }
@@ -45,10 +46,9 @@ std::vector<std::int64_t> image_of(const EstimateOptions& options) {
 }
 
 std::vector<Recompute> modes_of(const Config& config) {
-  if (config.memory.recompute == "auto" && config.model.batchnorm != "exact")
-    return {Recompute::none, Recompute::selective, Recompute::full};
-  if (config.memory.recompute == "auto") return {Recompute::none};
-  return {parse_recompute(config.memory.recompute, "memory.recompute")};
+  if (config.memory.recompute) return {*config.memory.recompute};
+  if (config.model.batchnorm == models::BatchNormPolicy::exact) return {Recompute::none};
+  return {Recompute::none, Recompute::selective, Recompute::full};
 }
 
 ModelFigures figures_of_transformer(const Config& config, const memory::TransformerShape& shape,
@@ -57,7 +57,7 @@ ModelFigures figures_of_transformer(const Config& config, const memory::Transfor
                        .sixteen_bit_sample_bytes = memory::sixteen_bit_activations(shape)};
   for (const Recompute mode : modes_of(config))
     figures.modes.push_back(
-        {mode, memory::transformer_activations(shape, config.precision.compute, mode)});
+        {mode, memory::transformer_activations(shape, value_bytes_of(config), mode)});
   return figures;
 }
 
@@ -88,18 +88,18 @@ ModelFigures figures_of_resnet(const Config& config, const EstimateOptions& opti
                                   .channels = image[0],
                                   .height = image[1],
                                   .width_pixels = image[2]};
-  const std::int64_t value_bytes = config.precision.compute == "fp64" ? 8 : 4;
+  const std::int64_t value_bytes = config.precision.compute == models::Compute::fp64 ? 8 : 4;
   return {.parameters = memory::resnet_parameters(shape),
           .modes = {{Recompute::none, memory::resnet_activations(shape, value_bytes)}}};
 }
 
 ModelFigures figures_of(const Config& config, const EstimateOptions& options) {
-  if (config.model.kind == "torchscript" || config.model.has_shape_of_folder())
+  if (config.model.kind == ModelKind::torchscript || config.model.has_shape_of_folder())
     throw usage_error(estimating, "the model's shape in [model], as no file is read",
                       "model.from = \"" + config.model.from + "\"",
                       "layers, heads, width, context and vocab in its place, or accrue plan");
-  if (config.model.kind == "vit") return figures_of_vit(config, options);
-  if (config.model.kind == "resnet") return figures_of_resnet(config, options);
+  if (config.model.kind == ModelKind::vit) return figures_of_vit(config, options);
+  if (config.model.kind == ModelKind::resnet) return figures_of_resnet(config, options);
   return figures_of_gpt2(config);
 }
 
@@ -120,18 +120,19 @@ struct Change {
 /// What changes the bytes of a parameter. Some are of no use with some configs.
 std::vector<Change> changes_of_state() {
   return {
-      {"optim.state = \"bf16\"", [](Config& c) { c.optim.state = "bf16"; }},
-      {"optim.state = \"int8\"", [](Config& c) { c.optim.state = "int8"; }},
-      {"memory.gradients = \"optimizer\"", [](Config& c) { c.memory.gradients = "optimizer"; }},
-      {"optim.kind = \"adama\"", [](Config& c) { c.optim.kind = "adama"; }},
+      {"optim.state = \"bf16\"", [](Config& c) { c.optim.state = optim::StatePrecision::bf16; }},
+      {"optim.state = \"int8\"", [](Config& c) { c.optim.state = optim::StatePrecision::int8; }},
+      {"memory.gradients = \"optimizer\"",
+       [](Config& c) { c.memory.gradients = GradientPlace::optimizer; }},
+      {"optim.kind = \"adama\"", [](Config& c) { c.optim.kind = OptimizerKind::adama; }},
       {"precision.accumulate = \"bf16-stochastic\"",
-       [](Config& c) { c.precision.accumulate = "bf16-stochastic"; }},
+       [](Config& c) { c.precision.accumulate = accum::Accumulation::bf16_stochastic; }},
   };
 }
 
 /// Whether it is the same optimizer but for where gradients go: AdamA for AdamW, and no other.
 bool keeps_the_optimizer(const Config& config, const Config& changed) {
-  return config.optim.kind == changed.optim.kind || config.optim.kind == "adamw";
+  return config.optim.kind == changed.optim.kind || config.optim.kind == OptimizerKind::adamw;
 }
 
 /// The config that the checks take: as changed, or without clipping besides, which is then added to
@@ -213,24 +214,16 @@ void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
 
 }  // namespace
 
-memory::Storage storage_of(const Config& config) {
-  return {.compute = config.precision.compute,
-          .accumulate = config.precision.accumulate,
-          .optimizer = config.optim.kind,
-          .state = config.optim.state,
-          .momentum = config.optim.momentum != 0,
-          .buffer = !folds_gradients(config)};
-}
-
 RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   const Config config = with_whole_batch(given, options.ranks);
-  if (config.model.kind == "torchscript")
+  if (config.model.kind == ModelKind::torchscript)
     throw usage_error(estimating, "a model whose shape the config tells: gpt2, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
   const ModelFigures figures = figures_of(config, options);
   RunEstimate estimate;
   estimate.parameters = figures.parameters;
-  estimate.sample_tokens = config.model.kind == "gpt2" ? config.model.context_or_default() : 0;
+  estimate.sample_tokens =
+      config.model.kind == ModelKind::gpt2 ? config.model.context_or_default() : 0;
   estimate.batch_samples = samples_of_batch(config, estimate.sample_tokens);
   estimate.micro_batch = std::min(config.batch.micro.value_or(1), estimate.batch_samples);
   estimate.micro_reason = config.batch.micro ? "as batch.micro says" : "one sample, the least";

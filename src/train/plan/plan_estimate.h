@@ -11,9 +11,6 @@
 
 namespace accrue::train {
 
-/// What the config has accrue hold for each parameter.
-memory::Storage storage_of(const Config& config);
-
 struct EstimateOptions {
   std::int64_t ranks = 1;  ///< that share the batch
   /// Channels, height and width, which a model of images needs and no config key tells; else empty.

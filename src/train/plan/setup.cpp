@@ -36,7 +36,7 @@ std::string budget_beside(std::int64_t processes) {
 Config shared_by(Config config, std::int64_t processes) {
   if (processes == 1) return config;
   if (config.run.threads == 0) config.run.threads = threads_beside(processes);
-  if (config.memory.budget == "auto") config.memory.budget = budget_beside(processes);
+  if (config.memory.budget_is_auto()) config.memory.budget = budget_beside(processes);
   return config;
 }
 
@@ -55,7 +55,7 @@ void check_budget_holds_the_program(const Config& config) {
 
 void use_resources(const Config& config) {
   use_threads(config.run.threads);
-  if (!memory::caching_allocator_installed() && config.memory.budget == "none") return;
+  if (!memory::caching_allocator_installed() && !config.memory.has_budget()) return;
   memory::set_budget(memory::resolve_budget(config.memory.budget));
   memory::measure_outside();
   check_budget_holds_the_program(config);

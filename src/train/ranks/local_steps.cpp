@@ -22,7 +22,8 @@ LocalSteps::LocalSteps(const ParallelismContext& context)
       optimizer_(context.optimizer),
       log_(context.log),
       control_(context.control),
-      leases_(context.ranks.rank(), context.state.ranks, context.config.dist.shares == "speed"),
+      leases_(context.ranks.rank(), context.state.ranks,
+              context.config.dist.shares == Shares::speed),
       rounds_(context.ranks.make_rounds(context.config, context.model.parameters())),
       total_steps_(context.total_steps) {}
 

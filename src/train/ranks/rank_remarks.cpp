@@ -7,7 +7,8 @@ namespace accrue::train {
 namespace {
 
 bool sums_compressed(const Config& config, std::int64_t world) {
-  return config.dist.compress != "none" && !config.dist.takes_outer_steps() && world > 1;
+  return config.dist.compress != distributed::Compression::none &&
+         !config.dist.takes_outer_steps() && world > 1;
 }
 
 bool holds_leftovers(const Resumed* resumed) {
@@ -31,8 +32,8 @@ std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch
                                       std::int64_t world, const Resumed* resumed) {
   std::vector<std::string> remarks;
   if (batch.idle_ranks() > 0) remarks.push_back(of_idle_ranks(config, batch));
-  const std::string compress = "dist.compress = \"" + config.dist.compress + "\"";
-  if (sums_compressed(config, world) && config.dist.reduce == "overlap")
+  const std::string compress = "dist.compress = " + in_quotes(to_string(config.dist.compress));
+  if (sums_compressed(config, world) && config.dist.reduce == Reduce::overlap)
     remarks.push_back(compress +
                       ": nothing overlaps, since what earlier sums left out is converted by the "
                       "window's total weight, which is known when the backward is done");

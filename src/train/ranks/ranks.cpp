@@ -10,6 +10,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/version.h"
+#include "core/words.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/setup.h"
 
@@ -39,17 +40,18 @@ distributed::Facts facts_of(const Config& config) {
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world) {
   if (folds_gradients(config)) {
     const std::string expected = "gradients in a buffer, whose sums the ranks add";
-    if (config.optim.kind == "adama")
+    if (config.optim.kind == OptimizerKind::adama)
       return Conflict{"optim.kind", expected, "\"adama\", which folds them into its moments",
                       "kind = \"adamw\""};
     return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
   }
   const bool adds_sums = !config.dist.takes_outer_steps();
-  if (adds_sums && !distributed::adds_up(accum::parse_accumulation(config.precision.accumulate)))
-    return Conflict{"precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
-                    "\"" + config.precision.accumulate + "\", whose sums ranks would round again",
-                    "accumulate = \"fp32\""};
-  if (config.memory.budget == "auto")
+  if (adds_sums && !distributed::adds_up(config.precision.accumulate))
+    return Conflict{
+        "precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
+        in_quotes(to_string(config.precision.accumulate)) + ", whose sums ranks would round again",
+        "accumulate = \"fp32\""};
+  if (config.memory.budget_is_auto())
     return Conflict{"memory.budget", "a size, for each rank",
                     "\"auto\", which is divided only where torchrun tells how many ranks share a "
                     "machine (LOCAL_WORLD_SIZE)",
@@ -104,7 +106,8 @@ void Ranks::check_divisible(const Workload& work) const {
   };
   if (const auto found = models::find_batch_norms(*work.model); !found.none())
     refuse("model.batchnorm", "a model without batch normalisation",
-           "\"" + work.config.model.batchnorm + "\", whose statistics would be each rank's own",
+           in_quotes(to_string(work.config.model.batchnorm)) +
+               ", whose statistics would be each rank's own",
            found.uncut.empty() ? "batchnorm = \"convert-group\""
                                : "one process, or the model saved with group normalisation");
   if (work.model->losses().size() > 1)
@@ -175,7 +178,7 @@ std::unique_ptr<distributed::OuterRounds> Ranks::make_rounds(
       distributed::OuterOptions{.local_steps = config.dist.local_steps,
                                 .lr = config.dist.outer_lr.value_or(1),
                                 .momentum = config.dist.outer_momentum.value_or(0)},
-      distributed::parse_compression(config.dist.compress));
+      config.dist.compress);
 }
 
 PipelineStage Ranks::make_stage(models::Trainable& model, const batch::MicroBatch& micro) const {
@@ -185,9 +188,8 @@ PipelineStage Ranks::make_stage(models::Trainable& model, const batch::MicroBatc
 std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
     const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
   // A window that the stages of a pipeline run again has sums that must not be on their way.
-  const bool overlap = config.dist.reduce == "overlap" && config.dist.stages == 1;
-  distributed::ReduceOptions options{
-      .overlap = overlap, .compress = distributed::parse_compression(config.dist.compress)};
+  const bool overlap = config.dist.reduce == Reduce::overlap && config.dist.stages == 1;
+  distributed::ReduceOptions options{.overlap = overlap, .compress = config.dist.compress};
   if (slice(config) != RankSlice{}) {
     NamedParameters trained;
     for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
@@ -198,7 +200,7 @@ std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
 }
 
 RankSlice Ranks::slice(const Config& config) const {
-  if (!group_ || config.dist.shard != "optimizer") return {};
+  if (!group_ || config.dist.shard != Shard::optimizer) return {};
   return {group_->rank(), group_->world()};
 }
 

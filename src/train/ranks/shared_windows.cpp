@@ -4,7 +4,8 @@ namespace accrue::train {
 
 SharedWindows::SharedWindows(const ParallelismContext& context)
     : SummedWindows(context),
-      leases_(context.ranks.rank(), context.state.ranks, context.config.dist.shares == "speed") {}
+      leases_(context.ranks.rank(), context.state.ranks,
+              context.config.dist.shares == Shares::speed) {}
 
 batch::Range SharedWindows::share(batch::Range window) {
   begin_window();

@@ -11,7 +11,7 @@ SummedWindows::SummedWindows(const ParallelismContext& context)
       sharded_(context.sharded),
       log_(context.log),
       control_(context.control),
-      compresses_(context.config.dist.compress != "none"),
+      compresses_(context.config.dist.compress != distributed::Compression::none),
       reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
 
 void SummedWindows::close(accum::Window& window, WindowRun& run) {

@@ -27,7 +27,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       control_(control),
       learning_rate_(make_learning_rate(run.work.config, make_horizon(run.plan))),
       rollback_history_(flow.retries),
-      takes_micro_statistics_(run.work.config.model.batchnorm == "micro" &&
+      takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
 
 OptimizerStep::Taken OptimizerStep::take() {

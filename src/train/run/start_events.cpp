@@ -42,7 +42,7 @@ std::string plan_in_words(const RunPlan& plan) {
 }
 
 std::string remark_on_bf16(const Config& config) {
-  if (config.precision.compute != "bf16" || kernels::multiplies_bf16()) return {};
+  if (config.precision.compute != models::Compute::bf16 || kernels::multiplies_bf16()) return {};
   return "this processor multiplies no bf16 (" + kernels::gemm_backend() +
          "): bf16 saves memory here and costs time, its products are made in fp32";
 }

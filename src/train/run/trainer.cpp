@@ -40,7 +40,7 @@ struct Trainer::Impl {
         ranks(std::move(group)),
         work(open(given)),
         directory(given.run.out) {
-    models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
+    models::check_batch_norms(*work.model, work.config.model.batchnorm);
     work.slice = ranks.slice(given);
     work.ranks = ranks_that_share(given, ranks.world());
   }
@@ -167,9 +167,8 @@ struct Trainer::Impl {
       state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};
     records =
         records_for(ranks.world(), state.ranks, !fixed_micro_batch_reason(work.config).empty());
-    if (given.memory.recompute != "auto")
-      for (RankRecord& record : records)
-        record.recompute = parse_recompute(given.memory.recompute, "memory.recompute");
+    if (given.memory.recompute)
+      for (RankRecord& record : records) record.recompute = *given.memory.recompute;
     const RankRecord& mine = records[static_cast<std::size_t>(ranks.rank())];
     if (sizes.planned != mine.micro_batch)
       sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};

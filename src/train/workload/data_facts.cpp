@@ -122,7 +122,7 @@ void sort_out(const std::vector<std::string>& files, DataFacts& facts) {
 std::unique_ptr<data::Source> open(const DataFacts& facts, std::int64_t context,
                                    std::int64_t vocab = 0) {
   data::SourceOptions options{.globs = facts.train, .context = context, .vocab = vocab};
-  if (facts.states_format) options.format = "images";
+  if (facts.states_format) options.format = data::Format::images;
   return data::open_source(options, kOperation);
 }
 
@@ -152,7 +152,7 @@ std::int64_t vocabulary_of(std::int64_t largest) {
 void look_at_stream(const data::Source& single, DataFacts& facts) {
   facts.tokens = single.size();
   facts.vocab = single.vocab();
-  facts.format = facts.vocab > 0 ? "text" : "tokens";
+  facts.format = facts.vocab > 0 ? data::Format::text : data::Format::tokens;
   if (facts.vocab > 0) return;
   facts.has_ids = true;
   constexpr std::int64_t kContext = 1024;
@@ -179,7 +179,7 @@ std::int64_t vocabulary_of_lines(const DataFacts& facts, const data::Source& lin
 void look_at_lines(DataFacts& facts) {
   const std::unique_ptr<data::Source> source = open(facts, kLongestLine);
   const data::Source& lines = *source;
-  facts.format = "jsonl";
+  facts.format = data::Format::jsonl;
   facts.samples = lines.size();
   for (std::int64_t i = 0; i < lines.size(); ++i) {
     facts.tokens += lines.tokens(i);
@@ -200,7 +200,7 @@ DataFacts look_at(const std::vector<std::string>& files) {
   }
   const std::unique_ptr<data::Source> source = open(facts, 1);
   if (const auto shape = source->image_shape()) {
-    facts.format = "images";
+    facts.format = data::Format::images;
     facts.image = shape;
     facts.samples = source->size();
     facts.vocab = static_cast<std::int64_t>(source->classes().size());

@@ -114,7 +114,7 @@ void write_data(Page& page, const DataFacts& data, const std::string& what) {
   else
     page.key("val_fraction", decimal(held_out_fraction(data)),
              "the last part of the data is held out to be evaluated");
-  page.key("format", quoted(data.format), "text, tokens, jsonl or images");
+  page.key("format", quoted(std::string(to_string(data.format))), "text, tokens, jsonl or images");
 }
 
 void write_precision(Page& page, const MachineFacts& machine) {
@@ -167,14 +167,14 @@ void start_from_model(TextChoice& choice, const DataFacts& data) {
   constexpr std::int64_t kSamples = 8;
   choice.lr = 1e-4;
   if (data.model_context > 0) choice.context = data.model_context;
-  if (data.format != "jsonl") choice.batch = kSamples * choice.context;
+  if (data.format != data::Format::jsonl) choice.batch = kSamples * choice.context;
 }
 
 void write_language_model(Page& page, const DataFacts& data, const MachineFacts& machine) {
   const double train_part = 1 - held_out_fraction(data);
   const double tokens = static_cast<double>(data.tokens) * train_part;
   TextChoice choice = choice_for(tokens);
-  const bool is_lines = data.format == "jsonl", starts_from = !data.model.empty();
+  const bool is_lines = data.format == data::Format::jsonl, starts_from = !data.model.empty();
   fit_to_amount(choice, static_cast<std::int64_t>(tokens));
   if (is_lines) fit_to_lines(choice, data);
   if (starts_from) start_from_model(choice, data);
@@ -250,7 +250,7 @@ std::string first_config(const DataFacts& data, const MachineFacts& machine,
                          const std::string& command) {
   Page page("Written by `" + command + "`: every value is a choice to look at.");
   page.remark("Any key can be overridden on the command line: --optim.lr=1e-3");
-  if (data.format == "images") {
+  if (data.format == data::Format::images) {
     write_classifier(page, data);
   } else {
     write_language_model(page, data, machine);

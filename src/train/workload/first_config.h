@@ -12,7 +12,7 @@ namespace accrue::train {
 
 /// What files that nobody has written a config for hold.
 struct DataFacts {
-  std::string format;                   ///< text, tokens, jsonl, images
+  data::Format format = data::Format::text;
   bool states_format = false;           ///< where data.format = "auto" would not find it
   std::vector<std::string> train, val;  ///< as data.train and data.val are to have them
   std::filesystem::path model;          ///< a model folder among them; empty: none

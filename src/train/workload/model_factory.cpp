@@ -32,13 +32,13 @@ models::Gpt2Options gpt2_options(const Config& config) {
           .vocab = config.model.vocab.value_or(byte_vocabulary),
           .dropout = config.model.dropout,
           .loss = loss_options(config),
-          .fused_loss = config.loss.cross_entropy == "fused",
-          .compute = compute_of(config),
+          .fused_loss = config.loss.cross_entropy == CrossEntropy::fused,
+          .compute = config.precision.compute,
           .seed = config.run.seed};
 }
 
 bool takes_images(const Config& config) {
-  return config.model.kind == "vit" || config.model.kind == "resnet";
+  return config.model.kind == ModelKind::vit || config.model.kind == ModelKind::resnet;
 }
 
 std::array<std::int64_t, 3> image_of(const Config& config) {
@@ -51,9 +51,9 @@ models::ResNetOptions resnet_options(const Config& config) {
           .width = config.model.width,
           .classes = config.model.vocab.value_or(1),
           .image = image_of(config),
-          .norm = models::norm_of(models::batch_norm_policy(config.model.batchnorm)),
+          .norm = models::norm_of(config.model.batchnorm),
           .loss = loss_options(config),
-          .compute = compute_of(config),
+          .compute = config.precision.compute,
           .seed = config.run.seed};
 }
 
@@ -66,17 +66,18 @@ models::VitOptions vit_options(const Config& config) {
           .image = image_of(config),
           .dropout = config.model.dropout,
           .loss = loss_options(config),
-          .compute = compute_of(config),
+          .compute = config.precision.compute,
           .seed = config.run.seed};
 }
 
 void expect_images(const Config& config, const data::Source& source) {
   if (source.image_shape().has_value() == takes_images(config)) return;
   const bool images = source.image_shape().has_value();
-  throw usage_error("model.kind", images ? "a model of images" : "data of images",
-                    config.model.kind + (images ? " and images" : " and text or tokens"),
-                    images ? "kind = \"resnet\" or \"vit\" in [model]"
-                           : "format = \"images\" in [data], or kind = \"gpt2\"");
+  throw usage_error(
+      "model.kind", images ? "a model of images" : "data of images",
+      std::string(to_string(config.model.kind)) + (images ? " and images" : " and text or tokens"),
+      images ? "kind = \"resnet\" or \"vit\" in [model]"
+             : "format = \"images\" in [data], or kind = \"gpt2\"");
 }
 
 /// A run's model has the shape of the images that it was trained on.
@@ -91,7 +92,7 @@ void fit_image(Config& config, const data::ImageShape& image) {
 }
 
 void fit_vocabulary(Config& config, std::int64_t of_data) {
-  if (config.model.kind == "torchscript") {  // which has the size it has
+  if (config.model.kind == ModelKind::torchscript) {  // which has the size it has
     config.model.vocab = config.model.vocab.value_or(of_data);
     return;
   }
@@ -157,17 +158,11 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
 
 }  // namespace
 
-models::Compute compute_of(const Config& config) {
-  if (config.precision.compute == "bf16") return models::Compute::bf16;
-  if (config.precision.compute == "fp64") return models::Compute::fp64;
-  return models::Compute::fp32;
-}
-
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks) {
   if (const auto origin = run_origin(config.model.from))
     return load_from_run(config, *origin, remarks);
-  if (config.model.kind != "gpt2" || config.model.from.empty()) return nullptr;
+  if (config.model.kind != ModelKind::gpt2 || config.model.from.empty()) return nullptr;
   expect_gpt2_folder(config.model.from);
   const models::Gpt2Options theirs =
       models::read_gpt2_shape(config.model.from, gpt2_options(config));
@@ -185,7 +180,7 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
 }
 
 void fit_model_to_data(Config& config, const data::Source& train) {
-  if (config.model.kind != "torchscript") {
+  if (config.model.kind != ModelKind::torchscript) {
     expect_images(config, train);
   } else if (config.data.packing) {
     throw usage_error("data.packing", "a model that keeps the samples of a row apart",
@@ -201,16 +196,19 @@ void fit_model_to_data(Config& config, const data::Source& train) {
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train) {
   if (config.model.from.empty()) return;
   expect_finite(config, model);
-  if (config.model.kind == "torchscript") expect_to_take_a_sample(config, model, train);
+  if (config.model.kind == ModelKind::torchscript) expect_to_take_a_sample(config, model, train);
 }
 
 std::unique_ptr<models::Model> make_model(const Config& config) {
-  if (config.model.kind == "resnet")
+  if (config.model.kind == ModelKind::resnet)
     return std::make_unique<models::ResNet>(resnet_options(config));
-  if (config.model.kind == "vit") return std::make_unique<models::Vit>(vit_options(config));
-  if (config.model.kind == "torchscript")
-    return std::make_unique<models::TorchScriptModel>(models::TorchScriptOptions{
-        .file = config.model.from, .compute = compute_of(config), .loss = loss_options(config)});
+  if (config.model.kind == ModelKind::vit)
+    return std::make_unique<models::Vit>(vit_options(config));
+  if (config.model.kind == ModelKind::torchscript)
+    return std::make_unique<models::TorchScriptModel>(
+        models::TorchScriptOptions{.file = config.model.from,
+                                   .compute = config.precision.compute,
+                                   .loss = loss_options(config)});
   return std::make_unique<models::Gpt2>(gpt2_options(config));
 }
 

@@ -29,8 +29,6 @@ void fit_model_to_data(Config& config, const data::Source& train);
 /// not take a sample of the data, or has fewer outputs than there are classes.
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
 
-models::Compute compute_of(const Config& config);
-
 /// `make_model`, with the weights of `model.from` where it names a file of them.
 std::unique_ptr<models::Model> make_initial_model(const Config& config);
 

@@ -4,6 +4,7 @@
 #include "accrue/core/units.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
+#include "core/words.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/workload.h"
 
@@ -43,20 +44,20 @@ void check_goes_with(const Config& config, const Config& theirs) {
                           const std::string& suggestion) {
     throw usage_error("model.from = \"" + config.model.from + "\"", expected, received, suggestion);
   };
-  if (theirs.model.kind == "torchscript")
+  if (theirs.model.kind == ModelKind::torchscript)
     refuse("the file of a TorchScript module", "a run, whose checkpoints have its tensors alone",
            "--resume to go on with that run, or model.from = \"" + theirs.model.from +
                "\", which it began with");
   if (config.model.kind != theirs.model.kind)
-    refuse("model.kind = \"" + theirs.model.kind + "\", as that run has",
-           "\"" + config.model.kind + "\"", "kind = \"" + theirs.model.kind + "\" in [model]");
-  const auto norm = [](const Config& c) {
-    return models::norm_of(models::batch_norm_policy(c.model.batchnorm));
-  };
+    refuse("model.kind = " + in_quotes(to_string(theirs.model.kind)) + ", as that run has",
+           in_quotes(to_string(config.model.kind)),
+           "kind = " + in_quotes(to_string(theirs.model.kind)) + " in [model]");
+  const auto norm = [](const Config& c) { return models::norm_of(c.model.batchnorm); };
   if (norm(config) != norm(theirs))
-    refuse("model.batchnorm = \"" + theirs.model.batchnorm + "\", as that run has",
-           "\"" + config.model.batchnorm + "\"",
-           "batchnorm = \"" + theirs.model.batchnorm + "\" in [model]");
+    refuse(
+        "model.batchnorm = " + in_quotes(to_string(theirs.model.batchnorm)) + ", as that run has",
+        in_quotes(to_string(config.model.batchnorm)),
+        "batchnorm = " + in_quotes(to_string(theirs.model.batchnorm)) + " in [model]");
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();
-  if (config.model.kind == "gpt2" && wanted) {
+  if (config.model.kind == ModelKind::gpt2 && wanted) {
     const std::int64_t positions = config.model.context_or_default();
     tensors = models::with_first_positions(std::move(tensors), positions, *wanted, file);
     config.model.context = wanted;

@@ -111,8 +111,7 @@ void require_windows(const batch::WindowSchedule& schedule) {
 /// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
 batch::WindowSchedule make_window_schedule(const Config& config,
                                            const std::shared_ptr<const data::Source>& train) {
-  const batch::LastWindow last =
-      config.batch.last == "drop" ? batch::LastWindow::drop : batch::LastWindow::weighted;
+  const batch::LastWindow last = config.batch.last;
   batch::WindowSchedule schedule;
   if (const std::optional<std::int64_t> tokens = train->uniform_tokens()) {
     schedule = {.samples_per_epoch = train->size(),
@@ -161,13 +160,12 @@ Workload open_workload(Config config) {
 }
 
 bool is_exact(const Config& config, models::Trainable& model) {
-  return config.model.batchnorm == "exact" && !models::find_batch_norms(model).none();
+  return config.model.batchnorm == models::BatchNormPolicy::exact &&
+         !models::find_batch_norms(model).none();
 }
 
 batch::Sampler make_sampler(const Config& config, const data::Source& train) {
-  return {train.size(),
-          config.data.order == "sequential" ? batch::Order::sequential : batch::Order::shuffle,
-          config.run.seed};
+  return {train.size(), config.data.order, config.run.seed};
 }
 
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule) {
@@ -181,14 +179,14 @@ std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config
                                                             optim::Optimizer* optimizer) {
   const NamedParameters parameters = model.parameters();
   if (folds_gradients(config)) {
-    const bool takes_parts = config.optim.kind == "sgd";
+    const bool takes_parts = config.optim.kind == OptimizerKind::sgd;
     accum::FoldInto into{.shared =
                              takes_parts ? std::vector<std::string>{} : model.shared_parameters()};
     if (optimizer != nullptr) into.target = optimizer->fold_target();
     return std::make_shared<accum::GradientBuffer>(parameters, std::move(into));
   }
-  return std::make_shared<accum::GradientBuffer>(
-      parameters, accum::parse_accumulation(config.precision.accumulate), config.run.seed);
+  return std::make_shared<accum::GradientBuffer>(parameters, config.precision.accumulate,
+                                                 config.run.seed);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
@@ -196,39 +194,34 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const RankSlice& slice) {
   const OptimConfig& o = config.optim;
   std::vector<optim::ParameterGroup> groups =
-      optim::default_groups(parameters, o.weight_decay, o.decay == "all");
-  const optim::StateOptions state{
-      .precision = optim::parse_state_precision(o.state), .seed = config.run.seed, .slice = slice};
-  if (o.kind == "adama")
+      optim::default_groups(parameters, o.weight_decay, o.decay == Decay::all);
+  const optim::StateOptions state{.precision = o.state, .seed = config.run.seed, .slice = slice};
+  if (o.kind == OptimizerKind::adama)
     return optim::make_adama(parameters, std::move(groups),
                              {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps}, state);
-  if (o.kind == "sgd") {
+  if (o.kind == OptimizerKind::sgd) {
     const auto make = folds_gradients(config) ? optim::make_folded_sgd : optim::make_sgd;
     return make(parameters, std::move(groups), {.momentum = o.momentum}, state);
   }
-  if (o.kind == "rmsprop")
+  if (o.kind == OptimizerKind::rmsprop)
     return optim::make_rmsprop(parameters, std::move(groups),
                                {.eps = o.eps, .momentum = o.momentum}, state);
-  return optim::make_adam(
-      parameters, std::move(groups),
-      {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .decoupled_decay = o.kind == "adamw"},
-      state);
+  return optim::make_adam(parameters, std::move(groups),
+                          {.beta1 = o.beta1,
+                           .beta2 = o.beta2,
+                           .eps = o.eps,
+                           .decoupled_decay = o.kind == OptimizerKind::adamw},
+                          state);
 }
 
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon) {
   const OptimConfig& o = config.optim;
-  using Kind = optim::ScheduleKind;
-  using Rule = optim::ScaleRule;
-  const Rule rule = o.scale_lr == "linear" ? Rule::linear
-                    : o.scale_lr == "sqrt" ? Rule::sqrt
-                                           : Rule::none;
   const std::int64_t batch = config.batch.tokens ? *config.batch.tokens : *config.batch.samples;
-  return {.kind = o.schedule.kind == "constant" ? Kind::constant
-                  : o.schedule.kind == "linear" ? Kind::linear
-                                                : Kind::cosine,
-          .peak = rule == Rule::none
+  return {.kind = o.schedule.kind,
+          .peak = o.scale_lr == optim::ScaleRule::none
                       ? o.lr
-                      : optim::scale_learning_rate(o.lr, rule, batch, o.base_batch.value_or(batch)),
+                      : optim::scale_learning_rate(o.lr, o.scale_lr, batch,
+                                                   o.base_batch.value_or(batch)),
           .min_lr = o.schedule.min_lr,
           .warmup = to_steps(o.schedule.warmup, horizon, "optim.schedule.warmup"),
           .total_steps = horizon.total_steps};

@@ -13,11 +13,13 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+using distributed::Compression;
+
 /// Runs by several processes with dist.compress.
 class CompressedRun : public DistributedRun {
  protected:
-  Config compressed(const std::string& compress) const {
-    Config c = small(compress);
+  Config compressed(Compression compress) const {
+    Config c = small(std::string(to_string(compress)));
     c.dist.compress = compress;
     return c;
   }
@@ -47,24 +49,26 @@ class CompressedRun : public DistributedRun {
 };
 
 TEST_F(CompressedRun, SendsWhatItsCodeTakesAndSaysThatNothingOverlaps) {
-  const Config exact = compressed("none");
+  const Config exact = compressed(Compression::none);
   expect_runs(exact, 2);
   EXPECT_THAT(reasons_of(exact, "dist"), IsEmpty());
   // Beside the codes there is a row of numbers, and parts are whole blocks.
   constexpr double others = 0.02;
-  for (const auto& [compress, share] : {std::pair{"bf16", 0.5}, {"int8", (1 + 4.0 / 256) / 4}}) {
+  for (const auto& [compress, share] :
+       {std::pair{Compression::bf16, 0.5}, {Compression::int8, (1 + 4.0 / 256) / 4}}) {
+    SCOPED_TRACE(to_string(compress));
     const Config c = compressed(compress);
     expect_runs(c, 2);
-    EXPECT_NEAR(wire_bytes_of(c) / wire_bytes_of(exact), share, others) << compress;
-    EXPECT_THAT(reasons_of(c, "dist"), HasSubstr("nothing overlaps")) << compress;
-    EXPECT_FALSE(are_close(c, parameters_of(exact))) << compress << " rounds";
+    EXPECT_NEAR(wire_bytes_of(c) / wire_bytes_of(exact), share, others);
+    EXPECT_THAT(reasons_of(c, "dist"), HasSubstr("nothing overlaps"));
+    EXPECT_FALSE(are_close(c, parameters_of(exact))) << "it rounds";
   }
 }
 
 /// PowerSGD's sums do not depend on which rank keeps what, so that a resumption by any number of
 /// ranks comes to the same parameters.
 TEST_F(CompressedRun, ResumesWithWhatAllRanksKept) {
-  const Config c = compressed("powersgd");
+  const Config c = compressed(Compression::powersgd);
   expect_runs(c, 2);
   const NamedParameters expected = parameters_of(c);
   for (const int world : {2, 3}) {

@@ -32,7 +32,7 @@ class DistributedRun : public TinyRun {
     c.run.threads = 1;
     c.run.eval_every = Duration{3, Duration::Unit::steps};
     c.run.checkpoint_every = {3, Duration::Unit::steps};
-    c.optim.kind = "sgd";
+    c.optim.kind = train::OptimizerKind::sgd;
     c.dist.timeout = {20, Duration::Unit::seconds};
     return c;
   }

@@ -21,7 +21,7 @@ using testing::Words;
 
 TEST_F(DistributedRun, HasTheBitsOfOneProcessInFixedPoint) {
   Config alone = small("alone");
-  alone.precision.accumulate = "fixed";
+  alone.precision.accumulate = accum::Accumulation::fixed;
   expect_runs(alone, 1);
   for (const int world : {2, 3}) {
     Config c = alone;
@@ -45,9 +45,9 @@ TEST_F(DistributedRun, HasTheBitsOfOneProcessInFixedPoint) {
 TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
   const Config alone = small("alone");
   expect_runs(alone, 1);
-  for (const char* reduce : {"overlap", "end"}) {
+  for (const Reduce reduce : {Reduce::overlap, Reduce::end}) {
     Config c = alone;
-    c.run.out = (folder_ / reduce).string();
+    c.run.out = (folder_ / reduce_words.of(reduce)).string();
     c.dist.reduce = reduce;
     expect_runs(c, 2);
     EXPECT_TRUE(are_close(c, alone));
@@ -124,8 +124,8 @@ TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
 
 TEST_F(DistributedRun, GoesOnLongerThanItWas) {
   Config alone = small("alone");
-  alone.precision.accumulate = "fixed";
-  alone.optim.schedule.kind = "constant";
+  alone.precision.accumulate = accum::Accumulation::fixed;
+  alone.optim.schedule.kind = optim::ScheduleKind::constant;
   Config c = alone;
   c.run.out = (folder_ / "run").string();
   c.run.steps = 2;
@@ -138,7 +138,7 @@ TEST_F(DistributedRun, GoesOnLongerThanItWas) {
 
 TEST_F(DistributedRun, ResumesWithAnotherWorld) {
   Config c = small("run");
-  c.precision.accumulate = "fixed";
+  c.precision.accumulate = accum::Accumulation::fixed;
   expect_runs(c, 2);
   const NamedParameters expected = parameters_of(c);
   expect_runs(c, 3, {"--resume", "3"});
@@ -265,7 +265,7 @@ TEST_F(DistributedRun, EachRankHasMicroBatchesOfItsOwnPlan) {
   Config alone = small("alone");
   alone.model.layers = 4;
   alone.model.width = 128;
-  alone.memory.recompute = "none";
+  alone.memory.recompute = Recompute::none;
   alone.batch.tokens = 256 * *alone.model.context;
   expect_runs(alone, 1);
   Config c = alone;
@@ -310,7 +310,7 @@ class UnequalRun : public DistributedRun {
 
   Config unequal(const std::string& out) const {
     Config c = small(out);
-    c.precision.accumulate = "fixed";
+    c.precision.accumulate = accum::Accumulation::fixed;
     c.run.steps = 10;
     c.batch.tokens = kMicroBatches * *c.model.context;
     c.batch.micro = 1;

@@ -35,7 +35,7 @@ class LocalRun : public DistributedRun {
   /// With state in the inner optimizers and the outer one.
   Config diloco(const std::string& out, std::int64_t steps) const {
     Config c = small(out);
-    c.optim.kind = "adamw";
+    c.optim.kind = OptimizerKind::adamw;
     c.dist.local_steps = steps;
     c.dist.outer_lr = 0.7;
     c.dist.outer_momentum = 0.9;
@@ -78,7 +78,7 @@ TEST_F(LocalRun, CommunicatesAndEvaluatesAndSavesWhereARoundEnds) {
   Config c = diloco("run", 2);
   c.run.steps = 7;
   c.run.keep = 9;
-  c.dist.compress = "int8";
+  c.dist.compress = distributed::Compression::int8;
   expect_runs(c, 2);
   for (const nlohmann::json& step : steps_of(c)) {
     const bool ends = step["step"].get<int>() % 2 == 0 || step["step"] == 7;

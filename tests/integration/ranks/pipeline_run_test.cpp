@@ -40,18 +40,20 @@ class PipelineRun : public DistributedRun {
 };
 
 TEST_F(PipelineRun, HasTheBitsOfOneProcessInFixedPoint) {
-  for (const auto& [recompute, compute] :
-       {std::pair{"none", "fp32"}, {"selective", "bf16"}, {"full", "fp32"}}) {
-    SCOPED_TRACE(recompute);
-    Config alone = small(std::string("alone ") + recompute);
-    alone.precision.accumulate = "fixed";
+  for (const auto& [recompute, compute] : {std::pair{Recompute::none, models::Compute::fp32},
+                                           {Recompute::selective, models::Compute::bf16},
+                                           {Recompute::full, models::Compute::fp32}}) {
+    const std::string name(to_string(recompute));
+    SCOPED_TRACE(name);
+    Config alone = small("alone " + name);
+    alone.precision.accumulate = accum::Accumulation::fixed;
     alone.precision.compute = compute;
     alone.model.dropout = 0.1;
     alone.memory.recompute = recompute;
     alone.optim.clip = 0.5;
     expect_runs(alone, 1);
     for (const int stages : {2, 3}) {
-      const Config c = staged(alone, stages, recompute + std::to_string(stages));
+      const Config c = staged(alone, stages, name + std::to_string(stages));
       expect_runs(c, stages);
       expect_same_run(c, alone);
       EXPECT_TRUE(evaluates_alike(c, alone));
@@ -87,13 +89,13 @@ TEST_F(PipelineRun, TellsOfItsStagesAndOfItsBubble) {
 
 TEST_F(PipelineRun, ResumesWithOtherStagesWithoutThemAndSharded) {
   Config whole = small("whole");
-  whole.precision.accumulate = "fixed";
-  whole.optim.kind = "adamw";
+  whole.precision.accumulate = accum::Accumulation::fixed;
+  whole.optim.kind = OptimizerKind::adamw;
   expect_runs(whole, 1);
   Config c = staged(whole, 2, "parts");
   expect_runs(c, 2);
   c.dist.stages = 3;
-  c.dist.shard = "optimizer";
+  c.dist.shard = Shard::optimizer;
   expect_runs(c, 3, {"--resume", "3"});
   expect_same_bits(parameters_of(c), parameters_of(whole));
   c.dist.stages = 1;

@@ -17,16 +17,16 @@ using ::testing::HasSubstr;
 class ShardedRun : public DistributedRun {
  protected:
   /// In fixed point, whose bits do not depend on the ranks.
-  Config exact(const std::string& out, const std::string& optimizer = "adamw") const {
+  Config exact(const std::string& out, OptimizerKind optimizer = OptimizerKind::adamw) const {
     Config c = small(out);
     c.optim.kind = optimizer;
-    c.precision.accumulate = "fixed";
+    c.precision.accumulate = accum::Accumulation::fixed;
     return c;
   }
 
   Config sharded(Config c, const std::string& out) const {
     c.run.out = (folder_ / out).string();
-    c.dist.shard = "optimizer";
+    c.dist.shard = Shard::optimizer;
     return c;
   }
 
@@ -50,13 +50,15 @@ class ShardedRun : public DistributedRun {
 };
 
 TEST_F(ShardedRun, HasTheBitsOfOneProcessForEachOptimizer) {
-  for (const char* optimizer : {"adamw", "adam", "sgd", "rmsprop"}) {
-    SCOPED_TRACE(optimizer);
-    const Config alone = exact(std::string("alone ") + optimizer, optimizer);
+  for (const auto optimizer :
+       {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::rmsprop}) {
+    const std::string name(to_string(optimizer));
+    SCOPED_TRACE(name);
+    const Config alone = exact("alone " + name, optimizer);
     expect_runs(alone, 1);
-    const bool is_first = std::string(optimizer) == "adamw";
+    const bool is_first = optimizer == OptimizerKind::adamw;
     for (const int world : is_first ? std::vector{2, 3, 4} : std::vector{3}) {
-      const Config c = sharded(alone, std::string(optimizer) + std::to_string(world));
+      const Config c = sharded(alone, name + std::to_string(world));
       expect_runs(c, world);
       expect_same_run(c, alone);
     }
@@ -64,12 +66,13 @@ TEST_F(ShardedRun, HasTheBitsOfOneProcessForEachOptimizer) {
 }
 
 TEST_F(ShardedRun, HasTheBitsOfOneProcessWithStateInFewerBits) {
-  for (const char* state : {"bf16", "int8"}) {
-    SCOPED_TRACE(state);
-    Config alone = exact(std::string("alone ") + state);
+  for (const auto state : {optim::StatePrecision::bf16, optim::StatePrecision::int8}) {
+    const std::string name(to_string(state));
+    SCOPED_TRACE(name);
+    Config alone = exact("alone " + name);
     alone.optim.state = state;
     expect_runs(alone, 1);
-    const Config c = sharded(alone, state);
+    const Config c = sharded(alone, name);
     expect_runs(c, 3);
     expect_same_run(c, alone);
   }
@@ -79,8 +82,8 @@ TEST_F(ShardedRun, HasTheBitsOfOneProcessWithStateInFewerBits) {
 TEST_F(ShardedRun, IsCloseToOneProcessInSinglePrecision) {
   Config alone = small("alone");
   expect_runs(alone, 1);
-  for (const char* reduce : {"overlap", "end"}) {
-    Config c = sharded(alone, reduce);
+  for (const Reduce reduce : {Reduce::overlap, Reduce::end}) {
+    Config c = sharded(alone, std::string(reduce_words.of(reduce)));
     c.dist.reduce = reduce;
     c.run.checkpoint_every = {1e-3, Duration::Unit::seconds};
     expect_runs(c, 2);

@@ -113,13 +113,13 @@ TEST(ParseConfig, KeepsDocumentedDefaultsWhereNothingIsStated) {
   EXPECT_TRUE(config.run.keep_best);
   EXPECT_EQ(config.run.eval_batches, std::nullopt);
   EXPECT_EQ(config.batch.micro, std::nullopt);
-  EXPECT_EQ(config.optim.kind, "adamw");
+  EXPECT_EQ(config.optim.kind, OptimizerKind::adamw);
   EXPECT_EQ(config.optim.lr, 3e-4);
   EXPECT_EQ(config.optim.beta1, 0.9);
   EXPECT_EQ(config.optim.beta2, 0.95);
   EXPECT_EQ(config.optim.clip, 1.0);
-  EXPECT_EQ(config.optim.schedule.kind, "cosine");
-  EXPECT_EQ(config.precision.compute, "fp32");
+  EXPECT_EQ(config.optim.schedule.kind, optim::ScheduleKind::cosine);
+  EXPECT_EQ(config.precision.compute, models::Compute::fp32);
 }
 
 TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
@@ -127,7 +127,7 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.run.out, "runs/\"a\"\tb");
   EXPECT_EQ(config.run.tokens, 1'000'000);
   EXPECT_EQ(config.run.seed, 7u);
-  EXPECT_EQ(config.run.device, "cpu");
+  EXPECT_EQ(config.run.device, Device::cpu);
   EXPECT_EQ(config.run.threads, 2);
   EXPECT_EQ(config.run.checkpoint_every, (Duration{500, Duration::Unit::steps}));
   EXPECT_EQ(config.run.keep, 5);
@@ -142,36 +142,36 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.model.dropout, 0.1);
   EXPECT_EQ(config.data.train, (std::vector<std::string>{"a/*.txt", "b.txt"}));
   EXPECT_EQ(config.data.val, (std::vector<std::string>{"c.txt"}));
-  EXPECT_EQ(config.data.format, "jsonl");
-  EXPECT_EQ(config.data.order, "sequential");
+  EXPECT_EQ(config.data.format, data::Format::jsonl);
+  EXPECT_EQ(config.data.order, batch::Order::sequential);
   EXPECT_EQ(config.batch.samples, 64);
   EXPECT_EQ(config.batch.tokens, std::nullopt);
   EXPECT_EQ(config.batch.micro, 4);
-  EXPECT_EQ(config.batch.last, "drop");
-  EXPECT_EQ(config.precision.compute, "bf16");
-  EXPECT_EQ(config.precision.accumulate, "fixed");
+  EXPECT_EQ(config.batch.last, batch::LastWindow::drop);
+  EXPECT_EQ(config.precision.compute, models::Compute::bf16);
+  EXPECT_EQ(config.precision.accumulate, accum::Accumulation::fixed);
   EXPECT_TRUE(config.data.packing);
   EXPECT_EQ(config.batch.max_quarantined, 0.5);
-  EXPECT_EQ(config.optim.kind, "rmsprop");
+  EXPECT_EQ(config.optim.kind, OptimizerKind::rmsprop);
   EXPECT_EQ(config.optim.lr, 1.0);
   EXPECT_EQ(config.optim.eps, 1e-6);
   EXPECT_EQ(config.optim.weight_decay, 0.0);
-  EXPECT_EQ(config.optim.decay, "all");
+  EXPECT_EQ(config.optim.decay, Decay::all);
   EXPECT_EQ(config.optim.momentum, 0.5);
   EXPECT_EQ(config.optim.clip, 0.0);
-  EXPECT_EQ(config.optim.schedule.kind, "linear");
+  EXPECT_EQ(config.optim.schedule.kind, optim::ScheduleKind::linear);
   EXPECT_EQ(config.optim.schedule.warmup, (Duration{1, Duration::Unit::percent}));
   EXPECT_EQ(config.optim.schedule.min_lr, 0.25);
-  EXPECT_EQ(config.optim.scale_lr, "sqrt");
+  EXPECT_EQ(config.optim.scale_lr, optim::ScaleRule::sqrt);
   EXPECT_EQ(config.optim.base_batch, 8);
-  EXPECT_EQ(config.dist.backend, "gloo");
-  EXPECT_EQ(config.dist.reduce, "end");
-  EXPECT_EQ(config.dist.compress, "none");
-  EXPECT_EQ(config.dist.shares, "equal");
-  EXPECT_EQ(config.dist.shard, "optimizer");
+  EXPECT_EQ(config.dist.backend, Backend::gloo);
+  EXPECT_EQ(config.dist.reduce, Reduce::end);
+  EXPECT_EQ(config.dist.compress, distributed::Compression::none);
+  EXPECT_EQ(config.dist.shares, Shares::equal);
+  EXPECT_EQ(config.dist.shard, Shard::optimizer);
   EXPECT_EQ(config.dist.timeout, (Duration{90, Duration::Unit::seconds}));
   EXPECT_FALSE(config.observe.jsonl);
-  EXPECT_EQ(config.observe.progress, "lines");
+  EXPECT_EQ(config.observe.progress, observe::ProgressStyle::lines);
 }
 
 TEST(ToToml, ReadsBackToTheSameConfig) {

@@ -12,15 +12,15 @@ using ::testing::IsEmpty;
 
 Config adama() {
   Config config;
-  config.optim.kind = "adama";
+  config.optim.kind = OptimizerKind::adama;
   config.optim.clip = 0;
   return config;
 }
 
 Config folded_sgd() {
   Config config;
-  config.optim.kind = "sgd";
-  config.memory.gradients = "optimizer";
+  config.optim.kind = OptimizerKind::sgd;
+  config.memory.gradients = GradientPlace::optimizer;
   config.optim.clip = 0;
   return config;
 }
@@ -59,15 +59,17 @@ TEST(GradientFolding, IsRefusedWithWhatItCannotDo) {
       return key_of(config);
     };
     EXPECT_EQ(with([](Config& c) { c.optim.clip = 1; }), "optim.clip");
-    EXPECT_EQ(with([](Config& c) { c.optim.state = "int8"; }), "optim.state");
-    EXPECT_EQ(with([](Config& c) { c.precision.accumulate = "fixed"; }), "precision.accumulate");
-    EXPECT_EQ(with([](Config& c) { c.model.batchnorm = "exact"; }), "model.batchnorm");
-    for (const char* state : {"fp32", "bf16"})
-      for (const char* compute : {"fp32", "bf16"})
+    EXPECT_EQ(with([](Config& c) { c.optim.state = optim::StatePrecision::int8; }), "optim.state");
+    EXPECT_EQ(with([](Config& c) { c.precision.accumulate = accum::Accumulation::fixed; }),
+              "precision.accumulate");
+    EXPECT_EQ(with([](Config& c) { c.model.batchnorm = models::BatchNormPolicy::exact; }),
+              "model.batchnorm");
+    for (const auto state : {optim::StatePrecision::fp32, optim::StatePrecision::bf16})
+      for (const auto compute : {models::Compute::fp32, models::Compute::bf16})
         EXPECT_THAT(with([&](Config& c) {
                       c.optim.state = state;
                       c.precision.compute = compute;
-                      c.model.batchnorm = "micro";
+                      c.model.batchnorm = models::BatchNormPolicy::micro;
                       c.batch.max_quarantined = 0.5;
                     }),
                     IsEmpty());
@@ -75,10 +77,10 @@ TEST(GradientFolding, IsRefusedWithWhatItCannotDo) {
 }
 
 TEST(GradientFolding, NeedsAStateThatTakesGradientsAsTheyCome) {
-  for (const char* kind : {"adamw", "adam", "rmsprop"}) {
+  for (const auto kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::rmsprop}) {
     Config config = folded_sgd();
     config.optim.kind = kind;
-    EXPECT_EQ(key_of(config), "memory.gradients") << kind;
+    EXPECT_EQ(key_of(config), "memory.gradients") << to_string(kind);
   }
   Config without = folded_sgd();
   without.optim.momentum = 0;
@@ -86,9 +88,9 @@ TEST(GradientFolding, NeedsAStateThatTakesGradientsAsTheyCome) {
 }
 
 TEST(OptimizerState, OfDoubleParametersIsDouble) {
-  for (const char* state : {"bf16", "int8"}) {
+  for (const auto state : {optim::StatePrecision::bf16, optim::StatePrecision::int8}) {
     Config config;
-    config.precision.compute = "fp64";
+    config.precision.compute = models::Compute::fp64;
     config.optim.state = state;
     EXPECT_EQ(key_of(config), "optim.state");
   }

@@ -19,8 +19,12 @@ using ::testing::HasSubstr;
 Config gpt2_1_3b() {
   Config c;
   c.run.steps = 1000;
-  c.model = {
-      .kind = "gpt2", .layers = 24, .heads = 16, .width = 2048, .context = 2048, .vocab = 50'257};
+  c.model = {.kind = ModelKind::gpt2,
+             .layers = 24,
+             .heads = 16,
+             .width = 2048,
+             .context = 2048,
+             .vocab = 50'257};
   c.batch.tokens = 524'288;
   c.batch.micro = 4;
   return c;
@@ -137,13 +141,13 @@ TEST(EstimateRun, NamesWhatIsMissing) {
   c.data.train = {"tokens.bin"};
   EXPECT_THAT(refusal(c), HasSubstr("model.vocab"));
   c = gpt2_1_3b();
-  c.model.kind = "vit";
+  c.model.kind = ModelKind::vit;
   EXPECT_THAT(refusal(c), HasSubstr("--image"));
   c = gpt2_1_3b();
   c.model.from = "gpt2-folder";
   EXPECT_THAT(refusal(c), HasSubstr("model.from"));
   c = gpt2_1_3b();
-  c.model.kind = "torchscript";
+  c.model.kind = ModelKind::torchscript;
   EXPECT_THAT(refusal(c), HasSubstr("torchscript"));
   c = gpt2_1_3b();
   EXPECT_THAT(refusal(c, {.versus = memory::Offer{1, 1}}), HasSubstr("--price"));
@@ -166,14 +170,14 @@ TEST(EstimateRun, CountsTheParametersOfTheModelsThemselves) {
                            {.layers = 3, .heads = 2, .width = 24, .context = 16, .vocab = 11})));
   c.batch.tokens.reset();
   c.batch.samples = 8;
-  c.model.kind = "vit";
+  c.model.kind = ModelKind::vit;
   EXPECT_EQ(counted({3, 8, 8}), models::parameter_count(models::Vit({.layers = 3,
                                                                      .heads = 2,
                                                                      .width = 24,
                                                                      .patches = 16,
                                                                      .classes = 11,
                                                                      .image = {3, 8, 8}})));
-  c.model.kind = "resnet";
+  c.model.kind = ModelKind::resnet;
   c.model.layers = 14;
   c.model.width = 4;
   EXPECT_EQ(counted({3, 16, 16}),
@@ -190,7 +194,7 @@ TEST_F(EstimatedActivations, AreNearWhatASampleTakes) {
   c.model.context = 64;
   c.batch.tokens = 32 * 64;
   c.batch.micro.reset();
-  for (const char* compute : {"fp32", "bf16"}) {
+  for (const auto compute : {models::Compute::fp32, models::Compute::bf16}) {
     c.precision.compute = compute;
     const Workload work = open_workload(c);
     memory::PlanQuestion question = plan_question(work);
@@ -201,7 +205,7 @@ TEST_F(EstimatedActivations, AreNearWhatASampleTakes) {
       };
       const double per_sample = (bytes(32) - bytes(8)) / 24;
       EXPECT_NEAR(static_cast<double>(mode.sample_bytes), per_sample, 0.2 * per_sample)
-          << compute << ' ' << to_string(mode.recompute);
+          << to_string(compute) << ' ' << to_string(mode.recompute);
     }
   }
 }

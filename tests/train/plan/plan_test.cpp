@@ -33,7 +33,7 @@ TEST_F(PlanRun, AStatedSizeIsNotTried) {
   EXPECT_EQ(decision.reason, "as batch.micro says");
   c.batch.micro = 500;
   EXPECT_EQ(choose_micro_batch(open_workload(c)).samples, 32) << "no more than the batch";
-  c.memory.recompute = "full";
+  c.memory.recompute = Recompute::full;
   EXPECT_EQ(choose_micro_batch(open_workload(c)).recompute, Recompute::full);
 }
 
@@ -66,7 +66,7 @@ TEST_F(PlanRun, TrialsLeaveTheModelAsItWas) {
 
 TEST_F(PlanRun, RecomputationIsTakenAsTheConfigSays) {
   Config c = open_config();
-  c.memory.recompute = "selective";
+  c.memory.recompute = Recompute::selective;
   const MicroDecision decision = choose_micro_batch(open_workload(c));
   EXPECT_EQ(decision.recompute, Recompute::selective);
   EXPECT_THAT(decision.reason, HasSubstr("as memory.recompute says"));
@@ -121,7 +121,7 @@ TEST_F(PlanRun, ReportsWhatItMeasuredBesideWhatItPredicted) {
   ASSERT_TRUE(report.bf16.has_value());
   EXPECT_GT(report.bf16->micro_batch_seconds, 0);
   Config narrow = open_config();
-  narrow.precision.compute = "bf16";
+  narrow.precision.compute = models::Compute::bf16;
   EXPECT_FALSE(plan_run(narrow).bf16.has_value()) << "it is what was asked for";
 }
 

@@ -40,7 +40,7 @@ class PlanMemory : public testing::TinyRun {
 
   Config adama_config() const {
     Config c = open_config();
-    c.optim.kind = "adama";
+    c.optim.kind = OptimizerKind::adama;
     c.optim.clip = 0;
     return c;
   }
@@ -50,10 +50,10 @@ class PlanMemory : public testing::TinyRun {
     write_images(32, 8);
     Config c = open_config();
     c.data.train = {(folder_ / "set-images-idx3-ubyte").string()};
-    c.data.format = "images";
+    c.data.format = data::Format::images;
     c.data.val_fraction = 0;
-    c.model = {.kind = "resnet", .layers = 8, .width = 4};
-    c.model.batchnorm = "exact";
+    c.model = {.kind = ModelKind::resnet, .layers = 8, .width = 4};
+    c.model.batchnorm = models::BatchNormPolicy::exact;
     c.batch.tokens.reset();
     c.batch.samples = 16;
     return c;
@@ -82,7 +82,8 @@ std::int64_t growth(const memory::Usage& since, MemoryTag tag) {
 /// are looked up and never multiplied. Packed weights count, too; how large they are the machine
 /// says.
 TEST_F(PlanMemory, IsTaggedByWhatItIsFor) {
-  for (const char* compute : {"fp32", "bf16"}) {
+  for (const auto compute : {models::Compute::fp32, models::Compute::bf16}) {
+    SCOPED_TRACE(to_string(compute));
     Config c = open_config();
     c.precision.compute = compute;
     const memory::Usage before = memory::usage();
@@ -93,19 +94,20 @@ TEST_F(PlanMemory, IsTaggedByWhatItIsFor) {
       masters += static_cast<std::int64_t>(tensor.nbytes());
       if (tensor.dim() == 2 && name.find("wpe") == std::string::npos) multiplied += tensor.numel();
     }
-    EXPECT_EQ(growth(before, MemoryTag::parameters), masters) << compute;
+    EXPECT_EQ(growth(before, MemoryTag::parameters), masters);
     PlanTrials trials(work);
-    EXPECT_EQ(growth(before, MemoryTag::gradients), trials.resident().gradients) << compute;
-    EXPECT_EQ(growth(before, MemoryTag::optimizer), trials.resident().optimizer) << compute;
-    EXPECT_EQ(trials.resident().optimizer, 2 * masters) << compute;
+    EXPECT_EQ(growth(before, MemoryTag::gradients), trials.resident().gradients);
+    EXPECT_EQ(growth(before, MemoryTag::optimizer), trials.resident().optimizer);
+    EXPECT_EQ(trials.resident().optimizer, 2 * masters);
     EXPECT_TRUE(trials.run(two_samples).fits);
-    const std::int64_t copies = work.config.precision.compute == "bf16" ? 2 * multiplied : 0;
-    EXPECT_EQ(growth(before, MemoryTag::parameters), masters + copies) << compute;
+    const std::int64_t copies =
+        work.config.precision.compute == models::Compute::bf16 ? 2 * multiplied : 0;
+    EXPECT_EQ(growth(before, MemoryTag::parameters), masters + copies);
     for (const bool packed : {false, true}) {
       work.model->pack_weights(packed);
       EXPECT_TRUE(trials.run(two_samples).fits);
       EXPECT_EQ(trials.resident().parameters, memory::usage().live_as(MemoryTag::parameters))
-          << compute << packed;
+          << packed;
     }
   }
 }

@@ -26,7 +26,7 @@ class LongerRun : public testing::TinyRun {
   Config constant(const std::string& out, std::int64_t steps) const {
     Config c = config(out);
     c.run.steps = steps;
-    c.optim.schedule.kind = "constant";
+    c.optim.schedule.kind = optim::ScheduleKind::constant;
     c.model.dropout = 0.1;
     return c;
   }

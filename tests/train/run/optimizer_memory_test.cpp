@@ -32,11 +32,19 @@ class Steps : public Observer {
   int left_;
 };
 
+using optim::StatePrecision;
+
 struct MemoryCase {
-  const char* kind;
-  const char* gradients;
-  const char* state;
+  OptimizerKind kind;
+  GradientPlace gradients;
+  StatePrecision state;
 };
+
+std::string name_of(const MemoryCase& tested) {
+  return std::string(to_string(tested.kind))
+      .append(gradient_place_words.of(tested.gradients))
+      .append(to_string(tested.state));
+}
 
 Config with(Config config, const MemoryCase& tested) {
   config.optim.kind = tested.kind;
@@ -44,7 +52,7 @@ Config with(Config config, const MemoryCase& tested) {
   config.optim.state = tested.state;
   config.optim.clip = folds_gradients(config) ? 0 : 1;
   // At 1e-2 the adaptive ones are at the edge of diverging, where any rounding is another run.
-  config.optim.lr = config.optim.kind == "sgd" ? 0.1 : 3e-3;
+  config.optim.lr = config.optim.kind == OptimizerKind::sgd ? 0.1 : 3e-3;
   // A matrix of 4,096 elements and more is kept in codes.
   config.model.width = 64;
   return config;
@@ -53,11 +61,15 @@ Config with(Config config, const MemoryCase& tested) {
 class OptimizerMemory : public TinyRun, public ::testing::WithParamInterface<MemoryCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, OptimizerMemory,
-    ::testing::Values(MemoryCase{"adamw", "buffer", "bf16"}, MemoryCase{"adamw", "buffer", "int8"},
-                      MemoryCase{"rmsprop", "buffer", "int8"}, MemoryCase{"sgd", "buffer", "bf16"},
-                      MemoryCase{"adama", "buffer", "fp32"}, MemoryCase{"adama", "buffer", "bf16"},
-                      MemoryCase{"sgd", "optimizer", "fp32"},
-                      MemoryCase{"sgd", "optimizer", "bf16"}));
+    ::testing::Values(
+        MemoryCase{OptimizerKind::adamw, GradientPlace::buffer, StatePrecision::bf16},
+        MemoryCase{OptimizerKind::adamw, GradientPlace::buffer, StatePrecision::int8},
+        MemoryCase{OptimizerKind::rmsprop, GradientPlace::buffer, StatePrecision::int8},
+        MemoryCase{OptimizerKind::sgd, GradientPlace::buffer, StatePrecision::bf16},
+        MemoryCase{OptimizerKind::adama, GradientPlace::buffer, StatePrecision::fp32},
+        MemoryCase{OptimizerKind::adama, GradientPlace::buffer, StatePrecision::bf16},
+        MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::fp32},
+        MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::bf16}));
 
 /// A signal comes in the middle of a window, which is finished first where it was folded.
 TEST_P(OptimizerMemory, ContinuesToTheBit) {
@@ -77,16 +89,19 @@ TEST_P(OptimizerMemory, ContinuesToTheBit) {
 class LessOptimizerMemory : public OptimizerMemory {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, LessOptimizerMemory,
-    ::testing::Values(MemoryCase{"adamw", "buffer", "bf16"}, MemoryCase{"adamw", "buffer", "int8"},
-                      MemoryCase{"rmsprop", "buffer", "int8"}, MemoryCase{"sgd", "buffer", "bf16"},
-                      MemoryCase{"adama", "buffer", "bf16"}, MemoryCase{"sgd", "optimizer", "fp32"},
-                      MemoryCase{"sgd", "optimizer", "bf16"}));
+    ::testing::Values(
+        MemoryCase{OptimizerKind::adamw, GradientPlace::buffer, StatePrecision::bf16},
+        MemoryCase{OptimizerKind::adamw, GradientPlace::buffer, StatePrecision::int8},
+        MemoryCase{OptimizerKind::rmsprop, GradientPlace::buffer, StatePrecision::int8},
+        MemoryCase{OptimizerKind::sgd, GradientPlace::buffer, StatePrecision::bf16},
+        MemoryCase{OptimizerKind::adama, GradientPlace::buffer, StatePrecision::bf16},
+        MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::fp32},
+        MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::bf16}));
 
 TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
   const auto final_loss = [&](const MemoryCase& tested, std::uint64_t seed, double lr_factor = 1) {
-    Config c = with(config(std::string(tested.kind) + tested.gradients + tested.state +
-                           std::to_string(seed) + "lr" + std::to_string(lr_factor)),
-                    tested);
+    Config c = with(
+        config(name_of(tested) + std::to_string(seed) + "lr" + std::to_string(lr_factor)), tested);
     c.optim.lr *= lr_factor;
     c.optim.clip = 0;
     c.run.steps = 40;
@@ -97,7 +112,7 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
     trainer.run();
     return steps->last_loss;
   };
-  const MemoryCase plain{GetParam().kind, "buffer", "fp32"};
+  const MemoryCase plain{GetParam().kind, GradientPlace::buffer, StatePrecision::fp32};
   double most = 0, spread = 0, first = 0;
   for (const std::uint64_t seed : {1, 2, 3}) {
     const double expected = final_loss(plain, seed);
@@ -112,16 +127,19 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
 
 TEST_F(OptimizerMemory, FoldedSgdTakesSgdsSteps) {
   const auto after = [&](const MemoryCase& tested, double momentum) {
-    Config c = with(config(std::string(tested.gradients) + std::to_string(momentum)), tested);
+    Config c = with(config(name_of(tested) + std::to_string(momentum)), tested);
     c.optim.clip = 0;
     c.optim.momentum = momentum;
-    c.precision.compute = "fp64";
+    c.precision.compute = models::Compute::fp64;
     Trainer(c).run();
     return parameters_of(c);
   };
-  const NamedParameters summed = after({"sgd", "buffer", "fp32"}, 0.9);
-  const NamedParameters folded = after({"sgd", "optimizer", "fp32"}, 0.9);
-  const NamedParameters other = after({"sgd", "buffer", "fp32"}, 0.899);
+  const NamedParameters summed =
+      after({OptimizerKind::sgd, GradientPlace::buffer, StatePrecision::fp32}, 0.9);
+  const NamedParameters folded =
+      after({OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::fp32}, 0.9);
+  const NamedParameters other =
+      after({OptimizerKind::sgd, GradientPlace::buffer, StatePrecision::fp32}, 0.899);
   for (std::size_t i = 0; i < summed.size(); ++i) {
     EXPECT_LE(relative_error(folded[i].tensor, summed[i].tensor), 1e-12) << summed[i].name;
     EXPECT_GT(relative_error(other[i].tensor, summed[i].tensor), 1e-9) << summed[i].name;
@@ -129,7 +147,8 @@ TEST_F(OptimizerMemory, FoldedSgdTakesSgdsSteps) {
 }
 
 TEST_F(OptimizerMemory, AdamAReportsNoNormAndKeepsNoGradients) {
-  const Config c = with(config(), {"adama", "buffer", "fp32"});
+  const Config c =
+      with(config(), {OptimizerKind::adama, GradientPlace::buffer, StatePrecision::fp32});
   const auto steps = std::make_shared<Steps>();
   Trainer trainer(c);
   trainer.add_observer(steps);
@@ -153,7 +172,7 @@ TEST_F(OptimizerMemory, AdamAReportsNoNormAndKeepsNoGradients) {
   EXPECT_EQ(make_gradient_buffer(work.config, *work.model, optimizer.get())->bytes(),
             largest + shared);
   Config buffered = work.config;
-  buffered.optim.kind = "adamw";
+  buffered.optim.kind = OptimizerKind::adamw;
   EXPECT_EQ(make_gradient_buffer(buffered, *work.model)->bytes(), parameters);
 }
 
@@ -171,8 +190,8 @@ std::vector<at::Tensor> sums_of(const Workload& work, batch::Range range) {
 
 /// GPT-2's embedding is its head, too; its gradient comes in two parts.
 TEST_F(OptimizerMemory, AdamASquaresEachMicroBatchsGradientOfGpt2) {
-  Config c = with(config(), {"adama", "buffer", "fp32"});
-  c.precision.compute = "fp64";
+  Config c = with(config(), {OptimizerKind::adama, GradientPlace::buffer, StatePrecision::fp32});
+  c.precision.compute = models::Compute::fp64;
   const Workload work = open_workload(c);
   const auto optimizer = make_optimizer(work.config, work.model->parameters());
   accum::Window window(make_gradient_buffer(work.config, *work.model, optimizer.get()));
@@ -206,7 +225,8 @@ TEST_F(OptimizerMemory, AdamASquaresEachMicroBatchsGradientOfGpt2) {
 }
 
 TEST_F(OptimizerMemory, RefusesAGradientHookWhereNoGradientIsSeen) {
-  Trainer trainer(with(config(), {"adama", "buffer", "fp32"}));
+  Trainer trainer(
+      with(config(), {OptimizerKind::adama, GradientPlace::buffer, StatePrecision::fp32}));
   trainer.set_gradient_hook([](accum::MeanGradient&) {});
   EXPECT_THROW(trainer.run(), Error);
 }

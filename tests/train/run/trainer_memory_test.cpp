@@ -210,7 +210,7 @@ TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
 
 TEST_F(TrainerMemory, ABudgetBelowParametersAndGradientsIsRefusedAtOnce) {
   Config c = large_config();
-  for (const char* recompute : {"auto", "none"}) {
+  for (const auto recompute : {std::optional<Recompute>(), std::optional(Recompute::none)}) {
     c.memory.budget = std::to_string(16 * kKibi) + " B";
     c.memory.recompute = recompute;
     try {
@@ -229,7 +229,7 @@ TEST_F(TrainerMemory, ABudgetBelowParametersAndGradientsIsRefusedAtOnce) {
 /// checkpoint where an allocation fails after some of a micro-batch was.
 TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
   Config c = config("undisturbed");
-  c.optim.kind = "adama";
+  c.optim.kind = OptimizerKind::adama;
   c.optim.clip = 0;
   c.data.val_fraction = 0;
   c.run.checkpoint_every = {2, Duration::Unit::steps};
@@ -262,9 +262,9 @@ TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
 /// SGD's steps are the same however the window is split, so what does not fit twice is split.
 TEST_F(TrainerMemory, FoldedSgdIsSplitWhereTheBudgetFalls) {
   Config c = large_config();
-  c.optim.kind = "sgd";
+  c.optim.kind = OptimizerKind::sgd;
   c.optim.clip = 0;
-  c.memory.gradients = "optimizer";
+  c.memory.gradients = GradientPlace::optimizer;
   c.run.checkpoint_every = {1, Duration::Unit::steps};
   Config free = c;
   free.run.out = (folder_ / "free").string();

@@ -68,7 +68,7 @@ TEST_F(TrainerTest, LearnsAndReportsEveryStep) {
 
 TEST_F(TrainerTest, TheSplitDoesNotChangeTheResult) {
   Config whole = config("whole");
-  whole.precision.compute = "fp64";
+  whole.precision.compute = models::Compute::fp64;
   whole.batch.micro = 7;
   whole.model.dropout = 0.1;
   Trainer(whole).run();

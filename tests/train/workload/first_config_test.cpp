@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 DataFacts text_of(std::int64_t bytes) {
-  return {.format = "text", .train = {"a.txt"}, .tokens = bytes, .vocab = 256};
+  return {.format = data::Format::text, .train = {"a.txt"}, .tokens = bytes, .vocab = 256};
 }
 
 std::string page_of(const DataFacts& data, bool bf16 = false) {
@@ -49,12 +49,12 @@ TEST(FirstConfig, OfLittleTextFitsToIt) {
 }
 
 TEST(FirstConfig, ComputesInBf16WhereTheMachineHasIt) {
-  EXPECT_EQ(config_of(text_of(100'000), true).precision.compute, "bf16");
-  EXPECT_EQ(config_of(text_of(100'000), false).precision.compute, "fp32");
+  EXPECT_EQ(config_of(text_of(100'000), true).precision.compute, models::Compute::bf16);
+  EXPECT_EQ(config_of(text_of(100'000), false).precision.compute, models::Compute::fp32);
 }
 
 TEST(FirstConfig, OfLinesHasTheContextOfTheLongest) {
-  const DataFacts lines{.format = "jsonl",
+  const DataFacts lines{.format = data::Format::jsonl,
                         .train = {"a.jsonl"},
                         .samples = 1000,
                         .tokens = 100'000,
@@ -89,14 +89,14 @@ TEST(FirstConfig, StartsFromAModelFolderInItsShape) {
 }
 
 TEST(FirstConfig, OfImagesNormalisesByGroups) {
-  const DataFacts images{.format = "images",
+  const DataFacts images{.format = data::Format::images,
                          .train = {"p/**/*.png"},
                          .samples = 100,
                          .vocab = 3,
                          .image = data::ImageShape{3, 32, 32}};
   const Config config = config_of(images);
-  EXPECT_EQ(config.model.kind, "resnet");
-  EXPECT_EQ(config.model.batchnorm, "convert-group");
+  EXPECT_EQ(config.model.kind, ModelKind::resnet);
+  EXPECT_EQ(config.model.batchnorm, models::BatchNormPolicy::convert_group);
   EXPECT_LE(*config.batch.samples, 25);
 }
 

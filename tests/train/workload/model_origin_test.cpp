@@ -135,7 +135,7 @@ TEST_F(ModelOrigin, RefusesWhatIsNoModelToStartFrom) {
               AllOf(HasSubstr("a run folder"), HasSubstr("no such folder")));
   EXPECT_THAT(refusal(starting_from(folder_.string())), HasSubstr("config.json, and no run"));
   Config vit = starting_from(first());
-  vit.model.kind = "vit";
+  vit.model.kind = ModelKind::vit;
   EXPECT_THAT(refusal(vit), HasSubstr("model.kind = \"gpt2\", as that run has"));
   fs::resize_file(fs::path(checkpoint(6)) / "model.safetensors", 100);
   EXPECT_THAT(refusal(starting_from(first())), HasSubstr("step-00000006"));
@@ -167,7 +167,7 @@ TEST_F(ModelOrigin, OfATorchScriptIsItsFile) {
   const std::string file = (folder_ / "module.pt").string();
   module.save(file);
   Config c = config("script");
-  c.model = {.kind = "torchscript", .context = 16, .from = file};
+  c.model = {.kind = ModelKind::torchscript, .context = 16, .from = file};
   Trainer(c).run();
   Config again = c;
   again.model.from = c.run.out;

@@ -33,7 +33,7 @@ class Predict : public testing::TinyRun {
   static Classifier with_logits(const std::vector<float>& logits) {
     TrainedModel trained;
     trained.checkpoint = "run/checkpoints/step-00000003";
-    trained.config.model.kind = "resnet";
+    trained.config.model.kind = ModelKind::resnet;
     trained.config.model.image = {1, kSide, kSide};
     trained.config.model.classes = {"ant", "bee"};
     trained.model = std::make_unique<models::ResNet>(models::ResNetOptions{

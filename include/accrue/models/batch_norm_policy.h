@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string_view>
+
+#include "accrue/core/enum_words.h"
+
+namespace accrue::models {
+
+/// What to do with batch normalisations.
+enum class BatchNormPolicy {
+  error,             ///< refuse, explaining the others
+  convert_group,     ///< to another norm
+  convert_layer,     //
+  convert_instance,  //
+  exact,             ///< the window's statistics, segment by segment (train/exact_window.h)
+  micro,             ///< each micro-batch by its own: not the full batch's gradient
+};
+/// As model.batchnorm spells them.
+inline constexpr auto batch_norm_policy_words =
+    enum_words<BatchNormPolicy>({{BatchNormPolicy::error, "error"},
+                                 {BatchNormPolicy::convert_group, "convert-group"},
+                                 {BatchNormPolicy::convert_layer, "convert-layer"},
+                                 {BatchNormPolicy::convert_instance, "convert-instance"},
+                                 {BatchNormPolicy::exact, "exact"},
+                                 {BatchNormPolicy::micro, "micro"}});
+constexpr std::string_view to_string(BatchNormPolicy policy) {
+  return batch_norm_policy_words.of(policy);
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "accrue/core/enum_words.h"
+
+namespace accrue::observe {
+
+enum class ProgressStyle {
+  off,
+  lines,  ///< a line now and then, for logs
+  bar,    ///< one line that is redrawn, for terminals
+};
+/// As observe.progress spells them.
+inline constexpr auto progress_style_words = enum_words<ProgressStyle>(
+    {{ProgressStyle::bar, "bar"}, {ProgressStyle::lines, "lines"}, {ProgressStyle::off, "off"}});
+
+}  // namespace accrue::observe

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <string_view>
+
+#include "accrue/core/enum_words.h"
+
+/// What a config chooses from, where no other room has the choice; each with its words in the
+/// config.
+namespace accrue::train {
+
+enum class Device { cpu };
+inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"}});
+
+enum class ModelKind { gpt2, vit, resnet, torchscript };
+inline constexpr auto model_kind_words =
+    enum_words<ModelKind>({{ModelKind::gpt2, "gpt2"},
+                           {ModelKind::vit, "vit"},
+                           {ModelKind::resnet, "resnet"},
+                           {ModelKind::torchscript, "torchscript"}});
+constexpr std::string_view to_string(ModelKind kind) { return model_kind_words.of(kind); }
+
+/// Where micro-batches' gradients are summed.
+enum class GradientPlace {
+  buffer,
+  optimizer,  ///< its state, without a gradient buffer
+};
+inline constexpr auto gradient_place_words = enum_words<GradientPlace>(
+    {{GradientPlace::buffer, "buffer"}, {GradientPlace::optimizer, "optimizer"}});
+
+enum class CrossEntropy {
+  fused,  ///< by chunks of rows
+  plain,  ///< of the whole logits
+};
+inline constexpr auto cross_entropy_words =
+    enum_words<CrossEntropy>({{CrossEntropy::fused, "fused"}, {CrossEntropy::plain, "plain"}});
+
+enum class OptimizerKind { adamw, adam, sgd, rmsprop, adama };
+inline constexpr auto optimizer_kind_words =
+    enum_words<OptimizerKind>({{OptimizerKind::adamw, "adamw"},
+                               {OptimizerKind::adam, "adam"},
+                               {OptimizerKind::sgd, "sgd"},
+                               {OptimizerKind::rmsprop, "rmsprop"},
+                               {OptimizerKind::adama, "adama"}});
+constexpr std::string_view to_string(OptimizerKind kind) { return optimizer_kind_words.of(kind); }
+
+/// Which parameters weight decay is for.
+enum class Decay { matrices, all };
+inline constexpr auto decay_words =
+    enum_words<Decay>({{Decay::matrices, "matrices"}, {Decay::all, "all"}});
+
+enum class Backend { gloo };
+inline constexpr auto backend_words = enum_words<Backend>({{Backend::gloo, "gloo"}});
+
+/// When ranks sum their gradients.
+enum class Reduce {
+  overlap,  ///< while the last micro-batch's backward runs
+  end,
+};
+inline constexpr auto reduce_words =
+    enum_words<Reduce>({{Reduce::overlap, "overlap"}, {Reduce::end, "end"}});
+
+/// By what ranks' parts of a batch are measured.
+enum class Shares { speed, equal };
+inline constexpr auto shares_words =
+    enum_words<Shares>({{Shares::speed, "speed"}, {Shares::equal, "equal"}});
+
+/// What is divided among the ranks.
+enum class Shard { none, optimizer };
+inline constexpr auto shard_words =
+    enum_words<Shard>({{Shard::none, "none"}, {Shard::optimizer, "optimizer"}});
+constexpr std::string_view to_string(Shard shard) { return shard_words.of(shard); }
+
+}  // namespace accrue::train
