@@ -69,7 +69,7 @@ faults: build
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
-ASAN_ROOMS = core kernels accum batch data memory optim train
+ASAN_ROOMS = core kernels accum batch data memory optim train runs
 asan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)

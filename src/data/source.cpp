@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "data/byte_vocab.h"
-#include "data/glob.h"
-#include "data/image_source.h"
-#include "data/jsonl_source.h"
-#include "data/no_text.h"
-#include "data/suffix.h"
-#include "data/token_stream.h"
+#include "data/files/glob.h"
+#include "data/files/suffix.h"
+#include "data/images/image_source.h"
+#include "data/text/byte_vocab.h"
+#include "data/text/jsonl_source.h"
+#include "data/text/no_text.h"
+#include "data/text/token_stream.h"
 
 namespace accrue::data {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "core/rng.h"
-#include "models/parameter_builder.h"
+#include "models/layers/parameter_builder.h"
 
 namespace accrue::models {
 namespace {

@@ -8,8 +8,8 @@
 #include "accrue/kernels/embedding.h"
 #include "accrue/kernels/linear.h"
 #include "accrue/models/gpt2_io.h"
-#include "models/loss_terms.h"
-#include "models/transformer_block.h"
+#include "models/layers/loss_terms.h"
+#include "models/layers/transformer_block.h"
 
 namespace accrue::models {
 namespace {

@@ -5,9 +5,9 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/linear.h"
 #include "accrue/models/class_loss.h"
-#include "models/image_input.h"
-#include "models/named_tensors.h"
-#include "models/resnet_layers.h"
+#include "models/files/named_tensors.h"
+#include "models/layers/image_input.h"
+#include "models/layers/resnet_layers.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/glob.h"
+#include "data/files/glob.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "data/image_decode.h"
+#include "data/images/image_decode.h"
 
 #include <gmock/gmock.h>
 #include <jpeglib.h>
 
 #include <cstdio>
 
-#include "data/image_fit.h"
+#include "data/images/image_fit.h"
 #include "planted_images.h"
 
 namespace accrue::data {

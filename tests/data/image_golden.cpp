@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "accrue/core/error.h"
-#include "data/image_files.h"
+#include "data/images/image_files.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "accrue/core/error.h"
-#include "data/file_pool.h"
+#include "data/files/file_pool.h"
 #include "folder.h"
 
 namespace accrue::data {

@@ -1,4 +1,4 @@
-#include "data/tokenizer_files.h"
+#include "data/text/tokenizer_files.h"
 
 #include <nlohmann/json.hpp>
 

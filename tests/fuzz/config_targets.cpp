@@ -3,7 +3,7 @@
 
 #include "accrue/train/config.h"
 #include "fuzz_targets.h"
-#include "models/gpt2_config.h"
+#include "models/files/gpt2_config.h"
 #include "scratch.h"
 
 namespace accrue::fuzz {

@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "accrue/data/source.h"
-#include "data/image_decode.h"
-#include "data/image_fit.h"
-#include "data/tokenizer_files.h"
+#include "data/images/image_decode.h"
+#include "data/images/image_fit.h"
+#include "data/text/tokenizer_files.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -37,6 +38,20 @@ class AfterStep : public Observer {
  private:
   std::int64_t step_;
   std::function<void()> action_;
+};
+
+/// Raises a signal after a given number of micro-batches, as a scheduler does in the middle of a
+/// window.
+class SignalAfter : public Observer {
+ public:
+  SignalAfter(int micro_batches, int signal) : left_(micro_batches), signal_(signal) {}
+  void on_micro_batch(std::int64_t, std::int64_t) override {
+    if (--left_ == 0) std::raise(signal_);
+  }
+
+ private:
+  int left_;
+  int signal_;
 };
 
 }  // namespace accrue::train::testing

@@ -9,8 +9,8 @@
 #include "commands/model_card.h"
 #include "commands/trained_text.h"
 #include "core/atomic_file.h"
-#include "data/tokenizer_files.h"
-#include "models/vision_io.h"
+#include "data/text/tokenizer_files.h"
+#include "models/files/vision_io.h"
 
 namespace accrue::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "commands/commands.h"
-#include "data/image_files.h"
+#include "data/images/image_files.h"
 #include "train/plan/setup.h"
 
 namespace accrue::cli {

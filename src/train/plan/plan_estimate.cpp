@@ -5,7 +5,7 @@
 
 #include "accrue/core/error.h"
 #include "batch/schedule.h"
-#include "data/suffix.h"
+#include "data/files/suffix.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/storage.h"
 #include "train/workload/model_factory.h"

@@ -33,10 +33,12 @@ class Parallelism {
   virtual std::optional<PipelineStage> stage() const { return std::nullopt; }
   /// Whether a rank may fill its share of a window again without the others.
   virtual bool retries_alone() const { return true; }
-  /// Closes the window that was filled; `run` becomes that of all ranks that share it.
+  /// Closes the window that was filled, with the sums of all ranks that share it; `run` becomes
+  /// theirs.
   virtual void close(accum::Window& window, WindowRun& run) = 0;
-  /// Takes what ranks told each other of a window that is through, which `window` is the index of.
-  virtual void window_done(std::int64_t window, const WindowRun& run);
+  /// To be called once the window of this index is through, however often it was closed: takes in
+  /// what the ranks told each other of it.
+  virtual void window_done(std::int64_t index, const WindowRun& run);
 
   /// Whether ranks take steps of their own, each with the loss of its own share.
   virtual bool steps_alone() const { return false; }

@@ -14,9 +14,9 @@ batch::Range SharedWindows::share(batch::Range window) {
   return mine;
 }
 
-void SharedWindows::window_done(std::int64_t window, const WindowRun& run) {
+void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
   leases_.observe(run.rank_sums);
-  SummedWindows::window_done(window, run);
+  SummedWindows::window_done(index, run);
 }
 
 std::vector<double> SharedWindows::rank_sums(double own_seconds) const {

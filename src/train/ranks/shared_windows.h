@@ -11,7 +11,7 @@ class SharedWindows final : public SummedWindows {
   explicit SharedWindows(const ParallelismContext& context);
 
   batch::Range share(batch::Range window) override;
-  void window_done(std::int64_t window, const WindowRun& run) override;
+  void window_done(std::int64_t index, const WindowRun& run) override;
   std::vector<RankRecord> records() const override { return leases_.records(); }
 
  private:

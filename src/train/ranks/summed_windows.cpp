@@ -20,8 +20,8 @@ void SummedWindows::close(accum::Window& window, WindowRun& run) {
   close_shared_window(window, *reduce_, control_.asked_to_stop(), sums, run);
 }
 
-void SummedWindows::window_done(std::int64_t window, const WindowRun& run) {
-  if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, window));
+void SummedWindows::window_done(std::int64_t index, const WindowRun& run) {
+  if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, index));
 }
 
 void SummedWindows::report(const WindowRun& run, StepReport& report) const {

@@ -15,7 +15,7 @@ class SummedWindows : public Parallelism {
 
   distributed::DeferredReduce* reduction() override { return reduce_.get(); }
   void close(accum::Window& window, WindowRun& run) override;
-  void window_done(std::int64_t window, const WindowRun& run) override;
+  void window_done(std::int64_t index, const WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
   bool writes_together() const override;
   bool can_write_alone() const override { return sharded_ == nullptr; }

@@ -33,7 +33,7 @@ struct WindowRequest {
   /// First samples of micro-batches that are quarantined untried, as an earlier fill found them
   /// bad.
   std::set<std::int64_t> known_bad = {};
-  std::int64_t fills = 0;  ///< of this window before this one, by Filled::again
+  std::int64_t fills = 0;  ///< how often the window was filled before, since it began anew
 };
 
 /// What a window's micro-batches came to.
@@ -90,8 +90,8 @@ class Runner {
   /// Error naming samples and reasons where more than the allowed number is quarantined. After
   /// anything but Filled::whole, and after an exception, the window is not to be closed.
   virtual Filled fill(WindowRequest& request, WindowRun& run) = 0;
-  /// After the window was closed: what its audit found is counted, and whether it has to be filled
-  /// again.
+  /// To be called after the window was closed, which may have quarantined more: throws as fill()
+  /// does. Says whether the window has to be filled again.
   virtual Filled closed(WindowRequest& request, WindowRun& run) = 0;
   /// Takes back what fill() did outside the window: the model's buffers, what the loader was asked.
   virtual void undo() = 0;

@@ -2,7 +2,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/run_directory.h"
-#include "data/tokenizer_files.h"
+#include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_origin.h"

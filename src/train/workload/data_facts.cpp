@@ -9,7 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
-#include "data/suffix.h"
+#include "data/files/suffix.h"
 #include "train/workload/first_config.h"
 
 namespace accrue::train {

@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2_io.h"
 #include "core/atomic_file.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
@@ -13,36 +14,12 @@ namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
+using accrue::testing::error_of;
+using accrue::testing::usage_message;
 using testing::AfterStep;
 using testing::Recorder;
 using testing::TinyRun;
 using TrainerTest = TinyRun;
-using ResumeTest = TinyRun;
-
-/// Raises a signal after a given number of micro-batches, as a scheduler does in the middle of a
-/// window.
-class SignalAfter : public Observer {
- public:
-  SignalAfter(int micro_batches, int signal) : left_(micro_batches), signal_(signal) {}
-  void on_micro_batch(std::int64_t, std::int64_t) override {
-    if (--left_ == 0) std::raise(signal_);
-  }
-
- private:
-  int left_;
-  int signal_;
-};
-
-std::string message_of(const std::function<void()>& action, int exit_code = 2) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), exit_code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 TEST_F(TrainerTest, LearnsAndReportsEveryStep) {
   Config c = config();
@@ -161,7 +138,7 @@ TEST_F(TrainerTest, AnErrorInTheMiddleLosesNoStep) {
   Trainer trainer(c);
   trainer.add_observer(
       std::make_shared<AfterStep>(8, [&] { fs::resize_file(folder_ / "text.txt", 100); }));
-  const std::string message = message_of([&] { trainer.run(); }, 1);
+  const std::string message = error_of([&] { trainer.run(); }, Error::Kind::runtime);
   EXPECT_NE(message.find("100 bytes"), std::string::npos) << message;
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), (std::vector<std::int64_t>{8}));
 }
@@ -173,7 +150,7 @@ TEST_F(TrainerTest, WrongDataInTheFirstWindowLeavesNothingBehind) {
   Config c = config();
   c.data = {.train = {(folder_ / "tokens.bin").string()}};
   c.model.vocab = 50;
-  message_of([&] { Trainer(c).run(); });
+  usage_message([&] { Trainer(c).run(); });
   EXPECT_FALSE(fs::exists(c.run.out)) << "the corrected run must not be refused";
 }
 
@@ -195,14 +172,14 @@ TEST_F(TrainerTest, RefusesADirectoryThatHoldsARun) {
   const Config c = config();
   Trainer(c).run();
   const std::string before = read_file(fs::path(c.run.out) / "metrics.jsonl");
-  EXPECT_NE(message_of([&] { Trainer(c).run(); }).find("--resume"), std::string::npos);
+  EXPECT_NE(usage_message([&] { Trainer(c).run(); }).find("--resume"), std::string::npos);
   EXPECT_EQ(read_file(fs::path(c.run.out) / "metrics.jsonl"), before);
 }
 
 TEST_F(TrainerTest, RefusesABatchThatNoSequenceFitsInto) {
   Config c = config();
   c.batch.tokens = 7 * 16 + 1;
-  const std::string message = message_of([&] { Trainer{c}; });
+  const std::string message = usage_message([&] { Trainer{c}; });
   EXPECT_NE(message.find("112"), std::string::npos) << message;
   EXPECT_NE(message.find("128"), std::string::npos) << message;
   EXPECT_FALSE(fs::exists(c.run.out));
@@ -211,37 +188,7 @@ TEST_F(TrainerTest, RefusesABatchThatNoSequenceFitsInto) {
 TEST_F(TrainerTest, NamesAPlaceThatCannotBeWritten) {
   Config c = config();
   c.run.out = "/proc/accrue/run";
-  EXPECT_NE(message_of([&] { Trainer(c).run(); }).find("/proc/accrue/run"), std::string::npos);
-}
-
-TEST_F(ResumeTest, ContinuesToTheBitAfterAnySignalAtAnyMicroBatch) {
-  Config straight = config("straight");
-  straight.model.dropout = 0.1;
-  Trainer(straight).run();
-  for (const auto& [micro_batches, signal] : {std::pair{1, SIGINT}, {10, SIGTERM}, {12, SIGINT}}) {
-    Config broken = straight;
-    broken.run.out = (folder_ / ("broken" + std::to_string(micro_batches))).string();
-    Trainer first(broken);
-    first.add_observer(std::make_shared<SignalAfter>(micro_batches, signal));
-    const RunResult result = first.run();
-    EXPECT_TRUE(result.interrupted);
-    // A window has four micro-batches; a signal during its last one still lets the step be taken.
-    EXPECT_EQ(result.step, micro_batches / 4);
-    const RunResult end = Trainer(broken).run({.resume = true});
-    EXPECT_EQ(end.step, 6);
-    expect_same_bits(parameters_of(broken), parameters_of(straight));
-  }
-}
-
-TEST_F(ResumeTest, DoesNotMeasureTheMicroBatchAgain) {
-  Config c = config();
-  c.batch.micro.reset();
-  Trainer first(c);
-  first.add_observer(std::make_shared<SignalAfter>(3, SIGINT));
-  first.run();
-  Trainer second(c);
-  second.run({.resume = true});
-  EXPECT_EQ(second.plan().micro_reason, "as the checkpoint says");
+  EXPECT_NE(usage_message([&] { Trainer(c).run(); }).find("/proc/accrue/run"), std::string::npos);
 }
 
 TEST_F(TrainerTest, APreviewIsRefusedAsTheRunIsAndWritesNothing) {
@@ -249,8 +196,8 @@ TEST_F(TrainerTest, APreviewIsRefusedAsTheRunIsAndWritesNothing) {
   EXPECT_EQ(Trainer(c).preview().plan.total_steps, 6);
   EXPECT_FALSE(fs::exists(c.run.out));
   const auto refused_alike = [&](const RunOptions& options) {
-    const std::string said = message_of([&] { Trainer(c).preview(options); });
-    EXPECT_EQ(said, message_of([&] { Trainer(c).run(options); }));
+    const std::string said = usage_message([&] { Trainer(c).preview(options); });
+    EXPECT_EQ(said, usage_message([&] { Trainer(c).run(options); }));
     return said;
   };
   EXPECT_NE(refused_alike({.resume = true}).find("a run to resume"), std::string::npos);
@@ -263,157 +210,6 @@ TEST_F(TrainerTest, APreviewIsRefusedAsTheRunIsAndWritesNothing) {
   fs::rename(c.run.out + "/thesis.tex", c.run.out + "/train.log");
   Trainer(c).run();
   EXPECT_NE(refused_alike({}).find("one that holds a run already"), std::string::npos);
-}
-
-TEST_F(ResumeTest, APreviewSaysFromWhereToWhereItGoesOn) {
-  Config c = config();
-  Trainer first(c);
-  first.add_observer(std::make_shared<SignalAfter>(10, SIGINT));
-  const std::int64_t done = first.run().step;
-  const Preview same = Trainer(c).preview({.resume = true});
-  EXPECT_EQ(same.step, done);
-  EXPECT_EQ(same.plan.total_steps, 6);
-  EXPECT_EQ(same.plan.micro_reason, "as the checkpoint says");
-  EXPECT_EQ(same.length + same.done, "");
-  c.run.steps = 9;
-  const Preview longer = Trainer(c).preview({.resume = true});
-  EXPECT_EQ(longer.plan.total_steps, 9);
-  EXPECT_EQ(longer.length.find("run.steps 6 -> 9: the learning rate of step "), 0U)
-      << longer.length;
-  EXPECT_EQ(*RunDirectory(c.run.out).config().run.steps, 6) << "nothing was written";
-  Config other = c;
-  other.optim.lr = 1;
-  EXPECT_NE(message_of([&] { Trainer(other).preview({.resume = true}); }).find("optim.lr"),
-            std::string::npos);
-}
-
-TEST_F(ResumeTest, OfAFinishedRunSaysHowToGoOn) {
-  const Config c = config();
-  Trainer(c).run();
-  const std::string how = "done at step 6; to go on longer: --resume --run.steps=12";
-  EXPECT_EQ(Trainer(c).preview({.resume = true}).done, how);
-  Trainer again(c);
-  const auto recorder = std::make_shared<Recorder>();
-  again.add_observer(recorder);
-  EXPECT_EQ(again.run({.resume = true}).step, 6);
-  EXPECT_TRUE(std::ranges::any_of(recorder->events, [&](const Event& event) {
-    return event.name == "resume" && event.reason.ends_with(": " + how);
-  }));
-}
-
-TEST_F(ResumeTest, UsesThePreviousCheckpointWhereTheNewestWasCutShort) {
-  Config c = config();
-  c.run.checkpoint_every = {2, Duration::Unit::steps};
-  c.run.keep_best = false;
-  Trainer(c).run();
-  const NamedParameters expected = parameters_of(c);
-  const RunDirectory run(c.run.out);
-  ASSERT_EQ(run.checkpoint_steps(), (std::vector<std::int64_t>{4, 6}));
-  const fs::path file = run.checkpoint(6) / "optimizer.safetensors";
-  fs::resize_file(file, fs::file_size(file) - 1);
-  Trainer trainer(c);
-  const auto recorder = std::make_shared<Recorder>();
-  trainer.add_observer(recorder);
-  trainer.run({.resume = true});
-  EXPECT_TRUE(recorder->has_event("checkpoint_skipped"));
-  EXPECT_EQ(recorder->steps.size(), 2u);
-  expect_same_bits(parameters_of(c), expected);
-}
-
-TEST_F(ResumeTest, StartsAgainWhereThereIsNoCheckpoint) {
-  const Config c = config();
-  Trainer(c).run();
-  const NamedParameters expected = parameters_of(c);
-  fs::remove_all(RunDirectory(c.run.out).checkpoints());
-  EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
-  expect_same_bits(parameters_of(c), expected);
-}
-
-TEST_F(ResumeTest, DoesNotEvaluateAgainWhereItStands) {
-  const Config c = config();
-  const RunResult ended = Trainer(c).run();
-  Trainer trainer(c);
-  const auto recorder = std::make_shared<Recorder>();
-  trainer.add_observer(recorder);
-  const RunResult result = trainer.run({.resume = true});
-  EXPECT_TRUE(recorder->evaluations.empty());
-  EXPECT_TRUE(recorder->steps.empty());
-  EXPECT_EQ(result.eval_loss, ended.eval_loss);
-}
-
-/// Wherever the signal came: the reports are those of a run that nobody stopped.
-TEST_F(ResumeTest, MakesTheEvaluationThatItWasStoppedIn) {
-  Config c = config();
-  c.run.eval_every = Duration{1, Duration::Unit::steps};
-  Trainer first(c);
-  const auto before = std::make_shared<Recorder>(), after = std::make_shared<Recorder>();
-  first.add_observer(before);
-  first.add_observer(std::make_shared<AfterStep>(3, [] { std::raise(SIGINT); }));
-  EXPECT_EQ(first.run().step, 3);
-  EXPECT_EQ(before->evaluations.back().step, 2) << "the control";
-  Trainer second(c);
-  second.add_observer(after);
-  second.run({.resume = true});
-  ASSERT_EQ(after->evaluations.size(), 4);
-  for (std::size_t i = 0; i < after->evaluations.size(); ++i)
-    EXPECT_EQ(after->evaluations[i].step, 3 + static_cast<std::int64_t>(i));
-}
-
-TEST_F(ResumeTest, RefusesAnotherModelAndListsWhatMayChange) {
-  Config c = config();
-  Trainer(c).run();
-  c.model.width = 64;
-  c.run.keep = 5;
-  const std::string message = message_of([&] { Trainer(c).run({.resume = true}); });
-  EXPECT_NE(message.find("model.width = 64 (was 32)"), std::string::npos) << message;
-  EXPECT_EQ(message.find("run.keep ="), std::string::npos) << message;
-}
-
-TEST_F(ResumeTest, RefusesOtherData) {
-  const Config c = config();
-  Trainer(c).run();
-  std::ofstream(folder_ / "text.txt", std::ios::app) << "one more line that was not there before\n";
-  EXPECT_NE(message_of([&] { Trainer(c).run({.resume = true}); }).find("other data"),
-            std::string::npos);
-}
-
-TEST_F(ResumeTest, KeepsTheShapeOfTheModelItStartedFrom) {
-  const std::string base = (folder_ / "base").string();
-  models::save_gpt2_folder(
-      base, models::Gpt2({.layers = 1, .heads = 2, .width = 16, .context = 8, .vocab = 256}));
-  Config c = config();
-  c.model = {};
-  c.model.from = base;
-  c.batch.tokens = 7 * 8;
-  Trainer first(c);
-  first.add_observer(std::make_shared<SignalAfter>(6, SIGINT));
-  first.run();
-  EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
-  fs::remove_all(base);
-  EXPECT_EQ(parameters_of(c).front().tensor.size(1), 16)
-      << "a run does not need the folder it started from";
-}
-
-TEST_F(ResumeTest, FromAnEarlierStepGivesUpTheLaterCheckpoints) {
-  Config c = config();
-  c.run.checkpoint_every = {1, Duration::Unit::steps};
-  c.run.keep = 4;
-  c.run.keep_best = false;
-  Trainer(c).run();
-  const NamedParameters expected = parameters_of(c);
-  Trainer again(c);
-  again.add_observer(std::make_shared<SignalAfter>(5, SIGINT));
-  const RunResult result = again.run({.resume = true, .checkpoint = "3"});
-  EXPECT_EQ(result.step, 4);
-  EXPECT_TRUE(fs::exists(result.checkpoint));
-  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), (std::vector<std::int64_t>{3, 4}));
-  EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
-  expect_same_bits(parameters_of(c), expected);
-}
-
-TEST_F(ResumeTest, RefusesADirectoryWithoutARun) {
-  EXPECT_NE(message_of([&] { Trainer(config()).run({.resume = true}); }).find("none"),
-            std::string::npos);
 }
 
 }  // namespace

@@ -89,17 +89,6 @@ class Scale : public models::Trainable {
   }
 };
 
-class SignalAfterMicroBatch : public Observer {
- public:
-  explicit SignalAfterMicroBatch(std::int64_t count) : count_(count) {}
-  void on_micro_batch(std::int64_t done, std::int64_t) override {
-    if (done == count_) std::raise(SIGTERM);
-  }
-
- private:
-  std::int64_t count_;
-};
-
 struct RunnerFixture {
   template <class R>
   WindowRun run() {
@@ -107,12 +96,12 @@ struct RunnerFixture {
     return runner.run(0, {0, number_count}, 4);
   }
   /// A signal asks it to stop after so many micro-batches.
-  WindowRun run_until(std::int64_t micro_batches) {
+  WindowRun run_until(int micro_batches) {
     memory::BudgetWatch budget("");
     const StopSignalWatch signals;
     testing::DrivenRunner<MicroBatchRunner> runner(model, window, loader, 1);
     runner.heed(budget, signals);
-    runner.add_observer(std::make_shared<SignalAfterMicroBatch>(micro_batches));
+    runner.add_observer(std::make_shared<testing::SignalAfter>(micro_batches, SIGTERM));
     return runner.run(0, {0, number_count}, 4);
   }
   Scale model;

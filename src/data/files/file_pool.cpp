@@ -1,0 +1,120 @@
+#include "data/files/file_pool.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::data {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+Error unreadable(const std::filesystem::path& path, int error) {
+  return runtime_error("read " + path.string(), "the file that was opened before", reason(error),
+                       "restoring it, then resuming the run");
+}
+
+Error changed(const std::filesystem::path& path, const std::string& expected,
+              const std::string& received) {
+  return runtime_error("read " + path.string(), expected, received,
+                       "restoring it, then resuming the run (a file that was mended on purpose: "
+                       "--resume --accept-data)");
+}
+
+}  // namespace
+
+/// An open file, closed by whoever lets go of it last.
+class FilePool::Descriptor {
+ public:
+  explicit Descriptor(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), error_(fd_ < 0 ? errno : 0) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return fd_; }
+  int error() const { return error_; }
+  Version version() const {
+    struct stat status {};
+    if (::fstat(fd_, &status) != 0) return {};
+    constexpr std::int64_t nanoseconds_per_second = 1'000'000'000;
+    return {.bytes = status.st_size,
+            .modified_ns = status.st_mtim.tv_sec * nanoseconds_per_second + status.st_mtim.tv_nsec};
+  }
+
+ private:
+  int fd_;
+  int error_;
+};
+
+FilePool::FilePool(std::vector<std::filesystem::path> paths, const std::string& what)
+    : paths_(std::move(paths)) {
+  versions_.reserve(paths_.size());
+  for (const std::filesystem::path& path : paths_) {
+    const Descriptor file(path);
+    if (file.error() != 0) {
+      throw usage_error(what, "files that can be read", path.string() + ": " + reason(file.error()),
+                        "a glob that leaves it out, or its permissions");
+    }
+    versions_.push_back(file.version());
+  }
+}
+
+FilePool::~FilePool() = default;
+
+std::shared_ptr<const FilePool::Descriptor> FilePool::reopen(std::size_t file) const {
+  auto descriptor = std::make_shared<const Descriptor>(paths_[file]);
+  if (descriptor->error() != 0) throw unreadable(paths_[file], descriptor->error());
+  require_unchanged(file, *descriptor);
+  return descriptor;
+}
+
+void FilePool::require_unchanged(std::size_t file, const Descriptor& descriptor) const {
+  const Version before = versions_[file], now = descriptor.version();
+  if (now == before) return;
+  if (now.bytes != before.bytes)
+    throw changed(paths_[file], std::to_string(before.bytes) + " bytes, as when it was opened",
+                  std::to_string(now.bytes) + " bytes");
+  throw changed(paths_[file], "the content that it had when it was opened",
+                "a file that was written to since");
+}
+
+// A slot holds any of the files that are congruent modulo the number of slots: no lists to keep,
+// and up to that many files never close.
+std::shared_ptr<const FilePool::Descriptor> FilePool::descriptor_of(std::size_t file) const {
+  const std::lock_guard lock(mutex_);
+  Slot& slot = slots_[file % max_open_files];
+  if (!slot.descriptor || slot.file != file) {
+    slot.descriptor.reset();
+    slot.descriptor = reopen(file);
+    slot.file = file;
+  }
+  return slot.descriptor;
+}
+
+void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> out) const {
+  const auto descriptor = descriptor_of(file);
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor->get(), out.data(), out.size(), offset);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      throw unreadable(paths_[file], errno);
+    }
+    if (got == 0) break;
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+  // Afterwards, so that no change before or while it was read goes unseen.
+  require_unchanged(file, *descriptor);
+  if (!out.empty()) throw unreadable(paths_[file], EIO);
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,211 @@
+#include "data/files/glob.h"
+
+#include <fnmatch.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_regular(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool has_wildcard(const std::string& part) { return part.find_first_of("*?[\\") != part.npos; }
+
+bool is_hidden(const std::string& name) { return name.starts_with('.'); }
+
+/// Walks the folders of one glob, part by part of its path.
+class GlobWalk {
+ public:
+  GlobWalk(const std::string& glob, const std::string& what) : what_(what) {
+    for (const fs::path& part : fs::path(glob)) {
+      if (part == ".") continue;  // "./a" and "a" sort alike
+      // "**/**" is "**", and would otherwise visit each folder many times over.
+      if (part == "**" && !parts_.empty() && parts_.back() == "**") continue;
+      parts_.push_back(part.string());
+    }
+    if (!parts_.empty() && parts_.back() == "**") parts_.emplace_back("*");
+  }
+
+  std::vector<fs::path> files() && {
+    visit({}, 0);
+    return std::move(found_);
+  }
+
+ private:
+  void visit(const fs::path& base, std::size_t part) {
+    if (part == parts_.size()) {
+      if (is_regular(base)) found_.push_back(base);
+    } else if (parts_[part] == "**") {
+      visit_tree(base, part);
+    } else if (has_wildcard(parts_[part])) {
+      visit_matches(base, part);
+    } else {
+      visit(base / parts_[part], part + 1);
+    }
+  }
+
+  void visit_tree(const fs::path& base, std::size_t part) {
+    visit(base, part + 1);
+    for (const fs::directory_entry& entry : entries(base)) {
+      std::error_code ignored;
+      const std::string name = entry.path().filename().string();
+      // Links are not followed: they may lead back up.
+      if (!is_hidden(name) && !entry.is_symlink(ignored) && entry.is_directory(ignored))
+        visit(base / name, part);
+    }
+  }
+
+  void visit_matches(const fs::path& base, std::size_t part) {
+    const bool is_last = part + 1 == parts_.size();
+    for (const fs::directory_entry& entry : entries(base)) {
+      std::error_code ignored;
+      const std::string name = entry.path().filename().string();
+      if (::fnmatch(parts_[part].c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      if (is_last || entry.is_directory(ignored)) visit(base / name, part + 1);
+    }
+  }
+
+  std::vector<fs::directory_entry> entries(const fs::path& folder) const {
+    std::error_code failure;
+    std::vector<fs::directory_entry> listed;
+    fs::directory_iterator entry(folder.empty() ? fs::path(".") : folder, failure);
+    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure))
+      listed.push_back(*entry);
+    const bool is_no_folder =
+        failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
+    if (failure && !is_no_folder) {
+      throw usage_error(what_, "folders that can be read",
+                        folder.string() + ": " + failure.message(), "a glob that leaves it out");
+    }
+    return listed;
+  }
+
+  const std::string& what_;
+  std::vector<std::string> parts_;
+  std::vector<fs::path> found_;
+};
+
+std::vector<fs::path> files_of(const std::string& glob, const std::string& what) {
+  if (has_wildcard(glob) && is_regular(glob)) return {glob};
+  return GlobWalk(glob, what).files();
+}
+
+std::string quoted(const std::vector<std::string>& globs) {
+  std::string text;
+  for (const std::string& glob : globs) text += (text.empty() ? "'" : ", '") + glob + "'";
+  return text;
+}
+
+/// The folder that all that `glob` may name is in.
+fs::path folder_above_wildcards(const std::string& glob) {
+  fs::path folder = glob;
+  while (has_wildcard(folder.string())) folder = folder.parent_path();
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
+/// Whether it is a folder without a file in it or below, hidden ones aside. Only so many entries
+/// are looked at.
+bool holds_nothing(const fs::path& folder) {
+  constexpr int most_entries = 10'000;
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, failure);
+  for (int seen = 0; !failure && entry != fs::recursive_directory_iterator(); ++seen) {
+    const bool hidden = is_hidden(entry->path().filename().string());
+    if (hidden) entry.disable_recursion_pending();
+    if (seen == most_entries || (!hidden && !entry->is_directory(failure))) return false;
+    entry.increment(failure);
+  }
+  return !failure;
+}
+
+std::string suggestion_for(const std::string& glob) {
+  std::error_code ignored;
+  if (const fs::path folder = folder_above_wildcards(glob); holds_nothing(folder))
+    return "putting files into " + folder.string() +
+           ", which holds none: text, JSON lines (.jsonl), token ids (.bin), or images in a folder "
+           "per class";
+  if (fs::is_directory(glob, ignored))
+    return "'" + (fs::path(glob) / "**").string() + "': it is a folder";
+  if (glob.starts_with('~')) return "the home folder's full path: ~ is not expanded";
+  return "an absolute path, or **/ for files in any folder below";
+}
+
+using Identity = std::pair<dev_t, ino_t>;
+
+/// The file itself, whatever its name; none where there is no such file.
+std::optional<Identity> identity_of(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  return Identity(status.st_dev, status.st_ino);
+}
+
+void sort_and_drop_duplicates(std::vector<fs::path>& files) {
+  std::sort(files.begin(), files.end(),
+            [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  std::set<Identity> seen;
+  std::erase_if(files, [&](const fs::path& file) {
+    const std::optional<Identity> identity = identity_of(file);
+    return identity && !seen.insert(*identity).second;
+  });
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const std::string& what) {
+  if (globs.empty())
+    throw usage_error(what, "at least one glob of files", "none", "[\"data/**/*.txt\"]");
+  std::vector<fs::path> files;
+  std::vector<std::string> unmatched;
+  for (const std::string& glob : globs) {
+    std::vector<fs::path> matches = files_of(glob, what);
+    if (matches.empty()) unmatched.push_back(glob);
+    std::move(matches.begin(), matches.end(), std::back_inserter(files));
+  }
+  if (!unmatched.empty()) {
+    std::error_code ignored;
+    throw usage_error(what, "files that match",
+                      "none for " + quoted(unmatched) + " in " + fs::current_path(ignored).string(),
+                      suggestion_for(unmatched.front()));
+  }
+  sort_and_drop_duplicates(files);
+  return files;
+}
+
+std::set<fs::path> matching(const std::vector<fs::path>& paths,
+                            const std::vector<std::string>& globs, const std::string& what) {
+  if (globs.empty()) return {};
+  std::set<Identity> wanted;
+  for (const fs::path& file : expand_globs(globs, what))
+    if (const auto identity = identity_of(file)) wanted.insert(*identity);
+  std::set<fs::path> found;
+  for (const fs::path& path : paths)
+    if (const auto identity = identity_of(path); identity && wanted.contains(*identity))
+      found.insert(path);
+  return found;
+}
+
+std::vector<fs::path> without(const std::vector<fs::path>& paths,
+                              const std::set<fs::path>& excluded, const std::string& what) {
+  std::vector<fs::path> rest = paths;
+  std::erase_if(rest, [&](const fs::path& path) { return excluded.contains(path); });
+  if (rest.empty())
+    throw usage_error(what, "files beside those that data.exclude names",
+                      "none: all " + std::to_string(paths.size()) + " are excluded",
+                      "a narrower data.exclude");
+  return rest;
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "data/files/fingerprint.h"
+#include "data/images/image_store.h"
+#include "data/source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+constexpr ImageShape cifar_shape{.channels = 3, .height = 32, .width = 32};
+constexpr std::int64_t pixel_bytes = 3 * 32 * 32;
+
+/// A version of the format; the last label byte of a record is the class.
+struct Version {
+  const char* name;
+  std::int64_t label_bytes;
+  std::int64_t classes;
+  const char* names_file;  ///< of the classes, a line each
+  std::int64_t record_bytes() const { return label_bytes + pixel_bytes; }
+  bool operator==(const Version& other) const { return classes == other.classes; }
+};
+constexpr Version cifar10{"CIFAR-10", 1, 10, "batches.meta.txt"};
+constexpr Version cifar100{"CIFAR-100", 2, 100, "fine_label_names.txt"};
+
+/// Those that are not empty, of at most as many bytes as names of classes take; none where there is
+/// no such file.
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  constexpr std::size_t most_bytes = 1 << 16;
+  std::ifstream file(path);
+  std::string text(most_bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+class Cifar final : public ImageStore {
+ public:
+  Cifar(std::unique_ptr<const FilePool> files, const ImageOptions& options, const std::string& what)
+      : files_(std::move(files)), version_(version_of(0, what)) {
+    std::int64_t total = 0;
+    for (std::size_t file = 0; file < files_->count(); ++file) {
+      require_version(file, what);
+      ends_.push_back(total += files_->bytes(file) / version_.record_bytes());
+      check_labels(file, what);
+    }
+    if (!options.classes.empty() && std::ssize(options.classes) != version_.classes) {
+      throw usage_error(what,
+                        "images of the " + std::to_string(options.classes.size()) +
+                            " classes of the training data",
+                        files_->path(0).string() + ": " + version_.name,
+                        "files of the same data set");
+    }
+    classes_ = options.classes.empty() ? found_classes() : options.classes;
+    fingerprint_.emplace(std::string("images, ") + version_.name, *files_);
+  }
+
+  std::int64_t size() const override { return ends_.back(); }
+  ShapeCounts shapes() const override { return {{cifar_shape, size()}}; }
+  std::string fingerprint() const override { return fingerprint_->text(); }
+  std::vector<std::string> classes() const override { return classes_; }
+
+  ImageRead read(std::int64_t index, DecodedImage& image) const override {
+    const auto file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -
+                                               ends_.begin());
+    const std::int64_t record = index - (file == 0 ? 0 : ends_[file - 1]);
+    const std::int64_t begin = record * version_.record_bytes();
+    std::uint8_t label = 0;
+    files_->read(file, begin + version_.label_bytes - 1,
+                 std::as_writable_bytes(std::span(&label, 1)));
+    image.shape = cifar_shape;
+    image.in_planes = true;
+    image.bytes.resize(static_cast<std::size_t>(pixel_bytes));
+    files_->read(file, begin + version_.label_bytes,
+                 std::as_writable_bytes(std::span(image.bytes)));
+    return {.label = label, .failure = {}};
+  }
+
+ private:
+  /// The version whose records fill the file, and where both do, whose labels are in range.
+  Version version_of(std::size_t file, const std::string& what) const {
+    const std::int64_t bytes = files_->bytes(file);
+    const bool is_10 = bytes % cifar10.record_bytes() == 0;
+    const bool is_100 = bytes % cifar100.record_bytes() == 0;
+    if (bytes == 0 || (!is_10 && !is_100)) {
+      throw usage_error(what,
+                        "CIFAR's binary version (records of 3073 bytes, or of 3074: CIFAR-100)",
+                        files_->path(file).string() + ": " + std::to_string(bytes) + " bytes",
+                        "getting the file again: it is truncated or no CIFAR file");
+    }
+    if (is_10 && is_100) return bad_record(file, cifar10) < 0 ? cifar10 : cifar100;
+    return is_10 ? cifar10 : cifar100;
+  }
+
+  void require_version(std::size_t file, const std::string& what) const {
+    const Version version = version_of(file, what);
+    if (version == version_) return;
+    throw usage_error(what, "files of one data set",
+                      files_->path(0).string() + " (" + version_.name + ") beside " +
+                          files_->path(file).string() + " (" + version.name + ")",
+                      "globs that match only one of them");
+  }
+
+  /// The first record whose label is out of range, or -1.
+  std::int64_t bad_record(std::size_t file, const Version& version) const {
+    const std::int64_t records = files_->bytes(file) / version.record_bytes();
+    for (std::int64_t record = 0; record < records; ++record) {
+      std::uint8_t label = 0;
+      files_->read(file, record * version.record_bytes() + version.label_bytes - 1,
+                   std::as_writable_bytes(std::span(&label, 1)));
+      if (label >= version.classes) return record;
+    }
+    return -1;
+  }
+
+  void check_labels(std::size_t file, const std::string& what) const {
+    const std::int64_t record = bad_record(file, version_);
+    if (record < 0) return;
+    throw usage_error(
+        what, std::string(version_.name) + "'s labels below " + std::to_string(version_.classes),
+        files_->path(file).string() + ": another in record " + std::to_string(record),
+        "getting the file again: it is corrupt or no CIFAR file");
+  }
+
+  /// They are those of the file that comes with the data set, or else their numbers.
+  std::vector<std::string> found_classes() const {
+    std::vector<std::string> names = lines_of(files_->path(0).parent_path() / version_.names_file);
+    if (std::ssize(names) == version_.classes) return names;
+    names.clear();
+    for (std::int64_t i = 0; i < version_.classes; ++i) names.push_back(std::to_string(i));
+    return names;
+  }
+
+  std::unique_ptr<const FilePool> files_;
+  Version version_;
+  std::vector<std::int64_t> ends_;  ///< images up to and with file i
+  std::vector<std::string> classes_;
+  std::optional<Fingerprint> fingerprint_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageStore> open_cifar(std::vector<std::filesystem::path> paths,
+                                       const ImageOptions& options, const std::string& what) {
+  auto files = std::make_unique<const FilePool>(std::move(paths), what);
+  return std::make_unique<Cifar>(std::move(files), options, what);
+}
+
+}  // namespace accrue::data

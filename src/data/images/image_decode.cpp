@@ -1,0 +1,83 @@
+#include "data/images/image_decode.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "data/images/jpeg_decode.h"
+#include "data/images/png_decode.h"
+
+namespace accrue::data {
+namespace {
+
+/// No image that would need gigabytes.
+constexpr std::uint32_t kMostPixelsASide = 16384;
+
+/// By their first bytes, formats that people have and this version does not read.
+struct Signature {
+  std::string_view bytes, name;
+};
+constexpr std::array<Signature, 13> other_formats{
+    {{"BM", "BMP"},
+     {"P1", "PNM"},
+     {"P2", "PNM"},
+     {"P3", "PNM"},
+     {"P4", "PNM"},
+     {"P5", "PNM"},
+     {"P6", "PNM"},
+     {"GIF8", "GIF"},
+     {"P7", "PAM"},
+     {"RIFF", "WebP"},
+     {"II*", "TIFF"},
+     {"MM", "TIFF"},
+     {"\xff\xd8", "JPEG that is damaged, or of neither grey nor RGB (CMYK)"}}};
+
+std::optional<ImageShape> shape_up_to(std::span<const std::byte> encoded, std::uint32_t side) {
+  if (is_png(encoded)) return png_shape(encoded, side);
+  if (is_jpeg(encoded)) return jpeg_shape(encoded, side);
+  return std::nullopt;
+}
+
+/// The first of each three bytes: what grey pixels are, decoded as colour.
+void keep_one_of_three(std::vector<std::uint8_t>& bytes) {
+  for (std::size_t i = 0; i < bytes.size() / 3; ++i) bytes[i] = bytes[3 * i];
+  bytes.resize(bytes.size() / 3);
+}
+
+}  // namespace
+
+std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded) {
+  return shape_up_to(encoded, kMostPixelsASide);
+}
+
+std::string other_image_format(std::span<const std::byte> encoded) {
+  constexpr std::uint32_t any_side = 0x7fffffff;
+  if (const auto shape = shape_up_to(encoded, any_side);
+      shape && std::max(shape->height, shape->width) > kMostPixelsASide)
+    return "one with a side of " + std::to_string(std::max(shape->height, shape->width)) +
+           " pixels (" + std::to_string(kMostPixelsASide) + " at most)";
+  const std::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  for (const Signature& format : other_formats)
+    if (bytes.starts_with(format.bytes)) return std::string(format.name);
+  return "";
+}
+
+std::string decode_image(std::span<const std::byte> encoded, DecodedImage& image) {
+  const std::optional<ImageShape> shape = image_shape_of(encoded);
+  if (!shape) {
+    const std::string other = other_image_format(encoded);
+    return other.empty() ? "its header is damaged" : "it is " + other;
+  }
+  const bool png = is_png(encoded);
+  image.shape = *shape;
+  image.in_planes = false;
+  image.bytes.resize(
+      static_cast<std::size_t>(shape->height * shape->width * (png ? 3 : shape->channels)));
+  std::string problem =
+      png ? decode_png(encoded, image.bytes) : decode_jpeg(encoded, *shape, image.bytes);
+  if (png && shape->channels == 1) keep_one_of_three(image.bytes);
+  return problem;
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "accrue/data/source.h"
+#include "data/files/file_pool.h"
+#include "data/images/image_decode.h"
+
+namespace accrue::data {
+
+/// The shape that the file's first bytes tell; more of them, up to 16 MiB, where much else stands
+/// before it. Nothing where it is no image that can be read.
+std::optional<ImageShape> image_file_shape(const FilePool& files, std::size_t file);
+
+/// other_image_format() of the file.
+std::string other_image_file_format(const FilePool& files, std::size_t file);
+
+/// Reads and decodes the whole file, as decode_image() does. Throws as FilePool::read() does.
+std::string decode_image_file(const FilePool& files, std::size_t file, DecodedImage& image);
+
+}  // namespace accrue::data

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/images/image_decode.h"
+
+namespace accrue::data {
+
+/// The middle of a side that is scaled: `kept` pixels from `first` on, of `scaled` that `pixels`
+/// become.
+struct ScaledSide {
+  std::int64_t pixels = 0;
+  std::int64_t scaled = 0;
+  std::int64_t first = 0;
+  std::int64_t kept = 0;
+};
+
+/// That part of an image, scaled as Pillow's resize(Image.Resampling.BILINEAR) does it: weights
+/// fall linearly to 0 at the distance of a pixel of the result (at least of the image), along rows,
+/// then along columns, each rounded to 8 bits (Pillow's src/libImaging/Resample.c). To the bit, but
+/// where a version of Pillow takes the columns first: one level of 255 apart then. In planes, one
+/// for each channel. Work and memory go by what is kept (docs/notes/images.md says why it is not
+/// ATen's).
+std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSide& height,
+                                      const ScaledSide& width);
+
+}  // namespace accrue::data

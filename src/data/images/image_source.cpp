@@ -1,0 +1,143 @@
+#include "data/images/image_source.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "data/files/glob.h"
+#include "data/images/image_fit.h"
+#include "data/source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class ImageFileKind { folders, cifar, idx };
+
+const char* kind_name(ImageFileKind kind) {
+  if (kind == ImageFileKind::cifar) return "CIFAR records";
+  return kind == ImageFileKind::idx ? "idx" : "an image";
+}
+
+std::array<std::uint8_t, 3> first_bytes(const FilePool& files, std::size_t file) {
+  std::array<std::uint8_t, 3> bytes{};
+  const auto count = std::min<std::int64_t>(std::ssize(bytes), files.bytes(file));
+  files.read(file, 0,
+             std::as_writable_bytes(std::span(bytes)).first(static_cast<std::size_t>(count)));
+  return bytes;
+}
+
+ImageFileKind image_kind_of(const FilePool& files, std::size_t file, const std::string& what) {
+  const fs::path& path = files.path(file);
+  const auto bytes = first_bytes(files, file);
+  if (bytes[0] == 0x1f && bytes[1] == 0x8b) {
+    throw usage_error(what, "files that are not compressed", path.string() + ": gzip",
+                      "gunzip of it");
+  }
+  if (path.extension() == ".bin") return ImageFileKind::cifar;
+  const bool is_named_idx = path.filename().string().find("idx") != std::string::npos &&
+                            path.filename().string().ends_with("ubyte");
+  const bool has_magic = bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 8;
+  return is_named_idx || has_magic ? ImageFileKind::idx : ImageFileKind::folders;
+}
+
+ImageFileKind common_kind(const std::vector<fs::path>& paths, const std::string& what) {
+  const FilePool files(paths, what);
+  const ImageFileKind first = image_kind_of(files, 0, what);
+  for (std::size_t file = 1; file < files.count(); ++file) {
+    const ImageFileKind kind = image_kind_of(files, file, what);
+    if (kind == first) continue;
+    throw usage_error(what, "image files of one kind",
+                      files.path(0).string() + " (" + kind_name(first) + ") beside " +
+                          files.path(file).string() + " (" + kind_name(kind) + ")",
+                      "globs that match only one of them");
+  }
+  return first;
+}
+
+std::unique_ptr<ImageStore> open_store(std::vector<fs::path> paths, const ImageOptions& options,
+                                       const std::string& what) {
+  std::vector<fs::path> used = without(paths, options.excluded, what);
+  const ImageFileKind kind = common_kind(used, what);
+  if (kind == ImageFileKind::cifar) return open_cifar(std::move(used), options, what);
+  if (kind == ImageFileKind::idx) return open_idx(std::move(used), options, what);
+  return open_image_folders(std::move(paths), options, what);
+}
+
+class ImageSource final : public Source {
+ public:
+  ImageSource(std::unique_ptr<const ImageStore> store, const ImageShape& wanted, std::string what)
+      : store_(std::move(store)),
+        decision_(decide_image_shape(store_->shapes(), wanted)),
+        what_(std::move(what)) {}
+
+  std::int64_t size() const override { return store_->size(); }
+  std::int64_t vocab() const override { return std::ssize(store_->classes()); }
+  std::int64_t tokens(std::int64_t) const override { return 1; }
+  std::optional<std::int64_t> uniform_tokens() const override { return 1; }
+  std::optional<ImageShape> image_shape() const override { return decision_.shape; }
+  std::vector<std::string> classes() const override { return store_->classes(); }
+  std::vector<std::string> remarks() const override {
+    if (decision_.reason.empty()) return {};
+    return {"of " + what_ + ", " + decision_.reason};
+  }
+  std::string fingerprint() const override { return store_->fingerprint(); }
+
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    const ImageShape& shape = decision_.shape;
+    const std::int64_t count = std::ssize(indices);
+    batch::MicroBatch micro;
+    micro.inputs = at::empty({count, shape.channels, shape.height, shape.width}, at::kFloat);
+    micro.targets = at::empty({count}, at::kLong);
+    auto* inputs = micro.inputs.mutable_data_ptr<float>();
+    auto* targets = micro.targets.mutable_data_ptr<std::int64_t>();
+    DecodedImage image;
+    std::vector<std::uint8_t> planes(
+        static_cast<std::size_t>(shape.channels * shape.height * shape.width));
+    for (std::int64_t place = 0; place < count; ++place) {
+      const std::int64_t index = indices[static_cast<std::size_t>(place)];
+      require_index(index, size());
+      const ImageRead read = store_->read(index, image);
+      if (!read.failure.empty())
+        micro.unreadable.push_back(
+            {place, store_->name(index) + " does not decode: " + read.failure});
+      if (!read.label) continue;
+      *targets++ = *read.label;
+      fit_image(image, shape, planes);
+      normalise_image(planes, inputs);
+      inputs += planes.size();
+      micro.sample_ids.push_back(place);
+    }
+    micro.tokens = std::ssize(micro.sample_ids);
+    if (micro.tokens == count) {
+      micro.sample_ids.clear();
+    } else {
+      micro.inputs = micro.inputs.narrow(0, 0, micro.tokens);
+      micro.targets = micro.targets.narrow(0, 0, micro.tokens);
+    }
+    return micro;
+  }
+
+ private:
+  std::unique_ptr<const ImageStore> store_;
+  ShapeDecision decision_;
+  std::string what_;  ///< the config key of its files
+};
+
+}  // namespace
+
+std::string text_of(const ImageShape& shape) {
+  return std::to_string(shape.channels) + " x " + std::to_string(shape.height) + " x " +
+         std::to_string(shape.width);
+}
+
+std::unique_ptr<Source> open_images(std::vector<fs::path> paths, const ImageOptions& options,
+                                    const std::string& what) {
+  return std::make_unique<ImageSource>(open_store(std::move(paths), options, what), options.shape,
+                                       what);
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "data/images/image_store.h"
+
+namespace accrue::data {
+
+/// The samples of image files of one kind. Throws as the store's opener does, and where kinds are
+/// mixed or a file is compressed.
+std::unique_ptr<Source> open_images(std::vector<std::filesystem::path> paths,
+                                    const ImageOptions& options, const std::string& what);
+
+}  // namespace accrue::data

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/files/file_pool.h"
+
+namespace accrue::data {
+
+/// Where a file's tokens lie: `tokens` little-endian ids of `width` bytes from `offset`.
+struct TokenLayout {
+  std::int64_t offset = 0;
+  std::int64_t tokens = 0;
+  std::int64_t width = 1;  ///< 1, 2 or 4
+  bool operator==(const TokenLayout&) const = default;
+};
+
+/// The layout of a text file: a token per byte.
+TokenLayout text_layout(const FilePool& files, std::size_t file);
+
+/// The layout of a token file, told by its magic number. Throws a usage Error, its operation being
+/// `what`, that names the file where it is empty, truncated or corrupt, or of an unknown version.
+TokenLayout token_layout(const FilePool& files, std::size_t file, const std::string& what);
+
+}  // namespace accrue::data

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "data/files/file_pool.h"
+#include "data/files/fingerprint.h"
+#include "data/text/token_file.h"
+
+namespace accrue::data {
+
+/// What a stream is besides its files.
+struct StreamTraits {
+  Format format = Format::text;  ///< or tokens
+  std::int64_t context = 0;      ///< T >= 1
+  std::int64_t vocab = 0;        ///< what the source tells; 0: nothing
+  std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
+};
+
+/// Files joined into one stream of tokens, and its samples.
+class TokenStream final : public Source {
+ public:
+  /// `layouts[i]` is that of file i. Throws a usage Error, its operation being `what`, where there
+  /// is no sample.
+  TokenStream(std::unique_ptr<const FilePool> files, std::vector<TokenLayout> layouts,
+              StreamTraits traits, const std::string& what);
+
+  std::int64_t size() const override;
+  std::int64_t vocab() const override { return traits_.vocab; }
+  bool has_text() const override { return traits_.format == Format::text; }
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
+  std::int64_t tokens(std::int64_t) const override { return traits_.context; }
+  std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }
+  void check_contents() const override;
+  std::string fingerprint() const override { return fingerprint_.text(); }
+
+ private:
+  using Scratch = std::vector<std::byte>;
+  /// Consecutive tokens of one file.
+  struct Piece {
+    std::size_t file = 0;
+    std::int64_t first = 0, count = 0;
+  };
+
+  std::int64_t length() const { return ends_.back(); }
+  /// Tokens [first, first + out.size()) of the stream.
+  void read(std::int64_t first, std::span<std::int64_t> out, Scratch& scratch) const;
+  /// The same of one file, which holds them all.
+  void read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
+                 Scratch& scratch) const;
+  /// Those of the files that can hold an id outside the vocabulary, in order.
+  std::vector<Piece> pieces_to_check() const;
+  /// Throws what fetch() would throw for it.
+  void check(const Piece& piece) const;
+  void check_vocab(std::size_t file, std::int64_t first, std::span<const std::int64_t> ids) const;
+
+  std::unique_ptr<const FilePool> files_;
+  std::vector<TokenLayout> layouts_;
+  std::vector<std::int64_t> ends_;  ///< the stream's length up to and with file i
+  StreamTraits traits_;
+  Fingerprint fingerprint_;
+  mutable std::once_flag checked_;
+};
+
+}  // namespace accrue::data

@@ -1,0 +1,135 @@
+#include "data/text/tokenizer_files.h"
+
+#include <array>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/atomic_file.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* fast_tokenizer = "tokenizer.json";
+constexpr const char* tokenizer_settings = "tokenizer_config.json";
+
+/// Those that hold tokens come first: the settings alone do not say which there are.
+constexpr std::array<const char*, 11> tokenizer_names{
+    fast_tokenizer,    "vocab.json",      "merges.txt",
+    "tokenizer.model", "spiece.model",    "sentencepiece.bpe.model",
+    "vocab.txt",       "encoder.json",    "vocab.bpe",
+    "tekken.json",     tokenizer_settings};
+
+/// Whether GPT-2's table shows the byte as the character of the same number.
+bool shown_as_itself(int byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
+
+/// U+0080 to U+07FF need two bytes, which covers the whole table.
+std::string utf8(int code_point) {
+  if (code_point < 0x80) return {static_cast<char>(code_point)};
+  return {static_cast<char>(0xc0 | (code_point >> 6)),
+          static_cast<char>(0x80 | (code_point & 0x3f))};
+}
+
+/// GPT-2's bytes_to_unicode: a printable character for every byte.
+std::array<std::string, 256> byte_characters() {
+  std::array<std::string, 256> characters;
+  int next_free = 256;
+  for (int byte = 0; byte < 256; ++byte)
+    characters[static_cast<std::size_t>(byte)] = utf8(shown_as_itself(byte) ? byte : next_free++);
+  return characters;
+}
+
+Json byte_level() {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", false},
+          {"use_regex", false}};
+}
+
+Json byte_tokenizer() {
+  Json vocabulary = Json::object();
+  const auto characters = byte_characters();
+  for (std::size_t byte = 0; byte < characters.size(); ++byte) vocabulary[characters[byte]] = byte;
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", Json::array()},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", byte_level()},
+          {"post_processor", nullptr},
+          {"decoder", byte_level()},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"vocab", vocabulary},
+            {"merges", Json::array()}}}};
+}
+
+/// The first that `counts`, by name.
+std::optional<fs::path> first_file(const fs::path& folder,
+                                   const std::function<bool(std::string_view)>& counts) {
+  std::error_code unreadable;
+  for (const char* name : tokenizer_names)
+    if (counts(name) && fs::exists(folder / name, unreadable)) return folder / name;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, unreadable))
+    if (file.path().extension() == ".tiktoken") return file.path();
+  return std::nullopt;
+}
+
+/// Other programs write a post-processor that adds nothing where there was none.
+bool adds_tokens(const nlohmann::json& post_processor) {
+  if (!post_processor.is_object()) return !post_processor.is_null();
+  const auto special = post_processor.find("special_tokens");
+  return special == post_processor.end() || !special->empty();
+}
+
+/// By what decides which tokens a text becomes: other programs write the rest anew.
+bool is_byte_tokenizer(const fs::path& file) {
+  constexpr std::uintmax_t most_bytes = 1 << 16;  // that of bytes has 4 KiB, others have megabytes
+  std::error_code unreadable;
+  const std::uintmax_t bytes = fs::file_size(file, unreadable);
+  if (unreadable || bytes > most_bytes) return false;
+  const auto found = nlohmann::json::parse(read_file(file), nullptr, false);
+  const nlohmann::json ours = byte_tokenizer();
+  for (const char* name : {"/added_tokens", "/normalizer", "/pre_tokenizer", "/model/type",
+                           "/model/vocab", "/model/merges"}) {
+    const nlohmann::json::json_pointer part(name);
+    if (!found.contains(part) || found.at(part) != ours.at(part)) return false;
+  }
+  return found.contains("post_processor") && !adds_tokens(found["post_processor"]);
+}
+
+}  // namespace
+
+FolderTokenizer find_tokenizer(const fs::path& folder) {
+  using Kind = FolderTokenizer::Kind;
+  const bool bytes = is_byte_tokenizer(folder / fast_tokenizer);
+  const auto other = first_file(folder, [&](std::string_view name) {
+    return !bytes || (name != fast_tokenizer && name != tokenizer_settings);
+  });
+  if (other) return {.kind = Kind::other, .file = *other};
+  if (bytes) return {.kind = Kind::bytes, .file = folder / fast_tokenizer};
+  return {};
+}
+
+void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context) {
+  const Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                    {"model_max_length", context},
+                    {"clean_up_tokenization_spaces", false}};
+  write_file_atomically(folder / fast_tokenizer, byte_tokenizer().dump(1) + "\n");
+  write_file_atomically(folder / tokenizer_settings, config.dump(1) + "\n");
+}
+
+}  // namespace accrue::data

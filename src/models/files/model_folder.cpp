@@ -1,0 +1,31 @@
+#include "models/files/model_folder.h"
+
+#include "accrue/core/error.h"
+
+namespace accrue::models {
+namespace {
+
+/// A link that points nowhere is there, too.
+void refuse_existing(const std::filesystem::path& file) {
+  std::error_code unreadable;
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, unreadable)))
+    throw usage_error("save a model to " + file.parent_path().string(), "a folder without a model",
+                      file.string(), "another folder");
+}
+
+}  // namespace
+
+void prepare_model_folder(const std::filesystem::path& folder,
+                          std::initializer_list<const char*> files) {
+  std::error_code failed;
+  if (std::filesystem::exists(folder, failed) && !std::filesystem::is_directory(folder, failed))
+    throw usage_error("save a model to " + folder.string(), "a folder, or none there",
+                      "something that is no folder", "another name");
+  for (const char* file : files) refuse_existing(folder / file);
+  std::filesystem::create_directories(folder, failed);
+  if (failed)
+    throw runtime_error("make " + folder.string(), "a folder that can be made", failed.message(),
+                        "another folder");
+}
+
+}  // namespace accrue::models

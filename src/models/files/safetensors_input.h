@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "models/files/safetensors_header.h"
+
+namespace accrue::models {
+
+/// A safetensors file open for reading at any place. Throws a usage Error where it is no readable
+/// file.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::int64_t bytes() const { return bytes_; }
+
+  /// Throws a runtime Error where the file became shorter.
+  void read_at(std::int64_t offset, void* out, std::int64_t count) const;
+  /// The checksum of `count` bytes, read by pieces.
+  std::string checksum_at(std::int64_t offset, std::int64_t count) const;
+
+ private:
+  Error unreadable(std::string_view reason) const;
+
+  std::string name_;
+  int descriptor_;
+  std::int64_t bytes_ = 0;
+};
+
+/// What stands before the tensors' bytes.
+struct FileHead {
+  std::string bytes;  ///< the header's length and its JSON
+  SafetensorsHeader header;
+
+  std::int64_t data_offset() const { return static_cast<std::int64_t>(bytes.size()); }
+};
+
+/// Reads it, and checks it against itself and the length of the file. Throws a usage Error that
+/// names the file, the tensor and what is wrong.
+FileHead read_head(const InputFile& file);
+
+}  // namespace accrue::models

@@ -1,0 +1,210 @@
+#include "accrue/models/torch_module.h"
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/dropout.h"
+#include "models/foreign/module_generator.h"
+#include "models/foreign/module_layers.h"
+#include "support/snapshot.h"
+
+namespace accrue::models {
+namespace {
+
+using torch::nn::AnyModule;
+using torch::nn::Module;
+
+/// One module of a Sequential.
+struct Element {
+  std::string name;
+  AnyModule module;
+  std::optional<double> dropout;  ///< of a Dropout, which accrue's kernel stands for
+};
+
+/// Modules between two cuts.
+struct Part {
+  std::string name;
+  std::optional<BatchNorm> entrance;
+  std::vector<Element> elements;
+  TensorSnapshot before_first_run;  ///< where a rerun is to follow
+};
+
+void set_training(Module& module, bool training) {
+  if (module.is_training() != training) module.train(training);
+}
+
+/// Masks by sample id need [B, ...] with the channels last or alone; which dimension is which does
+/// not matter to them.
+at::Tensor drop(const at::Tensor& x, double probability, const ForwardContext& context,
+                std::int64_t site) {
+  const at::Tensor rows = x.dim() <= 3 ? x : x.flatten(2);
+  return kernels::dropout(rows.contiguous(), probability, context, site).view(x.sizes());
+}
+
+/// A copy: a module may work in place, and a pass may be run again from the same inputs.
+at::Tensor in_dtype_of(const NamedParameters& parameters, const at::Tensor& inputs) {
+  if (parameters.empty() || !at::isFloatingType(inputs.scalar_type())) return inputs.clone();
+  return inputs.to(parameters.front().tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+/// Why what stands in a module of a Sequential cannot be reached.
+std::string reason_for(const Module& module, const std::string& name) {
+  if (is_batch_norm(module)) return "its running statistics are cumulative averages (no momentum)";
+  return "it cannot be reached inside the Sequential's module " + name;
+}
+
+TensorSnapshot snapshot_of_buffers(const std::vector<Element>& elements) {
+  std::vector<at::Tensor> buffers;
+  for (const Element& element : elements)
+    std::ranges::copy(element.module.ptr()->buffers(), std::back_inserter(buffers));
+  return TensorSnapshot(buffers);
+}
+
+bool will_be_rerun(const ForwardContext& context) {
+  return context.recompute != Recompute::none && !context.rerun && !at::GradMode::is_enabled();
+}
+
+/// Modules may read and move buffers out of accrue's sight: running statistics, counters, vectors
+/// of a power iteration. A rerun starts from them as its first run did, and leaves them as that
+/// did.
+class RerunBuffers {
+ public:
+  /// `before` carries them from a first run to its rerun.
+  RerunBuffers(const std::vector<Element>& elements, const ForwardContext& context,
+               TensorSnapshot& before) {
+    if (will_be_rerun(context)) before = snapshot_of_buffers(elements);
+    if (!context.rerun) return;
+    after_ = snapshot_of_buffers(elements);
+    std::exchange(before, {}).restore_unseen();
+  }
+  ~RerunBuffers() { after_.restore_unseen(); }
+  RerunBuffers(const RerunBuffers&) = delete;
+  RerunBuffers& operator=(const RerunBuffers&) = delete;
+
+ private:
+  TensorSnapshot after_;
+};
+
+class ModuleTrainable : public Trainable {
+ public:
+  ModuleTrainable(std::shared_ptr<Module> module, LossFunction loss, std::string name)
+      : module_(std::move(module)), loss_(std::move(loss)), name_(std::move(name)) {}
+
+  NamedParameters parameters() const override { return parameters_of(*module_); }
+  NamedParameters buffers() const override { return buffers_of(*module_); }
+  std::vector<LossHead> losses() override {
+    return {{name_, [this](const Activations& output, const batch::MicroBatch& micro,
+                           const ForwardContext&, double) { return loss_(output.at(0), micro); }}};
+  }
+  std::vector<ForeignLayer> foreign_layers() const override { return foreign_; }
+
+ protected:
+  std::shared_ptr<Module> module_;
+  LossFunction loss_;
+  std::string name_;
+  std::vector<ForeignLayer> foreign_;
+};
+
+class SequentialTrainable final : public ModuleTrainable {
+ public:
+  SequentialTrainable(std::shared_ptr<torch::nn::SequentialImpl> network, LossFunction loss,
+                      std::string name)
+      : ModuleTrainable(network, std::move(loss), std::move(name)) {
+    if (network->is_empty())
+      throw usage_error("train a torch::nn::Sequential", "at least one module", "none",
+                        "adding its layers first");
+    parts_.push_back({name_ + ".input", {}, {}});
+    const auto children = network->named_children();
+    std::size_t place = 0;
+    for (const AnyModule& module : *network) add(children[place++].key(), module);
+  }
+
+  std::vector<Segment> segments() override {
+    std::vector<Segment> chain;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      Segment segment{
+          parts_[i].name, [this, i](const Activations& x, const batch::MicroBatch& micro,
+                                    const ForwardContext& context) {
+            const at::Tensor input = i == 0 ? in_dtype_of(parameters(), micro.inputs) : x.at(0);
+            return Activations{run(i, input, context)};
+          }};
+      segment.begins_block = true;
+      if (parts_[i].entrance) segment.batch_norms.push_back({0, *parts_[i].entrance});
+      chain.push_back(std::move(segment));
+    }
+    return chain;
+  }
+
+ private:
+  void add(const std::string& name, const AnyModule& module) {
+    const std::shared_ptr<Module> inside = module.ptr();
+    if (auto layer = batch_norm_of(*inside, name)) {
+      parts_.push_back({name, std::move(layer), {}});
+      return;
+    }
+    Element element{name, module, {}};
+    if (const auto* dropout = inside->as<torch::nn::DropoutImpl>())
+      element.dropout = dropout->options.p();
+    else
+      for (ForeignLayer& layer : layers_inside(*inside, name, reason_for(*inside, name)))
+        foreign_.push_back(std::move(layer));
+    parts_.back().elements.push_back(std::move(element));
+  }
+
+  at::Tensor run(std::size_t part, at::Tensor x, const ForwardContext& context) {
+    set_training(*module_, context.training);
+    const ModuleGenerator generator(context, part);
+    const RerunBuffers buffers(parts_[part].elements, context, parts_[part].before_first_run);
+    std::int64_t site = static_cast<std::int64_t>(part) << 32;
+    for (Element& element : parts_[part].elements) {
+      x = element.dropout ? drop(x, *element.dropout, context, site)
+                          : element.module.forward<at::Tensor>(x);
+      ++site;
+    }
+    return x;
+  }
+
+  std::vector<Part> parts_;
+};
+
+class WholeModule final : public ModuleTrainable {
+ public:
+  WholeModule(std::shared_ptr<Module> module, ModuleForward forward, LossFunction loss,
+              std::string name)
+      : ModuleTrainable(std::move(module), std::move(loss), std::move(name)),
+        forward_(std::move(forward)) {
+    foreign_ = layers_inside(*module_, "", "the module runs as a whole");
+  }
+
+  std::vector<Segment> segments() override {
+    return {{name_, [this](const Activations&, const batch::MicroBatch& micro,
+                           const ForwardContext& context) {
+               set_training(*module_, context.training);
+               const ModuleGenerator generator(context, 0);
+               return Activations{forward_(micro)};
+             }}};
+  }
+
+ private:
+  ModuleForward forward_;
+};
+
+}  // namespace
+
+std::unique_ptr<Trainable> from_sequential(const torch::nn::Sequential& network, LossFunction loss,
+                                           const std::string& name) {
+  return std::make_unique<SequentialTrainable>(network.ptr(), std::move(loss), name);
+}
+
+std::unique_ptr<Trainable> from_module(std::shared_ptr<Module> module, ModuleForward forward,
+                                       LossFunction loss, const std::string& name) {
+  return std::make_unique<WholeModule>(std::move(module), std::move(forward), std::move(loss),
+                                       name);
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,174 @@
+#include "accrue/models/torchscript.h"
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/core/memory_tag.h"
+#include "accrue/models/class_loss.h"
+#include "core/words.h"
+#include "models/files/named_tensors.h"
+#include "models/foreign/module_generator.h"
+#include "models/foreign/torchscript_graph.h"
+
+namespace accrue::models {
+namespace {
+
+at::ScalarType dtype_of(const TorchScriptOptions& options) {
+  if (options.compute == Compute::bf16)
+    throw usage_error("load " + options.file.string(), "precision.compute \"fp32\" or \"fp64\"",
+                      "bf16", "fp32: mixed precision needs accrue's own layers");
+  return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
+}
+
+/// The first line: libtorch's messages go on with stack traces.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// The optimizer's pass in place is for contiguous parameters.
+void make_contiguous(const torch::jit::Module& module) {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : module.parameters())
+    if (!parameter.is_contiguous()) parameter.set_data(parameter.contiguous());
+}
+
+/// Without it the interpreter makes a std::runtime_error of whatever is thrown in a module, and no
+/// caller can tell that memory ran out. libtorch has this for the process only.
+void let_errors_through() { FLAGS_torch_jit_enable_rethrow_caught_exception = true; }
+
+torch::jit::Module load(const TorchScriptOptions& options) {
+  const at::ScalarType dtype = dtype_of(options);
+  const std::string file = options.file.string();
+  if (!std::filesystem::is_regular_file(options.file))
+    throw usage_error("load " + file, "a TorchScript file", "no such file",
+                      "the path of a file that torch.jit.save wrote");
+  let_errors_through();
+  try {
+    const MemoryTagScope tag(MemoryTag::parameters);
+    torch::jit::Module module = torch::jit::load(file, at::kCPU);
+    module.to(dtype);
+    make_contiguous(module);
+    return module;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw usage_error(
+        "load " + file, "a TorchScript file", first_line(error.what()),
+        "torch.jit.script(model).save(\"model.pt\") in Python, of the module itself: what "
+        "torch.save writes is its Python object or its weights alone");
+  }
+}
+
+/// What a module says of inputs that it does not take.
+Error refused_by_module(const at::Tensor& inputs, const std::exception& error) {
+  const std::string reason = first_line(error.what());
+  const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;
+  return runtime_error(
+      "run the TorchScript module on " + accrue::counted(inputs.size(0), "sample"),
+      c10::str("a module that takes inputs ", inputs.scalar_type(), ' ', inputs.sizes()), reason,
+      has_one_value
+          ? "batch.micro of 2 or more, and samples that it divides, where batch normalisation "
+            "needs more than one value of a micro-batch"
+          : "a module made for these data, or other data");
+}
+
+NamedParameters list(const torch::jit::named_parameter_list& tensors) {
+  NamedParameters result;
+  for (const auto& entry : tensors) result.push_back({entry.name, entry.value});
+  return result;
+}
+
+bool contains(const std::vector<ForeignLayer>& layers, ForeignLayer::Kind kind) {
+  return std::ranges::any_of(layers, [&](const ForeignLayer& layer) { return layer.kind == kind; });
+}
+
+}  // namespace
+
+struct TorchScriptModel::Impl {
+  torch::jit::Module module;
+  at::ScalarType dtype;
+  LossOptions loss;
+  NamedParameters parameters, buffers;
+  std::vector<ForeignLayer> foreign;
+
+  explicit Impl(const TorchScriptOptions& options)
+      : module(load(options)),
+        dtype(dtype_of(options)),
+        loss(options.loss),
+        parameters(list(module.named_parameters())),
+        foreign() {
+    check_signature(module, options.file.string());
+    for (const auto& entry : module.named_buffers()) buffers.push_back({entry.name, entry.value});
+    if (std::ranges::none_of(parameters,
+                             [](const NamedParameter& p) { return p.tensor.requires_grad(); }))
+      throw usage_error(
+          "load " + options.file.string(), "parameters to train",
+          parameters.empty() ? "none" : "frozen ones only",
+          "a module that was not frozen (torch.jit.freeze turns weights into constants)");
+    foreign = layers_in_graph(module);
+  }
+
+  at::Tensor forward(const at::Tensor& inputs, const ForwardContext& context) {
+    if (module.is_training() != context.training) module.train(context.training);
+    const ModuleGenerator generator(context, 0);
+    // The optimising executor changes the graph after its first runs, and with it the last bits.
+    const torch::jit::GraphOptimizerEnabledGuard as_written(false);
+    const bool real = at::isFloatingType(inputs.scalar_type());
+    try {
+      return module.forward({real ? inputs.to(dtype) : inputs}).toTensor();
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw refused_by_module(inputs, error);
+    }
+  }
+};
+
+TorchScriptModel::TorchScriptModel(const TorchScriptOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+
+TorchScriptModel::~TorchScriptModel() = default;
+
+NamedParameters TorchScriptModel::parameters() const { return impl_->parameters; }
+NamedParameters TorchScriptModel::buffers() const { return impl_->buffers; }
+std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const { return impl_->foreign; }
+
+std::vector<Segment> TorchScriptModel::segments() {
+  Impl* model = impl_.get();
+  return {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                              const ForwardContext& context) {
+             return Activations{model->forward(micro.inputs, context)};
+           }}};
+}
+
+std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head(impl_->loss)}; }
+
+NamedParameters TorchScriptModel::file_tensors() const {
+  NamedParameters tensors;
+  for (const NamedParameter& p : impl_->parameters) tensors.push_back({p.name, p.tensor.detach()});
+  tensors.insert(tensors.end(), impl_->buffers.begin(), impl_->buffers.end());
+  return tensors;
+}
+
+void TorchScriptModel::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
+  copy_by_name(file_tensors(), tensors, origin, "the parameters of this TorchScript module");
+}
+
+bool TorchScriptModel::contains_batch_norm() const {
+  return contains(impl_->foreign, ForeignLayer::Kind::batch_norm);
+}
+
+bool TorchScriptModel::contains_dropout() const {
+  return contains(impl_->foreign, ForeignLayer::Kind::dropout);
+}
+
+void TorchScriptModel::save(const std::filesystem::path& file) const {
+  impl_->module.save(file.string());
+}
+
+}  // namespace accrue::models

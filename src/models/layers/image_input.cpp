@@ -1,0 +1,33 @@
+#include "models/layers/image_input.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::models {
+
+at::Tensor images_as(at::ScalarType dtype, const at::Tensor& inputs,
+                     const std::array<std::int64_t, 3>& expected) {
+  const auto [channels, height, width] = expected;
+  if (inputs.defined() && inputs.dim() == 4 && at::isFloatingType(inputs.scalar_type()) &&
+      inputs.size(1) == channels && inputs.size(2) == height && inputs.size(3) == width)
+    return inputs.to(dtype);
+  throw usage_error(
+      "read images",
+      c10::str("floating-point images [B, ", channels, ", ", height, ", ", width, ']'),
+      inputs.defined() ? c10::str(inputs.scalar_type(), ' ', inputs.sizes()) : "no tensor",
+      "a model made for images of this shape");
+}
+
+void check_range(const char* operation, const char* key, std::int64_t value, std::int64_t least,
+                 std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw usage_error(
+      operation,
+      std::string(key) + " from " + std::to_string(least) + " to " + std::to_string(most),
+      std::to_string(value), std::string("another ") + key);
+}
+
+}  // namespace accrue::models
