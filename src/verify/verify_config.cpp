@@ -69,19 +69,17 @@ class ConfigVerification {
   }
 
   Report run() {
-    const std::int64_t micro =
-        std::min(train::choose_micro_batch(work_).samples, subject_.samples());
+    const train::MicroDecision planned = train::choose_micro_batch(work_);
+    const std::int64_t micro = std::min(planned.samples, subject_.samples());
+    subject_.set_recompute(planned.recompute);
     limit_ = pass_limit(subject_);
-    const Split own = even_split(subject_.window(), micro);
-    tell("the window as training runs it, " + own.name);
-    const Stopwatch watch;
-    const Gradients accumulated = subject_.accumulated(own.parts, {});
-    report_.times = {.window = watch.seconds()};
+    run_as_training(micro);
     plan_ = plan_checks({.window_samples = subject_.samples(),
                          .micro_batch = micro,
-                         .window_seconds = report_.times->window});
+                         .window_seconds = report_.times->window,
+                         .other_windows = std::ssize(as_training_) - 1});
     Prover few = on_first_samples();
-    Prover all = on_window(few, own, accumulated);
+    Prover all = on_window(few);
     require_some_split(report_, subject_.samples());
     take_steps();
     const Stopwatch watch_double;
@@ -94,6 +92,12 @@ class ConfigVerification {
   }
 
  private:
+  /// The window's gradient as training comes to it.
+  struct TrainingsWay {
+    Split split;
+    Gradients gradients;
+  };
+
   void tell(const std::string& what) const {
     if (options_.progress) options_.progress(what);
   }
@@ -106,6 +110,21 @@ class ConfigVerification {
   batch::Range first(std::int64_t samples) const {
     const std::int64_t begin = subject_.window().begin;
     return {begin, begin + std::min(samples, subject_.samples())};
+  }
+
+  /// The window in micro-batches of `micro`, in all ways in which training adds it up.
+  void run_as_training(std::int64_t micro) {
+    Split own = even_split(subject_.window(), micro);
+    tell("the window as training runs it, " + own.name);
+    const Stopwatch watch;
+    as_training_.push_back({own, subject_.accumulated(own.parts, {})});
+    report_.times = {.window = watch.seconds()};
+    if (!subject_.folds()) return;
+    own.name += ", folded into the optimizer";
+    tell(own.name);
+    Gradients folded =
+        subject_.folded(own.parts, as_training_.front().gradients.accumulation_errors);
+    as_training_.push_back({std::move(own), std::move(folded)});
   }
 
   Prover on_first_samples() {
@@ -124,7 +143,7 @@ class ConfigVerification {
     return prover;
   }
 
-  Prover on_window(const Prover& few, const Split& own, const Gradients& accumulated) {
+  Prover on_window(const Prover& few) {
     const batch::Range window = subject_.window();
     const bool fits = limit_ >= window.size();
     report_.reference =
@@ -136,7 +155,8 @@ class ConfigVerification {
     Gradients reference =
         few.samples() == window && fits ? few.reference() : subject_.in_passes(passes, {});
     Prover prover(subject_, passes, std::move(reference), few.noise());
-    report_.splits.push_back(prover.record(own, accumulated, findings_));
+    for (const TrainingsWay& way : as_training_)
+      report_.splits.push_back(prover.record(way.split, way.gradients, findings_));
     return prover;
   }
 
@@ -240,6 +260,7 @@ class ConfigVerification {
   Findings findings_;
   Report report_;
   CheckPlan plan_;
+  std::vector<TrainingsWay> as_training_;
   std::int64_t limit_ = 1;
   std::optional<Diagnosis> twin_diagnosis_;  ///< of a difference in fp64
   bool agrees_in_double_ = false;
