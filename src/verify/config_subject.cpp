@@ -13,6 +13,7 @@
 #include "train/ranks/alone.h"
 #include "verify/comparison.h"
 #include "verify/module_subject.h"
+#include "verify/ranked_window.h"
 #include "verify/trained_window.h"
 
 namespace accrue::proof {
@@ -99,7 +100,6 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, const Condit
       throw not_finite("a loss", "of samples " + std::to_string(part.begin) + " to " +
                                      std::to_string(part.end - 1));
     errors.added();
-    if (on_part_) on_part_();
   }
   result.accumulation_errors = errors.bounds();
 }
@@ -112,7 +112,7 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
   train::Alone alone;
   TrainedWindow window(
       {config_, model_, *loader_, buffer, config_.run.seed + conditions.seed - 1, alone},
-      {.recompute = recompute, .weighting = conditions.weighting}, on_part_);
+      {.recompute = recompute, .weighting = conditions.weighting});
   const train::WindowRun run = window.run(0, parts);
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
   Gradients result = totals_of(run);
@@ -128,6 +128,8 @@ Gradients ConfigSubject::accumulated(const Parts& parts, const Conditions& condi
              ? by_training(parts, conditions, accumulation, recompute_)
              : run(parts, conditions, accumulation);
 }
+
+bool ConfigSubject::keeps_sums() const { return !config_.precision.accumulate.starts_with("bf16"); }
 
 bool ConfigSubject::folds() const { return train::folds_gradients(config_); }
 
@@ -150,7 +152,7 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
   TrainedWindow window(
       {config_, model_, *loader_, train::make_gradient_buffer(config_, model_, &optimizer),
        config_.run.seed, alone},
-      {.recompute = recompute_}, on_part_);
+      {.recompute = recompute_});
   train::WindowRun run = window.run(0, parts);
   Gradients result = totals_of(run);
   // Until its step an optimizer lies between two states.
@@ -162,6 +164,13 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
     result.sums.push_back(found->tensor.detach() * (result.weight / moment.share));
   }
   return result;
+}
+
+Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision& micro) {
+  const KeepState keep(trained_, model_.buffers());  // ranks' threads share the generator
+  std::vector<std::unique_ptr<models::Model>> copies;
+  while (std::ssize(copies) < ranks) copies.push_back(copy_of(model_, config_));
+  return window_of_ranks(work_, std::move(copies), micro);
 }
 
 Gradients ConfigSubject::one_pass(batch::Range part, const Conditions& conditions) {
@@ -234,7 +243,7 @@ std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& win
   TrainedWindow window(
       {config, model_, *loader_, train::make_gradient_buffer(config, model_, optimizer.get()),
        config.run.seed + conditions.seed - 1, alone},
-      {.recompute = recompute_, .weighting = conditions.weighting}, on_part_);
+      {.recompute = recompute_, .weighting = conditions.weighting});
   for (std::size_t i = 0; i < windows.size(); ++i) {
     train::WindowRun run = window.run(static_cast<std::int64_t>(i), windows[i]);
     if (!run.gradient) continue;

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "accrue/accum/window.h"
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "data/loader.h"
+#include "train/plan/setup.h"
 #include "train/workload/workload.h"
 #include "verify/subject.h"
 
@@ -59,19 +59,19 @@ class ConfigSubject : public Subject {
   bool draws_in_order() const override { return !dropouts().empty(); }
   bool can(Mode mode) const override { return mode != Mode::batch_norms_frozen; }
   bool buffers_moved() const override { return buffers_moved_; }
+  bool keeps_sums() const override;
   std::unique_ptr<Subject> in_double() override { return twin_in_double(); }
   /// Null for a config that computes in fp64.
   std::unique_ptr<ConfigSubject> twin_in_double();
 
+  /// As training by so many ranks does it (window_of_ranks).
+  Gradients by_ranks(std::int64_t ranks, const train::MicroDecision& micro);
   /// Parameters after an optimizer step for each of `windows`, from those now, as training takes
   /// them; they and the buffers are put back. Window i has the samples and the randomness of the
   /// run's window i. Folding takes no weighting.
   std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows,
                                       const Conditions& conditions = {},
                                       StepsBy by = StepsBy::buffer);
-
-  /// Told after each forward and backward pass of a part.
-  void set_on_part(std::function<void()> told) { on_part_ = std::move(told); }
 
  private:
   Gradients run(const Parts& parts, const Conditions& conditions, accum::Accumulation accumulation);
@@ -91,7 +91,6 @@ class ConfigSubject : public Subject {
   Recompute recompute_ = Recompute::none;
   bool exact_ = false;
   bool buffers_moved_ = false;
-  std::function<void()> on_part_;
 };
 
 }  // namespace accrue::proof

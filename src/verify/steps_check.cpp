@@ -84,7 +84,7 @@ StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int
   StepsSplit split{.name = "micro-batches of " + std::to_string(coarse) + " against " +
                            std::to_string(fine)};
   if (train::folds_gradients(work.config)) {
-    split.name += ", folded into the optimizer";
+    split.name += ", folded";
     split.fine_by = StepsBy::folding;
   }
   for (std::int64_t step = 0; step < steps; ++step) {

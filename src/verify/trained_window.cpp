@@ -32,11 +32,9 @@ class TrainedWindow::Watch final : public Observer {
   TrainedWindow& window_;
 };
 
-TrainedWindow::TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options,
-                             std::function<void()> on_part)
+TrainedWindow::TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options)
     : buffer_(context.buffer),
       interleaves_(train::is_exact(context.config, context.model)),
-      on_part_(std::move(on_part)),
       observers_{std::make_shared<Watch>(*this)},
       log_(observers_, state_, true),
       window_(buffer_),
@@ -52,14 +50,12 @@ TrainedWindow::TrainedWindow(const TrainedWindowContext& context, train::RunnerO
 TrainedWindow::~TrainedWindow() = default;
 
 void TrainedWindow::micro_batch_done(std::int64_t done, std::int64_t of) {
-  if (on_part_) on_part_();
   if (interleaves_ && done < of) return;
   require_finite();
   if (buffer_->folds()) return;
   if (!errors_ || done == 1 || interleaves_) errors_.emplace(*buffer_);
   errors_->added(interleaves_ ? of : 1);
-  if (!errors_->not_finite().empty())
-    throw not_finite("a gradient", "of " + errors_->not_finite());
+  if (!errors_->not_finite().empty()) throw not_finite("a gradient", "of " + errors_->not_finite());
 }
 
 void TrainedWindow::require_finite() const {
@@ -67,9 +63,9 @@ void TrainedWindow::require_finite() const {
     if (entry.status != MicroStatus::quarantined) continue;
     if (interleaves_) throw not_finite("a loss", "in the exact window");
     const std::vector<std::int64_t>& samples = entry.micro.sample_ids;
-    throw not_finite(entry.reason.find("gradient") == std::string::npos ? "a loss" : "a gradient",
-                     "of samples " + std::to_string(samples.front()) + " to " +
-                         std::to_string(samples.back()));
+    throw not_finite(
+        entry.reason.find("gradient") == std::string::npos ? "a loss" : "a gradient",
+        "of samples " + std::to_string(samples.front()) + " to " + std::to_string(samples.back()));
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,9 +32,7 @@ struct TrainedWindowContext {
 class TrainedWindow {
  public:
   /// Of `options` what the config does not tell; the parallelism's reduction is put in.
-  /// `on_part`: told after each micro-batch (of exact batch normalisation now and then).
-  explicit TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options = {},
-                         std::function<void()> on_part = {});
+  explicit TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options = {});
   ~TrainedWindow();
   TrainedWindow(const TrainedWindow&) = delete;
   TrainedWindow& operator=(const TrainedWindow&) = delete;
@@ -54,7 +51,6 @@ class TrainedWindow {
 
   std::shared_ptr<accum::GradientBuffer> buffer_;
   bool interleaves_;  ///< contributions of micro-batches
-  std::function<void()> on_part_;
   std::optional<RunningErrors> errors_;
   train::RunLog::Observers observers_;
   train::TrainState state_;

@@ -10,11 +10,13 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "train/plan/setup.h"
 #include "verify/check_plan.h"
 #include "verify/config_subject.h"
 #include "verify/prover.h"
+#include "verify/ranked_window.h"
 #include "verify/skipped.h"
 #include "verify/steps_check.h"
 #include "verify/text.h"
@@ -22,11 +24,16 @@
 namespace accrue::proof {
 namespace {
 
+std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& options) {
+  return options.ranks > 0 ? options.ranks : config.dist.stages;
+}
+
 /// Refuses what training refuses, but for the missing choice, whose difference is to be shown.
-train::Workload open(train::Config config) {
+train::Workload open(train::Config config, std::int64_t ranks) {
   if (config.model.batchnorm == "error") config.model.batchnorm = "micro";
   train::use_resources(config);
-  train::Workload work = train::open_workload(std::move(config));
+  train::Workload work = train::open_workload(train::with_whole_batch(std::move(config), ranks));
+  work.ranks = train::ranks_that_share(work.config, ranks);
   models::check_batch_norms(*work.model, models::batch_norm_policy(work.config.model.batchnorm));
   return work;
 }
@@ -58,9 +65,10 @@ std::int64_t pass_limit(ConfigSubject& subject) {
 
 class ConfigVerification {
  public:
-  ConfigVerification(train::Config config, const VerifyConfigOptions& options)
+  ConfigVerification(train::Workload work, const VerifyConfigOptions& options)
       : options_(options),
-        work_(open(std::move(config))),
+        ranks_(ranks_of(work.config, options)),
+        work_(std::move(work)),
         subject_(work_),
         findings_(subject_.parameters()) {
     if (subject_.samples() >= 2) return;
@@ -74,6 +82,7 @@ class ConfigVerification {
     subject_.set_recompute(planned.recompute);
     limit_ = pass_limit(subject_);
     run_as_training(micro);
+    run_by_ranks({.samples = micro, .recompute = planned.recompute});
     plan_ = plan_checks({.window_samples = subject_.samples(),
                          .micro_batch = micro,
                          .window_seconds = report_.times->window,
@@ -120,11 +129,31 @@ class ConfigVerification {
     as_training_.push_back({own, subject_.accumulated(own.parts, {})});
     report_.times = {.window = watch.seconds()};
     if (!subject_.folds()) return;
-    own.name += ", folded into the optimizer";
+    own.name += ", folded";
     tell(own.name);
     Gradients folded =
         subject_.folded(own.parts, as_training_.front().gradients.accumulation_errors);
     as_training_.push_back({std::move(own), std::move(folded)});
+  }
+
+  void run_by_ranks(const train::MicroDecision& micro) {
+    if (ranks_ == 1) return;
+    const bool stages = work_.config.dist.stages > 1;
+    Split split = even_split(subject_.window(), micro.samples);
+    split.name = std::to_string(ranks_) + (stages ? " stages, " : " ranks, ") + split.name;
+    std::optional<std::string> reason = why_ranks_are_skipped(work_.config, ranks_);
+    if (!reason) {
+      tell(split.name);
+      try {
+        Gradients gradients = subject_.by_ranks(ranks_, micro);
+        as_training_.push_back({std::move(split), std::move(gradients)});
+        return;
+      } catch (const std::exception& error) {
+        if (!memory::is_out_of_memory(error)) throw;
+        reason = "a copy of the model for each does not fit into memory";
+      }
+    }
+    report_.skipped.push_back({split.name, subject_.samples(), *reason});
   }
 
   Prover on_first_samples() {
@@ -254,6 +283,7 @@ class ConfigVerification {
   }
 
   const VerifyConfigOptions& options_;
+  const std::int64_t ranks_;  ///< or stages
   Stopwatch since_start_;
   train::Workload work_;
   ConfigSubject subject_;
@@ -269,7 +299,15 @@ class ConfigVerification {
 }  // namespace
 
 Report verify_config(train::Config config, const VerifyConfigOptions& options) {
-  return ConfigVerification(std::move(config), options).run();
+  const Stopwatch watch;
+  const std::int64_t ranks = ranks_of(config, options);
+  Report report = verify_workload(open(std::move(config), ranks), options);
+  report.times->total = watch.seconds();
+  return report;
+}
+
+Report verify_workload(train::Workload work, const VerifyConfigOptions& options) {
+  return ConfigVerification(std::move(work), options).run();
 }
 
 }  // namespace accrue::proof

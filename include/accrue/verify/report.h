@@ -18,6 +18,7 @@ enum class Cause {
   precision,           ///< rounding beyond that of the parameters' dtype
   nondeterminism,      ///< the same pass twice gives two results
   batch_coupled_loss,  ///< a loss that is no sum over samples
+  window_run,          ///< training's own way through a window, whose micro-batches are sound
   zeroed_mid_window,   ///< gradients were cleared between the micro-batches of a window
   stepped_mid_window,  ///< parameters were changed there
 };
