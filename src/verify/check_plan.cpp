@@ -36,7 +36,7 @@ double windows_of(const CheckPlan& plan, const CheckPlanInput& input) {
   const double whole = cost_of(input.window_samples, input.window_samples) +
                        cost_of(input.window_samples, input.micro_batch);
   const double window = cost_of(input.window_samples, input.micro_batch);
-  return (samples + whole) / window;
+  return (samples + whole) / window + static_cast<double>(input.other_windows);
 }
 
 }  // namespace

@@ -7,8 +7,9 @@ namespace accrue::proof {
 
 struct CheckPlanInput {
   std::int64_t window_samples = 1;
-  std::int64_t micro_batch = 1;  ///< that training takes
-  double window_seconds = 0;     ///< of one window in such micro-batches
+  std::int64_t micro_batch = 1;    ///< that training takes
+  double window_seconds = 0;       ///< of one window in such micro-batches
+  std::int64_t other_windows = 0;  ///< that training's other ways take: folded, by ranks
 };
 
 /// What is compared on all of the window and what on its first samples only, since every pass over
@@ -24,7 +25,7 @@ struct CheckPlan {
 
 /// Everything on the whole window where that is a matter of seconds; else the largest subset and
 /// the longest horizon that fit in five windows' time, of which two go to one pass over the window
-/// and to the split that training takes. Pure.
+/// and to the split that training takes, and one to each other way of training. Pure.
 CheckPlan plan_checks(const CheckPlanInput& input);
 
 }  // namespace accrue::proof

@@ -2,57 +2,83 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "train/config/gradient_folding.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
-#include "train/window/exact/exact_window.h"
+#include "train/ranks/alone.h"
 #include "verify/comparison.h"
 #include "verify/module_subject.h"
-#include "verify/running_errors.h"
+#include "verify/ranked_window.h"
+#include "verify/trained_window.h"
 
 namespace accrue::proof {
 namespace {
 
 using Entry = accum::GradientBuffer::Entry;
 
-accum::Accumulation accumulation_of(const train::Config& config, bool twin) {
-  return twin ? accum::Accumulation::fp64 : config.precision.accumulate;
+/// The twin's sums are to lose no more than its gradients do.
+train::Config config_of(const train::Config& given, bool is_twin) {
+  train::Config config = given;
+  if (!is_twin) return config;
+  config.precision.compute = models::Compute::fp64;
+  config.precision.accumulate = accum::Accumulation::fp64;
+  return config;
 }
 
-/// The same steps from sums that can be compared, with moments that rounding does not make jump.
-train::Config summed_in_a_buffer(train::Config config) {
-  config.memory.gradients = train::GradientPlace::buffer;
+/// The optimizer's steps with moments that rounding does not make jump.
+train::Config with_exact_moments(train::Config config, StepsBy by) {
+  if (by == StepsBy::buffer) config.memory.gradients = train::GradientPlace::buffer;
   config.optim.state = optim::StatePrecision::fp32;
   return config;
 }
 
-Error not_finite(const std::string& what, const std::string& where) {
-  return usage_error("verify", "finite losses and gradients", what + " that is not, " + where,
-                     "looking at the data of this batch, or a model that does not overflow");
+Error no_weight() {
+  return usage_error("verify", "a batch with labels that count", "a total weight of 0",
+                     "another data.order, run.seed or batch");
+}
+
+Gradients totals_of(const train::WindowRun& run) {
+  if (run.weight > 0) return {.weight = run.weight, .loss_sum = run.loss_sum};
+  throw no_weight();
 }
 
 }  // namespace
 
+std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config) {
+  std::unique_ptr<models::Model> made = train::make_model(config);
+  const at::NoGradGuard no_grad;
+  const auto copy = [](const NamedParameters& source, const NamedParameters& target) {
+    for (std::size_t i = 0; i < source.size(); ++i)
+      if (target[i].tensor.defined()) at::Tensor(target[i].tensor).copy_(source[i].tensor);
+  };
+  copy(from.parameters(), made->parameters());
+  copy(from.buffers(), made->buffers());
+  return made;
+}
+
 ConfigSubject::ConfigSubject(const train::Workload& work, std::unique_ptr<models::Model> twin)
     : work_(work),
+      config_(config_of(work.config, twin != nullptr)),
       twin_(std::move(twin)),
       model_(twin_ ? *twin_ : *work.model),
       loader_(std::make_unique<data::Loader>(work.data.train,
                                              train::make_sampler(work.config, *work.data.train))),
       window_(work.schedule.window(0)),
-      exact_(train::is_exact(work.config, model_)) {
+      exact_(train::is_exact(config_, model_)) {
   for (const NamedParameter& parameter : model_.parameters())
     if (parameter.tensor.requires_grad()) trained_.push_back(parameter);
 }
 
-void ConfigSubject::fill(accum::Window& window, const Parts& parts, std::int64_t index,
-                         const Conditions& conditions, Gradients& result) {
+void ConfigSubject::fill(accum::Window& window, const Parts& parts, const Conditions& conditions,
+                         Gradients& result) {
   const auto context_of = [&](const batch::MicroBatch& micro) {
     ForwardContext context =
-        batch::training_context(micro, work_.config.run.seed + conditions.seed - 1, index);
+        batch::training_context(micro, config_.run.seed + conditions.seed - 1, 0);
     context.training = conditions.mode == Mode::training;
     return context;
   };
@@ -74,31 +100,79 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, std::int64_t
       throw not_finite("a loss", "of samples " + std::to_string(part.begin) + " to " +
                                      std::to_string(part.end - 1));
     errors.added();
-    if (on_part_) on_part_();
   }
   result.accumulation_errors = errors.bounds();
 }
 
-void ConfigSubject::fill_exactly(accum::Window& window, const Parts& parts, std::int64_t index,
-                                 const Conditions& conditions, Gradients& result) {
-  train::ExactWindow exact(model_, window,
-                           [this](batch::Range part) { return loader_->fetch(part); },
-                           work_.config.run.seed + conditions.seed - 1,
-                           {.on_progress = [this](std::int64_t, std::int64_t) {
-                             if (on_part_) on_part_();
-                           }});
-  window.set_replay([&](const MicroRef&) { return exact.replay(); });
-  const train::ExactRun run = exact.run(index, parts);
-  window.set_replay({});
-  if (!run.quarantined.empty()) throw not_finite("a loss", "in the exact window");
-  // The contributions interleave: the last sum stands for each before it.
-  RunningErrors errors(*window.buffer());
-  for (std::size_t i = 0; i < parts.size(); ++i) errors.added();
-  result.accumulation_errors = errors.bounds();
+Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& conditions,
+                                     accum::Accumulation accumulation, Recompute recompute) {
+  const KeepState keep(trained_, model_.buffers());
+  const auto buffer =
+      std::make_shared<accum::GradientBuffer>(trained_, accumulation, config_.run.seed);
+  train::Alone alone;
+  TrainedWindow window(
+      {config_, model_, *loader_, buffer, config_.run.seed + conditions.seed - 1, alone},
+      {.recompute = recompute, .weighting = conditions.weighting});
+  const train::WindowRun run = window.run(0, parts);
+  buffers_moved_ = buffers_moved_ || keep.buffers_moved();
+  Gradients result = totals_of(run);
+  result.accumulation_errors = window.accumulation_errors();
+  for (const Entry& entry : buffer->entries()) result.sums.push_back(sum_of(entry));
+  return result;
 }
 
 Gradients ConfigSubject::accumulated(const Parts& parts, const Conditions& conditions) {
-  return run(parts, conditions, accumulation_of(work_.config, twin_ != nullptr));
+  const accum::Accumulation accumulation = config_.precision.accumulate;
+  // Training knows no other mode: that is to find causes.
+  return conditions.mode == Mode::training
+             ? by_training(parts, conditions, accumulation, recompute_)
+             : run(parts, conditions, accumulation);
+}
+
+bool ConfigSubject::keeps_sums() const {
+  return !to_string(config_.precision.accumulate).starts_with("bf16");
+}
+
+bool ConfigSubject::folds() const { return train::folds_gradients(config_); }
+
+Gradients ConfigSubject::folded(const Parts& parts, std::vector<double> accumulation_errors) {
+  train::Config config = with_exact_moments(config_, StepsBy::folding);
+  config.optim.weight_decay = 0;
+  const FoldedMoment moment = config.optim.kind == train::OptimizerKind::adama
+                                  ? FoldedMoment{"exp_avg.", 1 - config.optim.beta1}
+                                  : FoldedMoment{"momentum."};
+  Gradients result = folded_into(*train::make_optimizer(config, trained_), moment, parts);
+  result.accumulation_errors = std::move(accumulation_errors);
+  return result;
+}
+
+Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMoment& moment,
+                                     const Parts& parts) {
+  const KeepState keep_state(trained_, model_.buffers());
+  const KeepParameters keep(trained_);
+  train::Alone alone;
+  TrainedWindow window(
+      {config_, model_, *loader_, train::make_gradient_buffer(config_, model_, &optimizer),
+       config_.run.seed, alone},
+      {.recompute = recompute_});
+  train::WindowRun run = window.run(0, parts);
+  Gradients result = totals_of(run);
+  // Until its step an optimizer lies between two states.
+  optimizer.step(std::move(run.gradient).value(), 0);
+  const NamedParameters state = optimizer.state();
+  for (const NamedParameter& parameter : trained_) {
+    const auto found =
+        std::ranges::find(state, moment.prefix + parameter.name, &NamedParameter::name);
+    result.sums.push_back(found->tensor.detach() * (result.weight / moment.share));
+  }
+  return result;
+}
+
+Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision& micro) {
+  const KeepState keep(trained_, model_.buffers());  // ranks' threads share the generator
+  std::vector<std::unique_ptr<models::Model>> copies;
+  while (std::ssize(copies) < ranks) copies.push_back(copy_of(model_, config_));
+  return window_of_ranks(work_, std::move(copies), micro);
 }
 
 Gradients ConfigSubject::one_pass(batch::Range part, const Conditions& conditions) {
@@ -106,6 +180,9 @@ Gradients ConfigSubject::one_pass(batch::Range part, const Conditions& condition
 }
 
 Gradients ConfigSubject::in_passes(const Parts& parts, const Conditions& conditions) {
+  // Statistics of all parts can be had by training's way alone.
+  if (exact_ && parts.size() > 1 && conditions.mode == Mode::training)
+    return by_training(parts, conditions, accum::Accumulation::fp32, Recompute::none);
   return run(parts, conditions, accum::Accumulation::fp32);
 }
 
@@ -113,19 +190,14 @@ Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
                              accum::Accumulation accumulation) {
   const KeepState keep(trained_, model_.buffers());
   accum::Window window(
-      std::make_shared<accum::GradientBuffer>(trained_, accumulation, work_.config.run.seed));
-  const auto& entries = window.buffer()->entries();
+      std::make_shared<accum::GradientBuffer>(trained_, accumulation, config_.run.seed));
   Gradients result;
   window.open(0);
-  if (exact_ && parts.size() > 1 && conditions.mode == Mode::training) {
-    fill_exactly(window, parts, 0, conditions, result);
-  } else {
-    fill(window, parts, 0, conditions, result);
-  }
+  fill(window, parts, conditions, result);
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
   result.weight = window.ledger().committed_weight();
   result.loss_sum = window.ledger().committed_loss_sum();
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : window.buffer()->entries()) {
     result.sums.push_back(sum_of(entry));
     if (!std::isfinite(l2_norm(result.sums.back())))
       throw not_finite("a gradient", "of " + entry.name);
@@ -133,8 +205,7 @@ Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
   window.set_replay({});
   window.discard();
   if (result.weight > 0) return result;
-  throw usage_error("verify", "a batch with labels that count", "a total weight of 0",
-                    "another data.order, run.seed or batch");
+  throw no_weight();
 }
 
 std::vector<std::string> ConfigSubject::foreign(models::ForeignLayer::Kind kind) const {
@@ -157,43 +228,30 @@ std::vector<std::string> ConfigSubject::dropouts() const {
 }
 
 std::unique_ptr<ConfigSubject> ConfigSubject::twin_in_double() {
-  if (work_.config.precision.compute == models::Compute::fp64 || twin_) return nullptr;
-  train::Config config = work_.config;
-  config.precision.compute = models::Compute::fp64;
-  std::unique_ptr<models::Model> twin = train::make_model(config);
-  const at::NoGradGuard no_grad;
-  const auto copy = [](const NamedParameters& from, const NamedParameters& to) {
-    for (std::size_t i = 0; i < from.size(); ++i)
-      if (to[i].tensor.defined()) at::Tensor(to[i].tensor).copy_(from[i].tensor);
-  };
-  copy(model_.parameters(), twin->parameters());
-  copy(model_.buffers(), twin->buffers());
-  return std::make_unique<ConfigSubject>(work_, std::move(twin));
+  if (config_.precision.compute == models::Compute::fp64) return nullptr;
+  auto twin =
+      std::make_unique<ConfigSubject>(work_, copy_of(model_, config_of(config_, /*is_twin=*/true)));
+  twin->set_recompute(recompute_);
+  return twin;
 }
 
 std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& windows,
-                                                   const Conditions& conditions) {
+                                                   const Conditions& conditions, StepsBy by) {
   const KeepState keep_state(trained_, model_.buffers());
   const KeepParameters keep(trained_);
-  const train::Config config = summed_in_a_buffer(work_.config);
+  const train::Config config = with_exact_moments(config_, by);
   const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(config, trained_);
-  accum::Window window(std::make_shared<accum::GradientBuffer>(
-      trained_, accumulation_of(config, twin_ != nullptr), config.run.seed));
+  train::Alone alone;
+  TrainedWindow window(
+      {config, model_, *loader_, train::make_gradient_buffer(config, model_, optimizer.get()),
+       config.run.seed + conditions.seed - 1, alone},
+      {.recompute = recompute_, .weighting = conditions.weighting});
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    const auto index = static_cast<std::int64_t>(i);
-    Gradients unused;
-    window.open(index);
-    if (exact_ && windows[i].size() > 1) {
-      fill_exactly(window, windows[i], index, conditions, unused);
-    } else {
-      fill(window, windows[i], index, conditions, unused);
-    }
-    std::optional<accum::MeanGradient> gradient = window.close();
-    if (!gradient) continue;
-    if (config.optim.clip > 0) gradient->clip(config.optim.clip);
-    optimizer->step(std::move(*gradient), config.optim.lr);
+    train::WindowRun run = window.run(static_cast<std::int64_t>(i), windows[i]);
+    if (!run.gradient) continue;
+    if (config.optim.clip > 0) run.gradient->clip(config.optim.clip);
+    optimizer->step(std::move(*run.gradient), config.optim.lr);
   }
-  window.set_replay({});
   std::vector<at::Tensor> result;
   for (const NamedParameter& parameter : trained_)
     result.push_back(parameter.tensor.detach().clone());

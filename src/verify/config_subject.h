@@ -1,17 +1,33 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "accrue/accum/window.h"
 #include "accrue/models/model.h"
+#include "accrue/optim/optimizer.h"
 #include "data/loader.h"
+#include "train/plan/setup.h"
 #include "train/workload/workload.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
 
+/// A copy of `from`, a model of `config`, in the precision that `config` computes in.
+std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config);
+
+/// The state of an optimizer that is linear in the gradients folded into it.
+struct FoldedMoment {
+  std::string prefix;  ///< of its tensors' names
+  double share = 1;    ///< of the mean gradient that one window leaves in it
+};
+
+/// How a step's gradient comes to the optimizer.
+enum class StepsBy { buffer, folding };
+
 /// A config's model on the samples of its run's first window. Parts are of draw ordinals.
+///
+/// What stands for training goes through its runner and train::run_window (TrainedWindow). One
+/// pass, which is what that is compared with, and what only looks for causes has a path of its own.
 class ConfigSubject : public Subject {
  public:
   /// `work` is kept by reference. With `model`, that one stands for the config's (the twin in fp64,
@@ -25,42 +41,56 @@ class ConfigSubject : public Subject {
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
   Gradients in_passes(const Parts& parts, const Conditions& conditions) override;
-  /// Accumulates the way training does: by model.batchnorm and precision.accumulate.
+  /// As training does it, but for folding: by model.batchnorm, precision.accumulate and the
+  /// recomputation that was set.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
+  /// Training's, once it is planned.
+  void set_recompute(Recompute recompute) { recompute_ = recompute; }
+  /// Whether training folds gradients into its optimizer, and keeps no sums.
+  bool folds() const;
+  /// As training does it then: what one window leaves in the optimizer's first moment. Adding up
+  /// loses what it does in a buffer, so the errors are those of accumulated().
+  Gradients folded(const Parts& parts, std::vector<double> accumulation_errors);
+  /// The same by an optimizer of the caller's, which has taken no step.
+  Gradients folded_into(optim::Optimizer& optimizer, const FoldedMoment& moment,
+                        const Parts& parts);
   std::vector<std::string> batch_norms() const override;
   std::vector<std::string> dropouts() const override;
   bool draws_in_order() const override { return !dropouts().empty(); }
   bool can(Mode mode) const override { return mode != Mode::batch_norms_frozen; }
   bool buffers_moved() const override { return buffers_moved_; }
+  bool keeps_sums() const override;
   std::unique_ptr<Subject> in_double() override { return twin_in_double(); }
   /// Null for a config that computes in fp64.
   std::unique_ptr<ConfigSubject> twin_in_double();
 
-  /// Parameters after an optimizer step for each of `windows`, from those now; they and the buffers
-  /// are put back. Window i has the samples and the randomness of the run's window i.
+  /// As training by so many ranks does it (window_of_ranks).
+  Gradients by_ranks(std::int64_t ranks, const train::MicroDecision& micro);
+  /// Parameters after an optimizer step for each of `windows`, from those now, as training takes
+  /// them; they and the buffers are put back. Window i has the samples and the randomness of the
+  /// run's window i. Folding takes no weighting.
   std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows,
-                                      const Conditions& conditions = {});
-
-  /// Told after each forward and backward pass of a part.
-  void set_on_part(std::function<void()> told) { on_part_ = std::move(told); }
+                                      const Conditions& conditions = {},
+                                      StepsBy by = StepsBy::buffer);
 
  private:
   Gradients run(const Parts& parts, const Conditions& conditions, accum::Accumulation accumulation);
-  void fill(accum::Window& window, const Parts& parts, std::int64_t index,
-            const Conditions& conditions, Gradients& result);
-  void fill_exactly(accum::Window& window, const Parts& parts, std::int64_t index,
-                    const Conditions& conditions, Gradients& result);
+  void fill(accum::Window& window, const Parts& parts, const Conditions& conditions,
+            Gradients& result);
+  Gradients by_training(const Parts& parts, const Conditions& conditions,
+                        accum::Accumulation accumulation, Recompute recompute);
   std::vector<std::string> foreign(models::ForeignLayer::Kind kind) const;
 
   const train::Workload& work_;
+  train::Config config_;  ///< the workload's, or the twin's
   std::unique_ptr<models::Model> twin_;
   models::Model& model_;
   std::unique_ptr<data::Loader> loader_;
   batch::Range window_;
   NamedParameters trained_;
+  Recompute recompute_ = Recompute::none;
   bool exact_ = false;
   bool buffers_moved_ = false;
-  std::function<void()> on_part_;
 };
 
 }  // namespace accrue::proof

@@ -83,6 +83,12 @@ Explanation by_batch_norms(const Observations& seen) {
 }
 
 Explanation by_combination(const Observations& seen) {
+  if (seen.parts_add_up && seen.keeps_sums)
+    return Diagnosis{
+        Cause::unknown,
+        {"the parts' gradients, each by itself, add up to the whole's, " +
+             digits(seen.multiple.residual) + ", and sums lose nothing in their precision",
+         "what differs is what training makes of them: " + seen.split_name}};
   if (seen.parts_add_up)
     return Diagnosis{
         Cause::precision,

@@ -45,6 +45,8 @@ struct Observations {
   Fit span;         ///< one pass by any combination of the parts
   /// One pass is the sum of its parts when these are added in fp64: nothing but the adding is off.
   bool parts_add_up = false;
+  bool keeps_sums = false;  ///< Subject::keeps_sums
+  std::string split_name;   ///< of the worst split
   /// The split again in fp64: the error there relative to the same scale.
   std::optional<double> relative_error_in_double;
   std::string low_precision;  ///< a dtype below the parameters' in the graph of the loss, or empty

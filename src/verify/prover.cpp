@@ -178,6 +178,7 @@ SplitResult Prover::record(const Split& split, const Gradients& accumulated, Fin
   if (difference.ratio > worst_.ratio) {
     worst_ = difference;
     worst_parts_ = split.parts;
+    worst_name_ = split.name;
     joint_bound_ = proof::joint_bound(comparison, reference_);
   }
   return {.name = split.name,
@@ -271,6 +272,8 @@ Diagnosis Prover::explain() {
   if (!worst_.exceeds()) return diagnose(seen);
   seen.weight = reference_.weight;
   seen.loss_sum = reference_.loss_sum;
+  seen.keeps_sums = subject_.keeps_sums();
+  seen.split_name = worst_name_;
   seen.dropouts = subject_.dropouts();
   if (subject_.draws_in_order())
     seen.reseeded =

@@ -92,6 +92,7 @@ class Prover {
   int further_draws_;
   Difference worst_{.ratio = -1};
   Parts worst_parts_;
+  std::string worst_name_;
   double joint_bound_ = 0;
   std::vector<double> mean_accumulation_errors_;
   std::optional<Difference> repeated_;

@@ -23,6 +23,9 @@ const char* meaning(Cause cause) {
       return "the same pass from the same seed gives two results";
     case Cause::batch_coupled_loss:
       return "the loss is no sum over samples: what one contributes depends on the others";
+    case Cause::unknown:
+      return "training's own way through the window gives another gradient than its micro-batches, "
+             "each by itself";
     case Cause::zeroed_mid_window:
       return "gradients are cleared between the micro-batches of a window";
     case Cause::stepped_mid_window:
@@ -52,6 +55,10 @@ const char* remedy(Cause cause) {
     case Cause::batch_coupled_loss:
       return "use a loss that is a sum over samples, or accrue::coupled_step, which takes one over "
              "the whole batch";
+    case Cause::unknown:
+      return "leave out what runs the window another way (memory.recompute = \"none\", "
+             "memory.gradients = \"buffer\", one process), and report it with this config: the "
+             "fault is accrue's, or that of a model whose layers are not the same in each run";
     case Cause::zeroed_mid_window:
       return "clear gradients once, before the first micro-batch";
     case Cause::stepped_mid_window:

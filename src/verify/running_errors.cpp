@@ -28,20 +28,22 @@ at::Tensor sum_of(const accum::GradientBuffer::Entry& entry) {
 RunningErrors::RunningErrors(const accum::GradientBuffer& buffer)
     : buffer_(buffer), norms_(buffer.entries().size()), squares_(buffer.entries().size()) {}
 
-void RunningErrors::added() {
-  ++count_;
+void RunningErrors::added(std::int64_t micro_batches) {
+  const auto times = static_cast<double>(micro_batches);
+  count_ += times;
+  units_ = buffer_.units();
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     const accum::GradientBuffer::Entry& entry = buffer_.entries()[i];
     if (entry.slot->fresh) continue;
     const double norm = l2_norm(entry.staged ? sum_of(entry) : entry.slot->main);
-    norms_[i] += norm;
-    squares_[i] += norm * norm;
+    if (!std::isfinite(norm) && not_finite_.empty()) not_finite_ = entry.name;
+    norms_[i] += times * norm;
+    squares_[i] += times * norm * norm;
   }
 }
 
 std::vector<double> RunningErrors::bounds() const {
   const Accumulation accumulation = buffer_.accumulation();
-  const std::vector<int> units = buffer_.units();
   std::vector<double> bounds;
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     const at::Tensor& parameter = buffer_.entries()[i].parameter;
@@ -51,9 +53,9 @@ std::vector<double> RunningErrors::bounds() const {
       continue;
     }
     bounds.push_back(worst_case_roundoff(accumulation, parameter.scalar_type()) * norms_[i]);
-    if (i < units.size())  // half a unit for each contribution
+    if (i < units_.size())  // half a unit for each contribution
       bounds.back() +=
-          count_ * std::ldexp(0.5, units[i]) * std::sqrt(static_cast<double>(parameter.numel()));
+          count_ * std::ldexp(0.5, units_[i]) * std::sqrt(static_cast<double>(parameter.numel()));
   }
   return bounds;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
@@ -13,8 +15,11 @@ at::Tensor sum_of(const accum::GradientBuffer::Entry& entry);
 class RunningErrors {
  public:
   explicit RunningErrors(const accum::GradientBuffer& buffer);
-  /// To be called after every micro-batch.
-  void added();
+  /// To be called after every micro-batch, while the window is open. Where contributions
+  /// interleave, once for `micro_batches` of them: the last sum stands for each before it.
+  void added(std::int64_t micro_batches = 1);
+  /// The first parameter whose sum was not finite then; empty where all were.
+  const std::string& not_finite() const { return not_finite_; }
   /// Per parameter, L2 (docs/numerics.md, "Accumulation precisions"). Of a bf16 sum what an fp32
   /// one may lose: its own worst case would pass one that stalls.
   std::vector<double> bounds() const;
@@ -23,6 +28,8 @@ class RunningErrors {
   const accum::GradientBuffer& buffer_;
   std::vector<double> norms_, squares_;  ///< of the sums so far, added over micro-batches
   double count_ = 0;
+  std::vector<int> units_;  ///< of fixed-point sums, in this window
+  std::string not_finite_;
 };
 
 }  // namespace accrue::proof

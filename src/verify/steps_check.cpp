@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/plan/setup.h"
+#include "train/config/gradient_folding.h"
 #include "verify/comparison.h"
 
 namespace accrue::proof {
@@ -21,7 +21,7 @@ class Steps {
         split_(split),
         coarse_(subject.after_steps(split.coarse)),
         noise_(coarse_.size(), 0.0) {
-    const std::vector<at::Tensor> fine = subject.after_steps(split.fine);
+    const std::vector<at::Tensor> fine = subject.after_steps(split.fine, {}, split.fine_by);
     for (std::size_t i = 0; i < coarse_.size(); ++i) {
       moved_.push_back(l2_norm(coarse_[i] - subject.parameters()[i].tensor.detach()));
       error_.push_back(l2_norm(coarse_[i] - fine[i]));
@@ -83,6 +83,10 @@ StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int
   const std::int64_t coarse = (samples + 1) / 2, fine = std::max<std::int64_t>(1, samples / 4);
   StepsSplit split{.name = "micro-batches of " + std::to_string(coarse) + " against " +
                            std::to_string(fine)};
+  if (train::folds_gradients(work.config)) {
+    split.name += ", folded";
+    split.fine_by = StepsBy::folding;
+  }
   for (std::int64_t step = 0; step < steps; ++step) {
     const batch::Range all = schedule.window(step);
     const batch::Range range{all.begin, std::min(all.end, all.begin + samples)};

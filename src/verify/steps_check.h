@@ -12,9 +12,11 @@ namespace accrue::proof {
 struct StepsSplit {
   std::string name;  ///< "micro-batches of 4 against 1"
   std::vector<Parts> coarse, fine;
+  StepsBy fine_by = StepsBy::buffer;  ///< as training takes its steps; `coarse` always by a buffer
 };
 
-/// `steps` windows of `samples` each, in halves and in quarters.
+/// `steps` windows of `samples` each, in halves and in quarters. Where training folds gradients
+/// into its optimizer, so do the quarters.
 StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int64_t samples);
 
 /// An optimizer step for each window by either split, from the same start. What rounding may do to

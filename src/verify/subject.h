@@ -61,6 +61,9 @@ class Subject {
   virtual bool buffers_moved() const = 0;
   /// A dtype below the parameters' that the loss was computed in, or empty.
   virtual std::string low_precision() const { return {}; }
+  /// Whether accumulated() keeps its sums in no less than the parameters' precision, so that no
+  /// rounding of them explains what exceeds its bound.
+  virtual bool keeps_sums() const { return false; }
   /// The same in fp64 while the result lives; null where that cannot be had.
   virtual std::unique_ptr<Subject> in_double() = 0;
 };

@@ -10,11 +10,13 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "train/plan/setup.h"
 #include "verify/check_plan.h"
 #include "verify/config_subject.h"
 #include "verify/prover.h"
+#include "verify/ranked_window.h"
 #include "verify/skipped.h"
 #include "verify/steps_check.h"
 #include "verify/text.h"
@@ -22,12 +24,17 @@
 namespace accrue::proof {
 namespace {
 
+std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& options) {
+  return options.ranks > 0 ? options.ranks : config.dist.stages;
+}
+
 /// Refuses what training refuses, but for the missing choice, whose difference is to be shown.
-train::Workload open(train::Config config) {
+train::Workload open(train::Config config, std::int64_t ranks) {
   if (config.model.batchnorm == models::BatchNormPolicy::error)
     config.model.batchnorm = models::BatchNormPolicy::micro;
   train::use_resources(config);
-  train::Workload work = train::open_workload(std::move(config));
+  train::Workload work = train::open_workload(train::with_whole_batch(std::move(config), ranks));
+  work.ranks = train::ranks_that_share(work.config, ranks);
   models::check_batch_norms(*work.model, work.config.model.batchnorm);
   return work;
 }
@@ -59,9 +66,10 @@ std::int64_t pass_limit(ConfigSubject& subject) {
 
 class ConfigVerification {
  public:
-  ConfigVerification(train::Config config, const VerifyConfigOptions& options)
+  ConfigVerification(train::Workload work, const VerifyConfigOptions& options)
       : options_(options),
-        work_(open(std::move(config))),
+        ranks_(ranks_of(work.config, options)),
+        work_(std::move(work)),
         subject_(work_),
         findings_(subject_.parameters()) {
     if (subject_.samples() >= 2) return;
@@ -70,19 +78,18 @@ class ConfigVerification {
   }
 
   Report run() {
-    const std::int64_t micro =
-        std::min(train::choose_micro_batch(work_).samples, subject_.samples());
+    const train::MicroDecision planned = train::choose_micro_batch(work_);
+    const std::int64_t micro = std::min(planned.samples, subject_.samples());
+    subject_.set_recompute(planned.recompute);
     limit_ = pass_limit(subject_);
-    const Split own = even_split(subject_.window(), micro);
-    tell("the window as training runs it, " + own.name);
-    const Stopwatch watch;
-    const Gradients accumulated = subject_.accumulated(own.parts, {});
-    report_.times = {.window = watch.seconds()};
+    run_as_training(micro);
+    run_by_ranks({.samples = micro, .recompute = planned.recompute});
     plan_ = plan_checks({.window_samples = subject_.samples(),
                          .micro_batch = micro,
-                         .window_seconds = report_.times->window});
+                         .window_seconds = report_.times->window,
+                         .other_windows = std::ssize(as_training_) - 1});
     Prover few = on_first_samples();
-    Prover all = on_window(few, own, accumulated);
+    Prover all = on_window(few);
     require_some_split(report_, subject_.samples());
     take_steps();
     const Stopwatch watch_double;
@@ -95,6 +102,12 @@ class ConfigVerification {
   }
 
  private:
+  /// The window's gradient as training comes to it.
+  struct TrainingsWay {
+    Split split;
+    Gradients gradients;
+  };
+
   void tell(const std::string& what) const {
     if (options_.progress) options_.progress(what);
   }
@@ -107,6 +120,41 @@ class ConfigVerification {
   batch::Range first(std::int64_t samples) const {
     const std::int64_t begin = subject_.window().begin;
     return {begin, begin + std::min(samples, subject_.samples())};
+  }
+
+  /// The window in micro-batches of `micro`, in all ways in which training adds it up.
+  void run_as_training(std::int64_t micro) {
+    Split own = even_split(subject_.window(), micro);
+    tell("the window as training runs it, " + own.name);
+    const Stopwatch watch;
+    as_training_.push_back({own, subject_.accumulated(own.parts, {})});
+    report_.times = {.window = watch.seconds()};
+    if (!subject_.folds()) return;
+    own.name += ", folded";
+    tell(own.name);
+    Gradients folded =
+        subject_.folded(own.parts, as_training_.front().gradients.accumulation_errors);
+    as_training_.push_back({std::move(own), std::move(folded)});
+  }
+
+  void run_by_ranks(const train::MicroDecision& micro) {
+    if (ranks_ == 1) return;
+    const bool stages = work_.config.dist.stages > 1;
+    Split split = even_split(subject_.window(), micro.samples);
+    split.name = std::to_string(ranks_) + (stages ? " stages, " : " ranks, ") + split.name;
+    std::optional<std::string> reason = why_ranks_are_skipped(work_.config, ranks_);
+    if (!reason) {
+      tell(split.name);
+      try {
+        Gradients gradients = subject_.by_ranks(ranks_, micro);
+        as_training_.push_back({std::move(split), std::move(gradients)});
+        return;
+      } catch (const std::exception& error) {
+        if (!memory::is_out_of_memory(error)) throw;
+        reason = "a copy of the model for each does not fit into memory";
+      }
+    }
+    report_.skipped.push_back({split.name, subject_.samples(), *reason});
   }
 
   Prover on_first_samples() {
@@ -125,7 +173,7 @@ class ConfigVerification {
     return prover;
   }
 
-  Prover on_window(const Prover& few, const Split& own, const Gradients& accumulated) {
+  Prover on_window(const Prover& few) {
     const batch::Range window = subject_.window();
     const bool fits = limit_ >= window.size();
     report_.reference =
@@ -137,7 +185,8 @@ class ConfigVerification {
     Gradients reference =
         few.samples() == window && fits ? few.reference() : subject_.in_passes(passes, {});
     Prover prover(subject_, passes, std::move(reference), few.noise());
-    report_.splits.push_back(prover.record(own, accumulated, findings_));
+    for (const TrainingsWay& way : as_training_)
+      report_.splits.push_back(prover.record(way.split, way.gradients, findings_));
     return prover;
   }
 
@@ -234,6 +283,7 @@ class ConfigVerification {
   }
 
   const VerifyConfigOptions& options_;
+  const std::int64_t ranks_;  ///< or stages
   Stopwatch since_start_;
   train::Workload work_;
   const std::string compute_{to_string(work_.config.precision.compute)};
@@ -241,6 +291,7 @@ class ConfigVerification {
   Findings findings_;
   Report report_;
   CheckPlan plan_;
+  std::vector<TrainingsWay> as_training_;
   std::int64_t limit_ = 1;
   std::optional<Diagnosis> twin_diagnosis_;  ///< of a difference in fp64
   bool agrees_in_double_ = false;
@@ -249,7 +300,15 @@ class ConfigVerification {
 }  // namespace
 
 Report verify_config(train::Config config, const VerifyConfigOptions& options) {
-  return ConfigVerification(std::move(config), options).run();
+  const Stopwatch watch;
+  const std::int64_t ranks = ranks_of(config, options);
+  Report report = verify_workload(open(std::move(config), ranks), options);
+  report.times->total = watch.seconds();
+  return report;
+}
+
+Report verify_workload(train::Workload work, const VerifyConfigOptions& options) {
+  return ConfigVerification(std::move(work), options).run();
 }
 
 }  // namespace accrue::proof

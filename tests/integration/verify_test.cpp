@@ -96,6 +96,17 @@ TEST_F(VerifyVerb, SaysInOneLineWhatToDoAboutADifference) {
               ::testing::ContainsRegex("What to do: keep sums [^\n]*precision.accumulate"));
 }
 
+TEST_F(VerifyVerb, ComparesWhatRanksAddUpWhereTheyAreAskedFor) {
+  const Outcome outcome = verify({"--ranks=2", "--batch.micro=2"});
+  expect_equal(outcome);
+  std::size_t compared = 0;
+  for (const char* list : {"splits", "skipped"})  // by a build without process groups
+    for (const auto& split : outcome.report.at(list))
+      compared += split.at("name") == "2 ranks, micro-batches of 2";
+  EXPECT_EQ(compared, 1u);
+  EXPECT_EQ(accrue({"verify", "run.toml", "--ranks=0"}).status, 2);
+}
+
 TEST_F(VerifyVerb, RefusesABatchThatCannotBeSplit) {
   const auto result = accrue({"verify", "run.toml", "--batch.samples=1"});
   EXPECT_EQ(result.status, 2);

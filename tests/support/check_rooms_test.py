@@ -38,7 +38,7 @@ def main() -> None:
         shutil.copy(ROOT / "docs" / "design.md", root / "docs")
         include = '#include "train/pass/chain_run.h"\n'
         source = "src/train/pass/chain_run.cpp"
-        expect(planted(root, source, include, include + '#include "train/run/run_loop.h"\n'), 1, source, "train/run", "comes after")
+        expect(planted(root, source, include, include + '#include "train/run/training_loop.h"\n'), 1, source, "train/run", "comes after")
         expect(planted(root, source, include, include + '#include "accrue/train/trainer.h"\n'), 1, source, "train/run", "comes after")
         header = "include/accrue/core/loss.h"
         expect(planted(root, header, "#pragma once\n", '#pragma once\n#include "accrue/accum/window.h"\n'), 1, header, "accum")

@@ -27,6 +27,14 @@ TEST(CheckPlan, AnExpensiveWindowIsCheckedInFiveWindowsTime) {
     }
 }
 
+TEST(CheckPlan, OtherWaysOfTrainingTakeTheirTimeFromTheSubset) {
+  const CheckPlanInput alone{.window_samples = 64, .micro_batch = 4, .window_seconds = 10};
+  CheckPlanInput other = alone;
+  other.other_windows = 1;
+  EXPECT_LE(plan_checks(other).windows, 5);
+  EXPECT_LE(plan_checks(other).subset, plan_checks(alone).subset);
+}
+
 TEST(CheckPlan, ALargeWindowLeavesTimeForSteps) {
   const CheckPlan plan =
       plan_checks({.window_samples = 64, .micro_batch = 4, .window_seconds = 10});

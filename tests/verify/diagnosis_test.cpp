@@ -49,6 +49,19 @@ TEST(Diagnosis, WhatNothingExplainsIsCoupled) {
   EXPECT_EQ(diagnose(differing()).cause, Cause::batch_coupled_loss);
 }
 
+TEST(Diagnosis, PartsThatAddUpLeaveTheirSumOrTheWayThroughTheWindow) {
+  Observations seen = differing();
+  seen.parts_add_up = true;
+  EXPECT_EQ(diagnose(seen).cause, Cause::precision) << "sums that may lose";
+  seen.keeps_sums = true;
+  seen.split_name = "2 stages, micro-batches of 4";
+  const Diagnosis found = diagnose(seen);
+  EXPECT_EQ(found.cause, Cause::unknown);
+  EXPECT_THAT(found.evidence.back(), ::testing::HasSubstr(seen.split_name));
+  seen.weight_of_parts = 9;
+  EXPECT_EQ(diagnose(seen).cause, Cause::weighting) << "evidence of the model goes first";
+}
+
 TEST(Diagnosis, AnInterventionCountsOnlyWhereTheDifferenceVanishes) {
   Observations seen = differing();
   seen.batch_norms = {"bn1"};

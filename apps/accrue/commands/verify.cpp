@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -11,10 +12,13 @@ namespace accrue::cli {
 namespace {
 
 constexpr int difference_found = 3;
+/// Each is a thread of this process with a copy of the model.
+constexpr std::int64_t most_threads_as_ranks = 64;
 
 struct VerifyArguments {
   std::string config;
   bool json = false;
+  std::int64_t ranks = 0;  ///< 0: one, or a pipeline's stages
   std::vector<std::string> overrides;
 };
 
@@ -133,15 +137,17 @@ void print(const proof::Report& report) {
   print_table(report);
   std::printf("\n%s\n", proof::conclusion(report).c_str());
   if (!report.equal) std::printf("What to do: %s.\n", proof::advice(report).c_str());
-  if (!report.skipped.empty())
-    std::printf("  - skipped: %s\n", report.skipped.front().reason.c_str());
+  std::set<std::string> reasons;
+  for (const proof::SkippedSplit& split : report.skipped)
+    if (reasons.insert(split.reason).second) std::printf("  - skipped: %s\n", split.reason.c_str());
   for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());
 }
 
 int run_verify(const VerifyArguments& arguments) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
   const proof::Report report = proof::verify_config(
-      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; }});
+      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
+               .ranks = arguments.ranks});
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {
@@ -165,6 +171,9 @@ void add_verify(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<VerifyArguments>();
   verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
   verb->add_flag("--json", arguments->json, "Print one JSON object");
+  verb->add_option("--ranks", arguments->ranks,
+                   "Compare what so many processes that share the batch add up, too")
+      ->check(CLI::Range(std::int64_t{1}, most_threads_as_ranks));
   verb->callback([=, &action] {
     arguments->overrides = take_overrides(*verb);
     action = [=] { return run_verify(*arguments); };

@@ -73,6 +73,9 @@ class Group : public Exchange {
   virtual std::int64_t wire_bytes() const = 0;
 };
 
+/// Whether this build has process groups, which connect() makes.
+bool has_process_groups();
+
 /// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
 /// build has no process groups, and a runtime Error that names the ranks that did not come in time.
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options = {});

@@ -20,6 +20,7 @@ enum class Cause {
   precision,           ///< rounding beyond that of the parameters' dtype
   nondeterminism,      ///< the same pass twice gives two results
   batch_coupled_loss,  ///< a loss that is no sum over samples
+  unknown,             ///< none of the others; the evidence says what was ruled out
   zeroed_mid_window,   ///< gradients were cleared between the micro-batches of a window
   stepped_mid_window,  ///< parameters were changed there
 };
@@ -34,6 +35,7 @@ inline constexpr auto cause_words =
                        {Cause::precision, "precision"},
                        {Cause::nondeterminism, "nondeterminism"},
                        {Cause::batch_coupled_loss, "batch-coupled-loss"},
+                       {Cause::unknown, "unknown"},
                        {Cause::zeroed_mid_window, "zeroed-mid-window"},
                        {Cause::stepped_mid_window, "stepped-mid-window"}});
 constexpr std::string_view to_string(Cause cause) { return cause_words.of(cause); }

@@ -322,6 +322,8 @@ at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
 
 }  // namespace
 
+bool has_process_groups() { return true; }
+
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options) {
   const WithoutSigpipe for_all_its_threads;
   return std::make_shared<GlooGroup>(launch, options);

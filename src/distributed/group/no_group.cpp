@@ -3,6 +3,8 @@
 
 namespace accrue::distributed {
 
+bool has_process_groups() { return false; }
+
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions&) {
   throw usage_error("connect to the other ranks", "a build with process groups (Gloo)",
                     "one without, for " + std::to_string(launch.world) + " ranks",

@@ -1,9 +1,8 @@
-#include "accrue/train/trainer.h"
-
 #include <csignal>
 
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2_io.h"
+#include "accrue/train/trainer.h"
 #include "core/atomic_file.h"
 #include "support/errors.h"
 #include "support/tolerance.h"

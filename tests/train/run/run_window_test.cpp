@@ -109,11 +109,11 @@ TEST(RunWindow, BeginsAnewWhereMemoryRunsOutAndThenSplits) {
 }
 
 TEST(RunWindow, LeavesNothingBehindWhereItFailsOrIsInterrupted) {
-  Flow failing({{.fails = true}});
+  Flow failing(std::deque<Answer>{{.fails = true}});
   EXPECT_THROW(failing.run(), std::runtime_error);
-  Flow without_retries({{.out_of_memory = true}}, false);
+  Flow without_retries(std::deque<Answer>{{.out_of_memory = true}}, false);
   EXPECT_THROW(without_retries.run(), std::bad_alloc);
-  Flow interrupted({{.filled = Filled::interrupted}});
+  Flow interrupted(std::deque<Answer>{{.filled = Filled::interrupted}});
   EXPECT_TRUE(interrupted.run().interrupted);
   for (Flow* flow : {&failing, &without_retries, &interrupted}) {
     EXPECT_FALSE(flow->window.is_open());

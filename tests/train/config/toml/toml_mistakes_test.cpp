@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "refusal_of.h"
+#include "train/config/refusal_of.h"
 
 namespace accrue::train {
 namespace {

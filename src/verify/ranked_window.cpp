@@ -1,0 +1,240 @@
+#include "verify/ranked_window.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/distributed/group.h"
+#include "core/words.h"
+#include "train/ranks/ranks.h"
+#include "verify/comparison.h"
+#include "verify/trained_window.h"
+
+namespace accrue::proof {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+/// A port of the loopback interface that was free a moment ago.
+std::uint16_t free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool bound = descriptor >= 0 &&
+                     ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (descriptor >= 0) ::close(descriptor);
+  if (bound) return ::ntohs(address.sin_port);
+  throw runtime_error("verify with ranks", "a free port of 127.0.0.1", "none",
+                      "a machine with a loopback interface");
+}
+
+/// The process has its budget already; a rank gets no other one.
+train::Config config_of_rank(train::Config config) {
+  config.memory.budget = "none";
+  return config;
+}
+
+/// Divides this process's threads among those of ranks, and takes them back.
+class SharedThreads {
+ public:
+  explicit SharedThreads(std::int64_t ranks)
+      : all_(at::get_num_threads()), each_(std::max<std::int64_t>(1, all_ / ranks)) {}
+  ~SharedThreads() { train::use_threads(all_); }
+  SharedThreads(const SharedThreads&) = delete;
+  SharedThreads& operator=(const SharedThreads&) = delete;
+  std::int64_t each() const { return each_; }
+
+ private:
+  std::int64_t all_, each_;
+};
+
+/// One rank's part in the window, on a thread of its own.
+class Rank {
+ public:
+  Rank(std::shared_ptr<distributed::Group> group, train::Workload work,
+       const train::MicroDecision& micro)
+      : ranks_(std::move(group)), work_(std::move(work)), micro_(micro) {
+    work_.slice = ranks_.slice(work_.config);
+    ranks_.begin(work_, "", {});
+    state_.ranks.assign(static_cast<std::size_t>(ranks_.world()),
+                        {.micro_batch = micro.samples, .recompute = micro.recompute});
+    const NamedParameters parameters = work_.model->parameters();
+    optimizer_ = optim::make_sgd(parameters, optim::default_groups(parameters, 0, false),
+                                 {.momentum = 0});  // which takes no step
+    loader_ = std::make_unique<data::Loader>(work_.data.train,
+                                             train::make_sampler(work_.config, *work_.data.train));
+    buffer_ = train::make_gradient_buffer(work_.config, *work_.model);
+    parallelism_ = train::make_parallelism({.config = work_.config,
+                                            .ranks = ranks_,
+                                            .model = *work_.model,
+                                            .optimizer = *optimizer_,
+                                            .sharded = nullptr,
+                                            .buffer = buffer_,
+                                            .loader = *loader_,
+                                            .state = state_,
+                                            .micro_batch = micro.samples,
+                                            .total_steps = 1,
+                                            .log = log_,
+                                            .control = control_});
+    window_ = std::make_unique<TrainedWindow>(
+        TrainedWindowContext{work_.config, *work_.model, *loader_, buffer_, work_.config.run.seed,
+                             *parallelism_},
+        train::RunnerOptions{.recompute = micro.recompute});
+  }
+
+  void run() {
+    const batch::Range all = work_.schedule.window(0);
+    // Buckets begin in the order of the first window, which is reduced at its close.
+    if (work_.config.dist.reduce == train::Reduce::overlap && work_.config.dist.stages == 1)
+      run_share({all.begin, all.begin + 1});
+    run_ = run_share(all);
+    ranks_.finish();
+  }
+
+  /// Puts this rank's part of the sums in its place of `result`, and the totals of all ranks.
+  void add_to(Gradients& result) const {
+    result.weight = run_.weight;
+    result.loss_sum = run_.loss_sum;
+    const std::vector<double> errors = window_->accumulation_errors();
+    const auto& entries = buffer_->entries();
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const at::Tensor& whole = result.sums[i];
+      const ElementRange part = element_range_of(whole.numel(), i, {ranks_.rank(), ranks_.world()});
+      whole.view({-1})
+          .narrow(0, part.begin, part.elements)
+          .copy_(sum_of(entries[i]).reshape({-1}).narrow(0, part.begin, part.elements));
+      result.accumulation_errors[i] += errors[i];
+    }
+  }
+
+ private:
+  train::WindowRun run_share(batch::Range range) {
+    train::WindowRun run =
+        window_->run(0, batch::split(parallelism_->share(range), micro_.samples));
+    parallelism_->window_done(0, run);
+    return run;
+  }
+
+  train::Ranks ranks_;
+  train::Workload work_;
+  const train::MicroDecision& micro_;
+  train::TrainState state_;
+  train::RunLog log_;
+  train::RunControl control_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<data::Loader> loader_;
+  std::shared_ptr<accum::GradientBuffer> buffer_;
+  std::unique_ptr<train::Parallelism> parallelism_;
+  std::unique_ptr<TrainedWindow> window_;
+  train::WindowRun run_;
+};
+
+/// What ranks have in common: where they meet, and what they leave.
+struct Meeting {
+  distributed::Launch launch;
+  distributed::GroupOptions options;
+  std::mutex mutex;
+  Gradients result;
+  std::exception_ptr first_error;  ///< the others' say that there was one
+};
+
+distributed::GroupOptions options_of(const train::Config& config) {
+  const std::chrono::duration<double> timeout(config.dist.timeout.value);
+  return {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)};
+}
+
+void run_rank(Meeting& meeting, int index, train::Workload work,
+              const train::MicroDecision& micro) {
+  std::shared_ptr<distributed::Group> group;
+  try {
+    distributed::Launch launch = meeting.launch;
+    launch.rank = launch.local_rank = index;
+    group = distributed::connect(launch, meeting.options);
+    Rank rank(group, std::move(work), micro);
+    rank.run();
+    const std::scoped_lock lock(meeting.mutex);
+    rank.add_to(meeting.result);
+  } catch (const std::exception& error) {
+    {
+      const std::scoped_lock lock(meeting.mutex);
+      if (!meeting.first_error) meeting.first_error = std::current_exception();
+    }
+    if (group) group->fail(error.what());
+  }
+}
+
+/// Zeros, to be put together from what ranks have.
+Gradients nothing_of(const models::Model& model) {
+  Gradients none;
+  for (const NamedParameter& parameter : optim::trained_of(model.parameters()))
+    none.sums.push_back(at::zeros(parameter.tensor.sizes(), parameter.tensor.options()));
+  none.accumulation_errors.assign(none.sums.size(), 0);
+  return none;
+}
+
+}  // namespace
+
+std::optional<std::string> why_ranks_are_skipped(const train::Config& config, std::int64_t ranks) {
+  if (!distributed::has_process_groups())
+    return "this build has no process groups (Gloo), by which ranks and stages exchange sums";
+  if (ranks == config.dist.stages) return std::nullopt;
+  if (config.dist.takes_outer_steps())
+    return "ranks that step alone (dist.local_steps, dist.outer) share no window";
+  if (config.dist.compress != distributed::Compression::none)
+    return "sums that are compressed (dist.compress = " +
+           in_quotes(to_string(config.dist.compress)) + ") are not exact, by design";
+  return std::nullopt;
+}
+
+Gradients window_of_ranks(const train::Workload& work,
+                          std::vector<std::unique_ptr<models::Model>> models,
+                          const train::MicroDecision& micro) {
+  const std::int64_t ranks = std::ssize(models);
+  Meeting meeting{.launch = {.world = static_cast<int>(ranks),
+                             .local_world = static_cast<int>(ranks),
+                             .master_addr = kLoopback,
+                             .master_port = free_port()},
+                  .options = options_of(work.config),
+                  .result = nothing_of(*models.front())};
+  {
+    const SharedThreads shared(ranks);
+    std::vector<std::jthread> threads;
+    for (std::unique_ptr<models::Model>& model : models) {
+      const auto index = static_cast<int>(threads.size());
+      threads.emplace_back([&, index, own = std::move(model)]() mutable {
+        train::use_threads(shared.each());
+        run_rank(meeting, index,
+                 {.config = config_of_rank(work.config),
+                  .data = work.data,
+                  .schedule = work.schedule,
+                  .model = std::move(own),
+                  .ranks = work.ranks},
+                 micro);
+      });
+    }
+  }
+  if (meeting.first_error) std::rethrow_exception(meeting.first_error);
+  // The reduction adds as many sums again as there are ranks.
+  Gradients& result = meeting.result;
+  for (std::size_t i = 0; i < result.sums.size(); ++i)
+    result.accumulation_errors[i] += static_cast<double>(ranks) *
+                                     unit_roundoff(result.sums[i].scalar_type()) *
+                                     l2_norm(result.sums[i]);
+  return std::move(result);
+}
+
+}  // namespace accrue::proof

@@ -1,0 +1,170 @@
+// Ranks and the stages of a pipeline, as threads of this process: what breaks one of them is found.
+#include <gmock/gmock.h>
+
+#include "accrue/core/error.h"
+#include "changed_model.h"
+#include "configs_to_verify.h"
+#include "verify/config_subject.h"
+#include "verify/prover.h"
+#include "verify/ranked_window.h"
+
+namespace accrue::proof {
+namespace {
+
+using testing::ChangedModel;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kMicro = 4;
+
+/// Sample `id` adds nothing to the sum of losses, and to their weight what it did.
+ChangedModel::Fault loses_micro_batch_with(std::int64_t id) {
+  return {.losses = [id](testing::LossHeads& heads) {
+    heads.front().forward = [sound = heads.front().forward, id](
+                                const models::Activations& x, const batch::MicroBatch& micro,
+                                const ForwardContext& context, double gradient_scale) {
+      if (std::ranges::find(micro.sample_ids, id) == micro.sample_ids.end())
+        return sound(x, micro, context, gradient_scale);
+      const double weight = sound({x.at(0).detach()}, micro, context, gradient_scale).weight;
+      return Loss{(x.at(0) * 0).sum(at::kFloat), weight};
+    };
+  }};
+}
+
+/// The final normalisation is left out.
+ChangedModel::Fault skips_its_norm() {
+  return {.segments = [](testing::Segments& segments) {
+    segments.back().forward = [sound = segments.back().forward](const models::Activations& x,
+                                                                const batch::MicroBatch& micro,
+                                                                const ForwardContext& context) {
+      const at::ScalarType dtype = sound({x.at(0).detach()}, micro, context).at(0).scalar_type();
+      return models::Activations{x.at(0).to(dtype, /*non_blocking=*/false, /*copy=*/true)};
+    };
+  }};
+}
+
+class RankFaults : public testing::ConfigsToVerify {
+ protected:
+  /// By 2 ranks, of which the second one has a fault.
+  static SplitResult compared(const train::Config& config, const ChangedModel::Fault& fault) {
+    train::Workload work = train::open_workload(config);
+    work.ranks = train::ranks_that_share(config, 2);
+    ConfigSubject subject(work);
+    std::vector<std::unique_ptr<models::Model>> models;
+    models.push_back(copy_of(*work.model, work.config));
+    models.push_back(std::make_unique<ChangedModel>(copy_of(*work.model, work.config), fault));
+    const Gradients of_ranks = window_of_ranks(work, std::move(models), {.samples = kMicro});
+    Prover prover(subject, subject.window(), 2);
+    Findings findings(subject.parameters());
+    return prover.record(even_split(subject.window(), kMicro), of_ranks, findings);
+  }
+  static void expect_found(train::Config config, const ChangedModel::Fault& fault) {
+    for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
+      SCOPED_TRACE(to_string(compute));
+      config.precision.compute = compute;
+      const SplitResult broken = compared(config, fault);
+      EXPECT_FALSE(broken.equal) << broken.relative_error << " of " << broken.bound;
+      const SplitResult sound = compared(config, {});
+      EXPECT_TRUE(sound.equal) << sound.relative_error << " of " << sound.bound;
+    }
+  }
+  static const SplitResult* named(const Report& report, const std::string& name) {
+    const auto found = std::ranges::find(report.splits, name, &SplitResult::name);
+    return found == report.splits.end() ? nullptr : &*found;
+  }
+  static std::string why(const Report& report) {
+    return conclusion(report) + ::testing::PrintToString(report.evidence);
+  }
+};
+
+TEST_F(RankFaults, ARankThatLosesItsLastMicroBatchIsFound) {
+  const train::Config config = of_text();
+  expect_found(config, loses_micro_batch_with(*config.batch.samples - 1));
+}
+
+TEST_F(RankFaults, AStageThatSkipsItsNormIsFound) {
+  train::Config config = of_text();
+  config.dist.stages = 2;
+  expect_found(config, skips_its_norm());
+}
+
+TEST_F(RankFaults, WhatOneRankThrowsEndsTheOthers) {
+  const ChangedModel::Fault throws{.losses = [](testing::LossHeads& heads) {
+    heads.front().forward = [](const models::Activations&, const batch::MicroBatch&,
+                               const ForwardContext&,
+                               double) -> Loss { throw std::runtime_error("planted"); };
+  }};
+  train::Config config = of_text();
+  for (const std::int64_t stages : {1, 2}) {
+    config.dist.stages = stages;
+    try {
+      compared(config, throws);
+      ADD_FAILURE() << stages;
+    } catch (const std::exception& error) {
+      EXPECT_STREQ(error.what(), "planted");
+    }
+  }
+}
+
+TEST_F(RankFaults, SoundRanksAreEqualHoweverTheyAddUp) {
+  train::Config config = of_text();
+  using accum::Accumulation;
+  for (const auto accumulate : {Accumulation::fp32, Accumulation::fp64, Accumulation::fixed})
+    for (const auto reduce : {train::Reduce::overlap, train::Reduce::end})
+      for (const auto shard : {train::Shard::none, train::Shard::optimizer}) {
+        config.precision.accumulate = accumulate;
+        config.dist.reduce = reduce;
+        config.dist.shard = shard;
+        SCOPED_TRACE(std::string(to_string(accumulate)) + ", " +
+                     std::string(train::reduce_words.of(reduce)) + ", " +
+                     std::string(to_string(shard)));
+        const SplitResult result = compared(config, {});
+        EXPECT_TRUE(result.equal) << result.relative_error << " of " << result.bound;
+      }
+}
+
+TEST_F(RankFaults, VerifyComparesRanksThatAreAskedForAndStagesOfTheConfig) {
+  train::Config config = of_text();
+  const Report of_ranks = verify_config(config, {.ranks = 3});
+  EXPECT_TRUE(of_ranks.equal) << why(of_ranks);
+  EXPECT_NE(named(of_ranks, "3 ranks, micro-batches of 4"), nullptr);
+  config.dist.stages = 2;
+  config.memory.recompute = Recompute::full;
+  const Report of_stages = verify_config(config);
+  EXPECT_TRUE(of_stages.equal) << why(of_stages);
+  EXPECT_NE(named(of_stages, "2 stages, micro-batches of 4"), nullptr);
+}
+
+TEST_F(RankFaults, WhatIsNotExactIsSkippedAndSaid) {
+  train::Config config = of_text();
+  const auto reason_of = [&] {
+    const Report report = verify_config(config, {.ranks = 2});
+    EXPECT_TRUE(report.equal) << why(report);
+    EXPECT_EQ(report.skipped.size(), 1u);
+    return report.skipped.empty() ? "" : report.skipped.front().reason;
+  };
+  config.dist.compress = distributed::Compression::int8;
+  EXPECT_THAT(reason_of(), HasSubstr("dist.compress = \"int8\""));
+  config.dist.compress = distributed::Compression::none;
+  config.dist.local_steps = 4;
+  EXPECT_THAT(reason_of(), HasSubstr("dist.local_steps"));
+}
+
+TEST_F(RankFaults, WhatTrainingByRanksRefusesIsRefused) {
+  const auto refusal_of = [](const train::Config& config) -> std::string {
+    try {
+      verify_config(config, {.ranks = 2});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal_of(of_resnet(models::BatchNormPolicy::micro)),
+              HasSubstr("model.batchnorm with 2 ranks"));
+  train::Config config = of_text();
+  config.dist.stages = 3;
+  EXPECT_THAT(refusal_of(config), HasSubstr("as many stages as there are ranks"));
+}
+
+}  // namespace
+}  // namespace accrue::proof
