@@ -101,7 +101,7 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   const at::Tensor labels = counted_labels(targets, options);
   const at::Tensor left_out = labels.eq(options.ignored);
   at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
-  // Whatever is in them, 0 times infinity included.
+  // Ignored rows count for nothing whatever is in them, 0 times infinity included.
   if (left_out.any().item<bool>()) rows = rows.masked_fill(left_out.unsqueeze(-1), 0);
   at::Tensor losses = at::cross_entropy_loss(rows, labels, {}, at::Reduction::None, options.ignored,
                                              options.label_smoothing);
