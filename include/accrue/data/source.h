@@ -120,8 +120,8 @@ struct SourceOptions {
 ///   a square whose side is the median (the lower of two) of the shorter sides, at most 224, taken
 ///   down to a multiple of 32, or of 8 where it is less than 32.
 /// - An image of another size is scaled, by the antialiased bilinear interpolation of Pillow's
-///   resize(BILINEAR), to the smallest size of its proportions that covers the wanted one, and cut
-///   to its centre: for squares torchvision's Resize(side) and CenterCrop(side).
+///   resize(BILINEAR), to the smallest size of its proportions that covers the wanted one, and
+///   cropped to its centre: for squares torchvision's Resize(side) and CenterCrop(side).
 ///
 /// Files are read with pread: resident memory grows with the number of files and of JSON lines (12
 /// bytes each), not with their size, and at most 64 are open. Throws a usage Error, its operation
