@@ -39,7 +39,8 @@ void begin_anew_with_bounded_spinning(int /*count*/, char** words, char** enviro
     extended[count] = environment[count];
   }
   extended[count] = const_cast<char*>(kBounded);
-  // By its own name, which the process then has. Where this is not possible it goes on as it is.
+  // It begins anew under its own name, which the process then has. Where this is not possible it
+  // goes on as it is.
   static std::array<char, kLongestPath> program{};
   if (::readlink("/proc/self/exe", program.data(), kLongestPath - 1) > 0)
     ::execve(program.data(), words, extended.data());

@@ -121,7 +121,7 @@ void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
   }
 }
 
-/// A batch in one micro-batch has the statistics of the batch.
+/// Does nothing in a window's first micro-batch: a batch in one micro-batch has its own statistics.
 void Accumulator::look_for_batch_norms() {
   if (!find_batch_norms_ || micro_statistics_) return;
   if (window_.ledger().count(MicroStatus::committed) < 2) return;

@@ -69,7 +69,8 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   window_.commit(0, 0);
 }
 
-/// The forward pass sees closed slots, as the first time: what it returns decides what counts.
+/// The forward pass sees closed slots, as it did the first time: what it returns decides what
+/// counts.
 Loss Accumulator::replay(const MicroRef& micro) {
   Loss loss;
   {

@@ -7,8 +7,9 @@
 namespace accrue::accum {
 
 /// While it lives, the open slots of these parameters are closed: kernels hand their gradients to
-/// autograd. For a forward pass that could write gradients ahead of its backward
-/// (kernels::linear_cross_entropy), where its loss is scaled later or not differentiated at all.
+/// autograd. A forward pass that could write gradients ahead of its backward
+/// (kernels::linear_cross_entropy) needs it where its loss is scaled later or not differentiated at
+/// all.
 class BypassGradSlots {
  public:
   explicit BypassGradSlots(const GradientBuffer& buffer) {

@@ -10,7 +10,8 @@
 
 namespace accrue {
 
-/// The value of a loss that a user handed in; a usage Error where it is no scalar with a weight.
+/// The value of a loss that a user handed in. Throws a usage Error where it is no scalar with a
+/// weight.
 inline double checked_sum(const Loss& loss) {
   if (!loss.sum.defined() || loss.sum.numel() != 1)
     throw usage_error(

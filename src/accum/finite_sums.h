@@ -8,7 +8,7 @@ namespace accrue::accum {
 /// sum, and takes no memory of its size.
 bool sum_is_finite(const GradientBuffer::Entry& entry);
 
-/// Whether all are.
+/// Whether sum_is_finite() holds for all slots.
 bool sums_are_finite(const GradientBuffer& buffer);
 
 }  // namespace accrue::accum

@@ -16,8 +16,8 @@ constexpr int kContributionBits = 46;
 constexpr std::int64_t kMostContributions = 1 << 16;
 
 /// A restart raises the unit's exponent to a multiple of this, so that a few contributions of
-/// growing size cost one restart. A function of one contribution, so the result of several is the
-/// same in any order.
+/// growing size cost one restart. Each contribution decides by itself, so the result of several is
+/// the same in any order.
 constexpr int kRestartStep = 8;
 
 /// How many times larger than the last window's largest sum a contribution may be without a
@@ -29,7 +29,7 @@ constexpr int kLeastUnit = -1000, kMostUnit = 1000;
 
 constexpr std::int64_t kSearchedElements = 1 << 16;
 
-/// The least e with value < 2^e, of value > 0.
+/// The least e with value < 2^e, for value > 0.
 int exponent_above(double value) { return std::ilogb(value) + 1; }
 
 int unit_for(double contribution) {

@@ -24,7 +24,7 @@ using accrue::HWY_NAMESPACE::nearest_bf16_bits;
 using accrue::HWY_NAMESPACE::store_upper_halves;
 using accrue::HWY_NAMESPACE::upper_halves;
 
-/// Widened to D's element where that is double.
+/// Loads floats, widened to D's element where that is double.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* from) {
   if constexpr (sizeof(T) == sizeof(hn::TFromD<D>))

@@ -9,9 +9,9 @@ namespace accrue::accum {
 
 /// One contribution into one sum, in a single pass over `count` elements: sum[i] = [sum[i] +]
 /// from[i]. Where `add` is not set the old sum is not read. Elements that are not finite, or not
-/// below `limit`, count as zero. All return the largest magnitude found, those included; infinity
-/// where one was not finite. bf16 is given by its bits. The result of an element does not depend on
-/// the range, nor on the instruction set.
+/// below `limit`, count as zero. All return the largest magnitude found, also of elements that
+/// count as zero; infinity where one was not finite. A bf16 is passed as its bits. The result of an
+/// element does not depend on the range, nor on the instruction set.
 
 double fold_fp64(const float* from, double* sum, std::size_t count, bool add);
 double fold_bf16(const float* from, std::uint16_t* sum, std::size_t count, bool add);
@@ -43,7 +43,7 @@ void read_bf16_kahan(const std::uint16_t* sum, const std::uint16_t* compensation
                      float* to);
 void read_fixed(const std::int64_t* sum, std::size_t count, double unit, float* to);
 void read_fixed(const std::int64_t* sum, std::size_t count, double unit, double* to);
-/// The largest magnitude, in units.
+/// The largest magnitude of a fixed-point sum, in units.
 std::int64_t largest_fixed(const std::int64_t* sum, std::size_t count);
 
 }  // namespace accrue::accum

@@ -94,7 +94,7 @@ struct FixedFold {
   }
 };
 
-/// Sums nothing.
+/// Only looks at the elements: no sum is written.
 template <class T>
 struct Look {
   const T* from;

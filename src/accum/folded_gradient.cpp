@@ -12,7 +12,7 @@
 namespace accrue::accum {
 namespace {
 
-/// The largest magnitude; infinity where an element is not finite.
+/// The largest magnitude of a contribution; infinity where an element is not finite.
 template <class T>
 double largest_magnitude(const at::Tensor& values) {
   const T* data = values.const_data_ptr<T>();
@@ -89,7 +89,7 @@ class AtCommit final : public FoldedGradient {
 
  private:
   at::Tensor sum_;
-  bool any_ = false;  ///< there is a contribution of this micro-batch in it
+  bool any_ = false;  ///< whether `sum_` holds a contribution of this micro-batch
   double largest_ = 0;
 };
 
@@ -113,12 +113,12 @@ double FoldedGradient::examine(kernels::GradSlot& slot, const at::Tensor& contri
   const double largest = contribution_dtype() == at::kDouble
                              ? largest_magnitude<double>(contribution)
                              : largest_magnitude<float>(contribution);
-  if (!std::isfinite(largest)) folding_->found_bad = slot.found_non_finite = true;
+  if (!std::isfinite(largest)) folding_->found_non_finite = slot.found_non_finite = true;
   return largest;
 }
 
 void FoldedGradient::fold(const at::Tensor& contribution, double largest) {
-  if (folding_->found_bad || largest == 0 || folding_->scale == 0) return;
+  if (folding_->found_non_finite || largest == 0 || folding_->scale == 0) return;
   ++folding_->folded;
   if (folding_->target) folding_->target->fold(parameter_, contribution, folding_->scale);
 }

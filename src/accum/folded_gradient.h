@@ -12,11 +12,11 @@ namespace accrue::accum {
 
 /// What the slots of a folding buffer share.
 struct Folding {
-  std::shared_ptr<FoldTarget> target;  ///< null: contributions are checked and dropped
+  std::shared_ptr<FoldTarget> target;  ///< null: contributions are checked and forgotten
   Staging staging{0};
-  double scale = 0;         ///< 1 / the window's total weight; 0: there is nothing to fold
-  std::int64_t folded = 0;  ///< contributions of this micro-batch
-  bool found_bad = false;   ///< in this micro-batch: no more of it is folded
+  double scale = 0;               ///< 1 / the window's total weight; 0: there is nothing to fold
+  std::int64_t folded = 0;        ///< contributions of this micro-batch
+  bool found_non_finite = false;  ///< in this micro-batch, of which then no more is folded
 };
 
 /// A slot without a sum: a contribution is made in scratch memory, checked, and folded.
@@ -29,15 +29,15 @@ class FoldedGradient : public kernels::GradFold {
   virtual void begin_micro_batch() = 0;
   /// Marks the slot where what was kept of the micro-batch is not finite.
   virtual void check(kernels::GradSlot& /*slot*/) {}
-  /// Folds what was kept, where nothing of the micro-batch was found bad.
+  /// Folds what was kept, where all of the micro-batch was found finite.
   virtual void end_micro_batch() {}
-  /// Scratch memory of its own.
+  /// Bytes of scratch memory of its own.
   virtual std::int64_t kept_bytes() const { return 0; }
 
  protected:
   /// The contribution's largest magnitude. Marks the slot where it is not finite.
   double examine(kernels::GradSlot& slot, const at::Tensor& contribution);
-  /// Unless it is all zero, or something of the micro-batch was found bad.
+  /// Folds, unless the contribution is all zero or something of the micro-batch was not finite.
   void fold(const at::Tensor& contribution, double largest);
 
   Folding& folding() const { return *folding_; }

@@ -240,7 +240,7 @@ void GradientBuffer::begin_folding(double total_weight) {
 void GradientBuffer::begin_micro_batch() {
   if (!folding_) return;
   folding_->folded = 0;
-  folding_->found_bad = false;
+  folding_->found_non_finite = false;
   for (const Entry& entry : entries_) entry.folded->begin_micro_batch();
 }
 
@@ -269,7 +269,7 @@ void GradientBuffer::end_window(const SumShard* shard) {
   if (!fixed_.empty()) plan_units(shard);
 }
 
-/// From how many bits the largest sum of each slot has.
+/// Chooses the next units from how many bits the largest sum of each slot has.
 void GradientBuffer::plan_units(const SumShard* shard) {
   const RankSlice slice = shard != nullptr ? shard->slice() : RankSlice{};
   std::vector<std::int64_t> bits;

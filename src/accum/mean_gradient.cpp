@@ -16,7 +16,7 @@ namespace {
 /// Chunks are summed whole and added in order, so the norm has the same bits for any number of
 /// threads.
 constexpr std::int64_t kChunkElements = 1 << 16;
-/// So many elements of an entry are read on the stack. No block has two owners.
+/// How many elements of an entry are read on the stack. No block has two owners.
 constexpr std::int64_t kBlockElements = kRangeGrain;
 constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
 constexpr std::int64_t kBlocksOfATask = 8;
@@ -76,7 +76,7 @@ std::int64_t blocks_of(std::int64_t elements) {
   return (elements + kBlockElements - 1) / kBlockElements;
 }
 
-/// Sums up each block in a range of an entry; `sums` are those of all its blocks.
+/// Sums up each block in a range of an entry; `sums` has a place for every block of the entry.
 void sum_blocks(const GradientSource& source, const ElementRange& range, std::span<double> sums) {
   at::parallel_for(0, blocks_of(range.elements), kBlocksOfATask,
                    [&](std::int64_t begin, std::int64_t end) {
@@ -91,7 +91,7 @@ void sum_blocks(const GradientSource& source, const ElementRange& range, std::sp
                    });
 }
 
-/// Blocks by chunks, in order.
+/// Adds up the blocks' sums by chunks, in order.
 double sum_in_order(std::span<const double> blocks) {
   double sum = 0;
   while (!blocks.empty()) {

@@ -13,7 +13,7 @@ inline bool shows_sum(const GradientBuffer::Entry& entry) {
 /// instead of adding to zeros.
 void bind(const GradientBuffer::Entry& entry);
 
-/// Forgets the slot's sum and what was found in it.
+/// Forgets the slot's sum and the marks of what was found in it.
 void make_fresh(const GradientBuffer::Entry& entry);
 
 }  // namespace accrue::accum

@@ -13,7 +13,7 @@
 namespace accrue::accum {
 namespace {
 
-/// So many elements of a double contribution are rounded to float on the stack.
+/// How many elements of a double contribution are rounded to float on the stack.
 constexpr std::int64_t kRoundedElements = 2048;
 static_assert(kContributionChunk % kRoundingBlock == 0 && kRoundedElements % kRoundingBlock == 0);
 

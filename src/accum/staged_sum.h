@@ -23,10 +23,10 @@ class Staging {
 
   /// Makes room for a contribution like `parameter`.
   void reserve(const at::Tensor& parameter);
-  /// Contiguous memory of `sizes`. Throws a runtime Error where an earlier one is in use: it was
-  /// not given back and somebody still holds it.
+  /// Lends contiguous memory of `sizes`. Throws a runtime Error where an earlier one is in use: it
+  /// was not given back and somebody still holds it.
   at::Tensor lend(at::IntArrayRef sizes, at::ScalarType dtype);
-  /// What was lent last. Throws a runtime Error where nothing is.
+  /// Returns what was lent last. Throws a runtime Error where nothing is lent.
   at::Tensor take_back();
   std::int64_t bytes() const;
 
@@ -45,29 +45,29 @@ class StagedSum : public kernels::GradFold {
   void take_staged(kernels::GradSlot& slot) final;
   void take(kernels::GradSlot& slot, const at::Tensor& contribution) final;
 
-  /// The values of elements [begin, begin + count), rounded to `to`'s type.
+  /// Writes the values of elements [begin, begin + count) to `to`, rounded to its type.
   virtual void read(std::int64_t begin, std::int64_t count, float* to) const = 0;
   virtual void read(std::int64_t begin, std::int64_t count, double* to) const = 0;
 
   /// Makes the sum zero.
   virtual void clear();
-  /// Copies of all that makes the sum, and back, to the bit.
+  /// These copy all that makes the sum, and put it back, to the bit.
   virtual at::Tensor saved() const;
   virtual bool fits(const at::Tensor& saved) const;
   virtual void restore(const at::Tensor& saved);
-  /// Beside the slot's `main`.
+  /// Bytes beside the slot's `main`.
   virtual std::int64_t extra_bytes() const { return 0; }
 
   StagedSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType contribution_dtype);
 
  protected:
-  /// Before the elements of a contribution.
+  /// To be called before the elements of a contribution are folded.
   virtual void prepare(const kernels::GradSlot& /*slot*/) {}
   /// Adds `from` to elements [begin, begin + count), or writes it; begin is a multiple of
   /// kRoundingBlock. Returns the largest magnitude, infinity where one is not finite.
   virtual double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) = 0;
   virtual double fold(const double* from, std::int64_t begin, std::int64_t count, bool add);
-  /// After them.
+  /// To be called after all elements were folded: marks the slot where `largest` says so.
   virtual void judge(kernels::GradSlot& slot, double largest);
 
   const Staging& staging() const { return *staging_; }
@@ -86,7 +86,7 @@ class StagedSum : public kernels::GradFold {
   at::ScalarType contribution_dtype_;
 };
 
-/// int64 units of 2^unit(). See docs/numerics.md, "Fixed point".
+/// A sum in int64 units of 2^unit (docs/numerics.md, "Fixed point").
 class FixedSum final : public StagedSum {
  public:
   FixedSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType contribution_dtype)
@@ -95,16 +95,17 @@ class FixedSum final : public StagedSum {
   void read(std::int64_t begin, std::int64_t count, float* to) const override;
   void read(std::int64_t begin, std::int64_t count, double* to) const override;
 
-  /// The next window has it, and this one has it while it is open.
+  /// The exponent of the next window's unit, and of the open window's.
   int next_unit() const { return next_unit_; }
   void set_next_unit(int unit) { next_unit_ = unit; }
   void begin_window() { unit_ = next_unit_; }
-  /// To what the contributions that were found too large need.
+  /// Takes the unit that the contributions found too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
   void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
-  /// How many the largest magnitude in a range of the sum takes, in units; 0 where all are zero.
+  /// How many bits the largest magnitude in a range of the sum takes, in units; 0 where all are
+  /// zero.
   int largest_bits(const ElementRange& range) const;
-  /// From what largest_bits() was of the closed window's sum.
+  /// Chooses the next unit from what largest_bits() was of the closed window's sum.
   void plan(int bits);
 
  protected:

@@ -190,7 +190,7 @@ std::optional<MeanGradient> Window::audited_mean(bool check_finite) {
   return std::nullopt;
 }
 
-/// What was left out had a part in the announced weight, and nobody knows how large.
+/// A quarantined micro-batch had a part in the announced weight, and nobody knows how large.
 void Window::check_total_weight() {
   constexpr double rounding = 1e-9;
   const double excess = weight() / total_weight_ - 1;

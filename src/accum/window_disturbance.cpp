@@ -9,7 +9,7 @@ namespace {
 
 using Entry = GradientBuffer::Entry;
 
-/// What somebody else did to a parameter between our micro-batches, the worse the later.
+/// What somebody else did to a parameter between our micro-batches, the worst last.
 enum class Disturbance { none, stray, detached, written, stepped };
 
 Disturbance disturbance(const Entry& entry, std::int64_t parameter_version) {

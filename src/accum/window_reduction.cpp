@@ -14,7 +14,7 @@ void Window::set_reduction(Reduction* reduction) {
 }
 
 /// What happens here follows from what all ranks have, so that it is the same on each. The norm is
-/// that of sums which have the same bits everywhere.
+/// taken of sums that have the same bits everywhere.
 std::optional<MeanGradient> Window::reduced_mean(bool check_finite) {
   using Verdict = Reduction::Outcome::Verdict;
   for (bool audited = false;;) {

@@ -14,7 +14,7 @@ using Entry = GradientBuffer::Entry;
 }  // namespace
 
 /// Backward comes to the last parameters first, and what is not finite there spreads to those
-/// before: the last one is nearest to the cause.
+/// before: the last parameter is nearest to the cause.
 std::string Window::non_finite(Look look) const {
   for (const Entry& entry : std::views::reverse(buffer_->entries())) {
     const bool found = look == Look::sums ? !sum_is_finite(entry) : entry.slot->found_non_finite;
@@ -39,7 +39,7 @@ std::string Window::settle(LedgerEntry& entry, Look look) {
   return overflow.empty() ? found : overflow;
 }
 
-/// Only where all is finite: what a quarantined micro-batch needs must not change the units.
+/// Runs only where all is finite: what a quarantined micro-batch needs must not change the units.
 std::string Window::enlarge_units() {
   const bool too_large = std::ranges::any_of(
       buffer_->entries(), [](const Entry& entry) { return entry.slot->found_too_large; });
@@ -91,7 +91,8 @@ void Window::drop_folded(const std::string& reason) {
   lose("what was folded into the optimizer's state cannot be undone (" + reason + ")");
 }
 
-/// Whether the sums are good. Goes on after a quarantine, so that one pass finds all of them.
+/// Returns whether the sums are good. Goes on after a quarantine, so that one pass finds all
+/// micro-batches to be quarantined.
 bool Window::replay_committed(Look look) {
   const std::int64_t retries_before = retries_;
   bool good = true;

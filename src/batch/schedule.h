@@ -19,7 +19,8 @@ struct Range {
 class VariableWindows;
 
 /// Which samples each optimizer step takes. Draw ordinals count epoch * N + position; a window
-/// never crosses an epoch's end: the last one of an epoch is short (rightly weighted) or dropped.
+/// never crosses an epoch's end: an epoch's last window is short (rightly weighted) or there is
+/// none (LastWindow).
 ///
 /// Written as an aggregate, each full window has `samples_per_window` samples. Where samples differ
 /// in length, make it with `variable_window_schedule` (accrue/batch/variable_windows.h).
@@ -27,10 +28,10 @@ struct WindowSchedule {
   std::int64_t samples_per_epoch = 0;   ///< N >= 1
   std::int64_t samples_per_window = 0;  ///< >= 1; the first epoch's mean where windows go by tokens
   LastWindow last = LastWindow::weighted;
-  std::int64_t tokens_per_sample = 0;               ///< where all have as many; 0: not stated
+  std::int64_t tokens_per_sample = 0;  ///< where all samples have as many; 0: not stated
   std::shared_ptr<const VariableWindows> variable;  ///< null where all samples have as many tokens
 
-  /// Tells of the first epoch, where epochs differ.
+  /// The windows of an epoch; of the first one, where epochs differ.
   std::int64_t windows_per_epoch() const;
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
   /// Ordinals of window `index` (0-based over the run). Empty only where an epoch has no window.

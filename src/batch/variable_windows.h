@@ -22,8 +22,9 @@ struct WindowBudget {
 /// The windows of samples that differ in length. Windows are as long as the budget allows, follow
 /// each other without gaps, and end with the epoch. Where they lie in an epoch depends on its
 /// order, so an epoch is walked once (N draws) when a window of it or behind it is asked for; of
-/// earlier epochs only their number of windows and tokens is kept, of the last two asked for all.
-/// The same on every machine, and at whichever window a run starts. Safe from several threads.
+/// earlier epochs only the numbers of windows and tokens are kept, of the last two asked for
+/// everything. Windows are the same on every machine, and at whichever window a run starts. Safe
+/// from several threads.
 class VariableWindows {
  public:
   /// Input tokens of a sample in [0, sampler.size()): pure, >= 0.
@@ -34,7 +35,7 @@ class VariableWindows {
   VariableWindows(Sampler sampler, TokensOf tokens_of, WindowBudget budget, LastWindow last);
 
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
-  std::int64_t tokens_in_epoch(std::int64_t epoch) const;  ///< those of its windows
+  std::int64_t tokens_in_epoch(std::int64_t epoch) const;  ///< in the epoch's windows
   std::int64_t windows_before_epoch(std::int64_t epoch) const;
   /// Ordinals of window `index` (0-based over the run), and their tokens. Empty only where no epoch
   /// has a window.
@@ -55,7 +56,7 @@ class VariableWindows {
     std::size_t index = 0;  ///< in the epoch
   };
 
-  // These expect the mutex to be held.
+  /// These two expect the mutex to be held.
   Place place_of(std::int64_t index) const;
   std::shared_ptr<const Epoch> epoch(std::int64_t number) const;
   std::shared_ptr<const Epoch> walk(std::int64_t number) const;
@@ -72,9 +73,9 @@ class VariableWindows {
     std::int64_t number = -1;
     std::shared_ptr<const Epoch> epoch;
   };
-  mutable std::mutex mutex_;  ///< guards all below
+  mutable std::mutex mutex_;  ///< guards all members below
   mutable std::array<Cached, 2> cached_;
-  mutable std::vector<Totals> totals_{{}};  ///< [e]: of all epochs before e
+  mutable std::vector<Totals> totals_{{}};  ///< [e]: the totals of all epochs before e
 };
 
 /// A schedule of samples that differ in length.

@@ -49,7 +49,7 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
   }
 }
 
-/// Where `path` is a link, what it points to, which need not be there; the link itself stays.
+/// What `path` points to where it is a link (it need not be there), and `path` otherwise.
 std::filesystem::path behind_links(std::filesystem::path path) {
   constexpr int most_links = 40;  // as many as Linux follows
   std::error_code error;
@@ -100,13 +100,14 @@ std::pair<int, std::filesystem::path> open_beside(const std::filesystem::path& p
   });
 }
 
-/// Gives a nameless file this one, and returns 0; a negative number where that fails.
+/// Gives a nameless file this name. Returns 0, or a negative number where that fails.
 int link_nameless(int descriptor, const std::filesystem::path& name) {
   const std::string nameless = "/proc/self/fd/" + std::to_string(descriptor);
   return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
-/// In one step, so that a killed process leaves nothing else. False where there is a file already.
+/// Gives the name in one step, so that a killed process leaves nothing else. Returns false where
+/// there is a file already.
 bool give_free_name(int descriptor, const std::filesystem::path& path) {
   if (link_nameless(descriptor, path) == 0) return true;
   if (errno == EEXIST) return false;

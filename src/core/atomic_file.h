@@ -14,11 +14,11 @@ namespace accrue {
 /// pipe.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-/// The same for content that is too large to be held at once: bytes go to a temporary beside
-/// `path`, which takes its place in `commit`. Without a commit the temporary is removed and `path`
-/// is untouched. The temporary has no name until then, where the file system can do that: a process
-/// that is killed leaves nothing, but in the moment between two system calls in which it replaces a
-/// file (is_temporary_of).
+/// Writes content that is too large to be held at once: bytes go to a temporary beside `path`,
+/// which takes its place in `commit`. Without a commit the temporary is removed and `path` is
+/// untouched. The temporary has no name until then, where the file system can do that: a killed
+/// process leaves nothing, unless it is killed between the two system calls that replace a file
+/// (is_temporary_of).
 class AtomicFile {
  public:
   /// Throws a runtime Error naming the path where it cannot be created, and a usage Error where
@@ -40,7 +40,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Whether `name` is one that a temporary of the file `path` may have had.
+/// Whether a temporary of the file `path` may have had the name `name`.
 bool is_temporary_of(const std::filesystem::path& name, const std::filesystem::path& path);
 
 /// The whole file. Throws a usage Error where it cannot be read.

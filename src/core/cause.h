@@ -5,8 +5,8 @@
 
 namespace accrue {
 
-/// The line of an exception's message that says what went wrong, for people. libtorch's go on with
-/// a stack trace, and those of TorchScript begin with one.
+/// The line of an exception's message that says what went wrong, for people. libtorch's messages go
+/// on with a stack trace, and TorchScript's begin with one.
 std::string cause_of(const std::exception& error);
 
 }  // namespace accrue

@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 
-// The library's own way of use without linking it: everything it needs is in this header.
+// This is how xxHash is used without linking it: all that it needs is in this header.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

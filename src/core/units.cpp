@@ -48,8 +48,8 @@ std::string with_likely_unit(double number) {
                                                            : " B");
 }
 
-/// "6g", "512mb" -> "\"6GiB\"", "\"512MiB\"": with the unit that such a one was most likely meant
-/// to be; nothing where it is like none.
+/// "6g" -> "6GiB", "512mb" -> "512MiB": the unit that was most likely meant; nothing where the text
+/// resembles no unit.
 std::optional<std::string> likely_size(const NumberAndUnit& parts) {
   std::string unit = parts.unit;
   for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -11,7 +11,7 @@ namespace accrue {
 std::string listed(const std::vector<std::string>& words, const std::string& last_word);
 
 /// 1 -> "1 micro-batch", 2 -> "2 micro-batches": `one` in its plural, which ends in -es behind a
-/// hiss, else in -s.
+/// hiss and otherwise in -s.
 std::string counted(std::int64_t count, const std::string& one);
 
 /// fp32 -> "fp32", with the quotes: as a config states it.

@@ -9,14 +9,14 @@
 
 namespace accrue::data {
 
-/// Samples `indices` of `source` as a micro-batch whose sample_ids, and those of its spans and of
-/// what is left out, are of `ids`: one for each index.
+/// Samples `indices` of `source` as a micro-batch whose sample ids (its own, its spans' and its
+/// unreadable samples') are taken from `ids`, which has one for each index.
 batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> indices,
                            std::vector<std::int64_t> ids);
 
-/// Returns as many rows as `indices`, for whoever needs the shape rather than the samples: others
-/// stand in for those that are left out. Throws a usage Error where no sample of `source` can be
-/// used.
+/// Returns as many rows as `indices`, for whoever needs the shape rather than the samples: usable
+/// samples stand in for unreadable or excluded ones. Throws a usage Error where no sample of
+/// `source` can be used.
 batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
                              std::vector<std::int64_t> ids);
 

@@ -36,7 +36,7 @@ class Loader {
   /// and those of its spans.
   batch::MicroBatch fetch(batch::Range ordinals) const;
   batch::MicroBatch fetch_draws(std::vector<std::int64_t> ordinals) const;
-  /// Fetches the same with a row for each ordinal (data::fetch_full).
+  /// Fetches with a row for each ordinal, whatever is unreadable (data::fetch_full).
   batch::MicroBatch fetch_full(batch::Range ordinals) const;
 
   /// Which samples of the source these ordinals draw.
@@ -45,8 +45,8 @@ class Loader {
   /// Asks for micro-batches after those asked for before. Returns at once.
   void prefetch(std::vector<batch::Range> ranges);
   /// The next micro-batch in the order of `prefetch`; waits for it. An error in making it is thrown
-  /// here, in its place: the following call goes on with the one after. Throws a usage Error where
-  /// none was asked for.
+  /// here, in its place: the following call goes on with the next. Throws a usage Error where none
+  /// was asked for.
   batch::MicroBatch next();
   /// Forgets what was asked for and not yet taken: the caller splits a window anew.
   void cancel();
@@ -61,12 +61,12 @@ class Loader {
   batch::Sampler sampler_;
   std::size_t ahead_;
 
-  std::mutex mutex_;  ///< guards all below
+  std::mutex mutex_;  ///< guards all members below
   std::condition_variable work_to_do_, work_done_;
   std::deque<batch::Range> requested_;
   std::deque<Outcome> ready_;
   std::size_t in_progress_ = 0;
-  std::uint64_t generation_ = 0;  ///< cancel() starts a new one: outcomes of the old are dropped
+  std::uint64_t generation_ = 0;  ///< cancel() starts a new one; the old one's outcomes are dropped
   bool stopping_ = false;
   std::thread worker_;
 };

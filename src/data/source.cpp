@@ -26,7 +26,7 @@ void check_tokenizer(const SourceOptions& options, const std::string& what) {
                     "bytes, or token files made with that tokenizer");
 }
 
-/// What the format that was found does not go with.
+/// Throws a usage Error where an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
   if (format != Format::images && options.context < 1) {
     throw usage_error(what, "a context of at least one token", std::to_string(options.context),

@@ -44,7 +44,7 @@ void take_elsewhere(GradSlot& slot, at::Tensor& grad) {
   slot.count_contribution();
 }
 
-/// `.grad` stays undefined between micro-batches.
+/// Folds a gradient that autograd made, and leaves `.grad` undefined between micro-batches.
 void take_by_fold(GradSlot& slot, at::Tensor& grad) {
   const at::NoGradGuard no_grad;
   slot.fold->take(slot, grad);

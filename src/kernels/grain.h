@@ -8,7 +8,7 @@ namespace accrue::kernels {
 /// Elements below which a second thread costs more than it saves.
 inline constexpr std::int64_t grain_elements = 16384;
 
-/// The same, of items of so many elements each.
+/// The grain in items of `elements_per_item` elements each.
 inline std::int64_t grain_of(std::int64_t elements_per_item) {
   return std::max<std::int64_t>(1, grain_elements / std::max<std::int64_t>(1, elements_per_item));
 }

@@ -17,7 +17,7 @@ class KeptInput {
     context.saved_data[key] = to_saved(remake);
     return {};
   }
-  /// `saved`: what save() returned.
+  /// The input again; `saved` is what save() returned.
   static at::Tensor get(const torch::autograd::AutogradContext& context, const at::Tensor& saved) {
     return saved.defined() ? saved : from_saved<Remake>(context.saved_data.at(key))();
   }

@@ -57,7 +57,7 @@ struct Counters {
   }
 };
 
-/// The words of columns [64 * block, 64 * block + 64) of `row`.
+/// Draws the words of columns [64 * block, 64 * block + 64) of `row`.
 HWY_INLINE void draw_block(const DropoutMask& mask, std::size_t row, std::size_t block,
                            std::uint32_t* words) {
   constexpr std::size_t counters = mask_block / 4;
@@ -81,14 +81,14 @@ HWY_INLINE void draw_block(const DropoutMask& mask, std::size_t row, std::size_t
   }
 }
 
-/// The words of columns [0, count) of `row`, in whole blocks.
+/// Draws the words of columns [0, count) of `row`, in whole blocks.
 HWY_INLINE void draw_row(const DropoutMask& mask, std::size_t row, std::size_t count,
                          std::uint32_t* words) {
   for (std::size_t column = 0; column < count; column += mask_block)
     draw_block(mask, row, column / mask_block, words + column);
 }
 
-/// Which lanes are kept, from the words of as many columns.
+/// Which lanes are kept, by the words of as many columns.
 template <class D>
 HWY_INLINE hn::Mask<D> kept(D d, const std::uint32_t* words, std::uint32_t last_dropped) {
   if constexpr (sizeof(hn::TFromD<D>) == sizeof(std::uint32_t)) {

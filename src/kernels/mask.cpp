@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
 constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 
-/// Key and tweak from the words that Philox makes of a longer name.
+/// A mask whose key and tweak are the words that Philox makes of a longer name.
 DropoutMask keyed_by(const std::array<std::uint32_t, 4>& words, const DropoutMask& other) {
   DropoutMask mask = other;
   mask.key = {words[0], words[1]};

@@ -13,7 +13,7 @@ namespace accrue::kernels {
 struct DropoutMask {
   std::array<std::uint32_t, 2> key{}, tweak{};
   std::uint32_t last_dropped = 0;  ///< the largest word that is dropped
-  double scale = 1;                ///< of what is kept
+  double scale = 1;                ///< what is kept is multiplied by it
 };
 
 inline constexpr std::size_t mask_block = 64;
@@ -27,7 +27,7 @@ struct DropoutSite {
 };
 
 DropoutMask sample_mask(const DropoutSite& use, std::int64_t sample);
-/// A mask of its own for each head of the sample's.
+/// The mask of one head, made of the sample's.
 DropoutMask head_mask(const DropoutMask& sample, std::int64_t head);
 
 }  // namespace accrue::kernels

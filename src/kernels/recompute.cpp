@@ -5,7 +5,7 @@
 namespace accrue::kernels {
 
 at::Tensor unread_result(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  // Not a view for autograd: it is what a Function returns.
+  // Autograd must not see a view here, since a Function returns it.
   return at::zeros({}, options).expand(sizes).variable_data();
 }
 

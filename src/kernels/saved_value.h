@@ -19,7 +19,7 @@ c10::IValue to_saved(T value) {
   return c10::IValue::make_capsule(c10::make_intrusive<SavedValue<T>>(std::move(value)));
 }
 
-/// Valid while `saved` is; T as it was given.
+/// The value, valid while `saved` is; T is the type that was saved.
 template <class T>
 const T& from_saved(const c10::IValue& saved) {
   return static_cast<const SavedValue<T>&>(*saved.toCapsule()).value;

@@ -8,17 +8,19 @@
 
 namespace accrue::kernels {
 
-/// Where each sample lies in rows of `length` columns: `spans` where there are any, else each row
-/// as a whole, of sample 0. Throws a usage Error where a span leaves its row or overlaps another.
+/// Where each sample lies in rows of `length` columns: `spans` where there are any, and otherwise
+/// each row as a whole, as sample 0. Throws a usage Error where a span leaves its row or overlaps
+/// another.
 std::vector<SampleSpan> spans_or_rows(std::string_view operation,
                                       const std::vector<SampleSpan>& spans, std::int64_t rows,
                                       std::int64_t length);
 
-/// These carry the sample ids of the context; throws an Error where there is not one for each row.
+/// spans_or_rows() with the sample ids of the context. Throws a usage Error where there is not one
+/// for each row.
 std::vector<SampleSpan> named_spans(std::string_view operation, const ForwardContext& context,
                                     std::int64_t rows, std::int64_t length);
 
-/// Columns in all spans together.
+/// How many columns all spans have together.
 std::int64_t covered(const std::vector<SampleSpan>& spans);
 std::int64_t longest(const std::vector<SampleSpan>& spans);
 

@@ -72,7 +72,7 @@ HWY_INLINE bool is_whole(D d, std::size_t count) {
   return hn::MaxLanes(D()) == 1 || count == hn::Lanes(d);
 }
 
-/// The first `count` elements, zeros behind them; nothing beyond them is read.
+/// Loads the first `count` elements with zeros behind them; nothing beyond them is read.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* from, std::size_t count) {
   if (HWY_LIKELY(is_whole(d, count))) return load(d, from);
@@ -102,7 +102,7 @@ HWY_INLINE hn::Vec<D> exponential(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
 
-/// body(offset, count) for [0, size) in steps of one vector, the last one possibly short.
+/// Calls body(offset, count) for [0, size) in steps of one vector, the last one possibly short.
 template <class D, class Body>
 HWY_INLINE void for_each_vector(D d, std::size_t size, Body body) {
   const std::size_t lanes = hn::Lanes(d);
@@ -136,7 +136,7 @@ HWY_INLINE void store_both(const Both<D>& v, D d, hn::TFromD<D>* to) {
   store(v.second, d, to + hn::Lanes(d));
 }
 
-/// NaNs as `nearest_bf16_bits` wants them.
+/// Makes NaNs what `nearest_bf16_bits` wants.
 template <class D>
 HWY_INLINE void store_both(const Both<D>& v, D d, Bf16* to) {
   const hn::Rebind<std::uint32_t, D> word;

@@ -24,7 +24,8 @@ static_assert(std::atomic<int>::is_always_lock_free);
 void note_signal(int) { ++signals_arrived; }
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
-/// What is kept free for what lies outside tensors: so much, and one part of so many of the budget.
+/// What is kept free for what lies outside tensors: kLeastOutside, and the kShareOutside-th part of
+/// the budget.
 constexpr std::int64_t kLeastOutside = 24 * kMebibyte, kShareOutside = 64;
 
 std::string describe(std::optional<std::int64_t> budget) {
@@ -78,7 +79,7 @@ std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside) {
 
 namespace {
 
-/// `kept`: whether what is left before may stay, as the reserve for it is neither used up by half
+/// `kept` says whether what was left before may stay, where its reserve is neither used up by half
 /// nor larger than needed.
 std::optional<std::string> leave_what_lies_outside(bool kept) {
   const std::optional<std::int64_t> stated = budget();

@@ -36,7 +36,7 @@ std::optional<Released> CachedBlocks::give_back(void* data) {
   in_use_.erase(found);
   needed_bytes_ -= used.needed();
   free_[used.block.size_class.index].push_back({used.block, frees_++});
-  // After the budget was lowered, or by small blocks: take() itself keeps within it.
+  // Only a lowered budget or small blocks lead here: take() itself keeps within the budget.
   if (budget_ && counters_.reserved() > *budget_) make_room(0);
   return used.request;
 }
@@ -77,7 +77,8 @@ std::int64_t CachedBlocks::resident_now() {
   return counters_.reserved() - signed_bytes(resident_bytes_) + signed_bytes(resident);
 }
 
-/// What would be missing if all that can be given back were: negative or 0 where it fits.
+/// What would be missing if all that can be given back were given back: negative or 0 where
+/// `needed` fits.
 std::int64_t CachedBlocks::over_budget(std::size_t needed) const {
   if (!budget_) return 0;
   const std::int64_t in_small_blocks = counters_.reserved() - signed_bytes(resident_bytes_);
@@ -92,7 +93,8 @@ std::optional<CachedBlocks::Block> CachedBlocks::reuse(const SizeClass& size_cla
   return block;
 }
 
-/// A request may reach further in a larger block, which has room for another huge page.
+/// Takes a larger block, in which the request may reach further, as it has room for another huge
+/// page.
 std::optional<CachedBlocks::Block> CachedBlocks::reuse_larger(std::size_t bytes,
                                                               const SizeClass& than) {
   const std::size_t end = std::min(than.index + kClassesAbove + 1, kSizeClasses);
@@ -104,7 +106,7 @@ std::optional<CachedBlocks::Block> CachedBlocks::reuse_larger(std::size_t bytes,
   return std::nullopt;
 }
 
-/// A new block, nothing of which is resident yet.
+/// Maps a new block, nothing of which is resident yet.
 std::optional<CachedBlocks::Block> CachedBlocks::map(const SizeClass& size_class) {
   void* data = take_from_system(size_class.capacity_bytes);
   if (data == nullptr) {

@@ -19,18 +19,19 @@ class CachedBlocks {
  public:
   explicit CachedBlocks(Counters& counters) : counters_(counters) {}
 
-  /// A block, or why there is none: bytes over the budget, or (0) the system has no more, even
-  /// after the free lists went back to it.
+  /// A block, or why there is none: so many bytes over the budget, or (0) the system has no more,
+  /// even after the free lists went back to it.
   struct Taken {
     void* data = nullptr;
     std::int64_t over_budget = 0;
   };
   Taken take(std::size_t bytes, MemoryTag tag);
 
-  /// Nothing where the block is none of ours.
+  /// Returns nothing where the block is none of ours.
   std::optional<Released> give_back(void* data);
 
-  /// The bound on what is reserved (excess()) begins anew with what is in use.
+  /// Gives all free blocks back; the bound on what is reserved (excess()) begins anew with what is
+  /// in use.
   void release_free();
 
   void set_budget(std::optional<std::int64_t> bytes);
@@ -47,7 +48,7 @@ class CachedBlocks {
   /// How much of all that is reserved, small blocks included, is resident.
   std::int64_t resident_now();
 
-  /// Around a fork(), so that the child finds the lock free and the lists whole.
+  /// These are called around a fork(), so that the child finds the lock free and the lists whole.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -85,7 +86,7 @@ class CachedBlocks {
   Counters& counters_;
   std::mutex mutex_;
   Limits limits_;
-  std::optional<std::int64_t> budget_;                     ///< of tensors
+  std::optional<std::int64_t> budget_;                     ///< for tensors
   std::array<std::vector<FreeBlock>, kSizeClasses> free_;  ///< each from the oldest to the newest
   std::unordered_map<void*, UsedBlock> in_use_;
   std::uint64_t frees_ = 0;

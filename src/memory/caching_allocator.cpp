@@ -87,12 +87,13 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   void give_back(void* data) {
-    // First, as another thread may have the block again before give_back() returns.
+    // This comes first, as another thread may have the block again before give_back() returns.
     c10::profiledCPUMemoryReporter().Delete(data);
     if (const auto block = own_block_given_back(data)) {
       counters_.remove_live(*block);
     } else {
-      // Taken through raw_allocate() before the installation: a tensor would carry its own deleter.
+      // The block was taken through raw_allocate() before the installation: a tensor carries its
+      // own deleter.
       previous_->raw_deleter()(data);
     }
   }

@@ -18,8 +18,8 @@ class PiecewiseLinear {
   /// At least two points, x ascending.
   explicit PiecewiseLinear(std::vector<Point> points);
   double at(double x) const;
-  /// The slope is that of the segment that begins at `x` or contains it, and beyond the last one
-  /// the last one's.
+  /// The slope of the line that begins at `x` or contains it; beyond the last line that of the last
+  /// one.
   double slope_at(double x) const;
 
  private:
@@ -29,11 +29,11 @@ class PiecewiseLinear {
   std::vector<Point> points_;
 };
 
-/// What a micro-batch of any size takes in one mode, from the facts of that mode. No samples take
-/// no time and what is resident.
+/// What a micro-batch of any size takes in one mode, from the facts of that mode. A micro-batch of
+/// 0 samples takes no time, and the bytes that are resident.
 class CostModel {
  public:
-  /// `facts`: of this mode, at least one that fits.
+  /// `facts` are those of `mode`, at least one of which fits.
   CostModel(Recompute mode, const std::vector<Fact>& facts, const Resident& resident);
 
   Recompute mode() const { return mode_; }
@@ -41,7 +41,7 @@ class CostModel {
   double seconds(std::int64_t micro_batch) const;
   double window_seconds(std::int64_t window_samples, std::int64_t micro_batch) const;
   Breakdown breakdown(std::int64_t micro_batch) const;
-  /// Whether trials allow it: false from the smallest size on that ran out of memory.
+  /// Whether trials allow the size: false from the smallest one on that ran out of memory.
   bool may_fit(std::int64_t micro_batch) const { return micro_batch < smallest_failed_; }
   bool was_measured(std::int64_t micro_batch) const;
 
@@ -53,15 +53,15 @@ class CostModel {
   PiecewiseLinear bytes_, seconds_;
 };
 
-/// Without the trials that fitted of sizes that another trial (of as many samples or fewer, in the
-/// same mode) ran out of memory with.
+/// `facts` without those that fitted where another trial of the mode, with as many samples or
+/// fewer, ran out of memory.
 std::vector<Fact> without_refuted(const std::vector<Fact>& facts);
 
 /// Noise only adds to a time, so of two measured ones the smaller holds for both where it was taken
 /// with more samples and more recomputation.
 std::vector<Fact> without_impossible_times(std::vector<Fact> facts);
 
-/// One model for each mode of which a trial fits, and is not refuted, in the question's order.
+/// One model for each mode with a trial that fits and is not refuted, in the question's order.
 std::vector<CostModel> fit_models(const std::vector<Fact>& facts, const PlanQuestion& question);
 
 }  // namespace accrue::memory

@@ -17,7 +17,7 @@ class Level {
   /// The peak begins anew; returns what it was.
   std::int64_t restart_peak() {
     const std::int64_t before = peak_.exchange(now_);
-    raise_peak(now_);  // by another thread between the two reads
+    raise_peak(now_);  // another thread may have changed `now_` between the two reads
     return before;
   }
   void raise_peak(std::int64_t bytes) {
@@ -32,7 +32,7 @@ class Level {
   std::atomic<std::int64_t> now_{0}, peak_{0};
 };
 
-/// A block that went back: what it was asked for, and under which tag.
+/// A block that went back: how many bytes were asked for, and under which tag.
 struct Released {
   std::size_t bytes = 0;
   MemoryTag tag = MemoryTag::working;
@@ -96,7 +96,7 @@ class Counters {
   }
 
   Level live_, reserved_;
-  /// All tags have one but `working`, the most frequent one, which is what is left.
+  /// Every tag but `working` has a counter; that one, the most frequent, is what is left.
   std::array<std::atomic<std::int64_t>, kMemoryTags> live_by_tag_{};
   std::atomic<std::int64_t> system_calls_{0}, allocations_{0};
   std::atomic<std::int64_t> fail_from_{kNever}, fail_until_{kNever};

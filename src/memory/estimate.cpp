@@ -9,9 +9,9 @@ namespace {
 constexpr double fp32_bytes = 4;
 
 /// Bytes for each token and unit of width while the last block's backward runs: residuals, their
-/// gradients and the hidden layer's. Measured, about the same in fp32 and bf16.
+/// gradients and the hidden layer's. They were measured, about equal in fp32 and bf16.
 constexpr double around_blocks = 52;
-/// A convolution's backward holds so many of the largest feature maps. Measured.
+/// How many of the largest feature maps a convolution's backward holds, as measured.
 constexpr double around_maps = 8;
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }

@@ -9,26 +9,28 @@
 
 namespace accrue::memory {
 
-// The arithmetic before any hardware is there: what a model takes, from its shape alone. Pure.
+// What a model takes, from its shape alone: arithmetic for before any hardware is there. All
+// functions are pure.
 
 /// Bytes of a value in a model.
 struct ValueBytes {
-  double master = 4;   ///< parameters, and the residual stream
-  double operand = 4;  ///< of matrix products; where less than the master, weights have copies
+  double master = 4;  ///< parameters, and the residual stream
+  double operand =
+      4;  ///< in matrix products; where it is less than the master, weights have copies
 };
 
 /// Bytes that accrue holds for each parameter.
 struct Storage {
   ValueBytes values = {};
-  double gradient = 4;  ///< of its sum; 0 where none is kept
+  double gradient = 4;  ///< its sum; 0 where none is kept
   double moments = 8;   ///< all that the optimizer keeps
 };
 
 /// Masters and copies of them as operands, main gradients, and the optimizer's moments. (Copies are
-/// of matrices alone, which is nearly all. Packed weights are not counted: a run has them where
-/// there is much memory.)
+/// counted for all parameters, nearly all of which are matrices. Packed weights are not counted: a
+/// run has them where there is much memory.)
 Resident state_bytes(std::int64_t parameters, const Storage& storage);
-/// All in 16 bit, with Adam: the usual least (2 + 2 + 4 bytes a parameter).
+/// The usual least: everything in 16 bit, with Adam (2 + 2 + 4 bytes a parameter).
 Resident sixteen_bit_state(std::int64_t parameters);
 
 /// A transformer of pre-norm blocks with a feed-forward part of four times the width.
@@ -36,7 +38,7 @@ struct TransformerShape {
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
-  std::int64_t tokens = 0;  ///< of a sample
+  std::int64_t tokens = 0;  ///< in one sample
 };
 /// GPT-2 with its head tied to the embedding; `tokens` is its context.
 std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab);
@@ -48,8 +50,8 @@ std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_va
 /// loss that keeps no logits: for each token and layer two fp32 residuals and ten widths in the
 /// precision of compute (two norms' outputs, query, key and value, attention's output, four of the
 /// hidden layer); `selective` makes the norms' outputs again, `full` keeps the blocks' inputs and
-/// runs one block at a time. Besides the blocks: what one block's backward holds. Within a fifth of
-/// what trials of models with wide enough layers measure.
+/// runs one block at a time. Besides the blocks it counts what one block's backward holds. It is
+/// within a fifth of what trials of models with wide enough layers measure.
 std::int64_t transformer_activations(const TransformerShape& shape, const ValueBytes& bytes,
                                      Recompute recompute);
 /// The usual count in 16 bit without recomputation: 34 bytes for each token, layer and unit of
@@ -72,11 +74,11 @@ struct Device {
   std::string name;
   std::int64_t bytes = 0;
 };
-/// 24 GB, 80 GB, 141 GB.
+/// Devices of 24 GB, 80 GB and 141 GB.
 std::vector<Device> device_presets();
 
 /// The most samples whose activations stay in `bytes` beside what is resident, less kPlanMargin; at
-/// most `window_samples`, 0 where not even one does.
+/// most `window_samples`, and 0 where not even one does.
 std::int64_t largest_micro_batch(std::int64_t bytes, const Resident& resident,
                                  std::int64_t bytes_per_sample, std::int64_t window_samples);
 
@@ -95,7 +97,7 @@ RunCost run_cost(double tokens, const Offer& offer);
 struct OfferComparison {
   double time_ratio = 1;
   double cost_ratio = 1;
-  /// At which a run on the second costs as much as on the first, all else as it is.
+  /// The second offer's price at which a run costs as much on it as on the first.
   double break_even_price = 0;
   double break_even_tokens_per_second = 0;
 };

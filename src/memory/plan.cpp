@@ -15,7 +15,7 @@
 namespace accrue::memory {
 namespace {
 
-constexpr double distinct_bytes = 0.15;  ///< between neighbours among the alternatives
+constexpr double distinct_bytes = 0.15;  ///< of an alternative's bytes, to the next one
 
 std::vector<PlanEntry> within_limit(const std::vector<PlanEntry>& entries) {
   std::vector<PlanEntry> within;
@@ -23,7 +23,8 @@ std::vector<PlanEntry> within_limit(const std::vector<PlanEntry>& entries) {
   return within;
 }
 
-/// What may be chosen: what leaves a margin; where nothing does, what was measured to fit.
+/// The entries that may be chosen: those that leave a margin or, where none does, those that were
+/// measured to fit.
 std::vector<PlanEntry> allowed_of(const std::vector<PlanEntry>& entries,
                                   const PlanQuestion& question) {
   const std::vector<PlanEntry> within = within_limit(entries);
@@ -34,14 +35,14 @@ std::vector<PlanEntry> allowed_of(const std::vector<PlanEntry>& entries,
   return with_margin.empty() ? within : with_margin;
 }
 
-/// Fastest first, each with clearly fewer bytes than all before it. Of those that are as fast only
-/// the last one is kept, which has the fewest bytes.
+/// The entries that nothing beats, fastest first, each with clearly fewer bytes than all before it.
+/// Among entries that are as fast only the last one is kept, which has the fewest bytes.
 std::vector<PlanEntry> frontier_of(std::vector<PlanEntry> entries, const PlanEntry& chosen) {
   std::ranges::sort(entries, {}, [](const PlanEntry& entry) {
     return std::tuple(entry.window_seconds, entry.peak_bytes, entry.point);
   });
   std::vector<PlanEntry> frontier;
-  double fastest = 0;  ///< of those as fast as the last one
+  double fastest = 0;  ///< seconds of the fastest among those as fast as the last one
   for (const PlanEntry& entry : entries) {
     if (!frontier.empty() &&
         static_cast<double>(entry.peak_bytes) >
@@ -83,7 +84,7 @@ std::string limit_in_words(const PlanQuestion& question) {
          format_bytes(question.limit_bytes);
 }
 
-/// Why not more samples at once.
+/// Says why no more samples run at once.
 std::string why_no_larger(const std::vector<PlanEntry>& entries, const PlanEntry& chosen,
                           const PlanQuestion& question, double noise) {
   if (question.micro_batch) return "as batch.micro says";
@@ -99,7 +100,7 @@ std::string why_no_larger(const std::vector<PlanEntry>& entries, const PlanEntry
          "%: more at once is not known to gain anything, nor fewer to cost nothing";
 }
 
-/// Why recomputation is worth its time; empty where nothing is recomputed.
+/// Says why recomputation is worth its time; empty where nothing is recomputed.
 std::string why_recompute(const std::vector<PlanEntry>& entries, const PlanEntry& chosen,
                           const PlanQuestion& question, double noise) {
   if (chosen.point.recompute == Recompute::none) return "";
@@ -123,7 +124,7 @@ std::string reason_of(const std::vector<PlanEntry>& entries, const PlanEntry& ch
   return text;
 }
 
-/// Those that no trial refutes; a plan beyond the limit is one of them.
+/// The entries that no trial refutes; a plan beyond the limit is one of them.
 std::vector<PlanEntry> possible_of(const std::vector<PlanEntry>& entries,
                                    const std::vector<CostModel>& models) {
   std::vector<PlanEntry> possible;

@@ -21,8 +21,8 @@ struct PlanPoint {
 /// What one micro-batch took, forward and backward.
 struct Measured {
   bool fits = true;  ///< false: it ran out of memory
-  /// The most that the process held at once, all that stays between micro-batches included. Of one
-  /// that ran out of memory: what it had when it did, less than what it needs.
+  /// The most that the process held at once, all that stays between micro-batches included. Where
+  /// it ran out of memory, it is what it had by then, less than what it needs.
   std::int64_t peak_bytes = 0;
   double seconds = 0;  ///< 0 where it ran out of memory
   /// How far off `seconds` may be beside those of the other points, relative to them; 0: not at
@@ -31,8 +31,8 @@ struct Measured {
 };
 
 /// Runs one micro-batch and leaves everything as it was. Running out of memory is an answer, not an
-/// exception. May be asked for a point again, for its time alone: others' memory may be kept then.
-/// Given by whoever has a model (train).
+/// exception. It may be asked for a point again, for its time alone: the memory of other points'
+/// trials may be kept then. Whoever has a model gives it (train).
 using Trial = std::function<Measured(const PlanPoint&)>;
 
 struct Fact {
@@ -45,7 +45,7 @@ struct Resident {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
-  std::int64_t cuts = 0;  ///< of a whole window, where exact batch normalisation keeps them
+  std::int64_t cuts = 0;  ///< a whole window's, where exact batch normalisation keeps them
   std::int64_t total() const { return parameters + gradients + optimizer + cuts; }
 };
 
@@ -64,23 +64,24 @@ struct Breakdown {
 
 /// What is to be planned, and within which limits.
 struct PlanQuestion {
-  std::int64_t window_samples = 1;  ///< of a full batch, >= 1
-  /// That share the batch, in whole micro-batches; each is taken to be as fast as this one.
+  std::int64_t window_samples = 1;  ///< samples of a full batch, >= 1
+  /// How many ranks share the batch, in whole micro-batches; each is taken to be as fast as this
+  /// one.
   std::int64_t ranks = 1;
   std::int64_t limit_bytes = 0;  ///< for all that tensors take
-  /// What of the budget is not for tensors, as the program itself takes it: the budget is
-  /// limit_bytes and this.
+  /// What of the budget the program itself takes outside tensors: the budget is limit_bytes and
+  /// this.
   std::int64_t outside_bytes = 0;
-  /// The budget as it was stated, where it is one for all that is resident; else 0.
+  /// The budget as it was stated, where it is for all that is resident; 0 for others.
   std::int64_t stated_bytes = 0;
-  /// Whether the limit is a budget that must hold. Else it is only a preference: where nothing
-  /// stays within it, what takes the least memory is chosen.
+  /// Whether the limit is a budget that must hold. A limit that is none is a preference: where
+  /// nothing stays within it, what takes the least memory is chosen.
   bool is_budget = true;
-  /// May be chosen, in the order in which they are tried; not empty.
+  /// The modes that may be chosen, in the order in which they are tried; not empty.
   std::vector<Recompute> modes{Recompute::none};
   std::optional<std::int64_t> micro_batch;  ///< stated, so that only the mode is open
   Resident resident;
-  // For advice where nothing fits:
+  // These are for advice where nothing fits:
   std::string open_micro_batch = "batch.micro = \"auto\"";  ///< how to leave `micro_batch` open
   std::int64_t enough_bytes = 0;    ///< a budget that is enough by arithmetic; 0: not known
   bool more_recomputation = false;  ///< the model has modes that the config does not allow
@@ -115,16 +116,16 @@ struct PlanEntry {
   double micro_batch_seconds = 0;
   double window_seconds = 0;  ///< full micro-batches and the short last one, of a rank's share
   bool within_limit = true;
-  bool measured = false;  ///< else predicted from the sizes around it
+  bool measured = false;  ///< and not predicted from the sizes around it
 };
 
 struct Plan {
   PlanEntry chosen;
-  std::int64_t micro_batches = 1;  ///< of a full batch
+  std::int64_t micro_batches = 1;  ///< in a full batch
   Breakdown breakdown;             ///< sums to chosen.peak_bytes
-  /// The others that nothing beats in both bytes and seconds, fastest first, also beyond the limit;
-  /// each with at least 15% fewer bytes than the one before, and where several are as fast (to
-  /// kPlanTolerance) the smallest.
+  /// The other entries that nothing beats in both bytes and seconds, fastest first, also beyond the
+  /// limit; each with at least 15% fewer bytes than the one before, and where several are as fast
+  /// (to kPlanTolerance) the smallest.
   std::vector<PlanEntry> alternatives;
   std::string reason;  ///< why `chosen`, which it does not name
 };
@@ -135,14 +136,14 @@ inline constexpr double kPlanMargin = 0.03;
 /// A plan takes less memory where that costs no more than this part of the best time.
 inline constexpr double kPlanTolerance = 0.01;
 
-/// The fastest way to run the batch whose peak stays within the limit less kPlanMargin: of each
-/// mode the smallest peak within kPlanTolerance of its best time, and recomputation only where that
+/// The fastest way to run the batch whose peak stays within the limit less kPlanMargin: in each
+/// mode the smallest peak within kPlanTolerance of its best time, and recomputation only where it
 /// gains more than kPlanTolerance. Where times are known to an error, a size counts as that fast
 /// only if it is in spite of the error, compared with the largest that was measured: on a busy
 /// machine nothing becomes smaller by chance. Bytes and seconds are interpolated between the facts
 /// of a mode, and extended beyond the largest by its last slope; bytes are convex in the
 /// micro-batch (the most of quantities that each grow linearly), so that between facts the
-/// prediction is not too low. Pure.
+/// prediction is not too low. The function is pure.
 ///
 /// A size that ran out of memory is not chosen, nor a larger one of its mode, even where a trial of
 /// it fitted before. So asking again with the failure of what was chosen comes to an end.
@@ -152,12 +153,12 @@ inline constexpr double kPlanTolerance = 0.01;
 Plan plan(const std::vector<Fact>& facts, const PlanQuestion& question);
 
 /// The micro-batches that are considered for a batch of `window_samples`: powers of two, and the
-/// sizes that split it evenly into up to 16; ascending. Others leave a short last micro-batch and
-/// matrix shapes that run a few percent slower than what is interpolated for them
+/// sizes that split it evenly into up to 16; ascending. Other sizes leave a short last micro-batch
+/// and matrix shapes that run a few percent slower than what is interpolated for them
 /// (docs/guide/plan.md).
 std::vector<std::int64_t> micro_batch_candidates(std::int64_t window_samples);
 
-/// "8 samples, full recomputation".
+/// For messages: "8 samples, full recomputation".
 std::string describe(const PlanPoint& point);
 
 }  // namespace accrue::memory

@@ -15,18 +15,19 @@ bool leaves_margin(const PlanQuestion& question, std::int64_t peak_bytes);
 /// Whether a micro-batch of `size` may be chosen: with the margin, or as it was measured to fit.
 bool is_within(const PlanQuestion& question, const CostModel& model, std::int64_t size);
 
-/// The micro-batches that may be chosen: the stated one, else the candidates of a rank's share.
+/// The micro-batches that may be chosen: the stated one, or the candidates for a rank's share.
 std::vector<std::int64_t> sizes_of(const PlanQuestion& question);
-/// All that is considered, in every mode that has a model.
+/// All entries to be considered, in every mode that has a model.
 std::vector<PlanEntry> entries_of(const std::vector<CostModel>& models,
                                   const PlanQuestion& question);
 
 /// The largest error of the times that fitted.
 double noise_of(const std::vector<Fact>& facts);
 
-/// What a plan takes of `entries` (not empty), whose times are known to `noise`: of each mode the
-/// smallest peak among what is as fast as the best, and of these the first mode that no later one
-/// beats. Only what is shown to be as fast as the largest measured size counts as fast.
+/// What a plan takes of `entries` (not empty), whose times are known to `noise`: in each mode the
+/// smallest peak among what is as fast as the best, and among these the first mode that no later
+/// one beats. An entry counts as fast only if it is shown to be as fast as the largest measured
+/// size.
 PlanEntry best_of(const std::vector<PlanEntry>& entries, double noise);
 
 }  // namespace accrue::memory

@@ -8,11 +8,12 @@
 namespace accrue::memory {
 namespace {
 
-/// Rounds until the times are known well enough, and until they are given up as they are.
+/// The rounds after which times may be known well enough, and after which they are taken as they
+/// are.
 constexpr std::size_t fewest_rounds = 3, most_rounds = 9;
 /// Times that were measured once have nothing to tell their error from.
 constexpr double unknown_error = 0.05;
-/// Half of what a plan takes for equal.
+/// The error that is small enough: half of what a plan takes for equal.
 constexpr double small_error = kPlanTolerance / 2;
 
 /// Whether a larger limit would change the plan.
@@ -91,7 +92,7 @@ class RoundsInTurn {
     note();
   }
 
-  /// Nothing is compared with anything where there is one point.
+  /// One point is always enough, as there is nothing to compare it with.
   bool is_enough(double most_seconds) const {
     if (points_.size() < 2 || rounds_.size() >= most_rounds) return true;
     const double round = total_seconds_ / static_cast<double>(rounds_.size());
@@ -140,7 +141,8 @@ class RoundsInTurn {
     return seconds;
   }
 
-  /// Each of the rounds in which both fitted has one; the first round is one of them.
+  /// The ratio of a point to the reference, in each of the rounds in which both fitted (the first
+  /// is one of them).
   std::vector<double> log_ratios(std::size_t of) const {
     std::vector<double> ratios;
     for (const std::vector<double>& round : rounds_)
@@ -149,7 +151,7 @@ class RoundsInTurn {
     return ratios;
   }
 
-  /// The largest of any point's ratio to the reference.
+  /// The largest error of any point's ratio to the reference.
   double error() const {
     if (rounds_.size() < 2) return unknown_error;
     double largest = 0;
@@ -160,7 +162,7 @@ class RoundsInTurn {
 
   std::vector<Fact>& facts_;
   std::vector<std::size_t> points_;  ///< which of the facts fit
-  std::size_t reference_ = 0;        ///< among points_, the one that takes longest
+  std::size_t reference_ = 0;        ///< the one among points_ that takes longest
   std::vector<std::vector<double>> rounds_;
   double total_seconds_ = 0;
 };

@@ -14,7 +14,7 @@
 namespace accrue::memory {
 namespace {
 
-/// What the smallest trial needs, or at least needs.
+/// What the smallest trial needs, or the least that it needs.
 struct Need {
   std::int64_t bytes = 0;
   bool exact = false;
@@ -49,7 +49,8 @@ std::int64_t fitting_context(std::int64_t bytes, const PlanQuestion& question) {
   return static_cast<std::int64_t>(std::floor(fitting / step) * step);
 }
 
-/// By at most so much more lies outside tensors where larger micro-batches have room to be tried.
+/// How many more bytes lie outside tensors, at most, where larger micro-batches have room to be
+/// tried.
 constexpr std::int64_t kOutsideVaries = std::int64_t{16} << 20;
 
 /// A budget that is enough; 0 where neither a trial nor arithmetic tells.
@@ -86,7 +87,7 @@ std::string advice(const Need& need, const PlanQuestion& question) {
   return listed(ways, "or");
 }
 
-/// What the budget would have to hold, part by part.
+/// What the budget would have to hold, part by part, for people.
 std::string parts(const Need& need, const PlanQuestion& question) {
   std::vector<std::string> words;
   if (question.outside_bytes > 0)

@@ -7,7 +7,7 @@
 
 namespace accrue::memory {
 
-/// That nothing fits, with the bytes missing and what would fit (exit status 3).
+/// The error that nothing fits, with the bytes missing and what would fit (exit status 3).
 Error refusal(const std::vector<Fact>& facts, const PlanQuestion& question);
 
 }  // namespace accrue::memory

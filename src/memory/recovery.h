@@ -10,8 +10,8 @@ namespace accrue::memory {
 /// Where a run stands with its micro-batches: plain data, part of a checkpoint.
 struct RecoveryState {
   std::int64_t planned = 1;        ///< samples of a micro-batch, as the plan says
-  std::int64_t micro_batch = 1;    ///< samples of one now, at most `planned`
-  std::int64_t quiet_windows = 0;  ///< in a row, since one ran out of memory or the size changed
+  std::int64_t micro_batch = 1;    ///< samples of a micro-batch now, at most `planned`
+  std::int64_t quiet_windows = 0;  ///< in a row, since memory ran out or the size changed
 };
 
 /// What to do about memory that ran out: run the same micro-batch once more, as others may have
@@ -31,18 +31,18 @@ class Recovery {
     std::string reason;
   };
 
-  /// `no_split_because`: why the size may not change (it is part of the mathematics); empty where
-  /// it may.
+  /// `no_split_because` says why the size may not change (it is part of the mathematics); empty
+  /// where it may.
   explicit Recovery(RecoveryState state, std::string no_split_because = {});
 
-  /// After a micro-batch of `samples` ran out of memory `failures` (>= 1) times in a row. `needs`:
-  /// bytes that tensors would have taken at least; 0: not known.
+  /// To be called after a micro-batch of `samples` ran out of memory `failures` (>= 1) times in a
+  /// row. `needs` is the bytes that tensors would have taken at least; 0: not known.
   Decision failed(std::int64_t samples, std::int64_t failures, std::int64_t needs = 0);
-  /// After tensors were allowed more: `limit` bytes now, or all that there is. A decision where the
-  /// size grows, for the next window.
+  /// To be called after tensors were allowed more: `limit` bytes now, or all that there is. Returns
+  /// a decision for the next window where the size grows.
   std::optional<Decision> limit_raised(std::optional<std::int64_t> limit);
-  /// After each window that was closed; `quiet`: nothing in it ran out of memory. A decision where
-  /// the size grows, for the next window.
+  /// To be called after each window that was closed; `quiet` says that nothing in it ran out of
+  /// memory. Returns a decision for the next window where the size grows.
   std::optional<Decision> window_done(bool quiet);
 
   const RecoveryState& state() const { return state_; }
@@ -53,7 +53,8 @@ class Recovery {
 
   RecoveryState state_;
   std::string no_split_because_;
-  std::map<std::int64_t, std::int64_t> needs_;  ///< by samples of what was split: bytes at least
+  std::map<std::int64_t, std::int64_t>
+      needs_;  ///< least bytes, by samples of a micro-batch that was split
 };
 
 }  // namespace accrue::memory

@@ -8,7 +8,7 @@ namespace accrue::memory {
 /// Classes an eighth of a power of two apart: a block wastes at most an eighth of itself, and
 /// 8 classes a doubling are few enough that tensors of nearly equal size share blocks.
 inline constexpr std::size_t kClassesPerDoubling = 8;
-/// Blocks below go to the system's allocator, which serves them from its own free lists.
+/// Smaller blocks go to the system's allocator, which serves them from its own free lists.
 inline constexpr std::size_t kSmallestCachedBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kPageBytes = 4096;
 /// From here on blocks are whole huge pages (of x86-64 and of arm64 with 4 KiB pages).

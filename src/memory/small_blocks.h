@@ -15,7 +15,7 @@ class SmallBlocks {
  public:
   explicit SmallBlocks(Counters& counters) : counters_(counters) {}
 
-  /// Null where the system has no more.
+  /// Takes a block; null where the system has no more.
   void* take(std::size_t bytes, MemoryTag tag);
 
   /// Reads the line before `data`. For a block of the system's allocator that line is mapped, as
@@ -32,7 +32,7 @@ class SmallBlocks {
     Released block;
   };
   static Header* header_of(void* data) { return static_cast<Header*>(data) - 1; }
-  /// Depends on the address, so that a copy of a header elsewhere is no header.
+  /// The mark depends on the address, so that a copy of a header elsewhere is no header.
   static std::uintptr_t mark_of(void* data) {
     constexpr std::uintptr_t kSecret = 0x61636372'75650d5fU;
     return reinterpret_cast<std::uintptr_t>(data) ^ kSecret;

@@ -34,7 +34,7 @@ void* take_from_system(std::size_t bytes) {
   if (bytes < kHugePageBytes) return map(bytes);
   void* const block = map_aligned(bytes, kHugePageBytes);
 #ifdef MADV_HUGEPAGE
-  // Advice only: a kernel without huge pages serves small ones.
+  // This is advice only: a kernel without huge pages serves small ones.
   if (block != nullptr) madvise(block, bytes, MADV_HUGEPAGE);
 #endif
   return block;

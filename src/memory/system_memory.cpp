@@ -30,7 +30,7 @@ constexpr CgroupFiles kVersion2{"sys/fs/cgroup", "memory.max", "memory.current",
 constexpr CgroupFiles kVersion1{"sys/fs/cgroup/memory", "memory.limit_in_bytes",
                                 "memory.usage_in_bytes", "total_inactive_file"};
 
-/// "max" (no limit), an empty and a missing file are all nothing.
+/// The number in a file; nothing for "max" (no limit), an empty or a missing file.
 std::optional<std::int64_t> number_in(const fs::path& file) {
   std::int64_t value = 0;
   std::ifstream stream(file);
@@ -56,8 +56,9 @@ std::int64_t left_in(const fs::path& folder, const CgroupFiles& files) {
   return std::max<std::int64_t>(*limit - *used + reclaimable, 0);
 }
 
-/// A group is bound by its ancestors' limits too. Inside a container its own path may not exist
-/// under the mount, whose root then is the group: walking up to the root covers both.
+/// What the limits leave: a group is bound by its ancestors' limits too. Inside a container its own
+/// path may not exist under the mount, whose root then is the group: walking up to the root covers
+/// both.
 std::int64_t left_along(const fs::path& root, const CgroupFiles& files, const fs::path& group) {
   std::int64_t left = left_in(root / files.mount, files);
   for (fs::path path = group.relative_path(); !path.empty(); path = path.parent_path())
@@ -65,7 +66,8 @@ std::int64_t left_along(const fs::path& root, const CgroupFiles& files, const fs
   return left;
 }
 
-/// One line of /proc/self/cgroup, "id:controllers:path"; version 2 has no controllers.
+/// What the group of one line of /proc/self/cgroup has left: "id:controllers:path"; version 2 has
+/// no controllers.
 std::int64_t left_in_group(const fs::path& root, const std::string& line) {
   std::istringstream fields(line);
   std::string id, controllers, group;

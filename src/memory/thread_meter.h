@@ -7,7 +7,7 @@ namespace accrue::memory {
 
 /// Counts the CPU tensor bytes that the calling thread (and the backward passes it starts)
 /// allocates and frees while it lives, through libtorch's own reporting, whichever allocator is
-/// installed. May not be nested.
+/// installed. Meters may not be nested.
 class ThreadMeter {
  public:
   ThreadMeter();

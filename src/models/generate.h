@@ -14,11 +14,11 @@ struct GenerateOptions {
   std::uint64_t seed = 1337;
 };
 
-/// `prompt` followed by `max_tokens` tokens drawn from the model. Each sees the last `context`
-/// tokens before it. The n-th draw depends on the seed and n only, so equal arguments give equal
-/// tokens. Of tokens with equal logits the lowest id comes first. Throws a usage Error for an empty
-/// prompt, ids outside the vocabulary or options out of range, and a runtime Error where the
-/// model's logits are not finite.
+/// `prompt` followed by `max_tokens` tokens drawn from the model. Each token sees the last
+/// `context` tokens before it. The n-th draw depends on the seed and n only, so equal arguments
+/// give equal tokens. Of tokens with equal logits the lowest id comes first. Throws a usage Error
+/// for an empty prompt, ids outside the vocabulary or options out of range, and a runtime Error
+/// where the model's logits are not finite.
 std::vector<std::int64_t> generate(Gpt2& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

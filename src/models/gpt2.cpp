@@ -66,7 +66,7 @@ TransformerBlock make_block(ParameterBuilder& builder, const Gpt2Options& option
   const std::int64_t width = options.width;
   const double residual_deviation =
       initial_deviation / std::sqrt(2.0 * static_cast<double>(options.layers));
-  // Braces evaluate in order, and with it the parameters are registered in forward order.
+  // Braces evaluate in order, so the parameters are registered in forward order.
   return {
       make_norm(builder, name + ".ln_1", width, gpt2_norm_eps),
       make_projection(builder, name + ".attn.c_attn", width, 3 * width, initial_deviation),
@@ -81,7 +81,7 @@ TransformerBlock make_block(ParameterBuilder& builder, const Gpt2Options& option
 
 struct Gpt2::Impl {
   Gpt2Options options;
-  at::ScalarType activations;  ///< of GEMM inputs; the residual stream has the masters' dtype
+  at::ScalarType activations;  ///< dtype of GEMM inputs; the residual stream has the masters'
   at::Tensor wte, wpe;
   kernels::PreparedWeight prepared_wte;
   std::vector<TransformerBlock> blocks;
@@ -130,7 +130,7 @@ struct Gpt2::Impl {
   Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
             double gradient_scale) {
     const kernels::CrossEntropyOptions terms = loss_terms(options.loss, micro, context);
-    // The final norm keeps its input and not this, its result: the gradient may take the memory.
+    // The final norm keeps its input and not its result, whose memory the gradient may take.
     if (options.fused_loss)
       return kernels::linear_cross_entropy(hidden, wte, micro.targets, prepared_wte,
                                            {.loss = terms,
@@ -150,7 +150,7 @@ Gpt2::~Gpt2() = default;
 
 NamedParameters Gpt2::parameters() const { return impl_->parameters; }
 
-/// The embedding is the head, too.
+/// The embedding's parameter is the head's, too.
 std::vector<std::string> Gpt2::shared_parameters() const { return {"transformer.wte.weight"}; }
 
 const Gpt2Options& Gpt2::options() const { return impl_->options; }

@@ -16,7 +16,7 @@ constexpr const char* make_resnet = "make a ResNet";
 constexpr std::int64_t stages = 3;
 constexpr std::int64_t smallest_image = 8, largest_image = 4096;
 constexpr std::int64_t most_resnet_layers = 6 * 200 + 2, most_resnet_width = 1 << 14;
-/// Forward, gradient of the input and of the weights; a multiply and an add each.
+/// The forward pass and the gradients of input and weights take a multiply and an add each.
 constexpr std::int64_t flops_per_multiplication = 6;
 
 void check(const ResNetOptions& options) {
@@ -59,7 +59,7 @@ struct ResNet::Impl {
     bn1 = layers.norm("bn1", options.width);
     std::int64_t channels = options.width;
     for (std::int64_t stage = 0; stage < stages; ++stage) add_stage(layers, stage, channels);
-    // The variance of torch::nn::Linear's uniform distribution.
+    // This is the variance of torch::nn::Linear's uniform distribution.
     const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(channels));
     fc_weight = builder.normal("fc.weight", {options.classes, channels}, deviation);
     fc_bias = builder.constant("fc.bias", {options.classes}, 0);
@@ -77,7 +77,7 @@ struct ResNet::Impl {
     }
   }
 
-  /// Batch normalisation is done by whoever runs the segment, the others here.
+  /// Applies the norm, unless it is a batch normalisation, which whoever runs the segment does.
   at::Tensor normalised(const NormLayer& layer, const at::Tensor& x) const {
     return layer.norm == Norm::batch ? x : layer(x);
   }
@@ -110,7 +110,7 @@ struct ResNet::Impl {
             block.projects() ? last(block.projection, x.at(1), context) : x.at(1)};
   }
 
-  /// A convolution that gives a segment's result.
+  /// The convolution that gives a segment's result.
   static at::Tensor last(const Convolution& convolution, const at::Tensor& x,
                          const ForwardContext& context) {
     return context.result_unread ? convolution.unread(x) : convolution(x);
@@ -128,7 +128,7 @@ struct ResNet::Impl {
     return result;
   }
 
-  /// The sites lie at the cut before block `index`.
+  /// The batch normalisations at the cut before block `index`.
   std::vector<BatchNormSite> entrance_sites(std::size_t index) const {
     if (index == 0) return sites({{0, &bn1}});
     const BasicBlock& previous = blocks[index - 1];

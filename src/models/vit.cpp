@@ -16,7 +16,7 @@ constexpr const char* make_vit = "make a ViT";
 constexpr double vit_norm_eps = 1e-6;
 constexpr std::int64_t most_vit_layers = 1000, most_vit_width = 1 << 16, most_patches = 1 << 16;
 
-/// The root of a square, else 0.
+/// The root of a square; 0 for other numbers.
 std::int64_t root_of(std::int64_t square) {
   const auto root = std::llround(std::sqrt(static_cast<double>(square)));
   return root * root == square ? root : 0;
@@ -64,7 +64,7 @@ Projection make_projection(ParameterBuilder& builder, const std::string& name, s
 
 TransformerBlock make_block(ParameterBuilder& builder, std::int64_t width, std::int64_t index) {
   const std::string name = "vit.encoder.layer." + std::to_string(index);
-  // Braces evaluate in order, and with it the parameters are registered in forward order.
+  // Braces evaluate in order, so the parameters are registered in forward order.
   return {
       make_norm(builder, name + ".layernorm_before", width, vit_norm_eps),
       make_projection(builder, name + ".attention.attention.qkv", width, 3 * width),
@@ -79,7 +79,7 @@ TransformerBlock make_block(ParameterBuilder& builder, std::int64_t width, std::
 
 struct Vit::Impl {
   VitOptions options;
-  at::ScalarType masters, activations;  ///< of the residual stream and of GEMM inputs
+  at::ScalarType masters, activations;  ///< dtypes of the residual stream and of GEMM inputs
   std::int64_t side;                    ///< patches along an edge
   at::Tensor class_token, positions;
   Projection patch_projection;
@@ -111,7 +111,7 @@ struct Vit::Impl {
   std::int64_t patch_height() const { return options.image[1] / side; }
   std::int64_t patch_width() const { return options.image[2] / side; }
 
-  /// [B, C, H, W] as [B, patches, C * h * w], patches row by row.
+  /// Images [B, C, H, W] as [B, patches, C * h * w], patches row by row.
   at::Tensor patches_of(const at::Tensor& images) const {
     const at::Tensor x = images_as(activations, images, options.image);
     const std::int64_t batch = x.size(0), channels = x.size(1);

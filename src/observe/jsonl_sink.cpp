@@ -48,7 +48,8 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return step->get<std::int64_t>();
 }
 
-/// Nothing is taken out of a file that somebody else wrote: its first line is whole and no metrics.
+/// Throws where somebody else wrote the file (its first line is whole and no metrics), so that
+/// nothing is taken out of it.
 void require_metrics(const std::string& content, const std::filesystem::path& file) {
   const std::size_t end = content.find('\n');
   if (end == std::string::npos || step_of(content.substr(0, end))) return;

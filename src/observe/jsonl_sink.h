@@ -28,7 +28,7 @@ class JsonlSink : public Observer {
   /// write that fails later is warned of once, on `warnings`; the run goes on.
   JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
             std::function<double()> unix_clock);
-  /// With warnings on stderr and the system's clock.
+  /// Makes a sink with warnings on stderr and the system's clock.
   JsonlSink(std::filesystem::path file, std::int64_t first_step);
   ~JsonlSink() override;
   JsonlSink(const JsonlSink&) = delete;

@@ -19,9 +19,9 @@ constexpr double seconds_between_redraws = 0.1;
 constexpr double seconds_of_a_long_step = 2;
 constexpr int widest_bar = 30;
 constexpr int narrowest_bar = 8;
-constexpr int columns_per_cell = 6;  ///< of a bar
+constexpr int columns_per_cell = 6;  ///< of the bar's parts
 
-/// To the end of the screen: below the bar there is nothing but what a terminal that became
+/// Clears to the end of the screen: below the bar there is only what a terminal that became
 /// narrower wrapped of it.
 constexpr const char* clear_the_rest = "\x1b[J";
 
@@ -108,7 +108,7 @@ void ProgressSink::on_evaluation(const Evaluation& evaluation) {
 }
 
 void ProgressSink::on_event(const Event& event) {
-  // Decisions that are taken before the run starts have no place in it.
+  // Decisions that are taken before the run starts have no position in it.
   const std::string place = start_.total_steps > 0 ? position(event.step) + "  " : "";
   print_line(place + event.name + ": " + one_line(event.reason));
   redraw(true);
@@ -151,7 +151,7 @@ std::string ProgressSink::in_words(const std::vector<Field>& fields) {
   return text;
 }
 
-/// Those that are the first to go leave until the others fit.
+/// Leaves out the fields that are the first to go until the others fit.
 std::vector<ProgressSink::Field> ProgressSink::fitted(std::vector<Field> fields, int columns) {
   while (static_cast<int>(in_words(fields).size()) > columns)
     fields.erase(std::ranges::max_element(fields, {}, &Field::kind));

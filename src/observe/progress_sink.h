@@ -12,7 +12,8 @@
 
 namespace accrue::observe {
 
-/// The style that was stated; where none was, a bar on a terminal that can redraw, else lines.
+/// The style that was stated; where none was, a bar on a terminal that can redraw and lines
+/// elsewhere.
 ProgressStyle choose_progress_style(std::optional<ProgressStyle> stated, int descriptor);
 
 /// Columns of the terminal behind `descriptor` as of now; 80 where it does not tell.
@@ -28,14 +29,14 @@ struct ProgressOptions {
 /// show that it moves, however long a step takes.
 ///
 /// A bar's line fits the terminal as it is when the line is drawn, so that it may be resized. What
-/// has no room is left out, in this order: peak memory, the evaluation's loss, micro-batches (told
-/// of steps that take 2 seconds and more), tokens a second, the bar, the time left, the loss. The
+/// has no room is left out, in this order: peak memory, the evaluation's loss, micro-batches (shown
+/// for steps that take 2 seconds and more), tokens a second, the bar, the time left, the loss. The
 /// bar of a run that was interrupted is wiped, and what comes next begins a line of its own.
 class ProgressSink : public Observer {
  public:
   /// `out` must outlive the sink.
   ProgressSink(std::ostream& out, ProgressOptions options);
-  /// On stderr, which leaves stdout to results.
+  /// Makes a sink on stderr, which leaves stdout to results.
   explicit ProgressSink(std::optional<ProgressStyle> stated);
 
   void on_start(const RunStart& start) override;
@@ -46,8 +47,8 @@ class ProgressSink : public Observer {
   void on_end(const RunEnd& end) override;
 
  private:
-  /// What is told of a step, in the order in which it is shown. Where a bar's line has no room for
-  /// all, the last of the kinds goes first.
+  /// One thing that is told of a step. Fields are shown in order; where a bar's line has no room
+  /// for all, the last of the kinds goes first.
   struct Field {
     enum Kind { loss, time_left, bar, rate, micro_batches, evaluation, memory } kind;
     std::string text;  ///< with the spaces that part it from the others

@@ -48,7 +48,7 @@ class AdamA final : public FoldingPasses<AdamA> {
  private:
   enum State : std::size_t { exp_avg, exp_avg_sq };
 
-  /// A moment decays once a window.
+  /// Folds a contribution in; a moment decays once a window.
   template <class T>
   static T kept(const FoldUpdate& update, double beta) {
     return update.first ? static_cast<T>(beta) : T{1};

@@ -6,7 +6,7 @@
 namespace accrue::optim {
 
 /// The values of 8-bit dynamic codes (Dettmers et al., "8-bit Optimizers via Block-wise
-/// Quantization", arXiv:2110.02861, section 2.2): seven decades below 1, each cut into equal
+/// Quantization", arXiv:2110.02861, section 2.2): seven decades below 1, each divided into equal
 /// intervals, twice as many as in the decade before; a code stands for its interval's middle. So
 /// large values are precise, and small ones still have a code. A block's values are multiplied so
 /// that its largest magnitude is `kLargest...`, which is exact that way.

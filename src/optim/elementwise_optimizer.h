@@ -17,7 +17,7 @@ struct Update {
   double gradient_scale = 1;
   double lr = 0;
   double weight_decay = 0;
-  std::int64_t step = 1;  ///< this one, counted from 1
+  std::int64_t step = 1;  ///< number of the step that is taken, from 1
 };
 
 /// The tensors of one parameter's update.
@@ -27,9 +27,9 @@ struct UpdatedTensors {
   std::vector<WrittenState> state;  ///< in order of the optimizer's kinds of state
 };
 
-/// An optimizer whose update of an element depends on that element alone: all that optimizers have
-/// in common but the formula, which subclasses give twice: vectorised over a range of contiguous
-/// CPU memory (see PassOptimizer), and in ATen for any other tensor.
+/// An optimizer whose update of an element depends on that element alone. It has all that such
+/// optimizers share but the formula, which subclasses give twice: vectorised over a range of
+/// contiguous CPU memory (see PassOptimizer), and in ATen for any other tensor.
 class ElementwiseOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;

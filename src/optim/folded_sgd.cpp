@@ -35,8 +35,8 @@ class FoldedSgd final : public FoldingPasses<FoldedSgd> {
  private:
   enum State : std::size_t { momentum_buffer };
 
-  /// The buffer with the contribution taken in, if there is one; decay and the L2 penalty come once
-  /// a window.
+  /// Updates the momentum buffer, with the contribution if there is one; decay and the L2 penalty
+  /// come once a window.
   template <class T>
   MomentumFold<T> taken(const FoldUpdate& update, const FoldRange<T>& range) const {
     return {.parameter = range.parameter,

@@ -140,7 +140,7 @@ void FoldingOptimizer::step(accum::MeanGradient&& gradient, double lr) {
     step_range(tasks[task].update, tasks[task].trained->parameter.tensor, tasks[task].states, begin,
                end);
   });
-  // Raw pointers wrote: low-precision copies and autograd's checks learn of it by the version.
+  // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
   for (const Task& task : tasks)
     torch::autograd::impl::bump_version(task.trained->parameter.tensor);
   state_.count_step();

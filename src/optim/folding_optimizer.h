@@ -17,19 +17,19 @@ namespace accrue::optim {
 /// What folding or stepping one parameter depends on besides memory.
 struct FoldUpdate {
   double weight_decay = 0;
-  double lr = 0;              ///< of a step
-  double gradient_scale = 0;  ///< of a fold
+  double lr = 0;              ///< where a step is taken
+  double gradient_scale = 0;  ///< where a contribution is folded
   bool first = true;  ///< nothing of this window was folded yet: moments are to decay on the way
-  std::int64_t step = 1;  ///< this one, counted from 1
+  std::int64_t step = 1;  ///< number of the step, from 1
 };
 
-/// An optimizer whose state takes each micro-batch's gradient as it is made: all that such
-/// optimizers have in common but the formula. Moments decay when the first contribution of a window
-/// comes, or at the step where none came; so a window that folds nothing changes nothing.
+/// An optimizer whose state takes each micro-batch's gradient as it is made. It has all that such
+/// optimizers share but the formula. Moments decay when the first contribution of a window comes,
+/// or at the step where none came; so a window that folds nothing changes nothing.
 class FoldingOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
-  /// A runtime Error in the middle of a window: what a step follows on is not there any more.
+  /// Throws a runtime Error in the middle of a window: the state before it is not there any more.
   NamedParameters state() const final;
   void load_state(const StoredTensors& state) final;
   std::int64_t state_bytes() const final { return state_.bytes(); }
@@ -40,7 +40,7 @@ class FoldingOptimizer : public Optimizer {
                    const StateOptions& state, bool takes_parts);
   ~FoldingOptimizer() override;
 
-  /// Elements [begin, end) of a contribution of the parameter's dtype into `states`.
+  /// Folds elements [begin, end) of a contribution, which has the parameter's dtype, into `states`.
   virtual void fold_range(const FoldUpdate& update, const at::Tensor& parameter,
                           const at::Tensor& contribution, std::span<const WrittenState> states,
                           std::size_t begin, std::size_t end) const = 0;
@@ -69,7 +69,7 @@ class FoldingOptimizer : public Optimizer {
 template <class T>
 struct FoldRange {
   T* parameter;
-  const T* gradient;  ///< of a fold
+  const T* gradient;  ///< the contribution that is folded
   std::array<T*, kMostStates> state;
 };
 
@@ -96,7 +96,7 @@ class FoldingPasses : public FoldingOptimizer {
   }
 
  private:
-  /// `gradient` null: the step. It changes the moments only where nothing was folded.
+  /// A null `gradient` is for the step, which changes the moments only where nothing was folded.
   template <class T>
   void run(const FoldUpdate& update, const at::Tensor& parameter, const T* gradient,
            std::span<const WrittenState> states, std::size_t begin, std::size_t end) const {

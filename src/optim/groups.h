@@ -12,18 +12,18 @@ struct Trained {
   NamedParameter parameter;
   double weight_decay = 0;
   double lr_factor = 1;
-  std::optional<ElementRange> range = {};  ///< what is kept and stepped of it; none: all
+  std::optional<ElementRange> range = {};  ///< the elements kept and stepped; none: all
 
   /// What is kept and stepped, as a tensor: one-dimensional where it is a range.
   at::Tensor stepped() const;
 };
 
-/// In order of `parameters`. Throws a usage Error as make_adam() says.
+/// The trained parameters in order of `parameters`. Throws a usage Error as make_adam() says.
 std::vector<Trained> resolve_groups(const NamedParameters& parameters,
                                     const std::vector<ParameterGroup>& groups);
 
-/// Leaves `slice`'s range of each. Throws a usage Error where a parameter is not contiguous and on
-/// the CPU.
+/// Leaves each parameter `slice`'s range of it. Throws a usage Error where a parameter is not
+/// contiguous and on the CPU.
 std::vector<Trained> slice_of(std::vector<Trained> trained, const RankSlice& slice);
 
 }  // namespace accrue::optim

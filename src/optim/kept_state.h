@@ -27,18 +27,18 @@ class KeptState {
             const std::optional<ElementRange>& range = {});
 
   bool is_plain() const { return format_ == Format::plain; }
-  /// A plain state's are what it is; others' are bf16 values or codes.
+  /// The values of a plain state; the bf16 values or codes of others.
   const at::Tensor& values() const { return values_; }
-  /// There is one for 256 codes; without codes they are undefined.
+  /// A scale for each 256 codes; undefined without codes.
   const at::Tensor& scales() const { return scales_; }
 
-  /// For any thread, of a state that is not plain.
+  /// Both are for a state that is not plain; any thread may call them.
   void decode(std::size_t begin, std::size_t count, float* to) const;
   void encode(std::size_t begin, std::size_t count, const float* from,
               const RoundingStream& stream) const;
 
-  /// All of it in the parameter's dtype: the values themselves of a plain state, else a copy, which
-  /// `assign` takes back.
+  /// The whole state in the parameter's dtype: the values themselves where it is plain, and
+  /// otherwise a copy, which assign() takes back.
   at::Tensor whole() const;
   void assign(const at::Tensor& whole, const RoundingStream& stream) const;
 
@@ -52,7 +52,7 @@ class KeptState {
   }
 
   Format format_;
-  std::size_t origin_;  ///< of the range, in the parameter
+  std::size_t origin_;  ///< where the range begins in the parameter
   at::Tensor values_, scales_;
 };
 

@@ -22,7 +22,7 @@ class LossScaler {
     std::int64_t growth_interval = 2'000;  ///< windows without an overflow
     double min_scale = 1;
     double max_scale = 16'777'216;  ///< 2^24
-    bool dynamic = true;            ///< else initial_scale is used throughout
+    bool dynamic = true;            ///< false: initial_scale is used throughout
   };
 
   /// All that a checkpoint needs.
@@ -33,7 +33,7 @@ class LossScaler {
 
   enum class Verdict {
     replay,      ///< run the window again, with the new scale()
-    quarantine,  ///< the scale cannot fall: leave the micro-batch out
+    quarantine,  ///< the scale cannot fall: quarantine the micro-batch
   };
 
   /// Throws a usage Error where an option is out of range. Scales and factors are powers of two, so
@@ -41,9 +41,9 @@ class LossScaler {
   explicit LossScaler(const Options& options);
 
   double scale() const { return state_.scale; }
-  /// A micro-batch's gradient was not finite. Lowers the scale where it can.
+  /// To be called where a micro-batch's gradient was not finite. Lowers the scale where it can.
   Verdict overflowed();
-  /// A window was stepped with. Raises the scale after `growth_interval` of them in a row.
+  /// To be called after a step. Raises the scale after `growth_interval` such windows in a row.
   void window_done();
 
   State state() const { return state_; }

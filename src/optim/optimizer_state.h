@@ -21,10 +21,9 @@ class OptimizerState {
   OptimizerState(const std::vector<Trained>& trained, std::vector<StateKind> kinds,
                  const StateOptions& options);
 
-  /// In order of the kinds.
+  /// A parameter's states, in order of the kinds.
   const std::vector<KeptState>& of(std::size_t parameter) const { return states_[parameter]; }
-  /// The stream is that of the `ordinal`-th time that this state is written during the step after
-  /// steps().
+  /// The stream for the `ordinal`-th time that this state is written during the step after steps().
   RoundingStream rounding(std::size_t parameter, std::size_t kind, std::uint32_t ordinal) const;
 
   std::int64_t steps() const { return steps_; }
@@ -32,7 +31,7 @@ class OptimizerState {
 
   /// These do what Optimizer::state(), load_state() and state_bytes() say.
   NamedParameters tensors() const;
-  /// They are those of Optimizer::ranges(), also where all is kept.
+  /// What Optimizer::ranges() says, also where all is kept.
   std::vector<StateRange> ranges() const;
   void load(const StoredTensors& given);
   std::int64_t bytes() const;

@@ -8,10 +8,11 @@
 
 namespace accrue::optim {
 
-/// Large enough that a range's start costs nothing, small enough to share a small model.
+/// Elements of a range: so many that its start costs nothing, so few that threads can share a small
+/// model.
 inline constexpr std::size_t kRangeElements = std::size_t{1} << 15;
 
-/// run(task, begin, end) over ranges of `sizes[task]` elements of every task, on all threads.
+/// Calls run(task, begin, end) over ranges of `sizes[task]` elements of every task, on all threads.
 template <class Run>
 void for_ranges(const std::vector<std::size_t>& sizes, const Run& run) {
   struct Range {

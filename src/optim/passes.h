@@ -15,8 +15,8 @@ struct AdamPass {
   T* exp_avg;
   T* exp_avg_sq;
   T gradient_scale;
-  T l2;    ///< added to the gradient, times the parameter
-  T keep;  ///< of the parameter before the update: 1 - lr * decoupled decay
+  T l2;    ///< L2 penalty: this times the parameter is added to the gradient
+  T keep;  ///< factor of the parameter before the update: 1 - lr * decoupled decay
   T one_minus_beta1;
   T beta2, one_minus_beta2;
   T step_size;          ///< lr / (1 - beta1^t)
@@ -72,7 +72,7 @@ struct MomentStep {
   T* exp_avg_sq;
   T keep1, keep2;
   T keep;       ///< of the parameter
-  T step_size;  ///< as AdamPass
+  T step_size;  ///< as in AdamPass
   T second_correction;
   T eps;
 };
@@ -87,7 +87,7 @@ struct MomentumFold {
   T keep, weight, l2;
 };
 
-/// Updates the first `count` elements. The result of one does not depend on how many there are.
+/// Updates the first `count` elements. The result of an element does not depend on `count`.
 void run_pass(const AdamPass<float>& pass, std::size_t count);
 void run_pass(const AdamPass<double>& pass, std::size_t count);
 void run_pass(const SgdPass<float>& pass, std::size_t count);

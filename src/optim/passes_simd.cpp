@@ -100,7 +100,7 @@ HWY_INLINE void update_at(D d, const MomentumFold<T>& pass, std::size_t i) {
   hn::StoreU(buffer, d, pass.momentum_buffer + i);
 }
 
-/// By value: the compiler then knows that no store changes a coefficient.
+/// `pass` is taken by value, so that the compiler knows that no store changes a coefficient.
 template <class Pass>
 HWY_INLINE void run_range(const Pass pass, std::size_t count) {
   const hn::ScalableTag<typename Pass::Element> d;

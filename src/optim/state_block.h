@@ -12,7 +12,7 @@ namespace accrue::optim {
 /// Elements that are brought to the stack at once: a multiple of the blocks of states' codes and of
 /// stochastic rounding.
 inline constexpr std::size_t kBlockElements = 2048;
-/// An optimizer keeps at most so many states of a parameter.
+/// The most states that an optimizer keeps of a parameter.
 inline constexpr std::size_t kMostStates = 2;
 
 /// A parameter's state with the randomness of its next rounding.
@@ -39,7 +39,7 @@ std::array<T*, kMostStates> plain_elements(std::span<const WrittenState> states,
 }
 
 /// At most kBlockElements elements of the states, from `begin` on: where they lie, or decoded on
-/// the stack until `store`.
+/// the stack until store().
 template <class T>
 class StateBlock {
  public:

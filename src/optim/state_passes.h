@@ -7,10 +7,10 @@
 
 namespace accrue::optim {
 
-/// A range of a state between fp32 and what it is kept in. The result of an element depends on
-/// nothing but its block and place, not on the range, nor on the instruction set.
+/// These bring a range of a state from what it is kept in to fp32, and back. The result of an
+/// element depends on its block and place alone, not on the range or the instruction set.
 
-/// bf16 by its bits.
+/// Reads bf16, passed as its bits.
 void decode_bf16(const std::uint16_t* from, std::size_t count, float* to);
 /// Rounds up with the probability of the remainder. `first` is the number of from[0] within its
 /// tensor, a multiple of kRoundingBlock.

@@ -130,7 +130,7 @@ struct EncodeSigned {
   HWY_INLINE void operator()(D d, std::size_t i) const {
     const auto value = hn::LoadU(d, from + i);
     const auto magnitude = hn::Mul(hn::Abs(value), hn::Set(d, factor));
-    // Half of the least code's value: nearer to zero than to it.
+    // Below half of the least code's value, zero is nearer.
     const auto counts = hn::Ge(magnitude, hn::Set(d, kSignedValues[kSignedZero + 1] / 2));
     const auto code = hn::IfThenElseZero(counts, interval(d, magnitude, 1));
     const auto zero = hn::Set(d, static_cast<float>(kSignedZero));

@@ -29,9 +29,9 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> upper_halves(D d, Words bits) {
   return hn::BitCast(d, hn::And(bits, hn::Set(word, 0xffff0000u)));
 }
 
-/// The bits whose upper half is the bf16 nearest to each float, ties to even; anything is in the
-/// lower half. For NaNs whose lower half is zero, which stay NaN: those that bf16 operands or
-/// invalid operations gave.
+/// The bits whose upper half is the bf16 nearest to each float, ties to even; the lower half is
+/// undefined. A NaN stays NaN only where its lower half is zero, as in what bf16 operands or
+/// invalid operations give.
 template <class D>
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::Rebind<std::uint32_t, D>> nearest_bf16_bits(
     D, hwy::HWY_NAMESPACE::Vec<D> v) {

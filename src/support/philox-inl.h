@@ -57,8 +57,9 @@ HWY_INLINE PhiloxWords<D> philox_lanes(D d, PhiloxWords<D> counter,
   return counter;
 }
 
-/// Calls take(d, i, random) for each vector of a block's kRoundingBlock elements, i the first one's
-/// place in the block, with 16 random bits a lane in the lower halves; `block` is its number.
+/// Calls take(d, i, random) for each vector of a block's kRoundingBlock elements, with i the place
+/// of its first element in the block and 16 random bits a lane in the lower halves; `block` is the
+/// block's number.
 template <class Take>
 HWY_INLINE void for_random_halves(const RoundingStream& stream, std::uint64_t block,
                                   const Take& take) {

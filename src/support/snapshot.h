@@ -12,7 +12,7 @@
 
 namespace accrue {
 
-/// Values of tensors as of a moment, to go back to where what moved them since does not count.
+/// Values of tensors as of a moment, to go back to where what moved them since is not to count.
 class TensorSnapshot {
  public:
   TensorSnapshot() = default;
@@ -39,7 +39,7 @@ class TensorSnapshot {
     for (const Kept& kept : kept_)
       if (kept.moved()) kept.tensor.copy_(kept.value);
   }
-  /// Behind autograd's back: a graph that has saved a tensor in passing stays valid.
+  /// Restores behind autograd's back: a graph that has saved a tensor in passing stays valid.
   void restore_unseen() const {
     const at::NoGradGuard no_grad;
     for (const Kept& kept : kept_) kept.tensor.variable_data().copy_(kept.value);
@@ -59,7 +59,7 @@ class TensorSnapshot {
   std::vector<Kept> kept_;
 };
 
-/// Which tensors the parameters have as `.grad`; the values of these are not kept.
+/// Which tensors the parameters have as `.grad`; their values are not kept.
 class GradSnapshot {
  public:
   explicit GradSnapshot(const NamedParameters& parameters) {

@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::HWY_NAMESPACE {
 
-/// op(d, i) for all i in [0, count), by vectors of T, the rest one by one.
+/// Calls op(d, i) for all i in [0, count), by vectors of T, and one by one for the rest.
 template <class T = float, class Op>
 HWY_INLINE void sweep(std::size_t count, const Op op) {
   namespace hn = hwy::HWY_NAMESPACE;

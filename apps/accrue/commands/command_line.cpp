@@ -52,7 +52,8 @@ constexpr std::array<OtherVerb, 11> other_verbs{{
     {"new", "accrue init"},
 }};
 
-/// What to try for a `word` that is none of `names`: one that it is a misspelling of, or any.
+/// What to try for a `word` that is none of `names`: the one that it is a misspelling of, or any of
+/// them.
 std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
                            const std::string& command) {
   constexpr std::size_t length_of_an_edit = 3;
@@ -68,7 +69,7 @@ std::string advice_on_verb(const std::string& word, const std::vector<std::strin
   return advice_on_word(word, verbs, "accrue");
 }
 
-/// The actions of a verb that has some are words behind it.
+/// Checks the action of a verb that has some: it is the word behind the verb.
 void check_action(const CLI::App& verb, const Arguments& typed) {
   const std::vector<std::string> actions = verbs_of(verb);
   if (actions.empty()) return;

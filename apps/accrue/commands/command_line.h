@@ -18,8 +18,8 @@ std::vector<std::string> take_overrides(const CLI::App& verb);
 /// misspelt one answered with the nearest, one of other programs with what there is for it.
 void check_verb(const CLI::App& app, const Arguments& typed);
 
-/// "accrue help" and "accrue help train" as "accrue --help" and "accrue train --help"; all else as
-/// it was typed.
+/// "accrue help" and "accrue help train" as "accrue --help" and "accrue train --help"; everything
+/// else is returned as it was typed.
 Arguments with_help_option(const Arguments& typed);
 
 }  // namespace accrue::cli

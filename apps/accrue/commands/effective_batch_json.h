@@ -6,8 +6,8 @@
 
 namespace accrue::cli {
 
-/// {"micro_batch", "accumulation_steps", "ranks", "samples", "tokens"} (no tokens of images), and
-/// "by_rank" where it is no product.
+/// {"micro_batch", "accumulation_steps", "ranks", "samples", "tokens"} (no tokens for images), and
+/// "by_rank" where the batch is no product.
 nlohmann::json effective_batch_json(const train::EffectiveBatch& batch);
 
 }  // namespace accrue::cli

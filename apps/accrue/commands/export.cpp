@@ -23,8 +23,8 @@ struct ExportArguments {
   std::optional<std::int64_t> checkpoint;
 };
 
-/// A model's files among somebody's own would be theirs to pick out again. Saving guards against
-/// files that come to be meanwhile.
+/// Refuses a folder that holds files, among which somebody would have to pick out the model's.
+/// Saving guards against files that come to be meanwhile.
 void check_nothing_is_there(const fs::path& folder) {
   const auto refuse = [&](const std::string& name) {
     throw usage_error("export to " + folder.string(), "a new or empty folder", "one with a " + name,
@@ -46,7 +46,7 @@ models::ImageTask image_task(const train::ModelConfig& model) {
   return task;
 }
 
-/// Returns the model card.
+/// Saves the model and returns its card.
 std::string save_language_model(const fs::path& out, const train::TrainedModel& trained,
                                 const models::Gpt2& model) {
   const bool byte_tokens = trained_on_bytes(trained);
@@ -55,7 +55,7 @@ std::string save_language_model(const fs::path& out, const train::TrainedModel& 
   return language_model_card(trained, byte_tokens);
 }
 
-/// Returns the model card.
+/// Saves the model and returns its card.
 std::string save_model(const fs::path& out, const train::TrainedModel& trained) {
   const models::Model& model = *trained.model;
   const models::ImageTask task = image_task(trained.config.model);

@@ -135,7 +135,7 @@ ImageCard card_of(train::ModelKind kind) {
           module_loading};
 }
 
-/// All of them where they are few.
+/// The names of the classes: all of them where they are few.
 std::string classes_in_words(const train::ModelConfig& model, std::int64_t count) {
   constexpr std::int64_t most = 20;
   std::string text = std::to_string(count) + " classes";

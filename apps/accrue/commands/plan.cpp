@@ -27,7 +27,7 @@ struct PlanArguments {
   std::int64_t ranks = 0;  ///< 0: as many as a launcher started
   bool json = false;
   bool estimate = false;
-  std::string image;  ///< of an estimate: "3x32x32"
+  std::string image;  ///< for --estimate: "3x32x32"
   memory::Offer offer, versus;
   std::vector<std::string> overrides;
 };
@@ -155,7 +155,7 @@ std::vector<std::int64_t> image_of(const std::string& text) {
                     "--image 3x32x32");
 }
 
-/// None where neither of its options was given.
+/// The offer that was stated; none where neither of its options was given.
 std::optional<memory::Offer> stated(const memory::Offer& offer) {
   if (offer.price_per_hour == 0 && offer.tokens_per_second == 0) return std::nullopt;
   return offer;

@@ -2,7 +2,7 @@
 
 namespace accrue::cli {
 
-/// A program that was interrupted exits so.
+/// The exit status of a program that was interrupted.
 inline constexpr int interrupted_status = 130;
 
 /// From here on SIGINT, SIGTERM and SIGHUP end the program at once with status 130, wherever it is.
@@ -10,7 +10,7 @@ inline constexpr int interrupted_status = 130;
 /// it lasts.
 void leave_on_stop_signals();
 
-/// From here on they change nothing: the program is ending, with the status that it has.
+/// From here on these signals change nothing: the program is ending, with the status that it has.
 void ignore_stop_signals();
 
 }  // namespace accrue::cli

@@ -25,7 +25,7 @@ namespace {
 struct TrainArguments {
   std::string config;
   std::string checkpoint;
-  std::string trace;  // none where empty
+  std::string trace;  // file; empty: none
   bool resume = false;
   bool accept_data = false;
   bool dry_run = false;
@@ -90,7 +90,7 @@ std::string command_to_resume(const TrainArguments& arguments) {
   return command + " --resume";
 }
 
-/// Whether the length is that of this command, and not of the file that the run began with.
+/// Whether this command states the length, and not only the file that the run began with.
 bool states_length(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(overrides, [](const std::string& text) {
     return text.starts_with("run.steps=") || text.starts_with("run.tokens=") ||
@@ -106,7 +106,7 @@ train::RunOptions options_of(const TrainArguments& arguments, const Arguments& t
           .command = typed};
 }
 
-/// Null where this process is alone.
+/// Joins the other ranks; null where this process is alone.
 std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
                                          const train::Config& config) {
   if (launch.world == 1) return nullptr;
@@ -115,7 +115,7 @@ std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
       launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
 }
 
-/// The other ranks are told where it cannot be written.
+/// Begins a trace; the other ranks are told where it cannot be written.
 void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
                  distributed::Group* group) {
   if (file.empty()) return;

@@ -7,8 +7,8 @@
 
 namespace accrue::cli {
 
-/// The model of a run, which must be a language model of ours; else a usage Error that names
-/// `operation` and what to do instead: of a model of images `for_images`.
+/// The model of a run, which must be a language model of accrue's. Throws a usage Error that names
+/// `operation` and what to do instead, which is `for_images` for a model of images.
 models::Gpt2& expect_gpt2(const train::TrainedModel& trained, const std::string& operation,
                           const std::string& for_images, const std::string& for_others);
 

@@ -13,9 +13,9 @@ namespace accrue {
 
 /// What `accumulate` returns.
 struct Accumulated {
-  /// The mean loss's, under the parameters' names, in registration order; tied parameters once,
-  /// frozen ones not at all, unused ones zero. fp64 for fp64 parameters, else fp32. All zero where
-  /// `weight` is 0.
+  /// The mean loss's gradients under the parameters' names, in registration order: a tied parameter
+  /// stands once, a frozen one not at all, an unused one with zeros. They are fp64 for fp64
+  /// parameters and fp32 for others, and zero where `weight` is 0.
   NamedParameters gradients;
   double weight = 0;
   double loss_sum = 0;
@@ -29,8 +29,8 @@ using NextLoss = std::function<std::optional<Loss>()>;
 /// parameter belongs to an open window or a loss is not finite.
 Accumulated accumulate(const NamedParameters& parameters, const NextLoss& next_loss);
 
-/// The same for a model with named_parameters() (a torch::nn module or its holder): `loss_fn(model,
-/// micro)` for each micro-batch of `batch`.
+/// Takes a model with named_parameters() (a torch::nn module or its holder), and calls
+/// `loss_fn(model, micro)` for each micro-batch of `batch`.
 template <typename Model, std::ranges::input_range Batch, typename LossFn>
 Accumulated accumulate(Model& model, Batch&& batch, LossFn&& loss_fn) {
   auto micro = std::ranges::begin(batch);

@@ -31,9 +31,9 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
     detail::refuse_tensor_as_loss<AccumulatingOptimizer, Tensor>();
   }
 
-  /// Steps `inner` where the window is full; else does nothing. Returns an undefined tensor. Throws
-  /// a usage Error for a closure, which would run in the middle of a window, and where no
-  /// backward() came before.
+  /// Steps `inner` where the window is full, and otherwise does nothing. Returns an undefined
+  /// tensor. Throws a usage Error for a closure, which would run in the middle of a window, and
+  /// where no backward() came before.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Steps with what is pending, at the end of the data.
   StepReport finish() { return accumulator_.finish(inner_); }

@@ -21,7 +21,7 @@ enum class Accumulation {
   fixed,            ///< int64 units of 2^s: the same bits for any order of the contributions
 };
 
-/// As precision.accumulate spells them.
+/// The words of precision.accumulate.
 inline constexpr auto accumulation_words =
     enum_words<Accumulation>({{Accumulation::fp32, "fp32"},
                               {Accumulation::fp64, "fp64"},

@@ -49,13 +49,13 @@ struct AccumulatorOptions {
   /// The optimisation batch. A micro-batch counts by its loss's weight, or by what `backward` was
   /// told.
   BatchSize batch{};
-  /// Instead of `batch`: how many micro-batches make a window. With neither, full() is never true
+  /// How many micro-batches make a window, instead of `batch`. With neither, full() is never true
   /// and the loop decides when to step.
   std::int64_t micro_batches = 0;
-  /// The precision of the gradients' sums. `accum::Accumulation::fp32` costs nothing beside;
-  /// `fixed` wants a `replay`: without one a contribution too large for its units costs the window.
+  /// The precision of the gradients' sums. `accum::Accumulation::fp32` costs nothing extra; `fixed`
+  /// wants a `replay`: without one a contribution too large for its units costs the window.
   accum::Accumulation accumulate = accum::Accumulation::fp32;
-  std::uint64_t rounding_seed = 0;  ///< of accum::Accumulation::bf16_stochastic
+  std::uint64_t rounding_seed = 0;  ///< keys accum::Accumulation::bf16_stochastic
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   /// Computes the mean gradient's norm, one pass per window. Where it is not finite, the
   /// micro-batches that made it so are found by `replay` and quarantined; without one the window is
@@ -68,7 +68,7 @@ struct AccumulatorOptions {
   /// gradient that is not finite, costs a replay and not the window. Without it such a window is
   /// lost: full() is true at once and step() reports it.
   std::function<Loss(const MicroRef&)> replay{};
-  /// The same for windows of several losses, see expect().
+  /// Does what `replay` does, for windows of several losses (see expect()).
   std::function<std::vector<Loss>(const MicroRef&)> replay_losses{};
   /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
   /// optimizer.
@@ -84,9 +84,10 @@ struct AccumulatorState {
   std::int64_t steps = 0;              ///< optimizer steps taken
   std::int64_t windows = 0;            ///< windows opened
   double window_units = 0;             ///< counted so far in the open window, in the batch's unit
-  double total_units = 0;              ///< of all windows closed
+  double total_units = 0;              ///< counted in all windows that were closed
   std::optional<LossTotals> losses{};  ///< what expect() said of the open window
-  std::vector<std::vector<double>> loss_weights{};  ///< of its micro-batches, in order
+  std::vector<std::vector<double>>
+      loss_weights{};  ///< of the open window's micro-batches, in order
 };
 
 class AccumulatorScope;
@@ -121,11 +122,11 @@ class Accumulator {
   /// Errors name parameters as these names do.
   explicit Accumulator(const NamedParameters& parameters, AccumulatorOptions options = {},
                        accum::FindBatchNorms batch_norms = {});
-  /// Takes what model->named_parameters() gives in the same way.
+  /// Takes what model->named_parameters() gives.
   template <detail::ListOfNamed List>
   explicit Accumulator(const List& parameters, AccumulatorOptions options = {})
       : Accumulator(detail::named(parameters), std::move(options)) {}
-  /// Names them "0", "1", ... in order.
+  /// Names the parameters "0", "1", ... in order.
   explicit Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options = {});
 
   /// One micro-batch: differentiates `loss.sum` with respect to these parameters and no others (two
@@ -134,8 +135,8 @@ class Accumulator {
   /// autograd throws goes on to the caller after the micro-batch was undone; its graph is freed
   /// before others run again, where the caller keeps no other reference to `loss.sum`.
   void backward(Loss loss);
-  /// Where the weight is not the unit that the batch is stated in: how much of it this micro-batch
-  /// is.
+  /// `size` says how much of the batch this micro-batch is, where the loss's weight is not in the
+  /// unit that the batch is stated in.
   void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
   /// A tensor is no Loss: the compiler says what to write instead.
   template <std::same_as<at::Tensor> Tensor, class... Rest>
@@ -177,7 +178,7 @@ class Accumulator {
   /// trained parameters that are not accumulated here. Throws a usage Error where no window is
   /// open.
   StepReport step(torch::optim::Optimizer& optimizer);
-  /// The same with any consumer of the gradient, such as an accrue::optim::Optimizer.
+  /// Hands the gradient to any consumer, such as an accrue::optim::Optimizer.
   using StepFunction = std::function<void(accum::MeanGradient&&)>;
   StepReport step(const StepFunction& take_step);
 
@@ -192,18 +193,18 @@ class Accumulator {
   /// usage Error where a window is open.
   AccumulatorScope window();
 
-  /// Copies; between micro-batches. load() throws a usage Error where a window is open or the sums
-  /// do not fit the parameters.
+  /// state() copies. Both are for between micro-batches; load() throws a usage Error where a window
+  /// is open or the sums do not fit the parameters.
   AccumulatorState state() const;
   void load(const AccumulatorState& state);
 
  private:
-  /// A micro-batch's loss, its part of the batch, and what it is called.
+  /// A micro-batch's loss, its size in the unit of the batch, and its samples.
   struct Micro {
     Loss loss;
     double sum = 0;
     double units = 0;
-    std::vector<double> weights;  ///< of several losses
+    std::vector<double> weights;  ///< of each loss, where there are several
     std::vector<std::int64_t> sample_ids;
   };
 
@@ -228,7 +229,7 @@ class Accumulator {
   AccumulatorOptions options_;
   accum::FindBatchNorms find_batch_norms_;
   bool told_of_batch_norms_ = false;
-  bool micro_statistics_ = false;  ///< in this window, by batch normalisations
+  bool micro_statistics_ = false;  ///< a batch normalisation takes statistics of micro-batches
   accum::Window window_;
   Stopwatch since_start_;
   Stopwatch since_open_;

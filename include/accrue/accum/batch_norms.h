@@ -16,12 +16,12 @@ struct Module;
 
 namespace accrue::accum {
 
-/// Whether it is a BatchNorm1d, 2d or 3d.
+/// Whether `module` is a BatchNorm1d, 2d or 3d.
 bool is_batch_norm(const torch::nn::Module& module);
-/// Names of those in `module`.
+/// Names of the batch normalisations in `module`.
 std::vector<std::string> batch_norms_of(const torch::nn::Module& module);
 
-/// Names of those that normalise by the statistics of what they are given: in training mode, or
+/// Names of the batch normalisations that use the statistics of their input: in training mode, or
 /// without running statistics. Accumulated in micro-batches they give another gradient than in one
 /// pass.
 std::vector<std::string> batch_norms_in_training(const torch::nn::Module& module);
@@ -29,7 +29,7 @@ std::vector<std::string> batch_norms_in_training(const torch::jit::Module& modul
 
 using FindBatchNorms = std::function<std::vector<std::string>()>;
 
-/// Asks the same of a model whose type only the caller knows; there are none where it is neither
+/// batch_norms_in_training() of a model whose type only the caller knows; null where it is neither
 /// kind of module. Keeps a copy of a holder, and a reference to any other model.
 template <class Model>
 FindBatchNorms find_batch_norms_in_training(const Model& model) {

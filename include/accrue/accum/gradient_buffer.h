@@ -33,9 +33,9 @@ struct FoldInto {
 /// 64 bytes. Tied parameters have one slot, frozen ones none.
 ///
 /// With Accumulation::fp32, fp64 parameters have fp64 slots and all others fp32, which kernels add
-/// into. Any other precision is staged (except fp64 of fp64 parameters, which is the same as fp32):
-/// `main` holds sums of fp64, bf16 or int64, contributions are made in one scratch tensor for all
-/// and folded in by the slot, and `.grad` stays undefined between micro-batches.
+/// into. Any other precision is staged (except fp64 for fp64 parameters, which is what fp32 gives
+/// them): `main` holds sums of fp64, bf16 or int64, contributions are made in one scratch tensor
+/// for all and folded in by the slot, and `.grad` stays undefined between micro-batches.
 ///
 /// Made with FoldInto it holds no sums: `main` has the parameter's shape and no memory, and cannot
 /// be read. A contribution is made in scratch memory for all (of the largest parameter that is not
@@ -52,7 +52,7 @@ class GradientBuffer {
     at::Tensor parameter;
     std::shared_ptr<kernels::GradSlot> slot;
     std::shared_ptr<StagedSum> staged;  ///< null: the sum is `slot->main` as it stands
-    std::shared_ptr<FoldedGradient> folded = nullptr;  ///< where there is no sum
+    std::shared_ptr<FoldedGradient> folded = nullptr;  ///< set where no sum is kept
   };
 
   /// `rounding_seed` keys Accumulation::bf16_stochastic. Throws a usage Error where a parameter is
@@ -61,14 +61,14 @@ class GradientBuffer {
   explicit GradientBuffer(const NamedParameters& parameters,
                           Accumulation accumulation = Accumulation::fp32,
                           std::uint64_t rounding_seed = 0);
-  /// Throws a usage Error also where the target takes no gradient of a parameter, one is not on the
-  /// CPU, or a shared name is none of them.
+  /// Throws a usage Error also where the target takes no gradient of a parameter, a parameter is
+  /// not on the CPU, or a shared name is no parameter's.
   GradientBuffer(const NamedParameters& parameters, FoldInto into);
   ~GradientBuffer();
   GradientBuffer(const GradientBuffer&) = delete;
   GradientBuffer& operator=(const GradientBuffer&) = delete;
 
-  /// In registration order, without frozen parameters and repeats.
+  /// The entries are in registration order, without frozen parameters and repeats.
   const std::vector<Entry>& entries() const { return entries_; }
   /// The flat allocations; padding between slots is zero.
   const std::vector<at::Tensor>& flat() const { return flat_; }
@@ -83,7 +83,7 @@ class GradientBuffer {
   bool needs_total_weight() const;
   /// Whether something was folded that no step followed yet.
   bool is_between_steps() const;
-  /// Sums, compensations and scratch.
+  /// Bytes of sums, compensations and scratch memory.
   std::int64_t bytes() const;
 
   /// Attaches the slots anew where another buffer took a parameter in the meantime. Throws a usage
@@ -93,38 +93,41 @@ class GradientBuffer {
   /// To be called when window `index` opens, before its first contribution: it keys stochastic
   /// rounding, and fixed-point units take effect.
   void begin_window(std::int64_t index);
-  /// The same of a folding buffer: all contributions are divided by `total_weight`.
+  /// To be called after begin_window() of a buffer that folds: all contributions are divided by
+  /// `total_weight`.
   void begin_folding(double total_weight);
-  /// A folding buffer has these around each micro-batch: `end_micro_batch` folds what was kept,
-  /// unless something of it was not finite. `drop_micro_batch` forgets it, and says whether nothing
-  /// had been folded, so that it left no trace.
+  /// These are called around each micro-batch of a buffer that folds: `end_micro_batch` folds what
+  /// was kept, unless something of it was not finite. `drop_micro_batch` forgets it, and says
+  /// whether nothing had been folded, so that it left no trace.
   void begin_micro_batch();
   void end_micro_batch();
   bool drop_micro_batch();
-  /// To be called when a window closes: what was not used becomes zero, and the next window's
-  /// units are chosen from the sums. With a shard of them this is a collective, and all ranks
-  /// choose what one that held all would.
+  /// To be called when a window closes: what was not used becomes zero, and the next window's units
+  /// are chosen from the sums. With a `shard` this is a collective, and all ranks choose the units
+  /// that one rank with all sums would choose.
   void end_window(const SumShard* shard = nullptr);
 
-  /// Fixed point: the exponent s of each slot's unit 2^s in the next window (in the open one, while
-  /// one is), in order of entries(). A checkpoint's state. Empty in any other precision.
+  /// The exponent s of each fixed-point slot's unit 2^s in the next window (in the open one, while
+  /// one is), in order of entries(): what a checkpoint keeps. Empty in any other precision.
   std::vector<int> units() const;
-  /// From the next window on. Throws a usage Error where there are not as many as units() has, or a
-  /// window is open.
+  /// Sets the units from the next window on. Throws a usage Error where there are not as many as
+  /// units() has, or a window is open.
   void set_units(const std::vector<int>& units);
   /// Raises the units of the slots that `found_too_large` to what their contributions need, and
   /// clears that mark. Sums and units no longer agree then: the window is to be run again, from
   /// fresh slots. The result does not depend on the order of the contributions.
   void enlarge_units();
-  /// In an open window: raises them to `units`, where those are larger, as other ranks need it. The
-  /// same holds for the sums. In order of entries(), as many as units() has.
+  /// Raises the open window's units to `units` where those are larger, since other ranks need them;
+  /// the window is then to be run again as after enlarge_units(). `units` are in order of
+  /// entries(), as many as units() has.
   void raise_units(const std::vector<int>& units);
 
-  /// A copy of a slot's sum, and of all that belongs to it, for a checkpoint.
+  /// A copy of a slot's sum and of what goes with it (compensations), for a checkpoint.
   static at::Tensor saved_sum(const Entry& entry);
-  /// Whether `saved` is one for this slot, by shape and dtype.
+  /// Whether `saved` fits this slot, by shape and dtype.
   static bool fits(const Entry& entry, const at::Tensor& saved);
-  /// Puts it back, to the bit; the slot is then not fresh, with `contributions` of them.
+  /// Puts a saved sum back, to the bit; the slot is then not fresh and has `contributions`
+  /// contributions.
   static void restore_sum(const Entry& entry, const at::Tensor& saved, std::int64_t contributions);
 
  private:
@@ -148,20 +151,21 @@ class GradientBuffer {
 struct GradientSource {
   at::Tensor tensor;  ///< contiguous; undefined where they are in `staged`
   std::shared_ptr<const StagedSum> staged;
-  std::int64_t first = 0;  ///< of the staged elements, which is element 0 here
+  std::int64_t first = 0;  ///< the staged element that is element 0 here
 
-  /// A range of it, as a source of its own.
+  /// A range of this source, as a source of its own.
   GradientSource part(const ElementRange& range) const;
-  /// Elements [begin, begin + count), rounded to `to`'s type. For any thread.
+  /// Writes elements [begin, begin + count) to `to`, rounded to its type. Any thread may call it.
   void read(std::int64_t begin, std::int64_t count, float* to) const;
   void read(std::int64_t begin, std::int64_t count, double* to) const;
-  /// All of them times `scale`, in a new contiguous tensor of `parameter`'s shape and dtype.
+  /// All elements times `scale`, in a new contiguous tensor of `parameter`'s shape and dtype.
   at::Tensor scaled_copy(double scale, const at::Tensor& parameter) const;
 };
 GradientSource source_of(const GradientBuffer::Entry& entry);
 
-/// Whether `.grad` of this parameter can be a view of its slot; else (fp16, bf16, staged, folded)
-/// it stays undefined between micro-batches, and each layer's gradient pays one pass into the slot.
+/// Whether `.grad` of this parameter can be a view of its slot. Where it cannot (fp16, bf16,
+/// staged, folded) it stays undefined between micro-batches, and each layer's gradient pays one
+/// pass into the slot.
 bool grad_can_view_slot(const GradientBuffer::Entry& entry);
 
 }  // namespace accrue::accum

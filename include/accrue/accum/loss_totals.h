@@ -26,11 +26,11 @@ class LossTotals {
   std::size_t reference() const { return reference_; }
   const std::vector<double>& factors() const { return factors_; }
 
-  /// A micro-batch's losses as one: {Σ f_i S_i, w_r}; its sum requires no gradient where none of
-  /// them counts. Throws a usage Error where they are not as many as the totals.
+  /// Makes one loss of a micro-batch's losses, {Σ f_i S_i, w_r}; its sum requires no gradient where
+  /// none of them counts. Throws a usage Error where they are not as many as the totals.
   Loss combine(const std::vector<Loss>& losses) const;
 
-  /// Takes a micro-batch's weights out of the totals. Whether the factors changed: what was
+  /// Takes a micro-batch's weights out of the totals. Returns whether the factors changed: what was
   /// accumulated with the old ones must then run again.
   bool quarantine(const std::vector<double>& weights);
 

@@ -18,22 +18,23 @@ namespace accrue::accum {
 /// Where the buffer folds into an optimizer's state, there are no values: this is only what that
 /// optimizer's step consumes, and all that reads or writes the gradient is a usage Error.
 ///
-/// Where each of several ranks holds a shard of it, norms are still those of the whole gradient,
-/// with the same bits on all ranks, and those of one process where the sums have them and are
-/// staged; but the first norm() or clip() is a collective. The optimizer is one of the same part.
+/// Where each rank holds a shard of the sums, norms are still those of the whole gradient, with the
+/// same bits on all ranks (and with one process's bits where the sums have those and are staged),
+/// but the first norm() or clip() is a collective. The optimizer has the same RankSlice as the
+/// shard.
 class MeanGradient {
  public:
   MeanGradient(MeanGradient&&) noexcept = default;
   MeanGradient& operator=(MeanGradient&&) noexcept = default;
 
   const GradientBuffer& buffer() const { return *buffer_; }
-  /// Whether it can be read: not where it was folded.
+  /// Whether the gradient can be read, which it cannot where it was folded.
   bool has_values() const { return !buffer_->folds(); }
   double scale() const { return scale_; }
   double weight() const { return weight_; }
   /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
   GradientSource source(std::size_t index) const;
-  /// Null where this is all of it.
+  /// Null where this rank has the whole gradient.
   const SumShard* shard() const { return shard_; }
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
@@ -59,7 +60,7 @@ class MeanGradient {
 
   std::shared_ptr<GradientBuffer> buffer_;
   const SumShard* shard_;
-  std::vector<at::Tensor> copies_;  ///< by entry, of staged slots once materialized
+  std::vector<at::Tensor> copies_;  ///< by entry: staged slots' gradients, once materialized
   double weight_ = 0;
   double scale_ = 1;
   std::optional<double> raw_norm_;

@@ -10,7 +10,7 @@ class GradientBuffer;
 class SumShard;
 
 /// What several ranks do with the sums of one window; distributed::DeferredReduce implements it.
-/// Each rank has a window of its own with a part of the micro-batches, and they close together.
+/// Each rank has a window of its own with its share of the micro-batches, and they close together.
 class Reduction {
  public:
   /// What a rank has when it closes its window.
@@ -18,7 +18,7 @@ class Reduction {
     LedgerView ledger;
     std::string lost_reason = {};  ///< empty unless this rank's window was lost
   };
-  /// What all ranks come to, the same on each.
+  /// What all ranks come to: the same on each.
   struct Outcome {
     enum class Verdict {
       whole,    ///< the buffer holds the sums of all ranks, or this rank's shard() of them
@@ -26,14 +26,14 @@ class Reduction {
       dropped,  ///< no rank is to step
     };
     Verdict verdict = Verdict::whole;
-    double weight = 0;        ///< of all ranks
-    std::string reason = {};  ///< unless whole
+    double weight = 0;        ///< added up over all ranks
+    std::string reason = {};  ///< why it is not `whole`
   };
 
   virtual ~Reduction() = default;
   virtual Outcome reduce(GradientBuffer& buffer, const Share& share) = 0;
-  /// The part of which the buffer holds the sums of all ranks after `whole`; null: of all. It lives
-  /// as long as the reduction.
+  /// Says which elements of the buffer are sums of all ranks after `whole`; null where all are. It
+  /// lives as long as the reduction.
   virtual const SumShard* shard() const { return nullptr; }
   /// This rank's sums are about to be made anew: ends what is under way on them. An error is kept
   /// for the next reduce().

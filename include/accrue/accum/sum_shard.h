@@ -7,9 +7,8 @@
 
 namespace accrue::accum {
 
-/// Gradient sums of which each rank holds a part: of the buffer's entry i the elements of
-/// element_range_of(elements, i, part()). What lies elsewhere in a rank's buffer is no sum of all
-/// ranks.
+/// Gradient sums that are divided among the ranks: each holds element_range_of(elements, i,
+/// slice()) of the buffer's entry i. What lies elsewhere in its buffer is no sum of all ranks.
 ///
 /// The calls are collectives: all ranks make the same ones, with as many numbers. They throw where
 /// a rank is missing.

@@ -16,8 +16,8 @@
 
 namespace accrue::accum {
 
-/// A window in the middle, as plain data: what a user's own checkpoint holds. Sums are copies, by
-/// name, without the slots that nothing was added to yet.
+/// A window in the middle, as plain data: what a user's own checkpoint holds. Sums are copies by
+/// name; slots that nothing was added to yet have none.
 struct WindowState {
   std::int64_t index = 0;
   bool open = false;
@@ -54,13 +54,13 @@ struct WindowState {
 /// nothing.
 ///
 /// Where the buffer folds gradients into an optimizer's state, nothing can be undone: a micro-batch
-/// of which nothing was folded yet is left out as if its gradient were zero (the announced total
-/// weight stays the denominator), and any other failure loses the window and leaves it torn.
+/// that fails before anything of it was folded counts as if its gradient were zero (the announced
+/// total weight stays the denominator), and any other failure loses the window and leaves it torn.
 ///
-/// A micro-batch is a transaction. One whose gradient is not finite is quarantined: found at its
-/// commit where the accumulation looks at each contribution, else at close. The committed ones then
-/// run again into a fresh buffer, so the sums have the bits they would have without it. Without a
-/// replay the window is lost.
+/// A micro-batch is a transaction. One whose gradient is not finite is quarantined: at its commit
+/// where the accumulation looks at each contribution, at close in any other. The committed ones
+/// then run again into a fresh buffer, so the sums have the bits they would have without it.
+/// Without a replay the window is lost.
 class Window {
  public:
   explicit Window(std::shared_ptr<GradientBuffer> buffer);
@@ -86,7 +86,7 @@ class Window {
   /// Whether, with a buffer that folds, something was folded into the optimizer's state, and no
   /// step can follow, as the window is lost or was discarded. Its state is to be loaded anew.
   bool is_torn() const { return buffer_->is_between_steps() && (lost_ || !open_) && !closed_; }
-  /// Why, of a lost window.
+  /// Why a lost window is lost.
   const std::string& lost_reason() const { return lost_reason_; }
   /// The scale that this window has now; replays are to use it too.
   double loss_scale() const { return loss_scale_; }
@@ -97,12 +97,13 @@ class Window {
   /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` where the gradients or
   /// the parameters were changed inside the window.
   void begin(MicroRef micro);
-  /// Ends it. `weight` finite and >= 0, `loss_sum` finite, else a usage Error and the micro-batch
-  /// is aborted; likewise where a gradient did not arrive in its slot, naming the parameter.
-  /// Returns what became of it: committed, quarantined for its gradient, or lost with the window.
-  /// Where it was too large for fixed-point sums, their units are enlarged and all run again.
+  /// Ends the micro-batch. Throws a usage Error, and aborts it, unless `weight` is finite and >= 0,
+  /// `loss_sum` is finite, and all gradients arrived in their slots (naming the parameter). Returns
+  /// what became of it: committed, quarantined for its gradient, or lost with the window. Where a
+  /// contribution was too large for fixed-point sums, their units are enlarged and all
+  /// micro-batches run again.
   MicroStatus commit(double loss_sum, double weight);
-  /// Ends it without its contribution. Where nothing was added yet that is all; else the window is
+  /// Ends the micro-batch without its contribution. Where it has added something the window is
   /// undone: with `replay` the committed micro-batches are run again into a fresh buffer, without
   /// one the whole window is lost (`close` then returns nothing). What `replay` throws goes on to
   /// the caller, and the window is lost.
@@ -123,13 +124,14 @@ class Window {
   using OnOverflow = std::function<std::optional<double>()>;
   void set_on_overflow(OnOverflow next_scale) { on_overflow_ = std::move(next_scale); }
 
-  /// Makes this window one rank's part of a window of several: close() then sums over all ranks.
-  /// Kept by reference; null: alone. A buffer that folds cannot (usage Error).
+  /// Makes this window one rank's share of a window of several ranks: close() then sums over all of
+  /// them. `reduction` is kept by reference; null: this rank is alone. Throws a usage Error for a
+  /// buffer that folds.
   void set_reduction(Reduction* reduction);
 
   /// Ends the window: slots still fresh become zero (`.grad` of their parameters stays undefined,
-  /// so that an optimizer skips what was not used). Nothing where the total weight is 0 or the
-  /// window was lost: no step is to be taken. The window may be opened again after it.
+  /// so that an optimizer skips what was not used). Returns nothing where the total weight is 0 or
+  /// the window was lost: no step is to be taken. The window may be opened again after it.
   ///
   /// `check_finite` takes the gradient's norm (which MeanGradient remembers). Where it is not
   /// finite, the committed micro-batches run again one by one, and those after which the buffer is
@@ -142,13 +144,13 @@ class Window {
   /// Drops the open window and everything in it; nothing where none is open.
   void discard();
 
-  /// It is the open window's, or the last one's until the next is opened.
+  /// The ledger of the open window, or of the last one until the next is opened.
   LedgerView ledger() const;
-  /// Committed so far.
+  /// The weight committed so far.
   double weight() const;
   const std::shared_ptr<GradientBuffer>& buffer() const { return buffer_; }
 
-  /// Between micro-batches only (usage Error).
+  /// Throws a usage Error inside a micro-batch.
   WindowState state() const;
   /// Continues from `state`, to the bit. No window may be open. Throws a usage Error naming the
   /// first sum that fits no parameter; nothing is changed then.
@@ -172,12 +174,13 @@ class Window {
   /// Where a replay looks for what is not finite: at the marks of accumulations that look at each
   /// contribution, or at the sums.
   enum class Look { marks, sums };
-  /// Deals with what `entry`'s contributions are found to be. Says what it was, where the committed
-  /// ones have to run again; else empty.
+  /// Deals with what `entry`'s contributions are found to be. Returns what it was where the
+  /// committed micro-batches have to run again, and otherwise an empty text. So do non_finite(),
+  /// enlarge_units() and lower_loss_scale(), which is empty where the scale cannot fall.
   std::string settle(LedgerEntry& entry, Look look);
   std::string non_finite(Look look) const;
   std::string enlarge_units();
-  std::string lower_loss_scale();  ///< the same; empty where it cannot fall
+  std::string lower_loss_scale();
   bool quarantine(LedgerEntry& entry, const std::string& reason);
   void undo(const std::string& reason, Look look = Look::marks);
   bool replay_committed(Look look);
@@ -193,7 +196,7 @@ class Window {
   std::shared_ptr<GradientBuffer> buffer_;
   Reduction* reduction_ = nullptr;
   std::vector<LedgerEntry> entries_;
-  /// When the window opened, in order of the buffer's entries.
+  /// The parameters' versions when the window opened, in order of the buffer's entries.
   std::vector<std::int64_t> parameter_versions_;
   Replay replay_;
   OnQuarantine on_quarantine_;
@@ -203,9 +206,9 @@ class Window {
   std::int64_t contributions_at_begin_ = 0;
   std::int64_t retries_ = 0;
   double loss_scale_ = 1;
-  double total_weight_ = 0;  ///< announced, of a buffer that folds
+  double total_weight_ = 0;  ///< as announced, where the buffer folds
   bool open_ = false;
-  bool closed_ = false;  ///< with a gradient, which a step is to consume
+  bool closed_ = false;  ///< close() gave a gradient, which a step is to consume
   bool in_micro_batch_ = false;
   bool lost_ = false;
   bool recount_ = false;  ///< replays may give other loss sums and weights than the first time

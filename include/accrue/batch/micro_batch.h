@@ -23,11 +23,11 @@ struct MicroBatch {
   /// What each term of the loss counts, in the shape of `targets`, fp32; undefined where each
   /// counts 1.
   at::Tensor weights;
-  std::vector<std::int64_t> sample_ids;  ///< of its samples: draw ordinals (epoch * N + position)
-  std::int64_t tokens = 0;               ///< inputs that are not padding; of images: how many
+  std::vector<std::int64_t> sample_ids;  ///< the samples' draw ordinals (epoch * N + position)
+  std::int64_t tokens = 0;               ///< inputs that are not padding; an image is one
   /// Where the samples lie when several share a row (packing); empty: R = B, a row each.
   std::vector<SampleSpan> spans;
-  /// Samples that would be among them if they could be read; these have no row and no id above.
+  /// Samples that were asked for and cannot be read; they have no row and no id above.
   std::vector<UnreadableSample> unreadable;
 
   /// Whether nothing is left to run: B = 0.

@@ -6,14 +6,14 @@ namespace accrue::batch {
 
 /// In which order an epoch takes its samples.
 enum class Order { shuffle, sequential };
-/// As data.order spells them.
+/// The words of data.order.
 inline constexpr auto order_words =
     enum_words<Order>({{Order::shuffle, "shuffle"}, {Order::sequential, "sequential"}});
 
-/// What becomes of samples at an epoch's end that fill no window: a short one, rightly weighted, or
-/// none.
+/// What becomes of samples at an epoch's end that fill no window: a short window, rightly weighted,
+/// or nothing.
 enum class LastWindow { weighted, drop };
-/// As batch.last spells them.
+/// The words of batch.last.
 inline constexpr auto last_window_words =
     enum_words<LastWindow>({{LastWindow::weighted, "weighted"}, {LastWindow::drop, "drop"}});
 

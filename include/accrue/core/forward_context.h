@@ -29,15 +29,15 @@ struct ForwardContext {
   std::vector<SampleSpan> spans;
   /// What this pass's backward makes again: operations need not keep it.
   Recompute recompute = Recompute::none;
-  /// A second run of the same, for backward's sake: what training moves beside parameters (running
-  /// statistics) has moved already and stays.
+  /// This is a second run of the same pass, for backward's sake: what training moves beside
+  /// parameters (running statistics) has moved already and stays.
   bool rerun = false;
   /// Nobody reads the values of the result, only its graph is wanted: whoever makes it may leave
   /// out its last operation (unread_result in kernels/recompute.h).
   bool result_unread = false;
   /// For a loss: no other loss reads the activations it is given, and they are not the
-  /// micro-batch's inputs. Where the model does not read them again either, in a backward pass
-  /// neither, which only the model knows, the loss may leave their gradient in their memory.
+  /// micro-batch's inputs. Where the model, too, never reads them again (not in a backward pass
+  /// either), which only the model knows, the loss may leave their gradient in their memory.
   bool last_reader = false;
 };
 

@@ -26,14 +26,14 @@ struct MicroRef {
   double weight = 0;                     ///< terms in the loss; known at the latest at commit
 };
 
-/// "micro-batch 3 (samples 12 to 15)".
+/// For messages: "micro-batch 3 (samples 12 to 15)".
 std::string describe(const MicroRef& micro);
 
 struct LedgerEntry {
   MicroRef micro;
   MicroStatus status = MicroStatus::pending;
-  double loss_sum = 0;  ///< of a committed micro-batch
-  std::string reason;   ///< of a quarantined or lost one
+  double loss_sum = 0;  ///< of a committed micro-batch, 0 of others
+  std::string reason;   ///< why a micro-batch was quarantined or lost
 };
 
 /// A window's record, in order of micro-batch. A view: valid until the window changes.

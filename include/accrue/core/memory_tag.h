@@ -8,10 +8,10 @@ namespace accrue {
 /// What memory is used for. A metering allocator counts each block under the tag of the thread that
 /// allocated it.
 enum class MemoryTag : std::uint8_t {
-  working,     ///< activations, temporaries, data: all that no scope says otherwise of
+  working,     ///< activations, temporaries, data: all that is in no MemoryTagScope
   parameters,  ///< masters and their low-precision copies, buffers
   gradients,   ///< main gradients and what sums them
-  optimizer,   ///< state
+  optimizer,   ///< an optimizer's state
 };
 inline constexpr std::size_t kMemoryTags = 4;
 

@@ -22,7 +22,7 @@ struct Evaluation {
   std::optional<double> accuracy;  ///< of a classifier, weighted as the loss
   double weight = 0;
   double seconds = 0;
-  std::vector<std::string> unreadable = {};  ///< of this rank's samples, why each of them is
+  std::vector<std::string> unreadable = {};  ///< why each unreadable sample of this rank is so
 };
 
 /// What is known when a run starts.

@@ -17,7 +17,7 @@ inline constexpr auto recompute_words = enum_words<Recompute>(
     {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}});
 
 constexpr std::string_view to_string(Recompute recompute) { return recompute_words.of(recompute); }
-/// Throws a usage Error naming `what`.
+/// Throws a usage Error naming `what` where `text` is none of the words.
 inline Recompute parse_recompute(std::string_view text, std::string_view what) {
   return recompute_words.parse(text, what, "\"full\"");
 }

@@ -12,7 +12,7 @@ struct StepReport {
   std::int64_t step = 0;  ///< 1 after the first optimizer step
   std::optional<double> epoch;
   double time = 0;                     ///< Unix time, seconds
-  double elapsed = 0;                  ///< of this run, seconds, over all its resumptions
+  double elapsed = 0;                  ///< seconds of this run, over all its resumptions
   std::int64_t samples = 0;            ///< cumulative
   std::optional<std::int64_t> tokens;  ///< cumulative, input tokens without padding
   double weight = 0;                   ///< terms in this step's loss
@@ -27,14 +27,14 @@ struct StepReport {
   std::optional<double> updates_per_hour;
   std::optional<double> accumulation_seconds;  ///< forward and backward of all micro-batches
   std::optional<double> optimizer_seconds;
-  std::optional<std::int64_t> peak_bytes;              ///< in tensors, of the whole step
-  std::optional<std::int64_t> micro_batch_peak_bytes;  ///< while a micro-batch ran
+  std::optional<std::int64_t> peak_bytes;              ///< in tensors, during the whole step
+  std::optional<std::int64_t> micro_batch_peak_bytes;  ///< in tensors, while a micro-batch ran
   std::optional<std::int64_t> budget_bytes;            ///< that tensors may take together
   std::int64_t quarantined = 0;                        ///< micro-batches taken out of this step
   std::int64_t retries = 0;
   std::int64_t world = 1;
   std::optional<double> reduce_seconds;          ///< from a reduction's first collective to its end
-  std::optional<double> reduce_exposed_seconds;  ///< of it, after the last micro-batch's backward
+  std::optional<double> reduce_exposed_seconds;  ///< its part after the last micro-batch's backward
   std::optional<std::int64_t> wire_bytes;        ///< that this rank sent
   /// The part of all ranks' time in forward and backward in which they waited for other stages of
   /// a pipeline; and what (stages - 1) / (micro-batches + stages - 1) says of a balanced one.

@@ -32,7 +32,7 @@ Bytes parse_bytes(std::string_view text, std::string_view what);
 
 /// 1536 -> "1.5 KiB": for people, three significant digits.
 std::string format_bytes(std::int64_t bytes);
-/// The same, rounded up: read again (parse_bytes) it is not less than `bytes`, which are not
+/// Rounds up, so that what parse_bytes() reads from it is not less than `bytes`, which are not
 /// negative.
 std::string format_bytes_rounded_up(std::int64_t bytes);
 /// 12'345'678 -> "12.3 M": for people.

@@ -55,7 +55,7 @@ NamedParameters named(const List& list) {
   return tensors;
 }
 
-/// Under the names "0", "1", ... in order.
+/// Names the tensors "0", "1", ... in order.
 inline NamedParameters numbered(const std::vector<at::Tensor>& parameters) {
   NamedParameters named;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -69,7 +69,7 @@ inline std::vector<at::Tensor> tensors_of(const NamedParameters& parameters) {
   return tensors;
 }
 
-/// Numbered where the model has parameters() alone.
+/// The model's parameters by name; numbered where it has parameters() alone.
 template <class Model>
 NamedParameters named_parameters_of(Model& model) {
   auto& network = pointee(model);
@@ -81,7 +81,7 @@ NamedParameters named_parameters_of(Model& model) {
   }
 }
 
-/// The list is empty where the model has no buffers().
+/// The model's buffers; an empty list where it has no buffers().
 template <class Model>
 std::vector<at::Tensor> buffers_of(Model& model) {
   auto& network = pointee(model);

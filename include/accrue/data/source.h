@@ -28,9 +28,9 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;  ///< samples
-  /// Ids are in [0, vocab); 0 where the files do not tell. Of images: how many classes.
+  /// Token ids are in [0, vocab); for images the number of classes; 0 where the files do not tell.
   virtual std::int64_t vocab() const = 0;
-  /// Whether any of it is text, of which tokens were made here: one per byte.
+  /// Whether some of the data is text, which this source makes into tokens, one per byte.
   virtual bool has_text() const { return false; }
   /// Input tokens of sample `index` in [0, size()); an image is one.
   virtual std::int64_t tokens(std::int64_t index) const = 0;
@@ -46,12 +46,12 @@ class Source {
 
   /// Samples `indices` (each in [0, size())) as one micro-batch. Ids are left to the caller
   /// (fetch_as), and so is spans[i].sample_id: spans, where there are any, are in the order of
-  /// `indices`. Padding is id 0 with target -100 and weight 0.
-  /// An image that does not decode has no row; neither has one that SourceOptions::exclude names.
-  /// Where such are among them, sample_ids are the places in `indices` of those with a row, and
-  /// unreadable names those that do not decode, by place, too.
-  /// Throws a usage Error naming file and position where a token lies outside the vocabulary, and a
-  /// runtime Error where a file was changed since it was opened, or cannot be read any more.
+  /// `indices`. Padding is id 0 with target -100 and weight 0. An image that does not decode has no
+  /// row; neither has one that SourceOptions::exclude names. Where `indices` name such images,
+  /// sample_ids are the places in `indices` of the samples with a row, and `unreadable` names those
+  /// that do not decode, by place, too. Throws a usage Error naming file and position where a token
+  /// lies outside the vocabulary, and a runtime Error where a file was changed since it was opened,
+  /// or cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;
   /// Reads everything once, on all threads, where that can show what fetch() would throw for:
   /// tokens outside the vocabulary. Once for each source; throws as fetch() does.
@@ -68,9 +68,10 @@ struct SourceOptions {
   /// followed by **, and hidden names only where the pattern says the dot). A file that several
   /// match is taken once.
   std::vector<std::string> globs;
-  /// Files that are not to be used, as `globs`; what matches none of those has no effect. Of images
-  /// in folders, they keep their places among the samples (fetch() gives them no row), and so does
-  /// everything else: a run can go on without some. Of all else it is as if they were not there.
+  /// Patterns like `globs` for files that are not to be used; a file that no glob matches is no
+  /// matter. Excluded images in folders keep their places among the samples (fetch() gives them no
+  /// row), and so all others keep theirs: a run can go on without some. Other excluded files are as
+  /// if they were not there.
   std::vector<std::string> exclude;
   /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .png .jpg .jpeg are
   /// images, and so are formats that are refused by name (.bmp, .ppm, .gif, .tiff, .webp ...); all
@@ -79,7 +80,7 @@ struct SourceOptions {
   std::optional<Format> format = std::nullopt;
   std::string tokenizer{kByteTokenizer};
   std::int64_t context = 256;  ///< T, which images do not need
-  std::int64_t vocab = 0;      ///< of the model; 0: not known, ids are not checked
+  std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
   /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
@@ -119,8 +120,8 @@ struct SourceOptions {
 ///   a square whose side is the median (the lower of two) of the shorter sides, at most 224, taken
 ///   down to a multiple of 32, or of 8 where it is less than 32.
 /// - An image of another size is scaled, by the antialiased bilinear interpolation of Pillow's
-///   resize(BILINEAR), to the smallest size of its proportions that covers the wanted one, and cut
-///   to its centre: for squares torchvision's Resize(side) and CenterCrop(side).
+///   resize(BILINEAR), to the smallest size of its proportions that covers the wanted one, and
+///   cropped to its centre: for squares torchvision's Resize(side) and CenterCrop(side).
 ///
 /// Files are read with pread: resident memory grows with the number of files and of JSON lines (12
 /// bytes each), not with their size, and at most 64 are open. Throws a usage Error, its operation
@@ -131,7 +132,7 @@ struct SourceOptions {
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what);
 
 /// Samples [begin, end) of another source: the training or the held-out part. Throws a usage Error
-/// where that is no part of it.
+/// where the source has no such samples.
 std::unique_ptr<Source> slice(std::shared_ptr<const Source> source, std::int64_t begin,
                               std::int64_t end);
 

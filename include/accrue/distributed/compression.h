@@ -8,7 +8,7 @@ namespace accrue::distributed {
 
 /// How gradients travel between ranks.
 enum class Compression { none, bf16, int8, powersgd };
-/// As dist.compress spells them.
+/// The words of dist.compress.
 inline constexpr auto compression_words =
     enum_words<Compression>({{Compression::none, "none"},
                              {Compression::bf16, "bf16"},

@@ -25,7 +25,7 @@ at::Tensor add_in_order(const at::Tensor& rows);
 /// Replaces `values` (one-dimensional, contiguous) by their sum over the ranks, added in order of
 /// rank, so that it does not depend on who arrives first and every rank has the same bits. A
 /// reduce-scatter and an all-gather: 2 (world - 1) / world times their bytes are sent by each rank,
-/// as in a ring. Returns how many.
+/// as in a ring. Returns how many bytes this rank sent.
 std::int64_t ordered_sum(const at::Tensor& values, Exchange& exchange);
 
 }  // namespace accrue::distributed

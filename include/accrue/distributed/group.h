@@ -39,36 +39,37 @@ class Group : public Exchange {
   /// Replaces `values` by their sum over the ranks, with the same bits on all of them. `what` says
   /// in errors what it was for.
   virtual std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) = 0;
-  /// Exchange::all_to_all(rows) into `received`, which is like them.
+  /// Exchange::all_to_all(rows) into `received`, of the shape and dtype of `rows`.
   virtual std::unique_ptr<Work> start_all_to_all(at::Tensor rows, at::Tensor received,
                                                  std::string_view what) = 0;
-  /// From this rank to rank `to` alone, which receives it with the same dtype and number of
-  /// elements. What one rank sends another arrives in the order in which it was sent. These two are
-  /// no collectives: they may be under way beside them. Their Work is done when it was waited for,
-  /// not before.
+  /// Sends from this rank to rank `to` alone, which receives it with the same dtype and number of
+  /// elements. What one rank sends another arrives in the order in which it was sent. start_send()
+  /// and start_receive() are no collectives, and may be under way beside them. Their Work is done
+  /// only when it was waited for.
   virtual std::unique_ptr<Work> start_send(at::Tensor values, std::int64_t to,
                                            std::string_view what) = 0;
   /// Replaces `values` by the next that rank `from` sends.
   virtual std::unique_ptr<Work> start_receive(at::Tensor values, std::int64_t from,
                                               std::string_view what) = 0;
-  /// On rank `root` [world, ...], row q being rank q's `own`; elsewhere undefined.
+  /// Returns [world, ...] on rank `root`, row q being rank q's `own`, and an undefined tensor
+  /// elsewhere.
   virtual at::Tensor gather(const at::Tensor& own, std::int64_t root, std::string_view what) = 0;
   /// Replaces `values` by those of rank `root`.
   virtual void broadcast(at::Tensor values, std::int64_t root, std::string_view what) = 0;
-  /// `rows` is [world, ...]: the sum of all ranks' row rank(), added in order of rank.
+  /// Returns the sum of all ranks' row rank(), added in order of rank; `rows` is [world, ...].
   at::Tensor reduce_scatter(const at::Tensor& rows);
   /// Returns when all ranks called it.
   virtual void barrier(std::string_view what) = 0;
-  /// All ranks' texts by rank. Through the store, for what is said seldom. `topic` says in errors
+  /// All ranks' texts by rank, through the store: for what is said seldom. `topic` says in errors
   /// what they are.
   virtual std::vector<std::string> gather_texts(std::string_view topic,
                                                 const std::string& mine) = 0;
   /// Tells the others why this rank ends; to be called before its process does. Whatever they wait
-  /// in fails within a second, with this reason. Nothing where an earlier error is known, which
-  /// then is the reason of this one too.
+  /// in fails within a second, with this reason. Does nothing where an earlier error is known,
+  /// which then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
 
-  /// Bytes that were sent from this rank: of a sum 2 (world - 1) / world times its own, as
+  /// Bytes that were sent from this rank. A sum sends 2 (world - 1) / world times its own bytes, as
   /// rings do.
   virtual std::int64_t wire_bytes() const = 0;
 };

@@ -21,12 +21,12 @@ enum class Launcher {
 struct Launch {
   int rank = 0;
   int world = 1;
-  int local_rank = 0;       ///< among those of this machine
-  int local_world = 1;      ///< of torchrun, which binds none of its processes to cores; else 1
+  int local_rank = 0;       ///< this process's number on this machine
+  int local_world = 1;      ///< torchrun's, which binds no process to cores; 1 for others
   std::string master_addr;  ///< of the store; empty with Launcher::none
   std::uint16_t master_port = 0;
   /// The launcher's agent hosts the store already (TORCHELASTIC_USE_AGENT_STORE): every rank
-  /// connects to it. Else rank 0 hosts it.
+  /// connects to it. Where it does not, rank 0 hosts it.
   bool agent_hosts_store = false;
   /// How often the launcher started all of them anew (TORCHELASTIC_RESTART_COUNT).
   int restart = 0;

@@ -16,7 +16,7 @@ inline constexpr std::int64_t ignored_label = -100;
 /// zero (Chowdhery et al., PaLM, arXiv:2204.02311, section 5).
 struct CrossEntropyOptions {
   /// fp32 of the targets' shape, finite and not negative; undefined: 1 for every row. A row of
-  /// weight 0 is one that is ignored.
+  /// weight 0 is ignored.
   at::Tensor row_weights = {};
   std::int64_t ignored = ignored_label;  ///< rows of this label count for nothing
   double label_smoothing = 0;            ///< e, in [0, 1)
@@ -61,13 +61,13 @@ Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const at::Tensor& targets, PreparedWeight& prepared,
                           const LinearCrossEntropyOptions& options = {});
 
-/// The same for logits [..., K] that are at hand: a classifier's few classes. In fp32 (fp64 for
-/// fp64); plain operators of ATen, on any device and for any upstream gradient.
+/// Cross-entropy of logits [..., K] that are at hand: a classifier's few classes. It is computed in
+/// fp32 (fp64 for fp64) by plain operators of ATen, on any device and for any upstream gradient.
 Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                    const CrossEntropyOptions& options = {});
 
-/// The weight of either, from the targets alone. Throws a usage Error naming the row where a weight
-/// is not finite or negative.
+/// The weight of either loss, from the targets alone. Throws a usage Error naming the row where a
+/// weight is not finite or negative.
 double label_weight(const at::Tensor& targets, const at::Tensor& row_weights = {},
                     std::int64_t ignored = ignored_label);
 

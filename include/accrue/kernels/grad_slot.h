@@ -23,7 +23,7 @@ struct Contribution {
 ///
 /// A fold looks at every element. Those that are not finite, or too large for the sum, count as
 /// zero, and the slot's `found_non_finite` or `found_too_large` says so: the micro-batch is then to
-/// be undone. Of one contribution only the first of the two is reported.
+/// be undone. Only the first of the two is reported of one contribution.
 class GradFold {
  public:
   virtual ~GradFold() = default;
@@ -62,8 +62,8 @@ struct GradSlot {
   bool found_non_finite = false;
   bool found_too_large = false;    ///< for the units of a fixed-point sum
   std::shared_ptr<GradFold> fold;  ///< null: contributions are written or added to `main` itself
-  /// Called after each contribution, on its thread, by which the sum is as it stands then. Set and
-  /// cleared by who watches the slot; what it throws leaves the backward.
+  /// Called after each contribution, on its thread, when the sum already holds it. Set and cleared
+  /// by who watches the slot; what it throws leaves the backward.
   std::function<void()> after_contribution;
 
   explicit GradSlot(at::Tensor main_gradient);
@@ -97,8 +97,8 @@ void detach(const at::Tensor& parameter);
 
 /// The slot attached to `parameter`, or null.
 GradSlot* slot_of(const at::Tensor& parameter);
-/// The slot, if attached and open: where a kernel's backward must put the gradient. Else null, and
-/// the kernel returns the gradient to autograd.
+/// The slot, if attached and open: where a kernel's backward must put the gradient. Where it is
+/// null, the kernel returns the gradient to autograd.
 GradSlot* open_slot_of(const at::Tensor& parameter);
 
 }  // namespace accrue::kernels

@@ -17,7 +17,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                   PreparedWeight& prepared, const Remake& remake_x = {});
 
 struct MlpOptions {
-  Remake remake_x = {};        ///< x is not kept
+  Remake remake_x = {};        ///< makes x again for backward, so that it is not kept
   bool result_unread = false;  ///< y is not computed (unread_result)
 };
 

@@ -7,8 +7,8 @@
 
 namespace accrue::kernels {
 
-/// A weight [N, K] as its products read it, without autograd. Either is the weight itself, a copy
-/// of its shape, or one dimension of it packed for that product.
+/// A weight [N, K] as its products read it, without autograd. Each is the weight itself, a copy of
+/// its shape, or a one-dimensional tensor packed for that product.
 struct WeightOperands {
   at::Tensor forward;        ///< for y = x · weightᵀ
   at::Tensor data_gradient;  ///< for x's gradient, grad · weight; undefined where not asked for

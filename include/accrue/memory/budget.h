@@ -11,8 +11,8 @@ namespace accrue::memory {
 
 /// The bytes that `memory.budget` allows: "none" is none, "6GiB" is that much, "auto" what the
 /// cgroup's limit, or the system, still has beside what is held already (auto_budget): resident by
-/// the process, or reserved for tensors where the budget is for them alone.
-/// Throws a usage Error where the text is nothing of this, or 0 bytes.
+/// the process, or reserved for tensors where the budget is for them alone. Throws a usage Error
+/// where the text is none of these, or 0 bytes.
 std::optional<std::int64_t> resolve_budget(std::string_view text);
 
 /// All that is `held` or `available`, less a reserve for what the kernel keeps of it and for other
@@ -38,8 +38,8 @@ std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside);
 /// left before.
 std::optional<std::string> measure_outside();
 
-/// Does so during a run, whose plan was made for what was left: the reserve is there to be used,
-/// so that nothing changes while half of it is left.
+/// Does what measure_outside() does, during a run, whose plan counts on what was left to tensors:
+/// nothing changes while half of the reserve is left.
 std::optional<std::string> follow_outside();
 
 /// What the budget is from now on, and why.
@@ -86,8 +86,8 @@ class BudgetWatch {
   struct sigaction previous_action_ {};
 };
 
-/// Takes over what `watch` tells, and measures what lies outside tensors where that is something.
-/// Returns the reason of the change; nothing where nothing changed, or no allocator holds a budget.
+/// Sets the budget that `watch` tells of, and then measures what lies outside tensors. Returns the
+/// reason of the change; nothing where nothing changed, or no allocator holds a budget.
 std::optional<std::string> follow_budget(BudgetWatch& watch);
 
 }  // namespace accrue::memory

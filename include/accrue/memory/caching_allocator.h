@@ -28,39 +28,38 @@ struct Usage {
 /// once by a program's main, before the first tensor; linking the library changes nothing.
 ///
 /// What is reserved stays within one and a half times the most that was in use at once since the
-/// last release_cached(). Where the
-/// system has no more, the free lists are given back and it is asked again; then c10's
-/// OutOfMemoryError says what was asked for, in use and reserved. Thread-safe; a forked child may
-/// go on allocating.
+/// last release_cached(). Where the system has no more, the free lists are given back and it is
+/// asked again; then c10's OutOfMemoryError says what was asked for, in use and reserved.
+/// Thread-safe; a forked child may go on allocating.
 ///
-/// `budget_of` says what set_budget() is for: of a library in somebody's process for tensors alone,
-/// of a program for all that is resident, whose part outside tensors measure_outside() (budget.h)
-/// takes off.
+/// `budget_of` says what set_budget() limits: tensors alone, as for a library in somebody's
+/// process, or all that is resident, as for a program; measure_outside() (budget.h) takes off what
+/// lies outside tensors.
 enum class BudgetOf { tensors, process };
 void install_caching_allocator(BudgetOf budget_of = BudgetOf::tensors);
 bool caching_allocator_installed();
 BudgetOf budget_of();
 
-/// Zeros where the allocator is not installed.
+/// The bytes by now; zeros where the allocator is not installed.
 Usage usage();
 /// Returns the free lists' memory to the system, and what the heap has free.
 void release_cached();
 
 /// From now on an allocation that would take `reserved` beyond `bytes`, less what is left to what
-/// lies outside tensors (leave_outside()), first gives back as much of
-/// the free lists as it needs, and throws c10's OutOfMemoryError where that is not enough. Memory
-/// already in tensors is never touched: with a budget below it, allocations are refused until
-/// enough was freed. Free lists beyond the budget are given back at once.
+/// lies outside tensors (leave_outside()), first gives back as much of the free lists as it needs,
+/// and throws c10's OutOfMemoryError where that is not enough. Memory already in tensors is never
+/// touched: with a budget below it, allocations are refused until enough was freed. Free lists
+/// beyond the budget are given back at once.
 ///
 /// Requests below 64 KiB are counted but never refused, so that bookkeeping cannot fail.
 /// nullopt: no budget. Throws a usage Error where `bytes` is negative, or the allocator that would
 /// hold it is not installed.
 void set_budget(std::optional<std::int64_t> bytes);
 std::optional<std::int64_t> budget();
-/// What it leaves to tensors: budget() less left_outside(), at least 0.
+/// What the budget leaves to tensors: budget() less left_outside(), at least 0.
 std::optional<std::int64_t> tensor_budget();
-/// Bytes of any budget that are not for tensors; 0 until told. Free lists beyond what is left then
-/// are given back at once.
+/// Sets how many bytes of any budget are not for tensors; at first 0. Free lists beyond what is
+/// left then are given back at once.
 void leave_outside(std::int64_t bytes);
 std::int64_t left_outside();
 /// Counts the pages of `reserved` that are resident now; a block that was never written to has
@@ -89,7 +88,7 @@ class PeakScope {
   PeakScope(const PeakScope&) = delete;
   PeakScope& operator=(const PeakScope&) = delete;
 
-  /// Since construction. To be asked while no inner scope lives.
+  /// The peak since construction. To be asked while no inner scope lives.
   Peak peak() const;
 
  private:

@@ -15,14 +15,14 @@ struct BatchNorm {
   at::Tensor running_var;      ///< unbiased
   at::Tensor batches_tracked;  ///< int64 scalar
   double eps = 1e-5;
-  double momentum = 0.1;  ///< of the new value in the running statistics
+  double momentum = 0.1;  ///< weight of the new value in the running statistics
 };
 
-/// With the statistics of x itself; differentiable, and moves the running statistics.
+/// Normalises by the statistics of x itself; differentiable. The running statistics move.
 at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x);
-/// The same layer for a run that leaves the running statistics as they are.
+/// `layer` for a run that leaves the running statistics as they are.
 BatchNorm without_running_statistics(BatchNorm layer);
-/// With the running statistics, as in evaluation.
+/// Normalises by the running statistics, as in evaluation.
 at::Tensor normalise_by_running(const BatchNorm& layer, const at::Tensor& x);
 
 }  // namespace accrue::models

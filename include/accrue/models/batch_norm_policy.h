@@ -9,13 +9,13 @@ namespace accrue::models {
 /// What to do with batch normalisations.
 enum class BatchNormPolicy {
   error,             ///< refuse, explaining the others
-  convert_group,     ///< to another norm
+  convert_group,     ///< convert to another norm
   convert_layer,     //
   convert_instance,  //
-  exact,             ///< the window's statistics, segment by segment (train/exact_window.h)
-  micro,             ///< each micro-batch by its own: not the full batch's gradient
+  exact,             ///< the window's statistics, segment by segment (train/window/exact)
+  micro,             ///< each micro-batch's own statistics: not the full batch's gradient
 };
-/// As model.batchnorm spells them.
+/// The words of model.batchnorm.
 inline constexpr auto batch_norm_policy_words =
     enum_words<BatchNormPolicy>({{BatchNormPolicy::error, "error"},
                                  {BatchNormPolicy::convert_group, "convert-group"},

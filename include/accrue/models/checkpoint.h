@@ -27,8 +27,8 @@ using CheckpointedFunction =
 /// their number, shape or dtype.
 std::vector<at::Tensor> checkpoint(CheckpointedFunction fn, const std::vector<at::Tensor>& inputs);
 
-/// The same for a function of one or several tensors, such as a torch::nn::Linear, that gives a
-/// tensor or a vector of them.
+/// Takes a function of one or several tensors, such as a torch::nn::Linear, that gives a tensor or
+/// a vector of them.
 template <class Fn, std::same_as<at::Tensor>... Inputs>
 requires(sizeof...(Inputs) > 0) auto checkpoint(Fn fn, const Inputs&... inputs) {
   using Result = std::invoke_result_t<Fn&, const Inputs&...>;

@@ -10,7 +10,8 @@ namespace accrue::models {
 /// shapes do not fit.
 Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
-/// It as the one loss of a model whose output is logits; with `options` in training.
+/// class_cross_entropy() as the one loss of a model whose output is logits; `options` hold in
+/// training.
 LossHead class_cross_entropy_head(const LossOptions& options = {});
 
 }  // namespace accrue::models

@@ -17,7 +17,7 @@ struct Gpt2Options {
   std::int64_t vocab = 50'257;
   double dropout = 0;
   LossOptions loss = {};
-  /// The loss by chunks of rows; else from whole logits.
+  /// Whether the loss is made by chunks of rows, and not from whole logits.
   bool fused_loss = true;
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
@@ -32,7 +32,7 @@ struct Gpt2Options {
 /// creation. The values of an fp64 model are those of the fp32 model.
 ///
 /// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
-/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; of block i 1 + 3i in
+/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; in block i 1 + 3i in
 /// the attention probabilities, 2 + 3i behind the attention projection, 3 + 3i behind the
 /// feed-forward part. Packed micro-batches give what their samples give apart; rows may then be
 /// longer than the context, samples not.
@@ -54,7 +54,7 @@ class Gpt2 : public Model {
   std::int64_t flops_per_sample() const override;
   std::int64_t packed_weight_bytes() const override;
   void pack_weights(bool wanted) override;
-  /// In Hugging Face's layout (gpt2_io.h).
+  /// The parameters in Hugging Face's layout (gpt2_io.h).
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;

@@ -22,14 +22,15 @@ Gpt2Options read_gpt2_shape(const std::filesystem::path& folder, Gpt2Options opt
 std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options,
                                        std::optional<std::int64_t> context = {});
 
-/// `tensors` of a GPT-2 with `positions` positions, as they are of the same with the first
-/// `context` of them: those rows of the position embedding, which is read as a whole first. Nothing
-/// else depends on it. Throws a usage Error naming `origin` where there are fewer positions.
+/// `tensors` of a GPT-2 with `positions` positions, as a GPT-2 with only the first `context` of
+/// them has them: the position embedding, which is read as a whole first, keeps those rows. Nothing
+/// else changes. Throws a usage Error naming `origin` where there are fewer positions.
 StoredTensors with_first_positions(StoredTensors tensors, std::int64_t positions,
                                    std::int64_t context, const std::string& origin);
 
 /// Writes a folder that transformers' GPT2LMHeadModel.from_pretrained loads: config.json and
-/// model.safetensors. Created where it does not exist; an existing model in it is a usage Error.
+/// model.safetensors. The folder is created where it does not exist; a model that is in it already
+/// is a usage Error.
 void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model);
 
 /// Parameters in Hugging Face's layout (matrices of blocks transposed to [in, out]) and back.

@@ -20,27 +20,27 @@ enum class Norm {
   batch,
   group,     ///< Wu and He, arXiv:1803.08494
   layer,     ///< over channels and space of a sample: one group
-  instance,  ///< over the space of a channel: a group a channel (arXiv:1607.08022)
+  instance,  ///< over the space of a channel: one group per channel (arXiv:1607.08022)
 };
-/// As files of models spell them.
+/// The words that files of models have.
 inline constexpr auto norm_words = enum_words<Norm>({{Norm::batch, "batch"},
                                                      {Norm::group, "group"},
                                                      {Norm::layer, "layer"},
                                                      {Norm::instance, "instance"}});
 
 /// The groups of a group normalisation that stands for `norm` over `channels`. For `group` the
-/// largest divisor of `channels` that is at most 32 and leaves 4 channels a group, else 1: groups
-/// of one or two values would normalise the signal itself away where the map has one pixel. Not for
-/// `batch` (usage Error).
+/// largest divisor of `channels` that is at most 32 and leaves 4 channels a group, or else 1:
+/// groups of one or two values would normalise the signal itself away where the map has one pixel.
+/// Not for `batch` (usage Error).
 std::int64_t groups_of(Norm norm, std::int64_t channels);
 
-/// What a model with a constructor option is to be built with: `batch` unless it is to be
+/// The norm that a model with such an option is to be built with: `batch` unless it is to be
 /// converted.
 Norm norm_of(BatchNormPolicy policy);
 
 /// The batch normalisations of a model.
 struct BatchNorms {
-  std::vector<std::string> cut;     ///< names of those at the entrance of a segment
+  std::vector<std::string> cut;     ///< their names, where they are at the entrance of a segment
   std::vector<ForeignLayer> uncut;  ///< those that cannot be reached
   bool none() const { return cut.empty() && uncut.empty(); }
 };

@@ -14,7 +14,7 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;  ///< "__metadata__"
 };
 
-/// The same, the tensors not read yet. They keep the file open.
+/// A safetensors file whose tensors are not read yet; they keep the file open.
 struct StoredTensorFile {
   StoredTensors tensors;                        ///< in the file's order
   std::map<std::string, std::string> metadata;  ///< "__metadata__"
@@ -33,25 +33,25 @@ StoredTensorFile open_safetensors(const std::filesystem::path& path);
 /// in its folder, or where files and index do not have the same tensors in the same places.
 StoredTensors open_sharded_safetensors(const std::filesystem::path& index);
 
-/// Checks the same and reads everything.
+/// Checks as open_safetensors() does, and reads everything.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 /// The checksums (core/checksum.h) of the parts of a file.
 struct TensorChecksums {
-  std::string header;                          ///< of its length and its JSON
-  std::map<std::string, std::string> tensors;  ///< by name
+  std::string header;                          ///< of the header's length and JSON
+  std::map<std::string, std::string> tensors;  ///< of each tensor, by name
   bool operator==(const TensorChecksums&) const = default;
 };
 
 /// Reads all of a file once, by pieces of a quarter MiB. Throws as open_safetensors() does.
 TensorChecksums safetensors_checksums(const std::filesystem::path& path);
 
-/// Writes atomically. Tensors are made contiguous and brought to CPU one at a time. F32, F64, F16,
-/// BF16, I64, I32, U8 and BOOL. Returns the checksums of what was written. Throws a runtime Error
-/// naming the path where the disk is full or not writable.
+/// Writes atomically. Tensors are made contiguous and brought to CPU one at a time. Dtypes are F32,
+/// F64, F16, BF16, I64, I32, U8 and BOOL. Returns the checksums of what was written. Throws a
+/// runtime Error naming the path where the disk is full or not writable.
 TensorChecksums write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
                                   const std::map<std::string, std::string>& metadata = {});
-/// The same of tensors that are not in memory: each is read once, when it is its turn.
+/// Writes tensors that are not in memory: each is read once, when its turn comes.
 TensorChecksums write_stored_safetensors(const std::filesystem::path& path,
                                          const StoredTensors& tensors,
                                          const std::map<std::string, std::string>& metadata = {});

@@ -11,7 +11,7 @@
 namespace accrue::models {
 
 struct TorchScriptOptions {
-  std::filesystem::path file;       ///< of torch.jit.save
+  std::filesystem::path file;       ///< written by torch.jit.save
   Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted
   LossOptions loss = {};
 };
@@ -19,7 +19,7 @@ struct TorchScriptOptions {
 /// A scripted or traced module as one segment. Its forward takes one tensor, micro.inputs (token
 /// ids [B, T] int64, or images [B, C, H, W] in the parameters' dtype; further arguments must have
 /// defaults), and returns one: logits [..., V] for targets [...], so [B, K] for classes or [B, T,
-/// V] for tokens. Loss: cross-entropy as ResNet's.
+/// V] for tokens. The loss is cross-entropy, as ResNet's.
 ///
 /// Batch normalisation and dropout in its graph are found by their operators and reported
 /// (foreign_layers()): they cannot be cut or keyed by sample. Draws come from libtorch's generator,
@@ -42,7 +42,7 @@ class TorchScriptModel : public Model {
 
   std::string kind() const override { return "torchscript"; }
   std::int64_t flops_per_sample() const override { return 0; }
-  /// By the module's own names.
+  /// The tensors by the module's own names.
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;

@@ -55,7 +55,7 @@ struct LossHead {
   /// The weight that `forward` will report, from the labels alone: what several losses with
   /// different denominators need before the first backward. May be left out by a single loss.
   std::function<double(const batch::MicroBatch& micro)> weight = {};
-  /// The total counts this loss's mean so much.
+  /// How much this loss's mean counts in the total.
   double coefficient = 1;
   /// How much of the weight is predicted right; left out where that is no question.
   std::function<double(const Activations& output, const batch::MicroBatch& micro)> correct = {};
@@ -78,7 +78,7 @@ struct ForeignLayer {
 class Trainable {
  public:
   virtual ~Trainable() = default;
-  /// In registration order, tied ones once.
+  /// Parameters in registration order, tied ones once.
   virtual NamedParameters parameters() const = 0;
   /// Names of parameters that a forward pass uses more than once (tied ones), and whose gradient so
   /// comes in parts.
@@ -103,13 +103,13 @@ Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
 /// What the losses of a micro-batch come to, in order of losses().
 struct Evaluated {
   std::vector<Loss> losses;
-  std::optional<double> correct;  ///< of the first loss that can tell
+  std::optional<double> correct;  ///< weight predicted right, by the first loss that can tell
 };
 /// Forward through all segments and losses, without a gradient; of an empty micro-batch all is 0.
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
                           const ForwardContext& context);
-/// The same as one loss. Several losses are added; a usage
-/// Error where their weights differ, because one mean cannot stand for two denominators.
+/// Evaluates as one loss. Several losses are added; throws a usage Error where their weights
+/// differ, because one mean cannot stand for two denominators.
 Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardContext& context);
 
 /// Elements of all parameters, tied ones once.

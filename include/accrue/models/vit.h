@@ -33,8 +33,8 @@ struct VitOptions {
 /// model are those of the fp32 model.
 ///
 /// Segments: "embed", "block.0" ..., "head", which gives logits [B, classes]. Dropout sites: 0
-/// behind the embedding; of block i 1 + 3i in the attention weights, 2 + 3i behind the attention
-/// projection, 3 + 3i behind the feed-forward part. Loss as ResNet's.
+/// behind the embedding; in block i 1 + 3i in the attention weights, 2 + 3i behind the attention
+/// projection, 3 + 3i behind the feed-forward part. The loss is ResNet's.
 class Vit : public Model {
  public:
   /// Throws a usage Error where the options are out of range, naming the option ("model.context").
@@ -46,9 +46,9 @@ class Vit : public Model {
   std::vector<LossHead> losses() override;
 
   std::string kind() const override { return "vit"; }
-  /// For patches + 1 positions: 6 for each weight of the blocks and 12 * width * positions a layer
-  /// (Chowdhery et al., arXiv:2204.02311, appendix B); 6 for each weight of the patch projection
-  /// and patch, and for each of the last layer.
+  /// Counts for patches + 1 positions 6 for each weight of the blocks and 12 * width * positions a
+  /// layer (Chowdhery et al., arXiv:2204.02311, appendix B); 6 for each weight of the patch
+  /// projection and patch, and for each of the last layer.
   std::int64_t flops_per_sample() const override;
   std::int64_t packed_weight_bytes() const override;
   void pack_weights(bool wanted) override;

@@ -9,7 +9,7 @@ enum class ProgressStyle {
   lines,  ///< a line now and then, for logs
   bar,    ///< one line that is redrawn, for terminals
 };
-/// As observe.progress spells them.
+/// The words of observe.progress.
 inline constexpr auto progress_style_words = enum_words<ProgressStyle>(
     {{ProgressStyle::bar, "bar"}, {ProgressStyle::lines, "lines"}, {ProgressStyle::off, "off"}});
 

@@ -19,27 +19,27 @@ struct ParameterGroup {
   double lr_factor = 1;  ///< times the schedule's learning rate
 };
 
-/// Without frozen parameters; tied ones once, under their first name.
+/// `parameters` without frozen ones; tied ones stand once, under their first name.
 NamedParameters trained_of(const NamedParameters& parameters);
 
-/// Decay on matrices only (dimension >= 2), the usual split: two groups, or one with `decay_all`.
+/// Two groups, of which only the matrices (dimension >= 2) decay; one group with `decay_all`.
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all);
 
 /// What the optimizer of a RankSlice keeps of one tensor of the whole optimizer's state.
 struct StateRange {
   std::string name;
-  std::vector<std::int64_t> shape;  ///< of the whole tensor
-  ElementRange range;               ///< which elements of it; may be none
-  at::Tensor values;                ///< these, one-dimensional, in the optimizer's own memory
+  std::vector<std::int64_t> shape;  ///< the whole tensor's
+  ElementRange range;               ///< the elements kept, perhaps none
+  at::Tensor values;  ///< those elements, one-dimensional, in the optimizer's own memory
 };
 
 /// Takes one step per window. It consumes a MeanGradient, which only a closed window makes, of
 /// exactly the parameters it was made with (usage Error). What a window did not use has a zero
 /// gradient: it decays, and its momentum goes on.
 ///
-/// One that was made for a RankSlice (StateOptions::slice) steps its range of each parameter alone,
-/// with a gradient of which the window holds the same part, or all.
+/// An optimizer made for a RankSlice (StateOptions::slice) steps only its range of each parameter;
+/// the window's buffer holds the gradient of that slice, or of everything.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -49,18 +49,19 @@ class Optimizer {
 
   /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"; of 8-bit codes
   /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
-  /// changes it. Of a RankSlice, what that keeps of them, one-dimensional.
+  /// changes it. An optimizer of a RankSlice gives what it keeps of them, one-dimensional.
   virtual NamedParameters state() const = 0;
-  /// A RankSlice says where what it keeps belongs, in an order that all parts have. "step", which
-  /// each of them keeps, is not among them. Empty of an optimizer of all.
+  /// An optimizer of a RankSlice says where in the whole state its tensors belong, in an order that
+  /// all ranks have. "step", which every rank keeps, is not among them. Empty for an optimizer that
+  /// owns everything.
   virtual std::vector<StateRange> ranges() const { return {}; }
-  /// Copies whole tensors in, one after the other; a RankSlice takes its ranges of them, and reads
-  /// each tensor through a temporary. Throws a usage Error that names the first
+  /// Copies whole tensors in, one after the other; an optimizer of a RankSlice takes its ranges of
+  /// them, and reads each tensor through a temporary. Throws a usage Error that names the first
   /// missing, extra or misshapen tensor; nothing is changed then.
   virtual void load_state(const StoredTensors& state) = 0;
   void load_state(const NamedParameters& state) { load_state(stored(state)); }
   virtual std::int64_t state_bytes() const = 0;
-  /// Where a buffer made with FoldInto is to put gradients; null of an optimizer that reads them
+  /// Where a buffer made with FoldInto is to put gradients; null for an optimizer that reads them
   /// from a buffer's sums. Lives as long as the optimizer.
   virtual std::shared_ptr<accum::FoldTarget> fold_target() { return nullptr; }
 };
@@ -70,7 +71,7 @@ struct AdamOptions {
   double beta2 = 0.95;
   double eps =
       1e-8;  ///< at least the least normal fp32: what has no gradient is 0 / eps, not 0 / 0
-  /// AdamW (Loshchilov and Hutter, arXiv:1711.05101), else Adam with L2.
+  /// Whether this is AdamW (Loshchilov and Hutter, arXiv:1711.05101), and not Adam with L2.
   bool decoupled_decay = true;
 };
 struct SgdOptions {
@@ -88,7 +89,7 @@ struct RmsPropOptions {
 /// "momentum" (where it is not 0). Parameters are fp32 or fp64; training in lower precision keeps
 /// fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU. Throw a usage Error for
 /// another dtype, where a group names a parameter that is not in `parameters` or is frozen, one is
-/// in no group or in two, or an option is out of range; of a RankSlice also where a parameter is
+/// in no group or in two, or an option is out of range; for a RankSlice also where a parameter is
 /// not contiguous and on the CPU.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
                                      std::vector<ParameterGroup> groups, const AdamOptions& options,
@@ -115,7 +116,7 @@ std::unique_ptr<Optimizer> make_rmsprop(const NamedParameters& parameters,
 std::unique_ptr<Optimizer> make_adama(const NamedParameters& parameters,
                                       std::vector<ParameterGroup> groups,
                                       const AdamOptions& options, const StateOptions& state = {});
-/// make_sgd's update with momentum above 0, but for rounding.
+/// Updates as make_sgd's optimizer does with momentum above 0, but for rounding.
 std::unique_ptr<Optimizer> make_folded_sgd(const NamedParameters& parameters,
                                            std::vector<ParameterGroup> groups,
                                            const SgdOptions& options,

@@ -7,7 +7,7 @@
 namespace accrue::optim {
 
 enum class ScheduleKind { constant, linear, cosine };
-/// As optim.schedule.kind spells them, the default first.
+/// The words of optim.schedule.kind, the default first.
 inline constexpr auto schedule_kind_words =
     enum_words<ScheduleKind>({{ScheduleKind::cosine, "cosine"},
                               {ScheduleKind::linear, "linear"},
@@ -24,14 +24,15 @@ struct LearningRate {
   std::int64_t warmup = 0;
   std::int64_t total_steps = 1;
 
-  /// For optimizer step `step`, 0-based. Beyond the horizon: its last value (a constant rate has no
-  /// horizon). A run that ends within its warm-up never reaches the peak. Throws a usage Error
-  /// where a field makes no sense: min_lr above the peak, a negative warm-up, no step.
+  /// The rate of optimizer step `step`, 0-based. Beyond the horizon it keeps its last value (a
+  /// constant rate has no horizon). A run that ends within its warm-up never reaches the peak.
+  /// Throws a usage Error where a field makes no sense: min_lr above the peak, a negative warm-up,
+  /// no step.
   double at(std::int64_t step) const;
 };
 
 enum class ScaleRule { none, linear, sqrt };
-/// As optim.scale_lr spells them.
+/// The words of optim.scale_lr.
 inline constexpr auto scale_rule_words = enum_words<ScaleRule>(
     {{ScaleRule::none, "none"}, {ScaleRule::linear, "linear"}, {ScaleRule::sqrt, "sqrt"}});
 

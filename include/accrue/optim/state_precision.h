@@ -17,7 +17,7 @@ namespace accrue::optim {
 ///   Optimizers via Block-wise Quantization", arXiv:2110.02861). Tensors of fewer than 4,096
 ///   elements (biases, norms) stay in fp32.
 enum class StatePrecision { fp32, bf16, int8 };
-/// As optim.state spells them.
+/// The words of optim.state.
 inline constexpr auto state_precision_words =
     enum_words<StatePrecision>({{StatePrecision::fp32, "fp32"},
                                 {StatePrecision::bf16, "bf16"},
@@ -28,10 +28,10 @@ constexpr std::string_view to_string(StatePrecision precision) {
 
 struct StateOptions {
   StatePrecision precision = StatePrecision::fp32;
-  std::uint64_t seed = 0;  ///< of bf16's rounding
-  /// Only element_range_of() each parameter is kept and stepped by this optimizer, number i being
-  /// the i-th that is trained. The parts together have the bits of one optimizer of all, in any
-  /// precision.
+  std::uint64_t seed = 0;  ///< keys bf16's rounding
+  /// This optimizer keeps and steps only element_range_of() each parameter, number i being the i-th
+  /// that is trained. All slices together have the bits of one optimizer that owns everything, in
+  /// any precision.
   RankSlice slice = {};
 };
 

@@ -10,22 +10,22 @@
 
 namespace accrue {
 
-/// How `step` and its relatives cut a batch: its samples are the first dimension. Overload both for
-/// a batch type of your own, in its namespace. batch_size throws a usage Error where the batch has
-/// no such dimension.
+/// How `step` and its relatives split a batch: its samples are the first dimension. Overload both
+/// for a batch type of your own, in its namespace. batch_size throws a usage Error where the batch
+/// has no such dimension.
 std::int64_t batch_size(const at::Tensor& batch);
 inline at::Tensor batch_slice(const at::Tensor& batch, std::int64_t begin, std::int64_t end) {
   return batch.slice(0, begin, end);
 }
-/// Tensors side by side, inputs and targets, say: at least one, and all of as many samples (usage
-/// Error).
+/// Takes tensors side by side, inputs and targets, say. Throws a usage Error unless there is at
+/// least one and all have as many samples.
 std::int64_t batch_size(const std::vector<at::Tensor>& batch);
 std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::int64_t begin,
                                     std::int64_t end);
 namespace batch {
 std::int64_t batch_size(const MicroBatch& batch);
-/// By rows; of a packed batch with the samples that lie in them. Tokens are shared out evenly: a
-/// MicroBatch does not say which of its inputs are padding.
+/// Takes rows, with the samples that lie in them where the batch is packed. Tokens are shared out
+/// evenly: a MicroBatch does not say which of its inputs are padding.
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end);
 }  // namespace batch
 

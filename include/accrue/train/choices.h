@@ -22,14 +22,14 @@ constexpr std::string_view to_string(ModelKind kind) { return model_kind_words.o
 /// Where micro-batches' gradients are summed.
 enum class GradientPlace {
   buffer,
-  optimizer,  ///< its state, without a gradient buffer
+  optimizer,  ///< in the optimizer's state, without a gradient buffer
 };
 inline constexpr auto gradient_place_words = enum_words<GradientPlace>(
     {{GradientPlace::buffer, "buffer"}, {GradientPlace::optimizer, "optimizer"}});
 
 enum class CrossEntropy {
   fused,  ///< by chunks of rows
-  plain,  ///< of the whole logits
+  plain,  ///< from the whole logits
 };
 inline constexpr auto cross_entropy_words =
     enum_words<CrossEntropy>({{CrossEntropy::fused, "fused"}, {CrossEntropy::plain, "plain"}});
@@ -59,7 +59,7 @@ enum class Reduce {
 inline constexpr auto reduce_words =
     enum_words<Reduce>({{Reduce::overlap, "overlap"}, {Reduce::end, "end"}});
 
-/// By what ranks' parts of a batch are measured.
+/// What ranks' shares of a batch go by.
 enum class Shares { speed, equal };
 inline constexpr auto shares_words =
     enum_words<Shares>({{Shares::speed, "speed"}, {Shares::equal, "equal"}});

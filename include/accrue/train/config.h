@@ -44,35 +44,37 @@ struct ModelConfig {
   std::int64_t layers = 6;
   std::int64_t heads = 6;
   std::int64_t width = 384;
-  /// Tokens; of a vit: patches, a square. None: context_or_default(), or as `from` has it.
+  /// In tokens; for a vit in patches, a square number. None: context_or_default(), or what `from`
+  /// has.
   std::optional<std::int64_t> context;
-  std::optional<std::int64_t> vocab;  ///< none: the tokenizer's; of images: the number of classes
+  std::optional<std::int64_t> vocab;  ///< none: the tokenizer's, or the number of images' classes
   double dropout = 0;
-  /// What to start from: of gpt2 a Hugging Face folder, of vit and resnet a safetensors file or a
-  /// folder with a model.safetensors, of torchscript the module's file; of all but torchscript also
-  /// a run folder, or a checkpoint in one.
+  /// What to start from: for gpt2 a Hugging Face folder, for vit and resnet a safetensors file or a
+  /// folder with a model.safetensors, for torchscript the module's file; for all but torchscript
+  /// also a run folder, or a checkpoint in one.
   std::string from;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
-  /// Channels, height and width, of a model of images, and the names of its classes by their
-  /// numbers: no keys, but what the data (or a checkpoint) tell.
+  /// Channels, height and width of an image model's input, and the names of its classes by their
+  /// numbers. These are no keys: the data (or a checkpoint) tell them.
   std::vector<std::int64_t> image;
   std::vector<std::string> classes;
 
   std::int64_t context_or_default() const {
     return context.value_or(kind == ModelKind::vit ? 16 : 256);
   }
-  /// Whether the model has the shape of what is in the folder `from`, of which a gpt2 may take a
-  /// shorter context: any folder of a gpt2, else a run's or a checkpoint's. Looks into the folder.
+  /// Whether the model takes its shape from the folder `from` (a gpt2 perhaps with a shorter
+  /// context): a gpt2 does from any folder, other kinds from a run's or a checkpoint's. Looks into
+  /// the folder.
   bool has_shape_of_folder() const;
 };
 
-/// "3 x 32 x 32": channels, height and width, of which `image` has all three.
+/// "3 x 32 x 32": channels, height and width, all three of which `image` must have.
 std::string image_in_words(const std::vector<std::int64_t>& image);
 
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
-  std::vector<std::string> exclude;  ///< files of either that are not to be used
+  std::vector<std::string> exclude;  ///< files of train and val that are not to be used
   double val_fraction = 0;
   std::optional<data::Format> format;  ///< none: auto
   std::string tokenizer{data::kByteTokenizer};
@@ -85,7 +87,7 @@ struct DataConfig {
 struct BatchConfig {
   std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples, micro_batches
   std::optional<std::int64_t> samples;
-  std::optional<std::int64_t> micro_batches;  ///< of each rank, with `micro`: with_whole_batch()
+  std::optional<std::int64_t> micro_batches;  ///< per rank, with `micro`: see with_whole_batch()
   std::optional<std::int64_t> micro;          ///< none: auto
   /// No key: `samples` came of micro_batches (with_whole_batch), so that `micro` does not change
   /// alone.
@@ -106,7 +108,7 @@ struct MemoryConfig {
   /// A file whose content ("4GiB") is the budget from when it changes; empty: none.
   std::string budget_file;
   std::optional<Recompute> recompute;  ///< none: auto
-  /// optimizer: of sgd, and always so of adama.
+  /// `optimizer` is for sgd; adama always has it.
   GradientPlace gradients = GradientPlace::buffer;
 
   bool has_budget() const { return budget != "none"; }
@@ -148,8 +150,8 @@ struct DistConfig {
   Shares shares = Shares::speed;
   Shard shard = Shard::none;
   distributed::Compression compress = distributed::Compression::none;
-  std::int64_t local_steps = 1;  ///< that a rank takes alone between two outer steps
-  /// The outer step takes them; none: 1 and 0.
+  std::int64_t local_steps = 1;  ///< optimizer steps that a rank takes alone per outer step
+  /// The outer step's rate and momentum; none: 1 and 0.
   std::optional<double> outer_lr, outer_momentum;
   std::int64_t stages = 1;  ///< > 1: ranks are the stages of a pipeline
   Duration timeout{300, Duration::Unit::seconds};
@@ -198,12 +200,12 @@ std::optional<ForeignKey> foreign_key(const std::string& name);
 
 /// Whose words a config is: a run's may state keys that are not read.
 enum class ConfigOrigin { user, run };
-/// The same from text; `origin` names it in errors.
+/// Parses a config from text, which errors call `origin`.
 Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigin kind = ConfigOrigin::user);
 
-/// How many of `ranks` each run a part of every batch: all, or 1 where they are the stages of a
+/// How many of `ranks` each run a share of every batch: all, or 1 where they are the stages of a
 /// pipeline, which run each micro-batch together.
 std::int64_t ranks_that_share(const Config& config, std::int64_t ranks);
 
@@ -231,15 +233,16 @@ struct ConfigDifference {
 };
 std::vector<ConfigDifference> differences(const Config& before, const Config& after);
 
-/// Keys that may change when a run is resumed. The run's length (run.steps, run.tokens,
-/// run.epochs), which is the horizon of the schedule: the steps to come go by the new one. And what
-/// does not change the mathematics of the steps: run.out, run.threads, run.checkpoint_every,
+/// Whether a key may change when a run is resumed. The run's length (run.steps, run.tokens,
+/// run.epochs) may, which is the horizon of the schedule: the steps to come go by the new one. The
+/// others do not change the mathematics of the steps: run.out, run.threads, run.checkpoint_every,
 /// run.keep, run.keep_best, run.eval_every, run.eval_batches, memory.budget, memory.budget_file,
 /// memory.recompute, dist.backend, dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout,
 /// batch.max_quarantined, data.exclude, data.image (which has to come to the same size:
 /// load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
-/// Those that `config` reads, for people: "run.out, run.threads, ... and observe.progress".
+/// The keys among these that `config` reads, for people: "run.out, run.threads, ... and
+/// observe.progress".
 std::string resumable_keys(const Config& config);
 
 }  // namespace accrue::train

@@ -38,7 +38,7 @@ class RunDirectory {
 
 /// A run's model as of a checkpoint, with what the two tell of it.
 struct TrainedModel {
-  Config config;  ///< the run's, with the shape, and the names of classes, of the checkpoint
+  Config config;  ///< the run's, with the checkpoint's shape and names of classes
   std::filesystem::path checkpoint;
   std::int64_t step = 0;
   std::string data_format;  ///< text, tokens, jsonl or images, as the data turned out to be
@@ -52,7 +52,7 @@ bool trained_on_bytes(const std::string& data_format, std::int64_t vocab);
 /// Loads a checkpoint (none: the newest). Throws a usage Error that names the step that is missing
 /// and lists those there are, or the file and the tensor that is not as it was written.
 TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step);
-/// Its model alone.
+/// Loads the checkpoint's model alone.
 std::unique_ptr<models::Model> load_model(const RunDirectory& run,
                                           std::optional<std::int64_t> step);
 

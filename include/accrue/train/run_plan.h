@@ -15,17 +15,17 @@ struct RunPlan {
   std::int64_t train_samples = 0;
   std::int64_t val_samples = 0;
   std::int64_t batch_samples = 0;  ///< of a full window; the mean where samples differ in length
-  std::int64_t batch_tokens = 0;   ///< likewise; 0 where samples have no tokens (images)
-  bool uneven = false;             ///< samples differ in length, so windows differ a little
-  std::int64_t micro_batch = 0;    ///< samples, of this rank
+  std::int64_t batch_tokens = 0;  ///< counted or averaged alike; 0 where samples have none (images)
+  bool uneven = false;            ///< samples differ in length, so windows differ a little
+  std::int64_t micro_batch = 0;   ///< in samples, on this rank
   std::int64_t micro_batches = 0;  ///< of a full window, on all ranks
-  EffectiveBatch effective;        ///< a full window, by rank
+  EffectiveBatch effective;        ///< what a full window is, by rank
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   Recompute recompute = Recompute::none;
   std::string micro_reason;   ///< why this micro-batch and recomputation
-  bool cuts_in_file = false;  ///< of exact batch normalisation: its activations, in run.out
-  std::string cuts_reason;    ///< empty where there are none
+  bool cuts_in_file = false;  ///< exact batch normalisation keeps activations in run.out
+  std::string cuts_reason;    ///< why the activations lie there or in memory; empty without them
   /// What was decided about the data and about the model that training starts from, a sentence
   /// each.
   std::vector<std::string> remarks;

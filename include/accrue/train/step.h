@@ -66,7 +66,8 @@ struct LossOf {
   using Returned = std::invoke_result_t<F&, Model&, Slice>;
 };
 
-/// Whether a step can be made of these types; else the compiler's message says what is missing.
+/// Whether a step can be made of these types; where it cannot, the compiler's message says what is
+/// missing.
 template <class Model, class Batch>
 constexpr bool is_steppable() {
   static_assert(HasParameters<Model>,
@@ -148,7 +149,7 @@ class Stepper {
         });
       }
     }
-    return {};  // after a message of the compiler's
+    return {};  // the compiler has said what is missing
   }
 
  private:
@@ -156,7 +157,7 @@ class Stepper {
   detail::SliceStepper slices_;
 };
 
-/// One step of a Stepper made for it, which measures each time and allocates the sums anew.
+/// Takes one step of a Stepper made for it, which measures each time and allocates the sums anew.
 /// StepReport::step is 1 with an optimizer that does not count its steps (SGD). The warning about
 /// batch normalisation comes once for each place in the program that calls this.
 template <class Model, class Batch, class LossFn>

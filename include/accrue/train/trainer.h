@@ -34,17 +34,17 @@ struct RunOptions {
 struct RunResult {
   std::int64_t step = 0;
   bool interrupted = false;         ///< by a signal; a checkpoint was written
-  std::optional<double> loss;       ///< of the last step
-  std::optional<double> eval_loss;  ///< of the last evaluation
+  std::optional<double> loss;       ///< the last step's
+  std::optional<double> eval_loss;  ///< the last evaluation's
   /// Most bytes in tensors, and reserved for them, during the run; 0 where nothing meters them.
   std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;
   std::filesystem::path checkpoint;
 };
 
-/// What a run would be, as nothing of it is done yet.
+/// What a run would be; nothing of it is done yet.
 struct Preview {
   RunPlan plan;
-  std::int64_t step = 0;  ///< of the checkpoint that a resumption goes on from; else 0
+  std::int64_t step = 0;  ///< of the checkpoint that a resumption goes on from; 0 without
   std::string length;     ///< what changes about a resumed run's length, and why; empty: nothing
   std::string done;       ///< that a resumed run is at its end, and how to go on; empty: it is not
 };
@@ -69,12 +69,12 @@ class Trainer {
   /// Receives everything the run does. To be called before `run`.
   void add_observer(std::shared_ptr<Observer> observer);
 
-  /// Decides the micro-batch (measured where it is "auto") and states what the run will be. Of a
-  /// group all ranks call it.
+  /// Decides the micro-batch (measured where it is "auto") and states what the run will be. All
+  /// ranks of a group call it.
   const RunPlan& plan();
 
   /// What `run` would do, refused as `run` would refuse it; writes nothing. What it does not look
-  /// at: the contents of data, and the tensors of a checkpoint. Of a group all ranks call it.
+  /// at: the contents of data, and the tensors of a checkpoint. All ranks of a group call it.
   Preview preview(const RunOptions& options = {});
 
   /// Trains to the end of the run, or to a SIGINT, SIGTERM or SIGHUP, after which a checkpoint is

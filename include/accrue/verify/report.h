@@ -22,7 +22,7 @@ enum class Cause {
   batch_coupled_loss,  ///< a loss that is no sum over samples
   unknown,             ///< none of the others; the evidence says what was ruled out
   zeroed_mid_window,   ///< gradients were cleared between the micro-batches of a window
-  stepped_mid_window,  ///< parameters were changed there
+  stepped_mid_window,  ///< parameters were changed between them
 };
 
 /// The names that the command line prints.
@@ -49,7 +49,7 @@ struct ParameterError {
   double bound = 0;  ///< of rounding (docs/numerics.md, "verify's bound")
 };
 
-/// One way to cut the batch, compared with one pass over the same samples.
+/// One split of the batch, compared with one pass over the same samples.
 struct SplitResult {
   std::string name;  ///< "micro-batches of 3, reversed"
   std::int64_t samples = 0;
@@ -81,7 +81,7 @@ struct StepsResult {
   double largest_bound = 0;
   bool equal = true;
   double joint_bound = 0;  ///< of all parameters together, relative to their movement
-  bool conclusive = true;  ///< whether that is at most a tenth
+  bool conclusive = true;  ///< whether joint_bound is at most a tenth
 };
 
 /// Where a verification's time went, seconds.

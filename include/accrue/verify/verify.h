@@ -23,8 +23,8 @@ class Module;
 namespace accrue {
 
 struct VerifyOptions {
-  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, as far as the batch goes and in at
-  /// most 64 parts, each also reversed or shuffled in turn, and one of uneven parts.
+  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, as far as the batch goes and at
+  /// most 64 of them, each also reversed or shuffled in turn, and uneven ones.
   std::vector<std::int64_t> micro_batches{};
   std::int64_t loop_micro_batch = 0;  ///< of verify_loop; 0: about a quarter, the last one uneven
   int noise_draws = 3;                ///< passes that measure rounding (accrue/verify/bound.h)
@@ -46,7 +46,7 @@ struct VerifiedModel {
   NamedParameters parameters;
   NamedParameters buffers;
   torch::nn::Module* module = nullptr;  ///< where the model is one
-  std::function<bool()> is_training;    ///< of other models that have the two modes
+  std::function<bool()> is_training;    ///< set for other models that have the two modes
   std::function<void(bool)> train;
   accum::FindBatchNorms batch_norms;  ///< in training mode, where the model tells of them
   std::int64_t samples = 0;

@@ -7,7 +7,7 @@
 
 namespace accrue::data {
 
-/// A 64-bit hash that notices changed data. Not meant to withstand someone who forges it.
+/// A 64-bit hash that notices changed data. It does not withstand someone who forges it.
 class ContentHash {
  public:
   /// Bytes and where they end count: "ab", "c" is not "a", "bc".

@@ -109,15 +109,15 @@ std::string quoted(const std::vector<std::string>& globs) {
   return text;
 }
 
-/// The folder that all that `glob` may name is in.
+/// The folder that holds everything that `glob` may name.
 fs::path folder_above_wildcards(const std::string& glob) {
   fs::path folder = glob;
   while (has_wildcard(folder.string())) folder = folder.parent_path();
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-/// Whether it is a folder without a file in it or below, hidden ones aside. Only so many entries
-/// are looked at.
+/// Whether `folder` has no file in it or below, hidden ones aside. It looks at a bounded number of
+/// entries.
 bool holds_nothing(const fs::path& folder) {
   constexpr int most_entries = 10'000;
   std::error_code failure;
@@ -145,7 +145,7 @@ std::string suggestion_for(const std::string& glob) {
 
 using Identity = std::pair<dev_t, ino_t>;
 
-/// The file itself, whatever its name; none where there is no such file.
+/// Identifies a file whatever its name; none where there is no such file.
 std::optional<Identity> identity_of(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) return std::nullopt;

@@ -14,7 +14,7 @@ namespace accrue::data {
 std::vector<std::filesystem::path> expand_globs(const std::vector<std::string>& globs,
                                                 const std::string& what);
 
-/// Those of `paths` that are files which `globs` match, whatever their names there. Throws as
+/// Those of `paths` that are files which `globs` match, under whatever name. Throws as
 /// expand_globs() does; no globs match nothing.
 std::set<std::filesystem::path> matching(const std::vector<std::filesystem::path>& paths,
                                          const std::vector<std::string>& globs,

@@ -21,8 +21,8 @@ inline std::string suffix_of(const std::filesystem::path& path) {
   return suffix;
 }
 
-/// Whether the file's name says that it is an encoded image, in whichever case; also of formats
-/// that are refused by name, which must not pass as text.
+/// Whether the file's name says that it is an encoded image, in whichever case. Formats that are
+/// refused by name count, as they must not pass as text.
 inline bool has_image_suffix(const std::filesystem::path& path) {
   constexpr std::array<std::string_view, 11> suffixes{
       ".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pnm", ".gif", ".tif", ".tiff", ".webp"};

@@ -18,15 +18,15 @@ struct Version {
   const char* name;
   std::int64_t label_bytes;
   std::int64_t classes;
-  const char* names_file;  ///< of the classes, a line each
+  const char* names_file;  ///< has the classes' names, a line each
   std::int64_t record_bytes() const { return label_bytes + pixel_bytes; }
   bool operator==(const Version& other) const { return classes == other.classes; }
 };
 constexpr Version cifar10{"CIFAR-10", 1, 10, "batches.meta.txt"};
 constexpr Version cifar100{"CIFAR-100", 2, 100, "fine_label_names.txt"};
 
-/// Those that are not empty, of at most as many bytes as names of classes take; none where there is
-/// no such file.
+/// The file's lines that are not empty, read up to as many bytes as names of classes take; none
+/// where there is no such file.
 std::vector<std::string> lines_of(const std::filesystem::path& path) {
   constexpr std::size_t most_bytes = 1 << 16;
   std::ifstream file(path);
@@ -130,7 +130,7 @@ class Cifar final : public ImageStore {
         "getting the file again: it is corrupt or no CIFAR file");
   }
 
-  /// They are those of the file that comes with the data set, or else their numbers.
+  /// The names in the file that comes with the data set, or else the classes' numbers.
   std::vector<std::string> found_classes() const {
     std::vector<std::string> names = lines_of(files_->path(0).parent_path() / version_.names_file);
     if (std::ssize(names) == version_.classes) return names;
@@ -141,7 +141,7 @@ class Cifar final : public ImageStore {
 
   std::unique_ptr<const FilePool> files_;
   Version version_;
-  std::vector<std::int64_t> ends_;  ///< images up to and with file i
+  std::vector<std::int64_t> ends_;  ///< number of images up to and with file i
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;
 };

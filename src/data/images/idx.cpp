@@ -113,7 +113,7 @@ class Idx final : public ImageStore {
                         std::to_string(magic),
                     "magic " + std::to_string(word(file, 0)), what);
     }
-    // In floating point: a corrupt header's product does not fit into an integer.
+    // These are floating point because a corrupt header's product does not fit into an integer.
     double expected_bytes = static_cast<double>(header_bytes), product = 1;
     for (std::int64_t i = 1; i <= dimensions; ++i) product *= word(file, i);
     expected_bytes += product;
@@ -167,7 +167,7 @@ class Idx final : public ImageStore {
 
   std::unique_ptr<const FilePool> files_;  ///< images and labels in turn
   ImageShape shape_;
-  std::vector<std::int64_t> ends_;  ///< images up to and with pair i
+  std::vector<std::int64_t> ends_;  ///< number of images up to and with pair i
   std::vector<std::uint8_t> labels_;
   std::vector<std::string> classes_;
   Fingerprint fingerprint_;

@@ -11,10 +11,10 @@
 namespace accrue::data {
 namespace {
 
-/// No image that would need gigabytes.
+/// An image with a longer side could need gigabytes.
 constexpr std::uint32_t kMostPixelsASide = 16384;
 
-/// By their first bytes, formats that people have and this version does not read.
+/// The first bytes of a format that people have and this version does not read.
 struct Signature {
   std::string_view bytes, name;
 };
@@ -39,7 +39,7 @@ std::optional<ImageShape> shape_up_to(std::span<const std::byte> encoded, std::u
   return std::nullopt;
 }
 
-/// The first of each three bytes: what grey pixels are, decoded as colour.
+/// Keeps the first of each three bytes: grey pixels decoded as colour have three equal ones.
 void keep_one_of_three(std::vector<std::uint8_t>& bytes) {
   for (std::size_t i = 0; i < bytes.size() / 3; ++i) bytes[i] = bytes[3 * i];
   bytes.resize(bytes.size() / 3);

@@ -15,7 +15,7 @@ namespace accrue::data {
 struct DecodedImage {
   ImageShape shape;
   std::vector<std::uint8_t> bytes;
-  bool in_planes = false;  ///< [C, H, W]; else pixel by pixel, [H, W, C]
+  bool in_planes = false;  ///< [C, H, W], and not pixel by pixel, [H, W, C]
 };
 
 /// What the first bytes of an encoded image (PNG, JPEG) say of it; nothing where they are none or
@@ -23,12 +23,12 @@ struct DecodedImage {
 /// or a palette is colour (3).
 std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded);
 
-/// What an image that is not read is, by its first bytes: a format ("BMP"), or one with a longer
-/// side; empty: neither.
+/// Why an image is not read, by its first bytes: its format ("BMP"), or a side that is too long;
+/// empty: neither.
 std::string other_image_format(std::span<const std::byte> encoded);
 
-/// Decodes a PNG or a JPEG: alpha left out, of 16 bits the higher 8. Returns why it failed, or an
-/// empty string.
+/// Decodes a PNG or a JPEG without its alpha; of 16 bits it takes the higher 8. Returns why it
+/// failed, or an empty string.
 std::string decode_image(std::span<const std::byte> encoded, DecodedImage& image);
 
 }  // namespace accrue::data

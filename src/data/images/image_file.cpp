@@ -8,7 +8,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-/// The headers of most images end before them.
+/// The headers of most images end within so many bytes.
 constexpr std::int64_t header_bytes = 4096;
 
 Bytes first_bytes_of(const FilePool& files, std::size_t file, std::int64_t most_bytes) {

@@ -10,11 +10,11 @@
 
 namespace accrue::data {
 
-/// The shape that the file's first bytes tell; more of them, up to 16 MiB, where much else stands
-/// before it. Nothing where it is no image that can be read.
+/// The shape that the file's first bytes tell; it reads up to 16 MiB where much else stands before
+/// the header. Nothing where it is no image that can be read.
 std::optional<ImageShape> image_file_shape(const FilePool& files, std::size_t file);
 
-/// other_image_format() of the file.
+/// other_image_format() of the file's first bytes.
 std::string other_image_file_format(const FilePool& files, std::size_t file);
 
 /// Reads and decodes the whole file, as decode_image() does. Throws as FilePool::read() does.

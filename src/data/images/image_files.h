@@ -10,10 +10,10 @@
 
 namespace accrue::data {
 
-/// The files that `names` name, in that order: a file; of a folder all in it and in those below
-/// whose suffix is an image's, sorted, without hidden ones and behind no links; or a pattern as
-/// SourceOptions::globs. Throws a usage Error, its operation being `what`, where a name is of
-/// nothing, or of a folder without images.
+/// The files that `names` name, in that order. A name is a file; a folder, for all files in it and
+/// below whose suffix is an image's, sorted, without hidden ones and without following links; or a
+/// pattern as in SourceOptions::globs. Throws a usage Error, its operation being `what`, where a
+/// name matches nothing, or a folder has no images.
 std::vector<std::filesystem::path> find_images(const std::vector<std::string>& names,
                                                const std::string& what);
 

@@ -9,7 +9,7 @@
 namespace accrue::data {
 namespace {
 
-/// Byte -> [-1, 1].
+/// The value in [-1, 1] of each byte.
 std::array<float, 256> make_levels() {
   std::array<float, 256> levels{};
   for (std::size_t i = 0; i < levels.size(); ++i)
@@ -17,7 +17,7 @@ std::array<float, 256> make_levels() {
   return levels;
 }
 
-/// The luma of ITU-R 601-2 in 16 bits of fraction, as Pillow's convert("L").
+/// The luma of ITU-R 601-2 in 16 bits of fraction, as Pillow's convert("L") takes it.
 DecodedImage grey_of(const DecodedImage& image) {
   DecodedImage grey{.shape = image.shape, .bytes = {}, .in_planes = true};
   grey.shape.channels = 1;
@@ -40,7 +40,8 @@ ScaledSide middle(std::int64_t pixels, std::int64_t scaled, std::int64_t kept) {
   return {.pixels = pixels, .scaled = scaled, .first = std::llrint(margin), .kept = kept};
 }
 
-/// Scaled to the smallest size of the image's proportions that covers the target, and cut.
+/// The image scaled to the smallest size of its proportions that covers the target, of which the
+/// centre is kept.
 DecodedImage scaled_to(const DecodedImage& image, const ImageShape& target) {
   const auto [channels, height, width] = image.shape;
   const bool fills_height = target.height * width >= target.width * height;
@@ -52,7 +53,7 @@ DecodedImage scaled_to(const DecodedImage& image, const ImageShape& target) {
           .in_planes = true};
 }
 
-/// An image of the target's size as that many planes, a single one repeated.
+/// Copies an image of the target's size as `channels` planes; a single plane is repeated.
 void copy_planes(const DecodedImage& image, std::int64_t channels, std::uint8_t* planes) {
   const auto area = static_cast<std::size_t>(image.shape.height * image.shape.width);
   const std::size_t pixel = image.in_planes ? 1 : static_cast<std::size_t>(image.shape.channels);

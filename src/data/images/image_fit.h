@@ -11,8 +11,8 @@ namespace accrue::data {
 /// Brings a decoded image to the shape `target`, by the rules of open_source(), as bytes [C, H, W].
 void fit_image(const DecodedImage& image, const ImageShape& target, std::span<std::uint8_t> planes);
 
-/// Bytes as a model reads them: scaled to [0, 1], then of mean and deviation 0.5, so from -1 to 1.
-/// `values` has room for as many.
+/// Turns bytes into what a model reads: scaled to [0, 1], then with mean and deviation 0.5 taken
+/// out, so from -1 to 1. `values` has room for as many.
 void normalise_image(std::span<const std::uint8_t> planes, float* values);
 
 }  // namespace accrue::data

@@ -31,7 +31,7 @@ bool holds_image(const fs::path& folder) {
   fs::recursive_directory_iterator entry(folder, failure);
   for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
     if (has_image_suffix(entry->path())) return true;
-  return bool(failure);  // not to be read: not to be judged
+  return bool(failure);  // what cannot be read is not judged
 }
 
 /// A folder beside the classes' that holds no image would be a class without samples.
@@ -66,7 +66,7 @@ class Spread {
 
   struct Place {
     std::size_t file, of_class;
-    std::int64_t rank;  ///< among those of its class
+    std::int64_t rank;  ///< number among the images of its class
   };
   /// Image k of a class of n goes to (k + 1/2) / n of the way; ties go by class.
   std::vector<Place> sorted() && {

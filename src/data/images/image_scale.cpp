@@ -6,13 +6,13 @@
 namespace accrue::data {
 namespace {
 
-/// Pillow keeps weights so: fixed-point numbers of which a sum over 8-bit values fits 32 bits.
+/// Pillow's weights are fixed-point numbers whose sum over 8-bit values fits 32 bits.
 constexpr int fraction_bits = 32 - 8 - 2;
 
-/// The pixels that one of the result is made of.
+/// The pixels that one pixel of the result is made of.
 struct Taps {
   std::int64_t first = 0;
-  std::vector<std::int32_t> weights;  ///< of `first` and those after it; their sum is 1
+  std::vector<std::int32_t> weights;  ///< for `first` and the pixels after it; their sum is 1
 };
 
 Taps taps_at(double center, double support, std::int64_t pixels) {
@@ -41,7 +41,8 @@ std::vector<Taps> taps_of(const ScaledSide& side) {
   return taps;
 }
 
-/// Pixels `stride` apart, from taps.first on; the weights are not negative, so the sum is a byte.
+/// The weighted sum of pixels `stride` apart, from taps.first on; the weights are not negative, so
+/// the sum is a byte.
 std::uint8_t weighted(const std::uint8_t* pixels, std::int64_t stride, const Taps& taps) {
   std::int32_t sum = 1 << (fraction_bits - 1);
   for (const std::int32_t weight : taps.weights) {
@@ -63,7 +64,7 @@ Plane plane_of(const DecodedImage& image, std::int64_t channel) {
   return {image.bytes.data() + channel, width * channels, channels};
 }
 
-/// A plane scaled along its rows, of those rows that `down` needs; then along its columns.
+/// Scales a plane along its rows (only the rows that `down` needs), then along its columns.
 void scale_plane(const Plane& plane, const std::vector<Taps>& down, const std::vector<Taps>& across,
                  std::vector<std::uint8_t>& narrowed, std::uint8_t* out) {
   const std::int64_t first = down.front().first;

@@ -17,7 +17,7 @@ struct ShapeDecision {
 };
 
 /// What the images of a set are brought to, as open_source() says. `wanted` is what is known
-/// already, with 0 for what is not. There is at least one image.
+/// already, with 0 for what is left to the images. There is at least one image.
 ShapeDecision decide_image_shape(const ShapeCounts& counts, const ImageShape& wanted);
 
 }  // namespace accrue::data

@@ -10,8 +10,8 @@
 
 namespace accrue::data {
 
-/// The samples of image files of one kind. Throws as the store's opener does, and where kinds are
-/// mixed or a file is compressed.
+/// The samples of image files of one kind. Throws a usage Error as the openers in image_store.h do,
+/// and where kinds are mixed or a file is compressed.
 std::unique_ptr<Source> open_images(std::vector<std::filesystem::path> paths,
                                     const ImageOptions& options, const std::string& what);
 

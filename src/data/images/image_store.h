@@ -26,10 +26,10 @@ class ImageStore {
  public:
   virtual ~ImageStore() = default;
   virtual std::int64_t size() const = 0;
-  /// Counts all that are not excluded, by what their headers say.
+  /// Counts the images that are not excluded, by the shapes that their headers say.
   virtual ShapeCounts shapes() const = 0;
   virtual std::vector<std::string> classes() const = 0;
-  /// Image `index` as it is kept; its memory is used again.
+  /// Reads image `index` as it is kept into `image`, whose memory is used again.
   virtual ImageRead read(std::int64_t index, DecodedImage& image) const = 0;
   /// Names the file that image `index` is.
   virtual std::string name(std::int64_t index) const { return "image " + std::to_string(index); }
@@ -39,27 +39,29 @@ class ImageStore {
 struct ImageOptions {
   std::vector<std::string> classes;          ///< known ones; empty: as the files say
   std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
-  std::set<std::filesystem::path> excluded;  ///< of the paths, those not to be used
+  std::set<std::filesystem::path> excluded;  ///< paths that are not to be used
   ImageShape shape = {};                     ///< SourceOptions::image
 };
 
 /// Each opener throws a usage Error, its operation being `what`, that names the file, as
 /// SourceOptions and open_source say.
 ///
-/// Encoded images, their class being the name of the folder they lie in. Their shapes are read now,
-/// their pixels when asked for.
+/// Opens encoded images whose class is the name of the folder they lie in. Their shapes are read
+/// now, their pixels when asked for.
 std::unique_ptr<ImageStore> open_image_folders(std::vector<std::filesystem::path> paths,
                                                const ImageOptions& options,
                                                const std::string& what);
-/// CIFAR's binary version: records of a label (CIFAR-100: a coarse and a fine one) and 3 planes of
-/// 32 x 32 bytes (Krizhevsky: "Learning multiple layers of features from tiny images", 2009).
+/// Opens CIFAR's binary version: records of a label (CIFAR-100: a coarse and a fine one) and 3
+/// planes of 32 x 32 bytes (Krizhevsky: "Learning multiple layers of features from tiny images",
+/// 2009).
 std::unique_ptr<ImageStore> open_cifar(std::vector<std::filesystem::path> paths,
                                        const ImageOptions& options, const std::string& what);
-/// MNIST's idx files (LeCun, Cortes, Burges): of images; that of the labels is found beside it.
+/// Opens MNIST's idx files of images (LeCun, Cortes, Burges); the file of their labels is found
+/// beside each.
 std::unique_ptr<ImageStore> open_idx(std::vector<std::filesystem::path> paths,
                                      const ImageOptions& options, const std::string& what);
 
-/// "3 x 32 x 32".
+/// "3 x 32 x 32": channels, height and width, for people.
 std::string text_of(const ImageShape& shape);
 
 }  // namespace accrue::data

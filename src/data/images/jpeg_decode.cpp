@@ -50,7 +50,7 @@ void read_header(Session& session) {
   jpeg_read_header(&session.image, TRUE);
 }
 
-/// After read_header().
+/// To be called after read_header().
 void read_rows(Session& session) {
   session.image.out_color_space = session.image.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&session.image);
@@ -63,7 +63,7 @@ void read_rows(Session& session) {
   jpeg_finish_decompress(&session.image);
 }
 
-/// False where `work` failed; the message says why.
+/// Returns false where `work` failed; the session's message says why.
 bool attempt(Session& session, void (*work)(Session&)) {
   if (setjmp(session.escape) != 0) return false;
   work(session);
@@ -97,7 +97,7 @@ class Decoder {
   bool made_ = false;
 };
 
-/// Not the four inks of print.
+/// Whether the colours are these, and not the four inks of print.
 bool is_grey_or_rgb(const jpeg_decompress_struct& image) {
   return image.num_components == 1 || image.num_components == 3;
 }

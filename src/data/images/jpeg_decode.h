@@ -10,14 +10,15 @@
 
 namespace accrue::data {
 
-/// JPEG by libjpeg-turbo: baseline and progressive, grey and colour. What the library would only
-/// warn of, a file cut short above all, is damage.
+/// Whether the bytes begin as a JPEG does. JPEG is read by libjpeg-turbo: baseline and progressive,
+/// grey and colour. What the library would only warn of, a file cut short above all, is damage.
 bool is_jpeg(std::span<const std::byte> encoded);
-/// What the header says: 1 channel of grey, 3 of colour; nothing where it is none, larger than
-/// `most_pixels_a_side`, or not reached in these bytes.
+/// What the header says: 1 channel of grey, 3 of colour; nothing where it is no JPEG header, larger
+/// than `most_pixels_a_side`, or not reached in these bytes.
 std::optional<ImageShape> jpeg_shape(std::span<const std::byte> encoded,
                                      std::uint32_t most_pixels_a_side);
-/// Rows of `channels` bytes a pixel into `interleaved`. Returns why it failed, or an empty string.
+/// Writes rows of `channels` bytes a pixel to `interleaved`. Returns why it failed, or an empty
+/// string.
 std::string decode_jpeg(std::span<const std::byte> encoded, const ImageShape& shape,
                         std::span<std::uint8_t> interleaved);
 

@@ -11,7 +11,7 @@ namespace {
 
 using Context = std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)>;
 
-/// What a chunk of an image that is read for its pixels may take: text and profiles.
+/// The most bytes of a chunk beside the pixels (text, profiles).
 constexpr std::size_t kMostChunkBytes = std::size_t{16} << 20;
 
 Context reader_of(std::span<const std::byte> encoded) {

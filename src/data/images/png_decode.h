@@ -10,15 +10,15 @@
 
 namespace accrue::data {
 
-/// PNG by libspng: every bit depth, interlaced or not, as 8 bits a channel. Palettes are colour;
-/// alpha and colour keys are left out.
+/// Whether the bytes begin as a PNG does. PNG is read by libspng: every bit depth, interlaced or
+/// not, as 8 bits a channel. Palettes are colour; alpha and colour keys are left out.
 bool is_png(std::span<const std::byte> encoded);
-/// What the header says: 1 channel of grey, 3 of colour; nothing where it is none, or larger than
-/// `most_pixels_a_side`. The first 33 bytes are enough.
+/// What the header says: 1 channel of grey, 3 of colour; nothing where it is no PNG header, or
+/// larger than `most_pixels_a_side`. The first 33 bytes are enough.
 std::optional<ImageShape> png_shape(std::span<const std::byte> encoded,
                                     std::uint32_t most_pixels_a_side);
-/// Rows of 3 bytes a pixel into `interleaved`, a grey one three times. Returns why it failed, or an
-/// empty string.
+/// Writes rows of 3 bytes a pixel to `interleaved`, a grey byte three times. Returns why it failed,
+/// or an empty string.
 std::string decode_png(std::span<const std::byte> encoded, std::span<std::uint8_t> interleaved);
 
 }  // namespace accrue::data

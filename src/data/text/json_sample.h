@@ -12,11 +12,12 @@ namespace accrue::data {
 /// One line's sample, before the shift that makes inputs and targets of it.
 struct JsonSample {
   std::vector<std::int64_t> tokens;
-  std::vector<std::int64_t> labels;  ///< as tokens: what position i-1 predicts, or -100
+  std::vector<std::int64_t>
+      labels;  ///< in parallel to `tokens`: what position i-1 predicts, or -100
   float weight = 1;
-  bool has_ids = false;  ///< stated by "input_ids", so not byte tokens
+  bool has_ids = false;  ///< the tokens are those of "input_ids", not bytes of text
 
-  /// Inputs, and as many targets: the last token is only predicted.
+  /// The number of inputs, and of targets: the last token is only predicted.
   std::int64_t length() const { return tokens.empty() ? 0 : std::ssize(tokens) - 1; }
   /// Whether any term of the loss counts.
   bool counts() const;
@@ -36,7 +37,7 @@ class JsonSampleParser {
   explicit JsonSampleParser(std::int64_t vocab_bound);
   ~JsonSampleParser();
 
-  /// The sample that `line` is becomes `sample()`, or what keeps it from being one is returned.
+  /// Makes sample() of `line`, or returns what keeps it from being a sample.
   std::optional<LineProblem> parse(std::string_view line);
   const JsonSample& sample() const { return sample_; }
 

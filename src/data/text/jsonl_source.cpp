@@ -129,10 +129,10 @@ std::size_t JsonlSource::file_of(std::int64_t index) const {
       std::upper_bound(sample_ends_.begin(), sample_ends_.end(), index) - sample_ends_.begin());
 }
 
-// By pieces until the line ends: what stands between it and the next sample, blank lines and those
-// left out, can be as long as the file.
+// The line is read by pieces until it ends: what stands between it and the next sample (blank
+// lines, too short ones) can be as long as the file.
 std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer) const {
-  constexpr std::int64_t beside_tokens = 256;  // what a short object's other characters take
+  constexpr std::int64_t beside_tokens = 256;  // bytes that a short object takes besides
   const std::size_t file = file_of(index);
   const std::int64_t begin = begins_[static_cast<std::size_t>(index)];
   buffer.clear();
@@ -146,7 +146,7 @@ std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer)
         std::as_writable_bytes(std::span(buffer)).subspan(static_cast<std::size_t>(known)));
     const std::size_t feed = buffer.find('\n', static_cast<std::size_t>(known));
     if (feed != std::string::npos) return std::string_view(buffer).substr(0, feed);
-    if (known > LineReader::longest_bytes) return buffer;  // as one that changed
+    if (known > LineReader::longest_bytes) return buffer;  // too long now: the file has changed
   }
 }
 

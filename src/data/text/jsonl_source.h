@@ -56,8 +56,8 @@ class JsonlSource final : public Source {
 
   std::unique_ptr<const FilePool> files_;
   JsonlOptions options_;
-  std::vector<std::int64_t> begins_;       ///< of sample i's line in its file
-  std::vector<std::int32_t> lengths_;      ///< its input tokens
+  std::vector<std::int64_t> begins_;       ///< where sample i's line begins in its file
+  std::vector<std::int32_t> lengths_;      ///< sample i's input tokens
   std::vector<std::int64_t> sample_ends_;  ///< how many samples there are up to and with file i
   std::int64_t too_short_ = 0;             ///< lines of fewer than two tokens
   bool has_ids_ = false;

@@ -58,7 +58,7 @@ bool LineReader::read_more() {
   }
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, kept);
   begin_ = 0;
-  // At least as much again as is kept, so that a long line is moved seldom.
+  // It reads at least as much again as is kept, so that a long line is moved seldom.
   const auto more = std::min({static_cast<std::size_t>(left), std::max(block_bytes, kept),
                               std::size_t{longest_bytes} + block_bytes - kept});
   buffer_.resize(std::max(buffer_.size(), kept + more));

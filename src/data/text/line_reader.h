@@ -12,7 +12,7 @@ namespace accrue::data {
 
 struct Line {
   std::int64_t number = 0;  ///< from 1
-  std::int64_t begin = 0;   ///< its first byte in the file
+  std::int64_t begin = 0;   ///< where its first byte is in the file
   std::string_view text;    ///< without the line feed; valid until the next one is read
 };
 
@@ -35,8 +35,8 @@ class LineReader {
   std::size_t file_;
   const std::string& what_;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  ///< what of the buffer is not yet taken
-  std::int64_t offset_ = 0;          ///< of buffer_[begin_] in the file
+  std::size_t begin_ = 0, end_ = 0;  ///< what is not taken yet, in the buffer
+  std::int64_t offset_ = 0;          ///< where buffer_[begin_] is in the file
   std::int64_t number_ = 0;
 };
 

@@ -117,7 +117,7 @@ void TokenStream::check_contents() const {
     const std::vector<Piece> pieces = pieces_to_check();
     const std::int64_t count = std::ssize(pieces);
     std::atomic<std::int64_t> first_bad{count};
-    std::exception_ptr problem;  // of that piece, whichever thread finds it
+    std::exception_ptr problem;  // found in the first bad piece, by whichever thread
     std::mutex mutex;
     at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < std::min(end, first_bad.load()); ++i) {

@@ -20,15 +20,15 @@ namespace accrue::data {
 struct StreamTraits {
   Format format = Format::text;  ///< or tokens
   std::int64_t context = 0;      ///< T >= 1
-  std::int64_t vocab = 0;        ///< what the source tells; 0: nothing
+  std::int64_t vocab = 0;        ///< Source::vocab(); 0: not told
   std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
 };
 
 /// Files joined into one stream of tokens, and its samples.
 class TokenStream final : public Source {
  public:
-  /// `layouts[i]` is that of file i. Throws a usage Error, its operation being `what`, where there
-  /// is no sample.
+  /// `layouts[i]` says where file i has its tokens. Throws a usage Error, its operation being
+  /// `what`, where there is no sample.
   TokenStream(std::unique_ptr<const FilePool> files, std::vector<TokenLayout> layouts,
               StreamTraits traits, const std::string& what);
 
@@ -50,14 +50,14 @@ class TokenStream final : public Source {
   };
 
   std::int64_t length() const { return ends_.back(); }
-  /// Tokens [first, first + out.size()) of the stream.
+  /// Reads tokens [first, first + out.size()) of the stream.
   void read(std::int64_t first, std::span<std::int64_t> out, Scratch& scratch) const;
-  /// The same of one file, which holds them all.
+  /// Reads tokens of one file, which holds them all.
   void read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
                  Scratch& scratch) const;
-  /// Those of the files that can hold an id outside the vocabulary, in order.
+  /// Pieces of the files that can hold an id outside the vocabulary, in order.
   std::vector<Piece> pieces_to_check() const;
-  /// Throws what fetch() would throw for it.
+  /// Throws what fetch() would throw for the piece.
   void check(const Piece& piece) const;
   void check_vocab(std::size_t file, std::int64_t first, std::span<const std::int64_t> ids) const;
 

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* fast_tokenizer = "tokenizer.json";
 constexpr const char* tokenizer_settings = "tokenizer_config.json";
 
-/// Those that hold tokens come first: the settings alone do not say which there are.
+/// Files that hold tokens come first: the settings alone do not say which tokens there are.
 constexpr std::array<const char*, 11> tokenizer_names{
     fast_tokenizer,    "vocab.json",      "merges.txt",
     "tokenizer.model", "spiece.model",    "sentencepiece.bpe.model",
@@ -77,7 +77,7 @@ Json byte_tokenizer() {
             {"merges", Json::array()}}}};
 }
 
-/// The first that `counts`, by name.
+/// The first file that `counts`, by name.
 std::optional<fs::path> first_file(const fs::path& folder,
                                    const std::function<bool(std::string_view)>& counts) {
   std::error_code unreadable;
@@ -95,9 +95,10 @@ bool adds_tokens(const nlohmann::json& post_processor) {
   return special == post_processor.end() || !special->empty();
 }
 
-/// By what decides which tokens a text becomes: other programs write the rest anew.
+/// Compares only what decides which tokens a text becomes: other programs write the rest anew.
 bool is_byte_tokenizer(const fs::path& file) {
-  constexpr std::uintmax_t most_bytes = 1 << 16;  // that of bytes has 4 KiB, others have megabytes
+  constexpr std::uintmax_t most_bytes =
+      1 << 16;  // the byte tokenizer has 4 KiB, others have megabytes
   std::error_code unreadable;
   const std::uintmax_t bytes = fs::file_size(file, unreadable);
   if (unreadable || bytes > most_bytes) return false;

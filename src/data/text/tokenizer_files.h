@@ -17,7 +17,7 @@ struct FolderTokenizer {
     other   ///< any other tokenizer, which this version does not read
   };
   Kind kind = Kind::none;
-  std::filesystem::path file;  ///< that tells; empty: none
+  std::filesystem::path file;  ///< the file that tells; empty: none
 };
 
 /// Looks for tokenizer.json, vocab.json, merges.txt, SentencePiece models, *.tiktoken and the like.

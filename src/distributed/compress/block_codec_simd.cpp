@@ -50,7 +50,7 @@ void bf16_decode_add(const std::uint8_t* from, std::size_t count, float* to) {
 
 // int8.
 
-/// These are the largest magnitude's, as an integer; a NaN's are above all others.
+/// The bits of the largest magnitude, as an integer; a NaN's are above all others.
 HWY_INLINE std::int32_t largest_bits(const float* from, std::size_t count) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
@@ -143,7 +143,7 @@ bool is_finite_bf16(const std::uint8_t* from, std::size_t count) {
   return finite;
 }
 
-/// -128 is no code of ours, but can arrive.
+/// No encoder here writes -128, but it can arrive.
 constexpr float kMostStepsOfACode = 128;
 
 bool is_finite_int8(const std::uint8_t* from, std::size_t count) {

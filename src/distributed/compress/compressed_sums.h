@@ -13,7 +13,7 @@
 
 namespace accrue::distributed {
 
-/// `compression` is not none. `matrices` are what powersgd factors.
+/// Makes the Compressor for a `compression` other than none. `matrices` are what powersgd factors.
 std::unique_ptr<Compressor> make_compressor(Compression compression, std::int64_t elements,
                                             std::vector<MatrixRange> matrices, std::int64_t world);
 
@@ -23,15 +23,16 @@ std::optional<MatrixRange> as_matrix(const at::Tensor& tensor, std::int64_t offs
 /// The sums of a gradient buffer over the ranks, each flat allocation through a compressor.
 class CompressedSums {
  public:
-  /// `places` are those of the buffer's entries. Throws a usage Error unless its sums are fp32.
+  /// `places` say where the buffer's entries lie. Throws a usage Error unless its sums are fp32.
   CompressedSums(std::shared_ptr<accum::GradientBuffer> buffer, std::span<const SlotPlace> places,
                  Compression compression, std::int64_t world);
 
-  /// Replaces the buffer's sums by those of all ranks, whose total weight (> 0) is given. Where one
-  /// is not finite on any rank, some of the result is not on all of them (Compressor::sum).
+  /// Replaces the buffer's sums by those of all ranks, whose total weight (> 0) is given. Where a
+  /// sum is not finite on any rank, the result has elements that are not finite on all ranks
+  /// (Compressor::sum).
   void sum(double weight, Exchange& exchange);
 
-  /// Compressor::state() of each, under "<number of the flat allocation>.".
+  /// Compressor::state() of each flat allocation, under "<number of the flat allocation>.".
   NamedParameters state(Exchange& exchange) const;
   void load_state(const StoredTensors& state, std::int64_t rank);
 

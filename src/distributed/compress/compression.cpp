@@ -15,7 +15,7 @@ namespace accrue::distributed {
 namespace {
 
 constexpr std::int64_t kBlock = kCodecBlock;
-/// Blocks that a thread takes at once.
+/// How many blocks a thread takes at once.
 constexpr std::int64_t kGrainBlocks = 128;
 
 /// run(begin, count, code) for ranges of `elements` that begin at a block, on all threads: `code`
@@ -37,60 +37,61 @@ class BlockCompressor final : public FeedbackCompressor {
       : FeedbackCompressor(std::string(to_string(compression)), elements, world),
         codec_(compression == Compression::bf16 ? bf16_codec() : int8_codec()),
         layout_(elements, world, kBlock),
-        part_residual_(at::zeros({layout_.shard_elements()}, at::kFloat)) {}
+        shard_residual_(at::zeros({layout_.shard_elements()}, at::kFloat)) {}
 
  private:
   CompressedSum sum_corrected(const at::Tensor& values, double conversion,
                               Exchange& exchange) override {
     const at::Tensor own = codes(world());
-    each_part(values, own,
-              [this](const at::Tensor& part, const at::Tensor& code) { encode(part, code); });
+    each_shard(values, own,
+               [this](const at::Tensor& shard, const at::Tensor& code) { encode(shard, code); });
     const at::Tensor received = exchange.all_to_all(own);
-    const at::Tensor part = part_residual_ * conversion;
-    for (std::int64_t rank = 0; rank < world(); ++rank) decode_add(received[rank], part);
-    const at::Tensor part_code = codes(1);
-    encode(part, part_code[0]);
-    const at::Tensor gathered = exchange.all_gather(part_code[0]);
+    const at::Tensor shard = shard_residual_ * conversion;
+    for (std::int64_t rank = 0; rank < world(); ++rank) decode_add(received[rank], shard);
+    const at::Tensor shard_code = codes(1);
+    encode(shard, shard_code[0]);
+    const at::Tensor gathered = exchange.all_gather(shard_code[0]);
 
     const bool finite = is_finite(gathered);
-    if (finite) keep_errors(values, own, part, part_code[0]);
+    if (finite) keep_errors(values, own, shard, shard_code[0]);
     values.zero_();
     add_decoded(gathered, values);
-    return {finite, 2 * (world() - 1) * part_code.numel()};
+    return {finite, 2 * (world() - 1) * shard_code.numel()};
   }
 
   void add_kept(const at::Tensor& kept, std::int64_t rank) const override {
-    const FlatRange part = layout_.range(rank);
-    kept.narrow(0, part.offset, part.elements).add_(part_residual_.narrow(0, 0, part.elements));
+    const FlatRange shard = layout_.range(rank);
+    kept.narrow(0, shard.offset, shard.elements).add_(shard_residual_.narrow(0, 0, shard.elements));
   }
 
-  /// Each its part, which is coded once: in the sum.
+  /// Each rank takes its shard of `kept`, which is coded once: in the sum.
   void take_kept(const at::Tensor& kept, std::int64_t rank) override {
-    const FlatRange part = layout_.range(rank);
+    const FlatRange shard = layout_.range(rank);
     residual().zero_();
-    part_residual_.zero_();
-    part_residual_.narrow(0, 0, part.elements).copy_(kept.narrow(0, part.offset, part.elements));
+    shard_residual_.zero_();
+    shard_residual_.narrow(0, 0, shard.elements)
+        .copy_(kept.narrow(0, shard.offset, shard.elements));
   }
 
-  /// What the codes leave out.
-  void keep_errors(const at::Tensor& values, const at::Tensor& own, const at::Tensor& part,
-                   const at::Tensor& part_code) {
+  /// Keeps what the codes leave out.
+  void keep_errors(const at::Tensor& values, const at::Tensor& own, const at::Tensor& shard,
+                   const at::Tensor& shard_code) {
     residual().zero_();
     add_decoded(own, residual());
     residual().neg_().add_(values);
-    part_residual_.zero_();
-    decode_add(part_code, part_residual_);
-    part_residual_.neg_().add_(part);
+    shard_residual_.zero_();
+    decode_add(shard_code, shard_residual_);
+    shard_residual_.neg_().add_(shard);
   }
 
-  /// Zeros where a part ends before the others.
-  at::Tensor codes(std::int64_t parts) const {
+  /// Room for the codes of `shards` shards; zeros stay where a shard ends before the others.
+  at::Tensor codes(std::int64_t shards) const {
     const auto bytes = static_cast<std::int64_t>(codec_.block_bytes);
-    return at::zeros({parts, layout_.shard_elements() / kBlock * bytes}, at::kByte);
+    return at::zeros({shards, layout_.shard_elements() / kBlock * bytes}, at::kByte);
   }
 
   template <class Run>
-  void each_part(const at::Tensor& values, const at::Tensor& rows, const Run& run) const {
+  void each_shard(const at::Tensor& values, const at::Tensor& rows, const Run& run) const {
     for (std::int64_t rank = 0; rank < world(); ++rank) {
       const FlatRange range = layout_.range(rank);
       run(values.narrow(0, range.offset, range.elements), rows[rank]);
@@ -98,8 +99,9 @@ class BlockCompressor final : public FeedbackCompressor {
   }
 
   void add_decoded(const at::Tensor& rows, const at::Tensor& values) const {
-    each_part(values, rows,
-              [this](const at::Tensor& part, const at::Tensor& code) { decode_add(code, part); });
+    each_shard(values, rows, [this](const at::Tensor& shard, const at::Tensor& code) {
+      decode_add(code, shard);
+    });
   }
 
   void encode(const at::Tensor& values, const at::Tensor& code) const {
@@ -125,7 +127,7 @@ class BlockCompressor final : public FeedbackCompressor {
 
   BlockCodec codec_;
   CompressionShards layout_;
-  at::Tensor part_residual_;  ///< of the part that this rank sums
+  at::Tensor shard_residual_;  ///< error of the shard that this rank adds up
 };
 
 }  // namespace

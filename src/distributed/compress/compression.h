@@ -13,7 +13,7 @@ namespace accrue::distributed {
 
 struct CompressedSum {
   bool finite = true;           ///< the same answer on every rank
-  std::int64_t sent_bytes = 0;  ///< by this rank
+  std::int64_t sent_bytes = 0;  ///< what this rank sent
 };
 
 /// Sums gradients over the ranks in fewer bytes, with error feedback: what a window's sum leaves
@@ -42,20 +42,20 @@ class Compressor {
   /// number of ranks. Without it a resumed run loses what one window left out. All ranks call it,
   /// and it costs a sum of `values`' elements in fp32.
   virtual NamedParameters state(Exchange& exchange) const = 0;
-  /// Goes on from such tensors of any number of ranks, which all ranks load, each as `rank`: what
+  /// Goes on from the state() of any number of ranks, which all ranks load, each as `rank`: what
   /// was kept is divided anew, so the total goes on, if not to the same bits. Throws a usage Error
-  /// that names the first missing, extra or misshapen one; nothing is changed then.
+  /// that names the first missing, extra or misshapen tensor; nothing is changed then.
   virtual void load_state(const StoredTensors& state, std::int64_t rank) = 0;
 };
 
-/// bf16 (2 bytes an element) or int8 (blocks of 256 with one scale, 1.016 bytes), rounded to
-/// nearest, of `elements` over `world` ranks.
+/// A compressor of `elements` over `world` ranks by bf16 (2 bytes an element) or int8 (blocks of
+/// 256 with one scale, 1.016 bytes), rounded to nearest.
 ///
-/// Two steps, as a ring takes them: each rank sends part r of its codes to rank r, which adds the
-/// parts in order of rank in fp32, and sends the sum, coded again, to all. Both codings have their
-/// error feedback (Tang et al., "DoubleSqueeze", arXiv:1905.05957). A rank sends
-/// 2 (world - 1) / world * elements * bytes, keeps one fp32 value an element and one for each of
-/// its part, and takes 3 times the codes as temporaries.
+/// It takes the two steps of a ring: each rank sends shard r of its codes to rank r, which adds the
+/// shards in order of rank in fp32, and sends the sum, coded again, to all. Both codings have their
+/// error feedback (Tang et al., "DoubleSqueeze", arXiv:1905.05957). A rank sends 2 (world - 1) /
+/// world * elements * bytes, keeps one fp32 value for each element and one for each of its shard,
+/// and takes 3 times the codes as temporaries.
 ///
 /// Throws a usage Error for Compression::none and powersgd (power_sgd.h).
 std::unique_ptr<Compressor> make_block_compressor(Compression compression, std::int64_t elements,

@@ -4,7 +4,7 @@
 
 namespace accrue::distributed {
 
-/// Where a parameter lies in a flat buffer, in elements.
+/// A range of a flat buffer, in elements.
 struct FlatRange {
   std::int64_t offset = 0;
   std::int64_t elements = 0;
@@ -22,7 +22,7 @@ class CompressionShards {
 
   std::int64_t world() const { return world_; }
   std::int64_t elements() const { return elements_; }
-  std::int64_t shard_elements() const { return shard_elements_; }  ///< with padding
+  std::int64_t shard_elements() const { return shard_elements_; }  ///< of each shard, with padding
   std::int64_t padded_elements() const { return world_ * shard_elements_; }
   /// Where the elements of the shard of `rank` lie in the buffer, without padding.
   FlatRange range(std::int64_t rank) const;

@@ -12,7 +12,7 @@ namespace accrue::distributed {
 namespace {
 
 constexpr const char* kKept = "kept";
-/// Summed at once, to bound the temporaries.
+/// How many elements are summed at once, to bound the temporaries.
 constexpr std::int64_t kPieceElements = 1 << 20;
 
 }  // namespace

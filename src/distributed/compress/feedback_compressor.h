@@ -23,17 +23,17 @@ class FeedbackCompressor : public Compressor {
   FeedbackCompressor(std::string name, std::int64_t elements, std::int64_t world);
 
   /// The sum of `values`, to which this rank's error is added already. `conversion` brings what
-  /// else is kept to this window's unit. To write what is kept only where the sum is finite, and
-  /// then residual() too.
+  /// else is kept to this window's unit. It is to write what is kept, residual() too, only where
+  /// the sum is finite.
   virtual CompressedSum sum_corrected(const at::Tensor& values, double conversion,
                                       Exchange& exchange) = 0;
 
-  /// Adds to `kept` [elements] what this rank keeps beside residual().
+  /// Adds what this rank keeps beside residual() to `kept` [elements].
   virtual void add_kept(const at::Tensor& kept, std::int64_t rank) const;
-  /// Takes this rank's part of `kept` [elements], what all ranks are to keep together.
+  /// Takes what this rank is to keep of `kept` [elements], which all ranks keep together.
   virtual void take_kept(const at::Tensor& kept, std::int64_t rank);
 
-  /// A further tensor of the state, the same on every rank.
+  /// Adds a tensor to the state that is the same on every rank.
   void share(const std::string& name, const at::Tensor& tensor) {
     shared_.push_back({name, tensor});
   }
@@ -47,7 +47,7 @@ class FeedbackCompressor : public Compressor {
 
   std::string name_;
   std::int64_t world_;
-  at::Tensor residual_;  ///< [elements]
+  at::Tensor residual_;  ///< [elements]: what this rank's last sum left out
   at::Tensor unit_;      ///< of the window that the state comes from, fp64; 0 before the first
   NamedParameters shared_;
 };

@@ -4,15 +4,15 @@
 
 namespace accrue::distributed {
 
-/// What factors of low rank need, row-major. All give the same bits on every instruction set of an
-/// architecture.
+/// What factors of low rank need, row-major. These functions give the same bits on every
+/// instruction set of an architecture.
 
 /// Replaces the columns of factor[rows, rank] by orthonormal ones that span the same space
 /// (modified Gram-Schmidt in double, each column twice: "twice is enough", Parlett, "The Symmetric
 /// Eigenvalue Problem", section 6.9). A column that depends on those before it becomes zero.
 void orthonormalise(float* factor, std::size_t rows, std::size_t rank);
 
-/// Divides a row by its norm. Returns false, and changes nothing, where that is 0.
+/// Divides a row by its norm. Returns false, and changes nothing, where the norm is 0.
 bool normalise(float* row, std::size_t columns);
 
 /// to[rows, columns] = left[rows, rank] right[rank, columns].

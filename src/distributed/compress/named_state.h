@@ -11,7 +11,7 @@ namespace accrue::distributed {
 void load_by_name(const NamedParameters& own, const StoredTensors& given,
                   const std::string& operation);
 
-/// "Float [3, 4]".
+/// "Float [3, 4]": a tensor's dtype and shape, for messages.
 std::string in_words(at::ScalarType dtype, at::IntArrayRef shape);
 
 }  // namespace accrue::distributed

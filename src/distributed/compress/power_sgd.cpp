@@ -65,7 +65,7 @@ class PowerSgd final : public FeedbackCompressor {
     return result;
   }
 
-  /// M Q of each matrix, then all that lies in none.
+  /// M Q of each matrix, then the elements that lie in no matrix.
   at::Tensor sketched(const at::Tensor& values) const {
     const at::Tensor lefts = at::empty({lefts_elements_ + rest_elements_}, at::kFloat);
     for (const Factored& factored : factored_) {
@@ -122,8 +122,8 @@ class PowerSgd final : public FeedbackCompressor {
     return result;
   }
 
-  /// Rows of length 1: a direction is all that the next step takes from this one. What is zero (as
-  /// of a parameter that was not used) would stay zero, and is drawn anew.
+  /// Gives rows length 1: a direction is all that the next step takes from this one. A row of zeros
+  /// (of a parameter that was not used) would stay zero, and is drawn anew.
   void renew_rights() {
     std::uint64_t stream = 0;
     for (const Factored& factored : factored_) {
@@ -155,7 +155,7 @@ class PowerSgd final : public FeedbackCompressor {
     rights_elements_ += matrix.columns * rank_;
   }
 
-  /// What lies between the factored matrices.
+  /// Finds what lies between the factored matrices.
   void find_rest() {
     std::int64_t begin = 0;
     const auto add_until = [&](std::int64_t end) {
@@ -197,7 +197,7 @@ class PowerSgd final : public FeedbackCompressor {
   std::vector<Factored> factored_;
   std::vector<FlatRange> rest_;
   std::int64_t lefts_elements_ = 0, rights_elements_ = 0, rest_elements_ = 0;
-  at::Tensor rights_;  ///< of the last sum, from which the next one starts
+  at::Tensor rights_;  ///< right factors of the last sum, from which the next one starts
 };
 
 }  // namespace

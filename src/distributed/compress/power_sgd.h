@@ -9,7 +9,7 @@
 namespace accrue::distributed {
 
 /// Where a matrix lies in a flat range: row-major, from `offset` on. A tensor of more dimensions is
-/// one of its first dimension by all others.
+/// a matrix of its first dimension by all others.
 struct MatrixRange {
   std::int64_t offset = 0;
   std::int64_t rows = 0;
@@ -18,7 +18,7 @@ struct MatrixRange {
 
 struct PowerSgdOptions {
   std::int64_t rank = 4;   ///< columns of the two factors
-  std::uint64_t seed = 0;  ///< of the first right factors; the same on every rank
+  std::uint64_t seed = 0;  ///< draws the first right factors; the same on every rank
 };
 
 /// PowerSGD (Vogels, Karimireddy, Jaggi, arXiv:1905.13727): each matrix M (gradient and what is

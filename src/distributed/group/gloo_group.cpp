@@ -17,7 +17,7 @@ namespace accrue::distributed {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
-/// The engine's tag of what one rank sends another: it keeps their order within a tag.
+/// The engine's tag for what one rank sends another: messages keep their order within a tag.
 constexpr int kPassed = 1;
 /// How long the engine may take beyond its own timeout, and to end after a failure.
 constexpr std::chrono::milliseconds kSpare{500};
@@ -31,7 +31,8 @@ std::string first_line(const char* text) {
   return whole.substr(0, whole.find('\n'));
 }
 
-/// All ranks of a group whose store is on the loopback interface are on this machine.
+/// The device for a launch: where the store is on the loopback interface, all ranks are on this
+/// machine.
 std::shared_ptr<::gloo::transport::Device> device_for(const Launch& launch) {
   using c10d::ProcessGroupGloo;
   if (!launch.interface.empty())
@@ -66,7 +67,7 @@ class Latch {
     if (!is_done_) is_done_ = is_done;
     opened_.notify_all();
   }
-  /// Whether it was the end.
+  /// Returns whether the collective's end opened it.
   bool wait() {
     std::unique_lock lock(mutex_);
     opened_.wait(lock, [this] { return is_done_.has_value(); });
@@ -79,7 +80,8 @@ class Latch {
   std::optional<bool> is_done_;
 };
 
-/// False where the guard gave it up. A collective cannot be stopped: the engine goes on with it.
+/// Returns false where the guard gave the collective up. A collective cannot be stopped: the engine
+/// goes on with it.
 bool wait_for_collective(c10d::Work& work, Heartbeat& heart, Deadline until) {
   const auto latch = std::make_shared<Latch>();
   const Heartbeat::Guard guard(heart, until, [latch] { latch->open(false); });
@@ -87,7 +89,8 @@ bool wait_for_collective(c10d::Work& work, Heartbeat& heart, Deadline until) {
   return latch->wait() && work.wait();
 }
 
-/// The same of what one rank passes to another, which has no future.
+/// Waits for what one rank passes to another, which has no future. Returns false where the guard
+/// gave it up.
 bool wait_for_passing(c10d::Work& work, Heartbeat& heart, Deadline until) {
   const Heartbeat::Guard guard(heart, until, [&work] { work.abort(); });
   return work.wait();
@@ -119,7 +122,7 @@ class GlooGroup final : public Group {
       run_until(from_now(ended_ ? kSpare : timeout_),
                 [engine = std::move(engine_)]() mutable { engine.reset(); });
     } catch (const std::exception&) {
-      // It ends when its own timeouts do, or with the process.
+      // The engine ends when its own timeouts do, or with the process.
     }
   }
   GlooGroup(const GlooGroup&) = delete;
@@ -151,7 +154,7 @@ class GlooGroup final : public Group {
 
   void fail(const std::string& reason) noexcept override {
     if (std::exchange(ended_, true)) return;
-    // Before the engine ends, because the others notice its end at once.
+    // This comes before the engine ends, because the others notice its end at once.
     ranks_.end_for("rank " + std::to_string(rank_) + " failed: " + reason);
   }
 
@@ -172,7 +175,7 @@ class GlooGroup final : public Group {
       std::string error = "not all of them";
       try {
         const auto wait = is_collective_ ? wait_for_collective : wait_for_passing;
-        // What an end has left under way is not waited for.
+        // What the group's end has left under way is not waited for.
         const Deadline until =
             from_now(group_.ended_ ? std::chrono::milliseconds(0) : group_.timeout_);
         is_done = wait(*work_, group_.ranks_.heart(), until);

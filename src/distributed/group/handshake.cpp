@@ -12,7 +12,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// Fowler, Noll, Vo; eight bytes at a time, because models are large.
+/// The hash of Fowler, Noll and Vo, eight bytes at a time because models are large.
 class Digest {
  public:
   void add(const void* data, std::size_t bytes) {

@@ -13,15 +13,15 @@ namespace accrue::distributed {
 /// ranks are to say the same.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// In words, what differs from rank 0's facts: each name with both values and the ranks that have
-/// the other one; empty where nothing does. A fact that one has and the other has not counts.
+/// What differs from rank 0's facts, in words: each name with both values and the ranks that have
+/// the other one; empty where nothing differs. A fact that only one of them has differs.
 std::string differing_facts(const std::vector<Facts>& by_rank);
 
 /// Compares the ranks' facts. Throws on all of them the same usage Error that names what differs.
 void shake_hands(Group& group, std::string_view topic, const Facts& mine);
 
-/// Names, shapes and dtypes of parameters, and their values, as short texts that differ where those
-/// do (FNV-1a, 64 bits).
+/// Names, shapes and dtypes of parameters, and their values, as short texts that differ where these
+/// differ (FNV-1a, 64 bits).
 std::string shape_digest(const NamedParameters& parameters);
 std::string value_digest(const NamedParameters& parameters);
 

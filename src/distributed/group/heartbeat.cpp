@@ -19,12 +19,12 @@ constexpr milliseconds kLastWord{1000};
 
 }  // namespace
 
-/// Outlives the heartbeat where its thread does.
+/// What the thread shares with the heartbeat: it outlives that where the thread does.
 struct Heartbeat::Shared {
   std::mutex mutex;
   std::condition_variable changed;
   bool stop = false;
-  bool ended = false;  ///< the thread
+  bool ended = false;  ///< whether the thread has ended
   bool is_lost = false;
   bool has_verdict = false;
   Deadline answered = Clock::now();

@@ -12,8 +12,8 @@
 namespace accrue::distributed {
 
 /// A rank's sign of life in the store, and what it hears there meanwhile. It talks on a thread of
-/// its own, which is left behind where the store's host froze; another one ends waits that are in
-/// vain.
+/// its own, which is left behind where the store's host froze; another thread ends waits that are
+/// in vain.
 class Heartbeat {
  public:
   /// `notes` have a connection of their own, which nobody else waits on. A store that does not
@@ -23,7 +23,7 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// Since the store last answered.
+  /// The time since the store last answered.
   std::chrono::milliseconds silence() const;
 
   /// While it lives: calls `interrupt` once, on another thread, where `until` has passed, a rank

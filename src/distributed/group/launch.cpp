@@ -123,7 +123,7 @@ Launch from_mpirun(const Variables& variables) {
   return launch;
 }
 
-/// Two jobs on one node should not meet: the port follows from the job's number.
+/// The port follows from the job's number, so that two jobs on one node do not meet.
 int port_of_job(const Variables& variables) {
   constexpr int lowest = 15000, count = 15000;
   return lowest + variables.number_or("SLURM_JOB_ID", 0, kMost, 0) % count;

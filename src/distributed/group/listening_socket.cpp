@@ -30,7 +30,7 @@ Addresses addresses_of(const std::string& host, std::uint16_t port) {
   return {found, &::freeaddrinfo};
 }
 
-/// -1, with errno, where that cannot be.
+/// A socket bound to `address`; -1, with errno, where it cannot be bound.
 int bound_to(const addrinfo& address) {
   const int descriptor =
       ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);

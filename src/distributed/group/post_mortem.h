@@ -11,15 +11,15 @@ namespace accrue::distributed {
 struct RankState {
   bool is_alive = true;         ///< its heartbeat goes on
   std::int64_t collective = 0;  ///< number of the last one that it entered
-  std::string doing;            ///< what that was for
+  std::string doing;            ///< what that collective was for
 };
 
 /// Who is missing in collective `number`, for people. A rank that is gone explains the failure
 /// before one that is only late; the others wait for it. Empty where all are there.
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number);
 
-/// Whether what missing_ranks() said, on this rank or another, is of a rank that is gone: waiting
-/// longer would not have helped.
+/// Whether what missing_ranks() said, on this rank or another, tells of a rank that is gone:
+/// waiting longer would not have helped.
 bool tells_of_death(std::string_view reason);
 
 }  // namespace accrue::distributed

@@ -43,7 +43,7 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
   store_->set(key(topic, rank_), mine);
   Texts texts;
   while (true) {
-    // Asked before looking: what a rank said before it ended the group still counts.
+    // It is asked before looking: what a rank said before it ended the group still counts.
     const bool is_over = has_verdict() || std::chrono::steady_clock::now() > until;
     texts.missing = without(topic);
     if (texts.missing.empty()) break;

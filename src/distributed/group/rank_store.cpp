@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 /// How long an answer of the store may be under way when the time for it is over, and how long a
 /// rank that lives may go without one.
 constexpr milliseconds kAnswer{1200};
-/// More than a heartbeat.
+/// An answer that is later than this is late: it is more than a heartbeat.
 constexpr milliseconds kLate{600};
 constexpr milliseconds kPollSilence{20};
 
@@ -32,7 +32,7 @@ std::string listed(const std::vector<int>& ranks) {
 
 }  // namespace
 
-/// Each waits for its own answers alone.
+/// Connections to one store, each of which waits for its own answers alone.
 struct RankStore::Connections {
   c10::intrusive_ptr<c10d::Store> notes, heart, engine;
 };
@@ -68,7 +68,8 @@ RankStore::Connections RankStore::connect(const Launch& launch) const {
                                                     restart = launch.restart] {
       const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>(
           "accrue/" + std::to_string(restart), c10::make_intrusive<c10d::TCPStore>(host, options));
-      // While the host is known to be there: later a new connection would wait for it.
+      // They are made while the host is known to be there: later a new connection would wait for
+      // it.
       return Connections{store, store->clone(), store->clone()};
     });
   } catch (const std::exception& error) {

@@ -24,21 +24,21 @@ class RankStore {
   /// within `timeout`.
   RankStore(const Launch& launch, std::chrono::milliseconds timeout);
 
-  /// For the engine alone: a connection on which it may wait.
+  /// A connection for the engine alone, on which it may wait.
   c10::intrusive_ptr<c10d::Store> take_connection() { return std::move(for_engine_); }
   Heartbeat& heart() { return *heart_; }
 
-  /// Tells the others which collective this rank enters; nothing where they could not hear it.
+  /// Tells the others which collective this rank enters; does nothing where they could not hear it.
   void enter(std::int64_t collective, std::string_view what);
 
   /// All ranks' texts, by rank. Throws a runtime Error naming those whose text did not come in
   /// time, or the store's host where that is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
-  /// Why the group ended. The first rank to say so decides; returns what it said. Rank 0 waits a
-  /// moment, so that the others can read it. Takes at most kEnd.
+  /// Ends the group for `reason`. The first rank to say so decides; returns what it said. Rank 0
+  /// waits a moment, so that the others can read it. Takes at most kEnd.
   std::string end_for(const std::string& reason) noexcept;
-  /// The same, of an error in collective `number`: finds out who is missing.
+  /// Ends the group for an error in collective `number`, and finds out who is missing.
   std::string end_in(std::int64_t number, const std::string& error) noexcept;
 
   /// How much later than the timeout a rank may end: it listens to the others' heartbeats, and
@@ -57,8 +57,8 @@ class RankStore {
 
   int rank_, world_;
   bool hosts_store_, agent_hosts_store_;
-  std::string place_;         ///< of the store, for messages
-  std::int64_t gathers_ = 0;  ///< so many; each has keys of its own
+  std::string place_;         ///< where the store is, for messages
+  std::int64_t gathers_ = 0;  ///< how many there were; each has keys of its own
   std::chrono::milliseconds timeout_;
   std::optional<std::string> decided_;  ///< why the group ended
   std::optional<RankNotes> notes_;

@@ -15,14 +15,14 @@ inline Deadline from_now(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-/// What was asked for did not come in time.
+/// Thrown where what was asked for did not come in time.
 struct NoAnswer : std::runtime_error {
   NoAnswer() : std::runtime_error("no answer in time") {}
 };
 
-/// What `call()` returns or throws, or NoAnswer where that has not come by `until`. It runs on a
-/// thread of its own, which then is left to itself: so `call` owns whatever it uses. For calls that
-/// may block for ever and cannot be told to stop.
+/// Returns or throws what `call()` does, or throws NoAnswer where that has not come by `until`.
+/// `call` may block for ever and cannot be told to stop: it runs on a thread of its own, which then
+/// is left to itself, so it owns whatever it uses.
 template <class Call>
 std::invoke_result_t<Call&> run_until(Deadline until, Call call) {
   std::packaged_task<std::invoke_result_t<Call&>()> task(std::move(call));

@@ -10,16 +10,16 @@ namespace accrue::distributed {
 /// Where a parameter's sum lies: in which flat allocation, and where in it.
 struct SlotPlace {
   std::size_t flat = 0;
-  std::int64_t offset = 0;  ///< elements
+  std::int64_t offset = 0;  ///< in elements
   std::int64_t elements = 0;
 };
 
 /// A range of one flat allocation that is reduced as one.
 struct Bucket {
   std::size_t flat = 0;
-  std::int64_t offset = 0;  ///< elements, of the first slot
+  std::int64_t offset = 0;  ///< where its first slot begins, in elements
   std::int64_t elements = 0;
-  std::vector<std::size_t> slots;  ///< by number in the places given
+  std::vector<std::size_t> slots;  ///< indices of the places given
 };
 
 /// Divides slots into buckets of at most `elements` elements, in the order in which they lie; a
@@ -30,8 +30,8 @@ struct Bucket {
 /// eighth of `elements` in any case.
 std::vector<Bucket> make_buckets(std::span<const SlotPlace> places, std::int64_t elements);
 
-/// Bucket numbers by when the last of their slots was final (`final_at`, by slot; larger is later).
-/// Those that were ready together stay as they lie.
+/// Bucket numbers in the order in which the last of their slots was final (`final_at`, by slot;
+/// larger is later). Buckets that were ready together stay in the order in which they lie.
 std::vector<std::int64_t> readiness_order(const std::vector<Bucket>& buckets,
                                           std::span<const std::int64_t> final_at);
 

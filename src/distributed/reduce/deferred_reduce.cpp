@@ -78,7 +78,7 @@ struct DeferredReduce::Impl {
   /// A bucket's sum over the ranks, under way.
   struct Begun {
     std::unique_ptr<Work> work;
-    std::vector<std::int64_t> contributions;  ///< by slot of the bucket, when it began
+    std::vector<std::int64_t> contributions;  ///< by slot of the bucket, at its begin
   };
 
   at::Tensor values_of(const Bucket& bucket) const {
@@ -110,7 +110,7 @@ struct DeferredReduce::Impl {
     begun.push_back(std::move(next));
   }
 
-  /// In the backward of the last micro-batch.
+  /// To be called in the backward of the last micro-batch.
   void begin_what_is_final() {
     if (!options.overlap || !order || !is_first_round || !is_last || is_void) return;
     const Stopwatch stopwatch;
@@ -125,7 +125,7 @@ struct DeferredReduce::Impl {
   }
 
   /// Begins the buckets that are left and waits for all. Nothing is under way after it, not even
-  /// where it throws, which is the first error.
+  /// where it throws the first error.
   void reduce_all() {
     if (is_reduced()) return;
     std::exception_ptr first_error;
@@ -146,7 +146,7 @@ struct DeferredReduce::Impl {
     spent.reduce_seconds += under_way.seconds();
   }
 
-  /// Nothing of a window without weight: no step follows it, and what is kept stays.
+  /// Does nothing for a window without weight: no step follows it, and what is kept stays.
   void sum_compressed(double weight) {
     if (weight == 0) return;
     under_way.restart();
@@ -165,7 +165,7 @@ struct DeferredReduce::Impl {
     return false;
   }
 
-  /// Rank 0's, from its first window on.
+  /// All ranks take rank 0's order, from its first window on.
   void agree_on_order() {
     if (order) return;
     at::Tensor numbers = at::tensor(readiness_order(buckets, watch.final_at()), at::kLong);
@@ -275,14 +275,14 @@ struct DeferredReduce::Impl {
   std::vector<Begun> begun;  ///< in the order agreed
   std::vector<double> rank_sums;
   WindowTotals totals;
-  std::exception_ptr error;  ///< of a withdrawal
+  std::exception_ptr error;  ///< what withdraw() met
   Stopwatch under_way;
   double seconds_in_backward = 0;
-  WindowTotals spent;  ///< its times and bytes: of this window, over all its rounds
+  WindowTotals spent;  ///< times and bytes of this window, over all its rounds
   std::int64_t wire_bytes_before = 0;
   std::int64_t window = -1;
-  bool is_first_round = true;  ///< since sums were last whole or dropped
-  bool is_last = false;        ///< the micro-batch that runs
+  bool is_first_round = true;  ///< no round since sums were last whole or dropped
+  bool is_last = false;        ///< whether the window's last micro-batch runs
   bool is_void = false;
 };
 
@@ -336,7 +336,8 @@ accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const S
           .reason = agreed.reason};
 }
 
-/// The others wait for the buckets that they began, or will: all are reduced, and do not count.
+/// The other ranks wait for the buckets that were begun, or will: so all are reduced, and do not
+/// count.
 void DeferredReduce::withdraw() noexcept {
   Impl& self = *impl_;
   self.watch.forget();

@@ -13,32 +13,32 @@
 namespace accrue::distributed {
 
 struct ReduceOptions {
-  /// Buckets are reduced during the backward of the last micro-batch; else after it.
+  /// Whether buckets are reduced during the backward of the last micro-batch, and not after it.
   bool overlap = true;
-  /// Sums of at most so much are reduced as one. Smaller ones begin earlier, larger ones cost
-  /// fewer messages; the last ones are smaller.
+  /// The most bytes that are reduced as one bucket. Smaller buckets begin earlier, larger ones cost
+  /// fewer messages; the last ones are smaller in any case.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
-  /// Other than none: each flat allocation is summed as one by a Compressor, whose sums are not
-  /// exact, after the rows agree: what is kept is converted by the window's total weight. So there
-  /// are no buckets and no overlap.
+  /// With any but `none` each flat allocation is summed as one by a Compressor, whose sums are not
+  /// exact. That happens after the rows agree, as it needs the window's total weight: so there are
+  /// no buckets and no overlap.
   Compression compress = Compression::none;
-  /// Where each rank steps a part of the parameters: sums go to their owners alone, added in order
-  /// of rank, and half as much is sent. Null: all ranks have all sums.
+  /// Set where each rank steps its slice of the parameters: sums then go to their owners alone,
+  /// added in order of rank, and half as much is sent. Null: all ranks have all sums.
   std::shared_ptr<const Sharding> sharding = nullptr;
 };
 
 /// Whether ranks' sums of this kind can be added without rounding them further: fp32, fp64, fixed.
 bool adds_up(accum::Accumulation accumulation);
 
-/// What the ranks' parts of a window came to together.
+/// What the ranks' shares of a window came to together.
 struct WindowTotals {
   double weight = 0;
   double loss_sum = 0;
-  std::int64_t micro_batches = 0;  ///< committed
+  std::int64_t micro_batches = 0;  ///< those committed
   std::int64_t quarantined = 0;
   std::vector<double> rank_sums;  ///< what set_rank_sums() gave, added up over ranks
   double reduce_seconds = 0;      ///< from the first collective to the end of the last
-  double exposed_seconds = 0;     ///< of it, after the backward: what it adds to the step
+  double exposed_seconds = 0;     ///< its part after the backward, which it adds to the step
   std::int64_t wire_bytes = 0;    ///< sent by this rank
 };
 
@@ -47,11 +47,10 @@ struct WindowTotals {
 /// Distributed", arXiv:2006.15704, without its division by the number of ranks).
 ///
 /// Buckets begin in the order in which rank 0 saw them become final in its first window, which it
-/// tells the others. With overlap each begins as soon as it and those before it are final: in the
-/// backward of the micro-batch that begin_micro_batch(true) announced, by which contribution it
-/// may be, and the rest when the window closes. So
-/// parameters that are not used on some ranks, and ranks without micro-batches, which contribute
-/// zeros, need no further agreement. The first window is reduced at its close.
+/// tells the others. With overlap each begins as soon as it and those before it are final, in the
+/// backward of the micro-batch that begin_micro_batch(true) announced; the rest begin when the
+/// window closes. So parameters that are not used on some ranks, and ranks without micro-batches,
+/// which contribute zeros, need no further agreement. The first window is reduced at its close.
 ///
 /// Around the sums the ranks exchange one row of numbers each: window, weight, loss, what went
 /// wrong, contributions and fixed-point units by slot. From these rows, the same everywhere, all
@@ -60,8 +59,8 @@ struct WindowTotals {
 /// are then reduced after the rows agree. No rank steps on its own judgement, and none gets the
 /// sums of another window: where windows differ, reduce() throws a runtime Error on all ranks.
 ///
-/// For CPU buffers whose sums add up; in Accumulation::fixed they have the same bits for any number
-/// of ranks.
+/// It is for CPU buffers whose sums add up; in Accumulation::fixed they have the same bits for any
+/// number of ranks.
 class DeferredReduce final : public accum::Reduction {
  public:
   /// All ranks construct it with parameters of the same shapes and the same options. Throws a usage
@@ -71,19 +70,20 @@ class DeferredReduce final : public accum::Reduction {
                  ReduceOptions options = {});
   ~DeferredReduce() override;
 
-  /// Before each micro-batch. `is_last` of the window's: its backward may be overlapped.
+  /// To be called before each micro-batch. `is_last` says that it is the window's last, whose
+  /// backward may be overlapped.
   void begin_micro_batch(bool is_last);
-  /// What the reduction has taken of the backward passes' time, since it was made.
+  /// Seconds of the backward passes that the reduction has taken since it was made.
   double seconds_in_backward() const;
-  /// Numbers that the ranks add up at the window's close. As many on each rank, always.
+  /// Sets numbers that the ranks add up at the window's close: always as many on each rank.
   void set_rank_sums(std::vector<double> rank_sums);
-  /// The totals are those of the last window that was reduced.
+  /// The totals of the last window that was reduced.
   const WindowTotals& totals() const;
 
-  /// What compression keeps of all ranks together (Compressor::state); nothing without it. Between
-  /// windows, and all ranks call it. What it sends is in no window's wire_bytes.
+  /// What compression keeps of all ranks together (Compressor::state); nothing without it. All
+  /// ranks call it, between windows. What it sends is in no window's wire_bytes.
   NamedParameters state();
-  /// On all ranks. Throws a usage Error as Compressor::load_state does.
+  /// All ranks call it. Throws a usage Error as Compressor::load_state does.
   void load_state(const StoredTensors& state);
 
   Outcome reduce(accum::GradientBuffer& buffer, const Share& share) override;

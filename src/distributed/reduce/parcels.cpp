@@ -23,7 +23,7 @@ std::int64_t elements_of(const std::vector<ParcelItem>& row) {
       [](std::int64_t sum, const ParcelItem& item) { return sum + item.range.elements; });
 }
 
-/// `act(tensor's range, row's)` for each item.
+/// Calls `act(tensor's range, row's range)` for each item.
 template <class Act>
 void for_items(std::span<const ParcelItem> items, const FlatTensor& flat, const at::Tensor& row,
                const Act& act) {
@@ -41,7 +41,7 @@ std::vector<Parcel> make_parcels(std::span<const std::int64_t> elements,
                                  std::span<const std::size_t> numbers, std::int64_t world,
                                  std::int64_t row_elements) {
   std::vector<Parcel> parcels;
-  std::int64_t room = 0;  // in each row of the last one, at least
+  std::int64_t room = 0;  // in every row of the last parcel, at least
   for (const std::size_t tensor : numbers) {
     std::vector<ElementRange> owned;
     for (std::int64_t rank = 0; rank < world; ++rank)

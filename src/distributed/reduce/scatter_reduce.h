@@ -16,19 +16,19 @@ namespace accrue::distributed {
 /// of which few are under way at a time: what is sent and received besides the buffer is bounded.
 /// Sums are added in order of rank.
 ///
-/// Parcels travel in the order in which they were given, whenever a rank calls what, so that ranks
-/// need not keep in step.
+/// Parcels travel in the order in which they were given, whenever a rank calls push() or advance(),
+/// so that ranks need not keep in step.
 class ScatterReduce {
  public:
-  /// Both are kept by reference. `bytes_at_once` is for a parcel.
+  /// `group` and `buffer` are kept by reference. A parcel has at most `bytes_at_once` bytes.
   ScatterReduce(Group& group, const accum::GradientBuffer& buffer, std::int64_t bytes_at_once);
 
-  /// Slots by number whose sums are final; of one dtype.
+  /// Takes slots whose sums are final, by number; all are of one dtype.
   void push(std::span<const std::size_t> slots);
   /// Takes in what has arrived, and sends as much more. Does not wait.
   void advance();
   /// Returns when all that was given has arrived. Nothing is under way after it, not even where it
-  /// throws, which is the first error; what was not sent then is forgotten.
+  /// throws the first error; what was not sent then is forgotten.
   void finish();
   bool is_idle() const { return waiting_.empty() && sent_.empty(); }
 

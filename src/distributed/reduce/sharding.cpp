@@ -19,7 +19,7 @@ void require_flat(const NamedParameters& trained) {
                         name + ", which is not", "dist.shard = \"none\"");
 }
 
-/// The tensors of one dtype, which can be packed together.
+/// Numbers of the tensors of one dtype, which can be packed together.
 std::vector<std::size_t> of_dtype(const NamedParameters& trained, at::ScalarType dtype) {
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < trained.size(); ++i)

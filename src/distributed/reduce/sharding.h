@@ -16,9 +16,9 @@ namespace accrue::distributed {
 
 /// Optimizer state divided among ranks (Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1;
 /// Shoeybi et al., "Megatron-LM", arXiv:1909.08053): each rank steps element_range_of() each
-/// parameter, and then all have the parameters again. With a DeferredReduce that is given this
-/// (ReduceOptions) a step sends what a sum of the gradients alone would: (world - 1) / world of
-/// their bytes to those who own them, and as much of the parameters back.
+/// parameter, and then all have the parameters again. With a DeferredReduce that has it in its
+/// ReduceOptions a step sends what a sum of the gradients alone would: (world - 1) / world of their
+/// bytes to those who own them, and as much of the parameters back.
 ///
 /// What is exchanged at once is packed: a temporary of `bytes_at_once`, whatever sizes parameters
 /// have.
@@ -33,12 +33,13 @@ class Sharding final : public accum::SumShard {
   void add_up(std::vector<double>& numbers) const override;
   void take_largest(std::vector<std::int64_t>& numbers) const override;
 
-  /// After each rank has stepped its own: all parameters are those of their owners.
+  /// To be called after each rank has stepped its slice: all parameters become those of their
+  /// owners.
   void gather_parameters() const;
 
-  /// Elements of a tensor of which each rank holds a range, brought to rank 0. There `whole`,
-  /// flat and contiguous, is filled; the others give an undefined tensor. All ranks call it with
-  /// tensors of one dtype.
+  /// Brings a tensor of which each rank holds a range to rank 0. There `whole`, flat and
+  /// contiguous, is filled; the others give an undefined tensor. All ranks call it with tensors of
+  /// one dtype.
   void gather(const ElementRange& range, const at::Tensor& own, const at::Tensor& whole) const;
   /// Gives a number that rank 0 has to all.
   std::int64_t from_first(std::int64_t number, std::string_view what) const;

@@ -8,12 +8,13 @@
 
 namespace accrue::distributed {
 
-/// Learns from micro-batches how often each slot is contributed to in one, and when in the backward
-/// the last time is; so it can tell in a later one, contribution by contribution, when a slot is
+/// Learns how often each slot is contributed to in a micro-batch, and when in the backward the last
+/// time is; so it can tell in a later micro-batch, contribution by contribution, when a slot is
 /// final. Watches the buffer's slots as long as it lives; a buffer has one watch at a time.
 class SlotWatch {
  public:
-  /// `after_contribution` is called after each that counts, on the thread of the backward.
+  /// `after_contribution` is called after each contribution that counts, on the thread of the
+  /// backward.
   SlotWatch(const accum::GradientBuffer& buffer, std::function<void()> after_contribution);
   ~SlotWatch();
   SlotWatch(const SlotWatch&) = delete;
@@ -21,9 +22,9 @@ class SlotWatch {
 
   /// Contributions count from here on; those since the last call are learned.
   void begin_micro_batch();
-  /// The same for the window's last micro-batch; none counts until the next begins.
+  /// Learns from the window's last micro-batch; no contribution counts until the next begins.
   void end();
-  /// The same, but nothing is learned: other micro-batches ran again since the last one began.
+  /// Ends without learning, since other micro-batches ran again after the last one began.
   void forget();
 
   /// Whether the slot had as many contributions in this micro-batch as in those before. What was
@@ -31,21 +32,21 @@ class SlotWatch {
   bool is_final(std::size_t slot) const;
   /// Contributions of the slot in this window.
   std::int64_t contributions(std::size_t slot) const;
-  /// By slot; larger is later, and what was never seen comes last.
+  /// When each slot was final, by slot: larger is later, and a slot that was never seen comes last.
   std::vector<std::int64_t> final_at() const;
 
  private:
   struct Seen {
     std::int64_t now = 0;       ///< in this micro-batch
-    std::int64_t expected = 0;  ///< in one, at most
-    std::int64_t place = 0;     ///< of the last, among a micro-batch's; 0: none was seen
+    std::int64_t expected = 0;  ///< the most in a micro-batch so far
+    std::int64_t place = 0;     ///< of the last one, among all of a micro-batch; 0: none was seen
   };
   void count(Seen& seen);
 
   const accum::GradientBuffer& buffer_;
   std::function<void()> after_contribution_;
   std::vector<Seen> slots_;
-  std::int64_t counted_ = 0;  ///< in this micro-batch
+  std::int64_t counted_ = 0;  ///< contributions in this micro-batch
   bool watching_ = false;
 };
 

@@ -10,9 +10,9 @@
 
 namespace accrue::distributed {
 
-/// What each rank says of its part of a window.
+/// What each rank says of its share of a window.
 struct RankStatus {
-  std::int64_t window = 0;  ///< its index
+  std::int64_t window = 0;  ///< the window's index
   double weight = 0;
   double loss_sum = 0;
   std::int64_t micro_batches = 0;
@@ -21,10 +21,11 @@ struct RankStatus {
   bool is_void = false;  ///< its sums changed after their reduction began
   std::vector<double> rank_sums = {};
   std::vector<std::int64_t> contributions = {};  ///< by slot
-  std::vector<int> units = {};                   ///< by slot, of fixed-point sums; else empty
+  std::vector<int> units = {};  ///< by slot, for fixed-point sums; empty for others
 };
 
-/// A row holds numbers of fp64, each exact, for ranks of the same model.
+/// These write a status as a row of fp64 numbers, each exact, and read it, among ranks of the same
+/// model.
 at::Tensor to_row(const RankStatus& status);
 RankStatus from_row(const at::Tensor& row, const RankStatus& like);
 
@@ -33,7 +34,7 @@ struct Agreed {
   enum class Verdict { whole, again, dropped } verdict = Verdict::whole;
   std::string reason = {};
   WindowTotals totals = {};                      ///< weights and losses, added in order of rank
-  std::vector<std::int64_t> contributions = {};  ///< by slot, of all ranks
+  std::vector<std::int64_t> contributions = {};  ///< by slot, added up over all ranks
   std::vector<int> units = {};                   ///< the largest, by slot
 };
 /// Throws a runtime Error, the same for the same rows, where they are not all of one window.

@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kIdleGain = 0.9;
 constexpr double kErrors = 2;  ///< how many standard errors make a difference
-/// What is taken of fewer than three windows, and at least.
+/// The relative error that a pace of fewer than three windows is taken to have, and the least of
+/// any.
 constexpr double kErrorOfFew = 0.1, kLeastError = 0.005;
 constexpr std::size_t kListedRanks = 8;
 
@@ -27,7 +28,7 @@ struct Share {
   std::int64_t rank = 0;
   std::int64_t grain = 1;
   double seconds = 0;  ///< for a unit
-  double start = 0;    ///< from now, when it is free
+  double start = 0;    ///< when it is free, from now
   std::int64_t count = 0;
 
   double end(std::int64_t units) const { return start + static_cast<double>(units) * seconds; }
@@ -54,8 +55,8 @@ void require_valid(const std::vector<Worker>& workers) {
 }
 
 struct Paces {
-  std::vector<double> seconds;  ///< by worker; what shares are made by
-  std::string origin;           ///< in words
+  std::vector<double> seconds;  ///< by worker: the paces that shares go by
+  std::string origin;           ///< where they come from, in words
 };
 
 Paces paces_of(const std::vector<Worker>& workers) {
@@ -77,7 +78,7 @@ Paces paces_of(const std::vector<Worker>& workers) {
   return result;
 }
 
-/// By rank.
+/// Shares without units yet, in order of rank.
 std::vector<Share> shares_of(const std::vector<Worker>& workers, const Paces& paces) {
   std::vector<Share> shares;
   for (std::size_t i = 0; i < workers.size(); ++i)
@@ -92,7 +93,7 @@ void give_equally(std::vector<Share>& shares, std::int64_t units) {
     shares[static_cast<std::size_t>(i)].count = units / ranks + (i < units % ranks ? 1 : 0);
 }
 
-/// Grain by grain to the rank that is done with it first; of several to the lowest.
+/// Gives units grain by grain to the rank that is done with it first, the lowest of several.
 void give_by_speed(std::vector<Share>& shares, std::int64_t units) {
   for (Share& share : shares) share.count = 0;
   while (units > 0) {
@@ -172,7 +173,7 @@ std::vector<std::int64_t> left_of(const LedgerView& ledger, const std::vector<Ru
   return left;
 }
 
-/// What a rank is busy with tells of its pace, and when it is free.
+/// Corrects shares by what ranks are busy with, which tells of their pace and when they are free.
 void account_for(const std::vector<Running>& running, double now, std::vector<Share>& shares) {
   for (Share& share : shares)
     for (const Running& one : running) {
@@ -205,7 +206,8 @@ Pace PaceEstimate::pace() const {
   if (observed_.size() < 3) return {middle, kErrorOfFew};
   std::vector<double> deviations;
   for (const double seconds : observed_) deviations.push_back(std::abs(seconds - middle));
-  // 1.4826 makes a standard deviation of it, 1.2533 is the median's against the mean's.
+  // The factor 1.4826 makes a standard deviation of it; 1.2533 is the median's error over the
+  // mean's.
   const double error =
       1.4826 * 1.2533 * lower_median(deviations) / std::sqrt(static_cast<double>(observed_.size()));
   return {middle, std::max(kLeastError, error / middle)};

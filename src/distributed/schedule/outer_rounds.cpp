@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kOuter = "outer.";
 constexpr const char* kCompression = "compression.";
 
-/// It takes the flat difference: parameters one after the other.
+/// Makes the compressor of the flat difference: parameters one after the other.
 std::unique_ptr<Compressor> compressor_of(const NamedParameters& parameters,
                                           Compression compression, std::int64_t world) {
   std::int64_t elements = 0;
@@ -97,7 +97,7 @@ NamedParameters OuterRounds::state() const {
   return state;
 }
 
-/// One process has no compressor, and its checkpoint nothing of one.
+/// One process has no compressor, and a checkpoint of it has no compressor's state.
 void OuterRounds::load_state(const StoredTensors& state) {
   outer_.load_state(state_under(kOuter, state));
   if (compressor_) compressor_->load_state(state_under(kCompression, state), group_->rank());

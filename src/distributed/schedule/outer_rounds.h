@@ -12,9 +12,9 @@ namespace accrue::distributed {
 
 /// What one rank has when a round ends.
 struct RoundShare {
-  std::int64_t steps = 0;  ///< inner steps of the run so far: the same on every rank
-  double weight = 0;       ///< of what this rank's steps of the round were taken on, >= 0
-  std::vector<double> rank_sums = {};  ///< as many on each rank, always
+  std::int64_t steps = 0;              ///< inner steps of the run so far: the same on every rank
+  double weight = 0;                   ///< loss terms of this rank's steps in the round, >= 0
+  std::vector<double> rank_sums = {};  ///< always as many on each rank
 };
 
 /// What the ranks' shares came to together.
@@ -31,21 +31,23 @@ struct RoundTotals {
 /// without a step. No rank steps unless all did their part; what a collective throws goes through.
 class OuterRounds {
  public:
-  /// All ranks make it alike, at parameters of the same values. A null `group` is one process.
+  /// All ranks make it alike, with parameters of the same values. A null `group` is one process.
   /// Throws a usage Error as OuterStep does, or where parameters are to be compressed and not fp32.
   OuterRounds(std::shared_ptr<Group> group, NamedParameters parameters, const OuterOptions& options,
               Compression compress = Compression::none);
   ~OuterRounds();
 
   bool ends_round(std::int64_t steps) const { return outer_.ends_round(steps); }
-  /// All ranks together. Throws a runtime Error on all of them where `steps` differ, or a rank's
-  /// parameters are not finite; nothing is changed then.
+  /// Ends the round; all ranks call it. Throws a runtime Error on all of them where `steps` differ,
+  /// or a rank's parameters are not finite; nothing is changed then.
   RoundTotals end(const RoundShare& share);
 
-  /// "outer." and OuterStep::state(), in its own memory; with compression also "compression." and
-  /// Compressor::state(), for which all ranks call it. Between rounds.
+  /// OuterStep::state() under "outer.", in its own memory; with compression also
+  /// Compressor::state() under "compression.", for which all ranks call it. To be called between
+  /// rounds.
   NamedParameters state() const;
-  /// On all ranks. Throws a usage Error that names the first missing, extra or misshapen tensor.
+  /// All ranks call it. Throws a usage Error that names the first missing, extra or misshapen
+  /// tensor.
   void load_state(const StoredTensors& state);
 
  private:
@@ -54,7 +56,7 @@ class OuterRounds {
 
   std::shared_ptr<Group> group_;
   OuterStep outer_;
-  std::unique_ptr<Compressor> compressor_;  ///< null: sums in the parameters' precision
+  std::unique_ptr<Compressor> compressor_;  ///< null: sums are in the parameters' precision
 };
 
 }  // namespace accrue::distributed

@@ -23,13 +23,13 @@ struct OuterOptions {
 /// takes lr 0.7 and momentum 0.9. The inner optimizer's state stays with its rank.
 ///
 /// The caller forms the mean: plain, or weighted by what ranks trained on (McMahan et al.,
-/// arXiv:1602.05629) where ranks have unequal work. Small beside the parameters, the difference
-/// is also what may be compressed.
+/// arXiv:1602.05629) where ranks have unequal work. The difference, small beside the parameters, is
+/// also what may be compressed.
 class OuterStep {
  public:
   /// The first round starts at the parameters as they are, which must be the same on every rank.
-  /// Refers to them. Throws a usage Error where an option is out of range, there is no parameter,
-  /// or parameters are not all fp32 or all fp64.
+  /// They are kept by reference. Throws a usage Error where an option is out of range, there is no
+  /// parameter, or parameters are not all fp32 or all fp64.
   OuterStep(NamedParameters parameters, const OuterOptions& options);
 
   /// Whether a round ends after this many inner steps of the run.
@@ -43,12 +43,12 @@ class OuterStep {
   /// then.
   void step(const at::Tensor& mean_difference);
 
-  /// "start" and, where there is momentum, "velocity": flat, in this object's own memory; the same
-  /// on every rank. Needed for any resume, with another number of ranks too if it is at a round's
+  /// "start" and, where there is momentum, "velocity": flat, in this object's own memory, and the
+  /// same on every rank. Every resume needs them, and may have another number of ranks at a round's
   /// end.
   NamedParameters state() const;
-  /// Copies such tensors in. Throws a usage Error that names the first missing, extra or misshapen
-  /// one; nothing is changed then.
+  /// Copies what state() gave in. Throws a usage Error that names the first missing, extra or
+  /// misshapen tensor; nothing is changed then.
   void load_state(const StoredTensors& state);
   void load_state(const NamedParameters& state) { load_state(stored(state)); }
 

@@ -28,7 +28,7 @@ struct PipelinePass {
 std::vector<PipelinePass> pipeline_schedule(std::int64_t stage, std::int64_t stages,
                                             std::int64_t micro_batches);
 
-/// min(stages - stage, micro_batches).
+/// How many micro-batches stage `stage` has under way at most: min(stages - stage, micro_batches).
 std::int64_t most_in_flight(std::int64_t stage, std::int64_t stages, std::int64_t micro_batches);
 
 /// The part of the time in which a stage of a balanced pipeline waits:
@@ -37,9 +37,9 @@ double bubble_fraction(std::int64_t stages, std::int64_t micro_batches);
 
 /// Where a chain of blocks that take `costs` seconds each is cut into `stages` parts, so that the
 /// slowest is as fast as can be: stages + 1 ascending positions, the first 0 and the last
-/// costs.size(). No part is empty; of several such divisions the one whose last part, and then
-/// whose part before it, begins earliest. Throws a usage Error where there are fewer blocks than
-/// stages.
+/// costs.size(). No stage is empty; of several such divisions it is the one whose last stage, and
+/// then whose stage before it, begins earliest. Throws a usage Error where there are fewer blocks
+/// than stages.
 std::vector<std::size_t> balanced_cuts(std::span<const double> costs, std::int64_t stages);
 
 }  // namespace accrue::distributed

@@ -9,7 +9,8 @@
 namespace accrue::distributed {
 namespace {
 
-/// int64 values: how many tensors, then of each its dtype, its dimensions and its sizes.
+/// Values of a header, in int64: how many tensors there are, then each one's dtype, dimensions and
+/// sizes.
 constexpr std::int64_t kHeader = 64;
 constexpr std::int64_t kUndefined = -1;
 /// Lists that may be on their way to a rank when the next one is sent. One is what the schedule

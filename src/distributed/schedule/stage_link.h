@@ -19,8 +19,8 @@ namespace accrue::distributed {
 class StageLink {
  public:
   explicit StageLink(std::shared_ptr<Group> group) : group_(std::move(group)) {}
-  /// Takes a copy and returns at once; but where `to` has yet to take two lists that were sent
-  /// before, when it has taken the older one. Copies of those two stay here until then, or until
+  /// Takes a copy and returns at once; where `to` has yet to take two lists that were sent before,
+  /// it returns when `to` has taken the older one. Copies of these stay here until then, or until
   /// finish(). Undefined tensors arrive as such. Throws a usage Error where shapes do not fit a
   /// header, and a runtime Error where a rank is gone.
   void send(std::int64_t to, const std::vector<at::Tensor>& tensors, std::string_view what);

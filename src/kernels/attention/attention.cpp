@@ -30,7 +30,7 @@ struct AttentionPlan {
   bool causal;
   std::int64_t heads;
   std::vector<SampleSpan> spans;
-  std::vector<DropoutMask> masks;  ///< one a span, or none
+  std::vector<DropoutMask> masks;  ///< one for each span, or none
 };
 
 void expect_arguments(const at::Tensor& qkv, std::int64_t heads, double dropout) {
@@ -64,12 +64,13 @@ struct Shape {
   std::int64_t length, heads, width;
 
   std::int64_t channels() const { return heads * width; }
-  /// Where part 0 (q, or the output), 1 (k) or 2 (v) of packed [B, T, parts * C] begins.
+  /// Where part 0 (q, or the output), 1 (k) or 2 (v) of packed [B, T, parts * C] begins, in
+  /// elements.
   std::int64_t offset(const SampleSpan& span, std::int64_t head, std::int64_t part,
                       std::int64_t parts) const {
     return ((span.row * length + span.begin) * parts + part) * channels() + head * width;
   }
-  /// In [B, heads, T].
+  /// Where a head's sums of a span begin in [B, heads, T].
   std::int64_t sums_offset(const SampleSpan& span, std::int64_t head) const {
     return (span.row * heads + head) * length + span.begin;
   }
@@ -79,15 +80,17 @@ Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
   return {.length = qkv.size(1), .heads = heads, .width = qkv.size(2) / (3 * heads)};
 }
 
-/// For tensors [B, T, ...] of which the spans are written.
+/// Memory for a tensor [B, T, ...] of which only the spans are written; zeros where spans leave
+/// gaps.
 at::Tensor zeros_where_uncovered(const AttentionPlan& plan, at::IntArrayRef sizes,
                                  const at::TensorOptions& options) {
   const bool whole = covered(plan.spans) == sizes[0] * sizes[1];
   return whole ? at::empty(sizes, options) : at::zeros(sizes, options);
 }
 
-/// body(span, head, mask, scratch) for every head of every span, each in one thread; one scratch a
-/// thread. Head by head, so that spans of unequal length fall to the threads alike.
+/// Calls body(span, head, mask, scratch) for every head of every span, each in one thread, with one
+/// scratch a thread. It goes head by head, so that spans of unequal length fall to the threads
+/// alike.
 template <class Body>
 void for_each_head(const AttentionPlan& plan, std::size_t scratch_elements,
                    const at::TensorOptions& options, Body body) {
@@ -105,7 +108,7 @@ void for_each_head(const AttentionPlan& plan, std::size_t scratch_elements,
   });
 }
 
-/// Which kernels work on a head of this dtype.
+/// The kernels that work on a head of one dtype.
 struct HeadKernels {
   void (*forward)(const rows::HeadForward&);
   void (*backward)(const rows::HeadBackward&);
@@ -137,7 +140,8 @@ rows::Head head_of(const AttentionPlan& plan, const at::Tensor& qkv, const Sampl
   };
 }
 
-/// What `products` matrix products of a head's scores take; a causal head works on half of them.
+/// Floating-point operations of `products` matrix products of a head's scores; a causal head works
+/// on half of them.
 std::int64_t flops_of(const AttentionPlan& plan, const Shape& shape, std::int64_t products) {
   std::int64_t scores = 0;
   for (const SampleSpan& span : plan.spans)

@@ -17,8 +17,9 @@ namespace {
 
 using rows::Head;
 
-// Rows whose scores stay in the first two levels of cache. Half as many would skip more of what is
-// beyond the diagonal, but pass twice as often over the sums of the keys' and values' gradients.
+// Rows of queries whose scores stay in the first two levels of cache. Half as many would skip more
+// of what is beyond the diagonal, but pass twice as often over the sums of the keys' and values'
+// gradients.
 constexpr std::size_t query_block = 64;
 // libtorch compiles a product for each shape and leading dimension, and keeps it as long as the
 // thread lives. So that these are few whatever the lengths, products go by at most so many keys.
@@ -38,8 +39,8 @@ constexpr std::size_t leading_dimension(std::size_t keys) {
 /// zero; what lies between `keys` and a stride is never read.
 struct Layout {
   std::size_t length, width, keys, depth;
-  std::size_t key_stride;    ///< of matrices [depth, keys]
-  std::size_t score_stride;  ///< of blocks [queries, keys]
+  std::size_t key_stride;    ///< row stride of matrices [depth, keys]
+  std::size_t score_stride;  ///< row stride of blocks [queries, keys]
   bool causal;
 
   Layout(std::size_t of_length, std::size_t of_width, bool is_causal)
@@ -48,7 +49,7 @@ struct Layout {
         keys(round_up(of_length, query_block)),
         depth(round_up(of_width, depth_unit)),
         key_stride(leading_dimension(keys)),
-        // Not a power of two, so that a column does not fall into few cache sets.
+        // This is no power of two, so that a column does not fall into few cache sets.
         score_stride(key_stride + query_block),
         causal(is_causal) {}
   explicit Layout(const Head& head) : Layout(head.length, head.width, head.causal) {}
@@ -147,7 +148,7 @@ void multiply(const Product& p, bool accumulate) {
 #endif
 }
 
-/// The keys are the columns.
+/// Multiplies by chunks of keys that are the columns of b.
 void multiply_by_columns(const Product& product, bool accumulate) {
   for (std::size_t column = 0; column < product.columns; column += key_chunk) {
     Product part = product;
@@ -158,7 +159,7 @@ void multiply_by_columns(const Product& product, bool accumulate) {
   }
 }
 
-/// The keys are the terms.
+/// Multiplies by chunks of keys that are the terms.
 void multiply_by_terms(const Product& product) {
   for (std::size_t term = 0; term < product.depth; term += key_chunk) {
     Product part = product;
@@ -169,7 +170,7 @@ void multiply_by_terms(const Product& product) {
   }
 }
 
-/// Keys or values of the head: where they lie if nothing has to be padded, else copied to `room`.
+/// Keys or values of the head where they lie, or copied to `room` where something has to be padded.
 rows::Rows padded_rows(const Layout& layout, const Head& head, const void* of, Bf16* room) {
   const auto* first = static_cast<const Bf16*>(of);
   if (layout.length == layout.keys && layout.width == layout.depth)
@@ -180,7 +181,7 @@ rows::Rows padded_rows(const Layout& layout, const Head& head, const void* of, B
   return {.first = room, .stride = layout.depth};
 }
 
-/// The block's rows of a matrix of the head, padded.
+/// Copies the block's rows of a matrix of the head, padded.
 void copy_block(const Layout& layout, const void* of, std::size_t stride, std::size_t first,
                 Bf16* to) {
   rows::copy_padded({.first = static_cast<const Bf16*>(of) + first * stride,
@@ -268,8 +269,8 @@ class TileScope {
   }
 };
 
-/// Whether `multiply` gives the right numbers here, found out with a product of small integers. It
-/// throws where libtorch was built without oneDNN's micro-kernels.
+/// Whether `multiply` gives the right numbers here, found out with a product of small integers.
+/// Throws where libtorch was built without oneDNN's micro-kernels.
 bool multiplies() {
   constexpr std::size_t rows = query_block, columns = depth_unit, depth = depth_unit;
   std::array<Bf16, rows * depth> a{};

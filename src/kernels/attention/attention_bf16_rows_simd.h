@@ -15,10 +15,10 @@ namespace accrue::kernels::rows {
 struct HeadRows {
   const Bf16* first;
   std::size_t stride;       ///< elements between rows
-  std::size_t rows, width;  ///< that there are
+  std::size_t rows, width;  ///< how many there are
 };
 
-/// Rows of whole depth, so many elements apart.
+/// Rows of whole depth, `stride` elements apart.
 struct Rows {
   const Bf16* first;
   std::size_t stride;
@@ -28,7 +28,7 @@ struct Rows {
 void copy_padded(const HeadRows& from, std::size_t padded_rows, std::size_t depth, Bf16* to);
 /// The pairs [padded_rows / 2, depth, 2] of rows[padded_rows, depth].
 void pair_rows(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
-/// The pairs [depth / 2, stride, 2] of the transpose of rows[padded_rows, depth]; those from
+/// The pairs [depth / 2, stride, 2] of the transpose of rows[padded_rows, depth]; the columns from
 /// padded_rows to `stride` are left as they are.
 void pair_columns(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
                   std::size_t stride);
@@ -38,16 +38,16 @@ void transpose(const Bf16* from, std::size_t rows, std::size_t depth, Bf16* to);
 /// Queries [first, first + rows) of a head and what they see of `keys` columns, a multiple of 16.
 struct QueryBlock {
   std::size_t first, rows, block_rows;  ///< rows beyond `rows` are padding; block_rows is even
-  std::size_t length, keys, stride;     ///< stride of all rows of scores and probabilities
+  std::size_t length, keys, stride;     ///< `stride` is that of rows of scores and probabilities
   bool causal;
   float scale;
   const DropoutMask* mask;
   std::uint32_t* words;      ///< for two rows of the mask
-  std::size_t words_stride;  ///< from the first to the second
+  std::size_t words_stride;  ///< distance of the second row's
 };
 
-/// p = e^(scale * scores - the row's largest) with dropout, zeros where nothing is seen; `sums` of
-/// each row before dropout.
+/// p = e^(scale * scores - the row's largest) with dropout, zeros where nothing is seen; `sums`
+/// gets each row's sum before dropout.
 void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
                    float* log_sums);
 /// From scores and grads = dO·Vᵀ: the pairs of the probabilities with dropout, and the gradient of

@@ -21,12 +21,12 @@ using Vector = hn::Vec<Floats>;
 
 constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 
-/// A vector of columns that all of the rows see.
+/// Says of a vector of columns that all rows see it.
 struct AllSeen {
   HWY_INLINE Vector select(std::size_t, Vector seen, Vector) const { return seen; }
 };
 
-/// One from `column` on of which a row sees a part.
+/// Says of a vector of columns, from `column` on, that some row sees a part of it.
 struct SomeSeen {
   const QueryBlock& block;
   std::size_t column;
@@ -41,12 +41,12 @@ struct SomeSeen {
   }
 };
 
-/// One that none of the rows sees.
+/// Says of a vector of columns that no row sees it.
 struct NoneSeen {
   HWY_INLINE Vector select(std::size_t, Vector, Vector unseen) const { return unseen; }
 };
 
-/// body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows).
+/// Calls body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows).
 /// Neighbouring rows have the same numbers of each kind, so that the processor foresees where the
 /// loops end.
 template <class Body>
@@ -67,7 +67,8 @@ struct NoDropout {
   HWY_INLINE Vector operator()(std::size_t, Vector v) const { return v; }
 };
 
-/// Those that a row's mask keeps, times its scale. Two neighbouring rows can be held.
+/// Keeps the probabilities that a row's mask keeps, times its scale. It can hold two neighbouring
+/// rows.
 class Dropout {
  public:
   Dropout(const QueryBlock& block, std::size_t row)
@@ -89,7 +90,7 @@ class Dropout {
 HWY_INLINE Vector probability(Vector v) {
   const Floats d;
   const auto least = hn::Set(d, -127.0F);
-  // Not by Max, which may lose a NaN.
+  // Max is not used here because it may lose a NaN.
   return power_of_two(d, hn::IfThenElse(hn::Lt(v, least), least, v), power_for_bf16);
 }
 
@@ -152,7 +153,7 @@ void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float*
   softmax_rows<Dropout>(block, scores, p, sums, log_sums);
 }
 
-/// Scores become probabilities, and grads are dropped as these are. Returns sum(p * grads).
+/// Makes probabilities of scores, and drops grads where these are dropped. Returns sum(p * grads).
 template <class Kept>
 HWY_INLINE float weigh_row(const QueryBlock& block, std::size_t r, const Kept& kept, float log_sum,
                            float* scores, float* grads) {

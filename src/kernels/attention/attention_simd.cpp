@@ -45,7 +45,7 @@ struct Layout {
 
   /// How many keys a query sees.
   std::size_t seen_by(std::size_t query) const { return causal ? query + 1 : length; }
-  /// How many, in whole tiles, a tile of queries sees.
+  /// How many keys, in whole tiles, a tile of queries sees.
   std::size_t seen_by_tile(std::size_t tile) const { return causal ? tile + tile_rows : queries(); }
   /// Where the first tile of queries begins that sees this key.
   std::size_t first_tile(std::size_t key) const { return causal ? key / tile_rows * tile_rows : 0; }
@@ -198,7 +198,7 @@ struct BackwardBuffers {
   }
 };
 
-/// grad_keys, grad_values of all keys that the block's queries see, from these.
+/// Adds what the block's queries give to grad_keys and grad_values of all keys that they see.
 template <class T>
 void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffers,
                        std::size_t begin, std::size_t end) {
@@ -217,7 +217,7 @@ void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffer
   }
 }
 
-/// Dropped probabilities and score gradients of one tile of queries, in place.
+/// Makes probabilities after dropout and score gradients of one tile of queries, in place.
 template <class T>
 void softmax_backward_tile(const Layout<T>& layout, const RowMask<T>& mask, std::size_t tile,
                            const T* log_sums, T* scores, T* grad_scores) {

@@ -15,7 +15,7 @@ struct Head {
   std::size_t length, width;
   const void *q, *k, *v;
   std::size_t stride;
-  const DropoutMask* mask;  ///< of the probabilities, by query and key; null: all are kept
+  const DropoutMask* mask;  ///< the probabilities', by query and key; null: all are kept
 };
 
 struct HeadForward {

@@ -23,13 +23,13 @@ namespace accrue::kernels::HWY_NAMESPACE {
 template <class T>
 class RowMask {
  public:
-  /// `words`: room for a row, in whole blocks of the mask.
+  /// `words` is room for a row, in whole blocks of the mask.
   RowMask(const DropoutMask* mask, std::uint32_t* words) : mask_(mask), words_(words) {}
 
   void draw(std::size_t query, std::size_t keys) const {
     if (mask_ != nullptr) draw_row(*mask_, query, keys, words_);
   }
-  /// row[0, keys) times the mask that was drawn last, and its scale.
+  /// Multiplies row[0, keys) by the mask that was drawn last, and its scale.
   void apply(T* row, std::size_t keys) const {
     if (mask_ == nullptr) return;
     const Lanes<T> d;

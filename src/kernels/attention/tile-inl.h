@@ -1,5 +1,5 @@
-// A matrix product of register tiles for operands packed by attention_kernels.cpp; compiled once
-// per instruction set.
+// A matrix product of register tiles for operands packed by attention_simd.cpp; compiled once per
+// instruction set.
 #if defined(ACCRUE_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACCRUE_KERNELS_TILE_INL_H_
 #undef ACCRUE_KERNELS_TILE_INL_H_

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
-/// Columns of a matrix that a transpose makes rows of at a time: those of a block of 128 bits.
+/// How many columns of a matrix a transpose makes rows of at a time: those of a block of 128 bits.
 constexpr std::size_t transposed_columns = 4;
 
 /// What stands at `from`, whatever its type, in the lanes of D.
@@ -67,8 +67,8 @@ HWY_INLINE Quads<D> load_pair_columns(D d, const Bf16* from, std::size_t stride)
 
 #else
 
-/// A vector of blocks of 128 bits, or of what D has less; the next block lies `stride` elements
-/// behind the one before.
+/// Loads blocks of 128 bits, or of D's size where that is less; the next block lies `stride`
+/// elements behind the one before.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const T* from, std::size_t stride) {
   constexpr std::size_t blocks = sizeof(hn::TFromD<D>) * hn::MaxLanes(D()) / 16;

@@ -31,14 +31,14 @@ using torch::autograd::variable_list;
 constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000;
 
 /// Classes whose two products of the backward pass follow each other: their part of the logits'
-/// gradient is then still in a core's cache. All at once are 7% slower, 512 and 1,024 about the
-/// same.
+/// gradient is then still in a core's cache. All classes at once are 7% slower, tiles of 512 and
+/// 1,024 about as fast.
 constexpr std::int64_t tile_classes = 768;
 
 /// Classes whose logits are made at once where they need not stay: whole tiles.
 constexpr std::int64_t block_classes = 5 * tile_classes;
 
-/// About equal chunks, so that the last one is no remnant.
+/// Makes chunks about equal, so that the last one is no remnant.
 std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t most) {
   const std::int64_t chunks = (rows + most - 1) / most;
   return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
@@ -65,8 +65,8 @@ class WeightGradient {
     if (slot_ == nullptr) sum_.into = at::empty(weight.sizes(), weight.options());
   }
 
-  /// What the classes from `first` on get of the rows of one chunk. To be called for every class
-  /// of a chunk before the next chunk.
+  /// Adds the gradient of the classes from `first` on by one chunk's rows. To be called for every
+  /// class of a chunk before the next chunk.
   void add(std::int64_t first, const at::Tensor& grad_logits, const at::Tensor& hidden) {
     if (slot_ != nullptr && !any_) sum_ = slot_->contribute();
     any_ = true;
@@ -75,8 +75,8 @@ class WeightGradient {
     gemm_out(rows, grad_logits.t(), hidden, sum_.add);
     if (first + classes == sum_.into.size(0)) sum_.add = true;
   }
-  /// To be called after the last chunk. For autograd; undefined where a slot has it. What is not
-  /// `whole` is no contribution: a slot is left with it unfinished, to be undone.
+  /// To be called after the last chunk. Returns autograd's gradient, undefined where a slot has it.
+  /// A gradient that is not `whole` is no contribution: a slot is left unfinished, to be undone.
   at::Tensor take(bool whole) {
     if (slot_ != nullptr) {
       if (any_ && whole) slot_->done();
@@ -99,7 +99,7 @@ struct Wanted {
 struct Input {
   at::Tensor hidden, weight, compute, targets;  // hidden [R, C], targets [R]
   CrossEntropyOptions loss;
-  double gradient_scale = 1;  // as the sum's precision has it
+  double gradient_scale = 1;  // rounded to the sum's precision
   std::int64_t chunk_rows = 0;
   bool overwrite_hidden = false;
 };
@@ -178,7 +178,7 @@ class Chunks {
         1, std::max(least_chunk_bytes, left) / std::max<std::int64_t>(1, row_bytes));
   }
 
-  /// In the precision of the sum that is returned.
+  /// Whether the sum is finite in the precision in which it is returned.
   bool is_finite(double sum) const {
     return std::abs(sum) <= (logits_.scalar_type() == at::kDouble
                                  ? std::numeric_limits<double>::max()
@@ -219,11 +219,11 @@ class Chunks {
         gemm_out(grad_hidden, tile, input_.compute.narrow(0, first, size),
                  /*accumulate=*/first > 0);
     }
-    // In autograd's sight: it counts as a change of the tensor that `hidden` came from.
+    // Autograd sees this copy: it counts as a change of the tensor that `hidden` came from.
     if (sums_.defined()) grad_hidden_.narrow(0, begin, count).copy_(grad_hidden);
   }
 
-  /// Undefined where no gradient is wanted.
+  /// The memory of a block's exponentials, undefined where no gradient is wanted.
   at::Tensor exponentials_of(std::int64_t count, std::int64_t first, std::int64_t size) const {
     if (!exponentials_.defined()) return {};
     return exponentials_.narrow(0, 0, count).narrow(1, first, size);
@@ -244,7 +244,8 @@ class Chunks {
 };
 
 at::Tensor scalar_of(double sum, const at::Tensor& hidden) {
-  // Not at::full: a sum beyond fp32 is to be an infinity, which is left out, and no error.
+  // at::full would throw for a sum beyond fp32, which is to be an infinity: its micro-batch is
+  // quarantined.
   return at::scalar_tensor(sum, at::kDouble).to(accumulation_dtype(hidden.scalar_type()));
 }
 
@@ -288,7 +289,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   static std::string text_of(double number) { return c10::str(number); }
 };
 
-/// gradient_scale as the sum's precision has it.
+/// gradient_scale rounded to the sum's precision.
 double rounded_scale(const at::Tensor& hidden, const LinearCrossEntropyOptions& options) {
   if (hidden.scalar_type() == at::kDouble) return options.gradient_scale;
   return static_cast<float>(options.gradient_scale);

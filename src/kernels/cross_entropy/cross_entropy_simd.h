@@ -9,9 +9,9 @@ namespace accrue::kernels::rows {
 /// Single-threaded vectorised passes behind online_cross_entropy.h, compiled once per instruction
 /// set and chosen when the program runs. Pointers may be unaligned.
 
-/// What a softmax and its loss take from a block of one row's logits.
+/// What a softmax and its loss need of a block of one row's logits.
 struct LogitBlock {
-  double top;    ///< the largest of these and of what came before
+  double top;    ///< the largest logit of this block and those before
   double sum;    ///< of the exponentials of (logit - top)
   double total;  ///< of the logits, where it was asked for
 };
@@ -29,7 +29,7 @@ struct LogitGradient {
   std::size_t target;
 };
 
-/// exponentials[0, size) become the gradient, in place.
+/// Makes exponentials[0, size) the gradient, in place.
 void cross_entropy_gradient(Element type, void* exponentials, std::size_t size,
                             const LogitGradient& gradient);
 

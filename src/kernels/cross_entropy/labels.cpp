@@ -99,14 +99,14 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   const double weight = label_weight(targets, options.row_weights, options.ignored);
   const at::ScalarType precision = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor labels = counted_labels(targets, options);
-  const at::Tensor left_out = labels.eq(options.ignored);
+  const at::Tensor ignored = labels.eq(options.ignored);
   at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
-  // Whatever is in them, 0 times infinity included.
-  if (left_out.any().item<bool>()) rows = rows.masked_fill(left_out.unsqueeze(-1), 0);
+  // Ignored rows count for nothing whatever is in them, 0 times infinity included.
+  if (ignored.any().item<bool>()) rows = rows.masked_fill(ignored.unsqueeze(-1), 0);
   at::Tensor losses = at::cross_entropy_loss(rows, labels, {}, at::Reduction::None, options.ignored,
                                              options.label_smoothing);
   if (options.z_loss != 0)
-    losses = losses + options.z_loss * rows.logsumexp(-1).square().masked_fill(left_out, 0);
+    losses = losses + options.z_loss * rows.logsumexp(-1).square().masked_fill(ignored, 0);
   if (!options.row_weights.defined()) return {losses.sum(), weight};
   return {(losses * options.row_weights.reshape({-1}).to(losses.options())).sum(), weight};
 }

@@ -15,7 +15,7 @@ void expect_labels(std::string_view operation, const at::Tensor& targets, std::i
 /// Throws a usage Error where label smoothing is not in [0, 1) or z-loss negative or not finite.
 void expect_terms(std::string_view operation, const CrossEntropyOptions& options);
 
-/// Throws a usage Error unless `row_weights` is undefined or fp32 of the targets' shape; one naming
+/// Throws a usage Error unless `row_weights` is undefined or fp32 of the targets' shape, and names
 /// the row where a weight is negative or not finite.
 void expect_row_weights(std::string_view operation, const at::Tensor& targets,
                         const at::Tensor& row_weights);

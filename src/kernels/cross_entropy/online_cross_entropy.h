@@ -8,7 +8,7 @@
 
 namespace accrue::kernels {
 
-/// What the loss takes of R rows; the terms are those of CrossEntropyOptions
+/// The labels and weights of R rows; the terms are those of CrossEntropyOptions
 /// (accrue/kernels/cross_entropy.h).
 struct CrossEntropyRows {
   const std::int64_t* targets = nullptr;  ///< [R], each in [0, V) or `ignored`: the caller checked
@@ -18,29 +18,28 @@ struct CrossEntropyRows {
   double gradient_scale = 1;
 };
 
-/// Cross-entropy of rows whose logits come block by block of their classes (online softmax:
-/// Milakov & Gimelshein, arXiv:1805.02867): each block's exponentials are relative to the largest
-/// logit so far, which is kept, so that what makes them softmax is one factor for a row's block,
-/// computed in double. Nothing else of the logits is kept, so exponentials may be coarser than the
-/// sums.
+/// Cross-entropy of rows whose logits come block by block of their classes (online softmax: Milakov
+/// & Gimelshein, arXiv:1805.02867): each block's exponentials are relative to the largest logit so
+/// far, which is kept, so that one factor for a row's block, computed in double, makes them
+/// softmax. Nothing else of the logits is kept, so exponentials may be coarser than the sums.
 class OnlineCrossEntropy {
  public:
-  /// `labels` of so many rows; blocks of `block` classes, the last one shorter.
+  /// `labels` are those of `rows` rows; blocks have `block` classes, the last one fewer.
   OnlineCrossEntropy(const CrossEntropyRows& labels, std::int64_t rows, std::int64_t classes,
                      std::int64_t block);
 
   /// Takes logits[R, n], fp32 or fp64, of the block that begins with class `first`: to be called
-  /// once for each block, in order. `exponentials`, where given, gets theirs: [R, n] in the logits'
-  /// dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows that do not count
-  /// are left out.
+  /// once for each block, in order. `exponentials`, where given, gets the logits' exponentials: [R,
+  /// n] in the logits' dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows
+  /// that do not count are not read.
   void add(std::int64_t first, const at::Tensor& logits, at::Tensor* exponentials);
 
-  /// After all blocks: the sum of the rows' losses, in double, in the order of the rows: it does
-  /// not depend on the number of threads.
+  /// To be called after all blocks. Returns the sum of the rows' losses, in double and in the order
+  /// of the rows, so that it does not depend on the number of threads.
   double finish();
 
-  /// After finish(): turns exponentials[R, n] of classes from `first` on, all of one block, into
-  /// gradient_scale times the sum's gradient, in place; zero in rows that do not count.
+  /// To be called after finish(). Turns exponentials[R, n] of classes from `first` on, all of one
+  /// block, into gradient_scale times the sum's gradient, in place; zero in rows that do not count.
   void to_gradient(std::int64_t first, at::Tensor& exponentials) const;
 
  private:

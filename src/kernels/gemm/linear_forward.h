@@ -17,17 +17,17 @@ void expect_linear(std::string_view operation, const at::Tensor& x, const at::Te
 /// `sizes` with the last one replaced.
 std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width);
 
-/// x[..., K] · weightᵀ + bias, without autograd, of `width` = N columns; `weight`: the forward one
-/// of its WeightOperands, in x's dtype; bias may be undefined.
+/// x[..., K] · weightᵀ + bias, without autograd, with `width` = N columns. `weight` is the
+/// WeightOperands::forward, in x's dtype; bias may be undefined.
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::int64_t width,
                           const at::Tensor& bias);
 
-/// x's gradient, of `sizes` [..., K]: grad · weight of grad [M, N] contiguous; `weight`: the one
-/// for the data gradient of its WeightOperands.
+/// x's gradient grad · weight, of `sizes` [..., K], for a contiguous grad [M, N]. `weight` is the
+/// WeightOperands::data_gradient.
 at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef sizes);
 
-/// What an autograd Function gets of a weight besides the master. Wrapped, because it treats every
-/// tensor argument as an input of the graph; the master already is one.
+/// What an autograd Function gets of a weight besides the master. It is wrapped because a Function
+/// treats every tensor argument as an input of the graph, as the master already is.
 struct ComputeWeight {
   WeightOperands operands;
 };

@@ -55,7 +55,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   }
 
  private:
-  /// Which gradients are wanted. Biases that are absent have no edge, so those behind move up.
+  /// Which gradients are wanted. An absent bias has no edge, so the edges behind it move up.
   struct Edges {
     Edges(const AutogradContext& context, bool has_b1, bool has_b2)
         : x(context.needs_input_grad(0)),
@@ -75,7 +75,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
                               const Edges& edges) {
     Hidden hidden;
     if (edges.before_gelu()) hidden.grad_pre = input_gradient(grad, w2, pre.sizes());
-    // Unless the graph is kept, `pre` has served: its memory holds the value from here on.
+    // `pre` has served, unless the graph is kept: its memory holds the value from here on.
     if (edges.w2)
       hidden.value = torch::autograd::get_current_graph_task_keep_graph()
                          ? at::empty(pre.sizes(), pre.options())

@@ -44,7 +44,7 @@ bool is_reference(const dnnl::matmul::primitive_desc& description) {
 /// Rows of the left operand that a layout is chosen for; products of other heights read it, too.
 constexpr std::int64_t rows_packed_for = 256;
 
-/// A right operand by itself.
+/// The type and size of a right operand, by which layouts are chosen.
 struct Shape {
   Type type;
   std::int64_t k, n;
@@ -53,7 +53,7 @@ struct Shape {
 
 Shape shape_of(const Operand& b) { return {b.type, b.sizes[0], b.sizes[1]}; }
 
-/// The layout that oneDNN would have for a right operand; nothing where it is a plain one.
+/// The layout that oneDNN prefers for a right operand; nothing where that is a plain one.
 std::optional<dnnl::memory::desc> choose_layout(const Shape& shape, const dnnl::engine& engine) {
   using Tag = dnnl::memory::format_tag;
   const auto type = type_of(shape.type);
@@ -123,7 +123,7 @@ struct Hash {
   }
 };
 
-/// The engine and the products compiled for it, least recently used ones dropped.
+/// The engine and the products compiled for it, of which the least recently used are forgotten.
 class Engine {
  public:
   std::shared_ptr<const Compiled> compiled(const Product& product) {
@@ -163,17 +163,18 @@ class Engine {
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   Recent recent_;
   std::unordered_map<Product, Recent::iterator, Hash> index_;
-  std::map<Shape, std::optional<dnnl::memory::desc>> layouts_;  ///< of the weights there are
+  std::map<Shape, std::optional<dnnl::memory::desc>> layouts_;  ///< of the weights seen so far
 };
 
-/// One for the process: compiled code depends on nothing but the product, so sharing it is no state
-/// that a caller could observe, and models in several threads do not compile the same code twice.
+/// The one engine of the process: compiled code depends on nothing but the product, so sharing it
+/// is no state that a caller could observe, and models in several threads do not compile the same
+/// code twice.
 Engine& shared_engine() {
   static Engine engine;
   return engine;
 }
 
-/// What a product needs besides its operands; one for each calling thread, grown when it must.
+/// What a product needs besides its operands: one for each calling thread, which grows.
 class Workspace {
  public:
   const dnnl::stream& stream() const { return stream_; }

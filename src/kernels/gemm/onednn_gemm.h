@@ -13,8 +13,8 @@ using Extents = std::array<std::int64_t, max_dimensions>;
 
 enum class Type : std::uint8_t { fp32, bf16 };
 
-/// A (batch of) matrices; only the first `Product::dimensions` extents count. Strides in elements,
-/// one of the last two is 1, and none is 0.
+/// A matrix or a batch of them; only the first `Product::dimensions` extents count. Strides in
+/// elements, one of the last two is 1, and none is 0.
 struct Operand {
   Type type = Type::fp32;
   Extents sizes{}, strides{};
@@ -36,12 +36,12 @@ struct Product {
 bool multiply(const Product& product, const void* a, const void* b, const void* bias, void* out);
 
 /// What a packed b [K, N] takes, in bytes, for products with `a` of b's type; 0 where such products
-/// read a plain one as fast, or oneDNN has none of them. A pure function of its arguments on a
+/// read a plain b as fast, or oneDNN has no such product. A pure function of its arguments on a
 /// machine, so that a product's bits do not depend on which one came first.
 std::size_t packed_bytes(Type type, std::int64_t k, std::int64_t n);
 
-/// `b`, of 2 dimensions and any strides that a product takes, into the layout that products read
-/// fastest, and back. packed_bytes must not be 0.
+/// These bring `b`, of 2 dimensions and any strides that a product takes, into the layout that
+/// products read fastest, and back. packed_bytes() must not be 0.
 void pack(const Operand& b, const void* from, void* packed);
 void unpack(const Operand& b, const void* packed, void* to);
 

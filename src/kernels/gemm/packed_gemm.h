@@ -8,14 +8,14 @@
 namespace accrue::kernels {
 
 /// Products by a right operand that is used many times, a weight for a window, in the layout that
-/// the GEMM reads fastest. docs/notes/gemm.md has what that is worth.
+/// the GEMM reads fastest. docs/notes/gemm.md says what that is worth.
 
 /// Elements of the layout of b [K, N] with such options; 0 where products read a plain b as fast,
 /// or have no layout of their own for its dtype and device.
 std::int64_t packed_elements(const at::TensorOptions& b, std::int64_t k, std::int64_t n);
 
-/// packed = b, of any strides that a product takes, for `packed` [packed_elements] of its dtype.
-/// Counts as a change of `packed` for autograd.
+/// packed = b, where b has any strides that a product takes and `packed` is [packed_elements] of
+/// its dtype. It counts as a change of `packed` for autograd.
 void pack_out(at::Tensor& packed, const at::Tensor& b);
 
 /// out[M, N] = a[M, K] · b (+ bias[N], where defined), as gemm_out and gemm_bias_out, for a b [K,

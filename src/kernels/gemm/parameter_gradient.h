@@ -4,12 +4,12 @@
 
 namespace accrue::kernels {
 
-/// Where a layer's parameter gradients go: into the open slot (then the result is undefined), else
-/// into a new tensor of the parameter's dtype for autograd.
+/// These put a layer's parameter gradient into the open slot, and then return an undefined tensor;
+/// without an open slot they return a new tensor of the parameter's dtype for autograd.
 
-/// gradᵀ · x, of weight [N, K], grad [M, N], x [M, K].
+/// gradᵀ · x, for weight [N, K], grad [M, N] and x [M, K].
 at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& x);
-/// The sum of the rows of grad [M, N], contiguous; of a parameter of N elements.
+/// The sum of the rows of a contiguous grad [M, N], for a parameter of N elements.
 at::Tensor row_sum_gradient(const at::Tensor& parameter, const at::Tensor& grad);
 
 /// x [..., K] as a matrix [M, K].

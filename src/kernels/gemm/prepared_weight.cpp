@@ -23,7 +23,7 @@ const at::Tensor& PreparedWeight::Made::remake(const at::Tensor& master,
                                                const at::TensorOptions& options,
                                                at::IntArrayRef sizes, const Write& write) {
   const at::NoGradGuard no_grad;
-  // In place, so that a graph that still holds the old values is told so by autograd.
+  // It is written in place, so that autograd tells a graph that still holds the old values.
   if (!has_room(master, options, sizes)) {
     const MemoryTagScope tag(MemoryTag::parameters);
     tensor = at::empty(sizes, options);

@@ -22,13 +22,13 @@ void sum_terms(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool a
   });
 }
 
-/// Where the sum over terms is made: in the destination itself, where that is fp32.
+/// Where the sum over terms is made: the destination itself, where that is fp32.
 at::Tensor place_of_sum(const at::Tensor& out, bool accumulate) {
   if (out.scalar_type() == at::kFloat) return out;
   return accumulate ? out.to(at::kFloat) : at::empty(out.sizes(), at::kFloat);
 }
 
-/// A block of the destination.
+/// Computes a block of the destination.
 void multiply_block(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                     const at::Tensor& bias, bool accumulate, Multiply& fp32_product) {
   at::Tensor sum = place_of_sum(out, accumulate);

@@ -6,7 +6,7 @@
 
 namespace accrue::kernels::widened {
 
-/// Rows, columns and terms that are widened at once. (docs/notes/gemm.md)
+/// How many rows, columns and terms are widened at once (docs/notes/gemm.md).
 inline constexpr std::int64_t block = 512;
 /// A block of each operand and one of their product, in fp32.
 inline constexpr std::int64_t scratch_bytes = 3 * block * block * std::int64_t{sizeof(float)};
@@ -16,8 +16,8 @@ using Multiply = void(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                       const at::Tensor& bias, bool accumulate);
 
 /// out (+)= a · b (+ bias, where defined) of bf16 operands on the CPU, made of `fp32_product`s of
-/// their blocks: each term as a product of bf16 has it, summed in fp32, rounded once into a bf16
-/// `out`. 2 to 4 dimensions, checked by the caller. Holds at most scratch_bytes.
+/// their blocks: each term is what a product of bf16 has, summed in fp32 and rounded once into a
+/// bf16 `out`. 2 to 4 dimensions, checked by the caller. Holds at most scratch_bytes.
 void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
               bool accumulate, Multiply& fp32_product);
 

@@ -7,7 +7,7 @@
 
 namespace accrue::kernels::rows {
 
-/// to[rows, columns] = from times the mask and its scale; row i of the mask is `first_row` + i.
+/// to[rows, columns] = from times the mask and its scale; row i has the mask's row `first_row` + i.
 struct DroppedRows {
   Element type;
   std::size_t first_row, rows, columns;

@@ -14,8 +14,8 @@ void gelu(const at::Tensor& pre, at::Tensor& out);
 /// or `pre`.
 void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre);
 
-/// Both in one pass: grad_pre as above and out = gelu_tanh(pre), all of one shape and dtype.
-/// `grad_pre` may be `grad_out`, `out` may be `pre`.
+/// Makes grad_pre as gelu_backward() and out = gelu_tanh(pre) in one pass, all of one shape and
+/// dtype. `grad_pre` may be `grad_out`, `out` may be `pre`.
 void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
                         at::Tensor& grad_pre);
 

@@ -68,7 +68,7 @@ void expect_ids(const at::Tensor& ids, std::int64_t vocabulary) {
                         "checking that the tokenizer belongs to the model");
 }
 
-/// body(T{}) with T the elements' type.
+/// Calls body(T{}) with T the elements' type.
 template <class Body>
 void with_type_of(const at::Tensor& tensor, Body body) {
   if (tensor.scalar_type() == at::kDouble)
@@ -77,7 +77,7 @@ void with_type_of(const at::Tensor& tensor, Body body) {
     body(float{});
 }
 
-/// Each row of x has one; it is -1 where no part covers the row.
+/// The position of each row of x in its sample; -1 where no part covers the row.
 std::vector<std::int64_t> positions_of(const Parts& parts, std::int64_t rows) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(rows), -1);
   for (const Part& part : parts)
@@ -146,7 +146,7 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
   const auto per_position = static_cast<std::int64_t>(parts.size()) * channels;
   at::parallel_for(0, longest_of(parts), grain_of(per_position),
                    [&](std::int64_t begin, std::int64_t end) {
-                     // Summed apart, so that a micro-batch rounds at its own magnitude.
+                     // The sum is made apart, so that a micro-batch rounds at its own magnitude.
                      std::vector<T> sum(static_cast<std::size_t>(channels));
                      for (std::int64_t t = begin; t < end; ++t) {
                        std::fill(sum.begin(), sum.end(), T{0});

@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 
 void* at_row(const at::Tensor& tensor, std::int64_t row) {
   if (!tensor.defined()) return nullptr;
-  // Kernels that only read take the pointer as const again.
+  // The const is taken off only here: kernels that only read take it as const again.
   return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) +
          row * tensor.size(-1) * tensor.element_size();
 }
@@ -80,7 +80,7 @@ Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor&
 
 struct Parameters {
   at::Tensor weight, bias;
-  bool wants_weight, wants_bias;  ///< a gradient
+  bool wants_weight, wants_bias;  ///< whether these get a gradient
 };
 
 struct Gradients {

@@ -25,7 +25,7 @@ void add_row(const T* x, const Y* y, T* sum, std::size_t columns) {
   });
 }
 
-/// In two passes over a row that is in the first-level cache: no cancellation.
+/// It takes two passes over a row that is in the first-level cache, so nothing cancels.
 template <class T>
 Statistics<T> statistics_of(const T* row, std::size_t columns, double eps) {
   const Lanes<T> d;

@@ -28,7 +28,7 @@ struct NormBackward {
   Element master, out_type;
   std::size_t rows, columns;
   const void* grad_out;  ///< out_type; the gradient of the normalised result
-  /// master; the gradient that arrives at the norm's input otherwise; may be null
+  /// The gradient that arrives at the norm's input by another way, of type `master`; may be null.
   const void* grad_sum;
   const void* input;
   const void* statistics;

@@ -21,7 +21,8 @@ constexpr T gelu_lowest = sizeof(T) == sizeof(double) ? T(-20) : T(-10.06);
 template <class T>
 constexpr T gelu_highest = sizeof(T) == sizeof(double) ? T(20) : T(10);
 
-/// gelu_tanh(x) = x * sigmoid(z), z = 2 sqrt(2/pi) (x + 0.044715 x^3): no cancellation, one exp.
+/// gelu_tanh(x) = x * sigmoid(z), z = 2 sqrt(2/pi) (x + 0.044715 x^3): nothing cancels, and one exp
+/// is enough.
 template <class D>
 struct Gelu {
   using T = hn::TFromD<D>;
@@ -41,7 +42,7 @@ struct Gelu {
 
   HWY_INLINE hn::Vec<D> value(D, hn::Vec<D> x) const { return hn::Mul(x, sigmoid); }
 
-  /// The clamp hides a NaN; added, it shows.
+  /// The clamp hides a NaN, which shows again when x is added.
   HWY_INLINE hn::Vec<D> derivative(D d, hn::Vec<D> x) const {
     const auto slope =
         hn::MulAdd(square, hn::Set(d, T(3 * gelu_slope * gelu_cubic)), hn::Set(d, T(gelu_slope)));

@@ -16,7 +16,8 @@ void gelu(Element type, const void* pre, void* out, std::size_t size);
 void gelu_backward(Element type, const void* grad_out, const void* pre, void* grad_pre,
                    std::size_t size);
 
-/// Both: grad_pre as above and out = gelu_tanh(pre), for one exponential. `out` may be `pre`.
+/// Makes grad_pre as gelu_backward() and out = gelu_tanh(pre) with one exponential. `out` may be
+/// `pre`.
 void gelu_with_backward(Element type, const void* grad_out, const void* pre, void* out,
                         void* grad_pre, std::size_t size);
 

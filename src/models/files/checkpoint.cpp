@@ -57,7 +57,7 @@ class RunState {
   GeneratorSnapshot generators_;
 };
 
-/// A cast that autocast keeps in a run without a graph would cut the weight off from later uses.
+/// A cast that autocast keeps in a run without a graph would hide the weight from later uses.
 class NoKeptCasts {
  public:
   NoKeptCasts() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -78,7 +78,7 @@ std::string text_of(const variable_list& results) {
   return text.empty() ? "none" : text;
 }
 
-/// fn(inputs), checked.
+/// Runs fn(inputs) and checks what it gives.
 variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
   const NoKeptCasts no_kept_casts;
   std::vector<std::uint32_t> versions;
@@ -96,7 +96,7 @@ variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
   return results;
 }
 
-/// A first run, as the second one needs it.
+/// What the second run needs of the first.
 struct FirstRun : torch::CustomClassHolder {
   FirstRun(CheckpointedFunction function, const variable_list& inputs)
       : fn(std::move(function)), state(inputs) {}
@@ -106,7 +106,7 @@ struct FirstRun : torch::CustomClassHolder {
   std::string results;
 };
 
-/// autograd gives the results a history: what `fn` has captured is to be left without.
+/// autograd gives the results a history, which what `fn` has captured is to stay without.
 void detach_captured(variable_list& results, const variable_list& inputs) {
   for (at::Tensor& result : results)
     if (std::ranges::none_of(inputs, [&](const at::Tensor& in) { return in.is_same(result); }))
@@ -131,7 +131,7 @@ variable_list as_leaves(const variable_list& saved, const AutogradContext& conte
 }
 
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  /// `anchor` requires a gradient: the results do so then, even where no input does.
+  /// `anchor` requires a gradient, so that the results do even where no input does.
   static variable_list forward(AutogradContext* context, const CheckpointedFunction& fn,
                                at::TensorList given, const at::Tensor& /*anchor*/) {
     const variable_list inputs = given.vec();

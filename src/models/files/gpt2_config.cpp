@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t gpt2_vocab = 50'257;
-constexpr std::int64_t end_of_text = 50'256;  // of the GPT-2 tokenizer
+constexpr std::int64_t end_of_text = 50'256;  // GPT-2's tokenizer has it
 
 class ConfigFile {
  public:
@@ -21,7 +21,7 @@ class ConfigFile {
                         "another folder");
   }
 
-  /// How many there are of something: so few that products of two of them are numbers, too.
+  /// How many there are of something: so few that products of two such counts are numbers, too.
   std::int64_t count(const char* key) const {
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const auto found = root_.find(key);
@@ -31,7 +31,7 @@ class ConfigFile {
     return found->get<std::int64_t>();
   }
 
-  /// Where `key` is present, it must be `expected`.
+  /// Throws unless `key` is absent or is `expected`.
   void require(const char* key, const json& expected) const {
     const auto found = root_.find(key);
     if (found != root_.end() && *found != expected)
@@ -84,8 +84,8 @@ Gpt2Options parse_gpt2_config(const std::string& text, const std::string& file,
 }
 
 std::string make_gpt2_config(const Gpt2Options& options) {
-  const json token =
-      options.vocab >= gpt2_vocab ? json(end_of_text) : json(nullptr);  // else it does not exist
+  const json token = options.vocab >= gpt2_vocab ? json(end_of_text)
+                                                 : json(nullptr);  // with fewer words there is none
   const nlohmann::ordered_json config = {
       {"architectures", {"GPT2LMHeadModel"}},
       {"model_type", "gpt2"},

@@ -127,8 +127,8 @@ void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::str
     throw misfit(origin, *extra.begin(), "only the tensors of this model",
                  std::to_string(extra.size()) + " more, this one among them");
   }
-  // The targets are views of the parameters and share their version counters, so cached copies
-  // notice.
+  // The targets are views of the parameters and share their version counters, so that cached copies
+  // are made anew.
   for (const NamedParameter& target : targets) given.at(target.name)->copy_to(target.tensor);
 }
 

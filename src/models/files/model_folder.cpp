@@ -5,7 +5,7 @@
 namespace accrue::models {
 namespace {
 
-/// A link that points nowhere is there, too.
+/// Throws where something is there; a link that points nowhere counts.
 void refuse_existing(const std::filesystem::path& file) {
   std::error_code unreadable;
   if (std::filesystem::exists(std::filesystem::symlink_status(file, unreadable)))

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t data_alignment = 8;
 
-/// Before any tensor is read: one that turns out damaged on the way would leave a model half
-/// loaded.
+/// This is checked before any tensor is read: one that turns out damaged on the way would leave a
+/// model half loaded.
 void check_bools(const InputFile& file, std::int64_t data_offset, const TensorEntry& entry) {
   if (entry.dtype != at::kBool) return;
   std::array<unsigned char, 4096> block{};
@@ -48,7 +48,7 @@ struct StoredBytes {
   void copy_to(const at::Tensor& target) const {
     if (fit_into(target)) {
       read_into(target);
-      // Raw pointers wrote: low-precision copies and autograd's checks learn of it by the version.
+      // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
       target.unsafeGetTensorImpl()->bump_version();
     } else {
       const at::Tensor values = at::empty(shape, at::TensorOptions().dtype(dtype));
@@ -142,7 +142,7 @@ class CheckedOutput {
     file_.write(bytes);
     checksum_.add(bytes);
   }
-  /// What was written since the last time.
+  /// The checksum of what was written since it was last taken.
   std::string take_checksum() { return std::exchange(checksum_, {}).text(); }
   void commit() { file_.commit(); }
 
@@ -151,7 +151,7 @@ class CheckedOutput {
   Checksum checksum_;
 };
 
-/// What does not lie in the file's order is copied by a few rows: a checkpoint is written also
+/// A tensor that is not contiguous is copied a few rows at a time: a checkpoint is written also
 /// where memory has run out.
 void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   constexpr std::int64_t piece_bytes = 48 << 10;
@@ -168,7 +168,7 @@ void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   }
 }
 
-/// `values(i)` gives tensor i, on the CPU, when it is its turn.
+/// `values(i)` gives tensor i, on the CPU, when its turn comes.
 template <class Values>
 TensorChecksums write_file(const std::filesystem::path& path, const std::string& operation,
                            const std::vector<Described>& tensors,

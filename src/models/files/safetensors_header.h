@@ -16,7 +16,7 @@ struct TensorEntry {
   std::string name;
   at::ScalarType dtype = at::kFloat;
   std::vector<std::int64_t> shape;
-  std::int64_t begin = 0, end = 0;  ///< bytes, from the end of the header
+  std::int64_t begin = 0, end = 0;  ///< in bytes from the end of the header
 };
 
 struct SafetensorsHeader {
@@ -24,11 +24,11 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads the JSON of a header and checks each entry by itself. `file` names it in errors.
+/// Reads the JSON of a header and checks each entry by itself. `file` names the file in errors.
 SafetensorsHeader parse_header(std::string_view json, const std::string& file);
 
-/// Checks that the tensors fill the `data_bytes` behind the header: no overlap, no gap, nothing
-/// left.
+/// Throws a usage Error unless the tensors fill the `data_bytes` behind the header without overlap,
+/// gap or rest.
 void check_layout(const SafetensorsHeader& header, std::int64_t data_bytes,
                   const std::string& file);
 

@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The document; null where it is none. A key that an object has twice would hide a tensor.
+/// The JSON document; null where the text is none. A key that an object has twice would hide a
+/// tensor.
 json parse_without_repeats(const std::string& text, const std::string& file) {
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int, json::parse_event_t event, json& parsed) {
@@ -29,7 +30,7 @@ json parse_without_repeats(const std::string& text, const std::string& file) {
   return json::parse(text, check, /*allow_exceptions=*/false);
 }
 
-/// What is in another folder is not the model's, whoever wrote the index.
+/// Whether `name` has no folder in it: what is in another folder is not the model's.
 bool is_name_of_a_file(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
@@ -81,7 +82,8 @@ class Shards {
 
   const fs::path& index_;
   WeightMap map_;
-  std::map<std::string, std::set<std::string>> missing_;  ///< by file: its tensors not found yet
+  std::map<std::string, std::set<std::string>>
+      missing_;  ///< by file: tensors of it that are not found yet
 };
 
 }  // namespace

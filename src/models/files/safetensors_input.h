@@ -22,7 +22,7 @@ class InputFile {
 
   /// Throws a runtime Error where the file became shorter.
   void read_at(std::int64_t offset, void* out, std::int64_t count) const;
-  /// The checksum of `count` bytes, read by pieces.
+  /// The checksum of `count` bytes from `offset`, read by pieces.
   std::string checksum_at(std::int64_t offset, std::int64_t count) const;
 
  private:
@@ -41,8 +41,8 @@ struct FileHead {
   std::int64_t data_offset() const { return static_cast<std::int64_t>(bytes.size()); }
 };
 
-/// Reads it, and checks it against itself and the length of the file. Throws a usage Error that
-/// names the file, the tensor and what is wrong.
+/// Reads the head of a file, and checks it against itself and the length of the file. Throws a
+/// usage Error that names the file, the tensor and what is wrong.
 FileHead read_head(const InputFile& file);
 
 }  // namespace accrue::models

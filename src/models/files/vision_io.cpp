@@ -16,14 +16,14 @@ constexpr const char* vision_weights = "model.safetensors";
 constexpr const char* vision_preprocessor = "preprocessor_config.json";
 constexpr double level_mean = 0.5, level_deviation = 0.5;
 
-/// Names of classes are names of folders, which may be any bytes.
+/// Writes JSON with names of classes, which are names of folders and so may be any bytes.
 void write_json(const std::filesystem::path& file, const Json& value) {
   write_file_atomically(file, value.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 const char* name_of(Compute compute) { return compute == Compute::fp64 ? "float64" : "float32"; }
 
-/// A number where both are the same, which every version of transformers reads.
+/// One number where both sides are the same, which every version of transformers reads.
 Json side_or_sides(std::int64_t height, std::int64_t width) {
   return height == width ? Json(height) : Json{height, width};
 }
@@ -57,7 +57,7 @@ Json vit_config(const VitOptions& options, const ImageTask& task) {
           {"dtype", name_of(options.compute)}};
 }
 
-/// What data::open_source() does with an image.
+/// States for transformers what data::open_source() does with an image.
 Json vit_preprocessor(std::int64_t side) {
   constexpr int bilinear = 2;
   return {{"image_processor_type", "CLIPImageProcessor"},
@@ -74,7 +74,7 @@ Json vit_preprocessor(std::int64_t side) {
           {"image_std", {level_deviation, level_deviation, level_deviation}}};
 }
 
-/// Numbers of each channel, as timm states them.
+/// A number for each channel, as timm states it.
 Json of_each_channel(double value, const ImageTask& task) {
   return Json(std::vector<double>(static_cast<std::size_t>(task.image[0]), value));
 }

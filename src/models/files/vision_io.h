@@ -18,24 +18,25 @@ struct ImageTask {
   std::vector<std::string> classes;              ///< a name for each output
 };
 
-/// Each writes a folder (made where it does not exist) that says how its images are made:
-/// pixels scaled to [0, 1], then of mean and deviation 0.5. Throws a usage Error where a model is
-/// in it already.
+/// Each writes a folder (made where it does not exist) that says how its images are made: pixels
+/// scaled to [0, 1], then with mean and deviation 0.5 taken out. Throws a usage Error where a model
+/// is in it already.
 ///
-/// One that transformers' ViTForImageClassification.from_pretrained loads: config.json with the
-/// names of classes, and model.safetensors. For square images in colour also
-/// preprocessor_config.json, with which AutoImageProcessor scales and cuts as data::open_source()
-/// does (its CLIPImageProcessor is the one that does both; of odd margins it takes the other
+/// Writes a folder that transformers' ViTForImageClassification.from_pretrained loads: config.json
+/// with the names of classes, and model.safetensors. Square images in colour also get
+/// preprocessor_config.json, with which AutoImageProcessor scales and crops as data::open_source()
+/// does (by its CLIPImageProcessor, which does both; where a margin is odd it takes the other
 /// pixel).
 void save_vit_folder(const std::filesystem::path& folder, const Vit& model, const ImageTask& task);
 
-/// model.safetensors with torchvision's names, and config.json in the form that timm's are on the
-/// Hub (architecture, num_classes, label_names, model_args, pretrained_cfg). Neither library has
-/// this architecture (three stages, He et al., section 4.2).
+/// Writes model.safetensors with torchvision's names, and config.json in the form that timm's have
+/// on the Hub (architecture, num_classes, label_names, model_args, pretrained_cfg). Neither library
+/// has this architecture (three stages, He et al., section 4.2).
 void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model,
                         const ImageTask& task);
 
-/// model.pt, which torch.jit.load reads, with the present values; and such a config.json.
+/// Writes model.pt, which torch.jit.load reads, with the present values, and a config.json as
+/// save_resnet_folder() does.
 void save_torchscript_folder(const std::filesystem::path& folder, const TorchScriptModel& model,
                              const ImageTask& task);
 

@@ -9,7 +9,7 @@ namespace accrue::models {
 
 /// Seeds libtorch's CPU generator from (seed, window, first sample id, site) while it lives, and
 /// puts back the state it had. So a module that draws from it makes the same draws when its
-/// micro-batch is run again. Nothing in evaluation.
+/// micro-batch is run again. It does nothing in evaluation.
 class ModuleGenerator {
  public:
   ModuleGenerator(const ForwardContext& context, std::uint64_t site);

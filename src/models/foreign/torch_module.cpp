@@ -23,7 +23,7 @@ using torch::nn::Module;
 struct Element {
   std::string name;
   AnyModule module;
-  std::optional<double> dropout;  ///< of a Dropout, which accrue's kernel stands for
+  std::optional<double> dropout;  ///< set for a Dropout, which accrue's kernel stands for
 };
 
 /// Modules between two cuts.
@@ -31,22 +31,22 @@ struct Part {
   std::string name;
   std::optional<BatchNorm> entrance;
   std::vector<Element> elements;
-  TensorSnapshot before_first_run;  ///< where a rerun is to follow
+  TensorSnapshot before_first_run;  ///< kept where a rerun is to follow
 };
 
 void set_training(Module& module, bool training) {
   if (module.is_training() != training) module.train(training);
 }
 
-/// Masks by sample id need [B, ...] with the channels last or alone; which dimension is which does
-/// not matter to them.
+/// Dropout by sample id. Masks need [B, ...] with the channels last or alone; which other dimension
+/// is which does not matter to them.
 at::Tensor drop(const at::Tensor& x, double probability, const ForwardContext& context,
                 std::int64_t site) {
   const at::Tensor rows = x.dim() <= 3 ? x : x.flatten(2);
   return kernels::dropout(rows.contiguous(), probability, context, site).view(x.sizes());
 }
 
-/// A copy: a module may work in place, and a pass may be run again from the same inputs.
+/// Returns a copy, since a module may work in place and a pass may run again from the same inputs.
 at::Tensor in_dtype_of(const NamedParameters& parameters, const at::Tensor& inputs) {
   if (parameters.empty() || !at::isFloatingType(inputs.scalar_type())) return inputs.clone();
   return inputs.to(parameters.front().tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
@@ -70,11 +70,11 @@ bool will_be_rerun(const ForwardContext& context) {
 }
 
 /// Modules may read and move buffers out of accrue's sight: running statistics, counters, vectors
-/// of a power iteration. A rerun starts from them as its first run did, and leaves them as that
-/// did.
+/// of a power iteration. A rerun starts from the values that its first run started from, and leaves
+/// those that it left.
 class RerunBuffers {
  public:
-  /// `before` carries them from a first run to its rerun.
+  /// `before` carries the buffers from a first run to its rerun.
   RerunBuffers(const std::vector<Element>& elements, const ForwardContext& context,
                TensorSnapshot& before) {
     if (will_be_rerun(context)) before = snapshot_of_buffers(elements);

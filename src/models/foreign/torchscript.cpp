@@ -28,15 +28,15 @@ at::ScalarType dtype_of(const TorchScriptOptions& options) {
 /// The first line: libtorch's messages go on with stack traces.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The optimizer's pass in place is for contiguous parameters.
+/// Makes parameters contiguous, as the optimizer's pass in place needs them.
 void make_contiguous(const torch::jit::Module& module) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : module.parameters())
     if (!parameter.is_contiguous()) parameter.set_data(parameter.contiguous());
 }
 
-/// Without it the interpreter makes a std::runtime_error of whatever is thrown in a module, and no
-/// caller can tell that memory ran out. libtorch has this for the process only.
+/// Without this flag the interpreter makes a std::runtime_error of whatever is thrown in a module,
+/// and no caller can tell that memory ran out. libtorch has this for the process only.
 void let_errors_through() { FLAGS_torch_jit_enable_rethrow_caught_exception = true; }
 
 torch::jit::Module load(const TorchScriptOptions& options) {
@@ -62,7 +62,7 @@ torch::jit::Module load(const TorchScriptOptions& options) {
   }
 }
 
-/// What a module says of inputs that it does not take.
+/// The error for inputs that a module does not take.
 Error refused_by_module(const at::Tensor& inputs, const std::exception& error) {
   const std::string reason = first_line(error.what());
   const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;

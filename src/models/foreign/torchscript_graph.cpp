@@ -37,7 +37,7 @@ std::string text_of(const c10::FunctionSchema& schema) {
   return text.str();
 }
 
-/// Whether the graph says that a layer stays in evaluation mode, as one traced there does.
+/// Whether the graph says that a layer stays in evaluation mode, as a layer traced there does.
 bool is_fixed_to_evaluation(const Node& node, std::size_t place) {
   if (node.inputs().size() <= place) return false;
   const auto training = torch::jit::toIValue(node.input(place));
@@ -49,7 +49,7 @@ bool is_batch_norm(const Node& node) {
   return kind.find("batch_norm") != std::string::npos && !is_fixed_to_evaluation(node, 5);
 }
 
-/// The probability, where the graph states it.
+/// A dropout's probability, where the graph states it.
 std::optional<double> constant_probability(const Node& node) {
   const int place =
       node.kind().toUnqualString() == std::string("scaled_dot_product_attention") ? 4 : 1;

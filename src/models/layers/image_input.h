@@ -7,7 +7,7 @@
 
 namespace accrue::models {
 
-/// That a classifier of images may tell apart.
+/// The most classes that a classifier of images may tell apart.
 inline constexpr std::int64_t most_classes = 1 << 24;
 
 /// The images [B, C, H, W] of a micro-batch in the model's dtype. Throws a usage Error where they

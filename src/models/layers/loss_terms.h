@@ -7,7 +7,7 @@
 
 namespace accrue::models {
 
-/// The terms are a micro-batch's targets, each with its weight.
+/// `options` for a micro-batch's targets, each with its weight.
 inline kernels::CrossEntropyOptions loss_terms(const LossOptions& options,
                                                const batch::MicroBatch& micro,
                                                const ForwardContext& context) {

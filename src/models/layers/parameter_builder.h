@@ -19,7 +19,7 @@ class ParameterBuilder {
   explicit ParameterBuilder(at::ScalarType dtype) : dtype_(dtype) {}
 
   at::Tensor constant(const std::string& name, std::vector<std::int64_t> shape, double value);
-  /// Zeros until `draw`.
+  /// Makes a parameter that draw() fills; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
                     double standard_deviation);
 

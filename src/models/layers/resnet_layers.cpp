@@ -41,7 +41,7 @@ struct UnreadConvolution : torch::autograd::Function<UnreadConvolution> {
   }
 };
 
-/// A projection stands where the channels or the pixels change.
+/// Whether a block needs a projection: where the channels or the pixels change.
 bool needs_projection(std::int64_t in, std::int64_t out, std::int64_t stride) {
   return in != out || stride != 1;
 }

@@ -14,7 +14,7 @@ struct Convolution {
   std::int64_t stride = 1;
 
   at::Tensor operator()(const at::Tensor& x) const;
-  /// Without computing the result, which nobody reads; its gradients have the same bits.
+  /// Makes only the graph of the result, which nobody reads; gradients have the same bits.
   at::Tensor unread(const at::Tensor& x) const;
 
  private:
@@ -26,7 +26,7 @@ struct NormLayer {
   Norm norm = Norm::batch;
   BatchNorm parts;
 
-  /// x [B, C, H, W]; not for batch normalisation, which whoever runs the segment does.
+  /// Normalises x [B, C, H, W]. A batch normalisation is left to whoever runs the segment.
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
@@ -34,7 +34,7 @@ struct BasicBlock {
   std::string name;  ///< "layer1.0"
   Convolution conv1, conv2;
   NormLayer bn1, bn2;
-  /// The projection shortcut has no weights where the shortcut is the input itself.
+  /// The shortcut's convolution, without weights where the shortcut is the input itself.
   Convolution projection;
   NormLayer projection_norm;
 

@@ -13,7 +13,7 @@ namespace accrue::models {
 namespace {
 
 kernels::Remake remake_of(const LayerNorm& norm, const at::Tensor& x, at::ScalarType out) {
-  // Detached: what an operation keeps must not hold the graph before it.
+  // The input is detached: what an operation keeps must not hold the graph before it.
   return [norm, input = x.detach(), out] { return norm(input, out); };
 }
 

@@ -26,7 +26,7 @@ struct Projection {
   at::Tensor operator()(const at::Tensor& x, const kernels::Remake& remake_x = {});
 };
 
-/// A transformer's weights deviate so much before training.
+/// The standard deviation of a transformer's weights before training.
 inline constexpr double initial_deviation = 0.02;
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
@@ -39,10 +39,10 @@ struct BlockOptions {
   std::int64_t heads = 1;
   bool causal = true;
   double dropout = 0;
-  at::ScalarType activations = at::kFloat;  ///< of GEMM inputs
+  at::ScalarType activations = at::kFloat;  ///< dtype of GEMM inputs
 };
 
-/// A pre-norm transformer block: x + attention(norm(x)), then that plus mlp(norm(that)). Dropout on
+/// A pre-norm transformer block: y = x + attention(norm(x)), then y + mlp(norm(y)). Dropout is on
 /// the attention weights and behind either part, at `first_site` and the two sites after it.
 struct TransformerBlock {
   LayerNorm before;
