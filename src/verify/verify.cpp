@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
+#include "verify/config/skipped.h"
 #include "verify/module_subject.h"
 #include "verify/prover.h"
-#include "verify/skipped.h"
 
 namespace accrue::detail {
 namespace {

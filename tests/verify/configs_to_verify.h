@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "verify/verify_config.h"
+#include "verify/config/verify_config.h"
 
 namespace accrue::proof::testing {
 

@@ -1,4 +1,4 @@
-#include "verify/findings.h"
+#include "verify/doctor/findings.h"
 
 #include <gmock/gmock.h>
 

@@ -4,9 +4,9 @@
 #include "accrue/core/error.h"
 #include "changed_model.h"
 #include "configs_to_verify.h"
-#include "verify/config_subject.h"
+#include "verify/config/config_subject.h"
+#include "verify/config/ranked_window.h"
 #include "verify/prover.h"
-#include "verify/ranked_window.h"
 
 namespace accrue::proof {
 namespace {

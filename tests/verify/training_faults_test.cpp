@@ -4,7 +4,7 @@
 #include "accrue/models/trainable.h"
 #include "changed_model.h"
 #include "configs_to_verify.h"
-#include "verify/config_subject.h"
+#include "verify/config/config_subject.h"
 #include "verify/prover.h"
 
 namespace accrue::proof {

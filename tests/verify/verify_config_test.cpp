@@ -1,10 +1,10 @@
-#include "verify/verify_config.h"
+#include "verify/config/verify_config.h"
 
 #include <gmock/gmock.h>
 
 #include "accrue/core/error.h"
 #include "configs_to_verify.h"
-#include "verify/doctor.h"
+#include "verify/doctor/doctor.h"
 
 namespace accrue::proof {
 namespace {

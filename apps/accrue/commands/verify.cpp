@@ -6,7 +6,7 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "verify/verify_config.h"
+#include "verify/config/verify_config.h"
 
 namespace accrue::cli {
 namespace {

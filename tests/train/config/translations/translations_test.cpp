@@ -8,9 +8,9 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
-#include "train/config/refusal_of.h"
 #include "train/config/key.h"
 #include "train/config/names.h"
+#include "train/config/refusal_of.h"
 #include "train/config/translations/advice.h"
 #include "train/config/translations/carries.h"
 

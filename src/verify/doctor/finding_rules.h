@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/findings.h"
+#include "verify/doctor/findings.h"
 
 namespace accrue::proof {
 

@@ -1,4 +1,4 @@
-#include "verify/doctor.h"
+#include "verify/doctor/doctor.h"
 
 #include <ATen/ATen.h>
 

@@ -1,9 +1,9 @@
-#include "verify/findings.h"
+#include "verify/doctor/findings.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "verify/finding_rules.h"
+#include "verify/doctor/finding_rules.h"
 
 namespace accrue::proof {
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "core/words.h"
-#include "verify/finding_rules.h"
+#include "verify/doctor/finding_rules.h"
 #include "verify/text.h"
 
 namespace accrue::proof {

@@ -7,7 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/verify/verify.h"
 #include "verify/fit.h"
-#include "verify/loop_watch.h"
+#include "verify/loop/loop_watch.h"
 #include "verify/module_subject.h"
 #include "verify/prover.h"
 

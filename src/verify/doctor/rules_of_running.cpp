@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "accrue/core/units.h"
-#include "verify/finding_rules.h"
+#include "verify/doctor/finding_rules.h"
 #include "verify/text.h"
 
 namespace accrue::proof {

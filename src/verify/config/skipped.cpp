@@ -1,4 +1,4 @@
-#include "verify/skipped.h"
+#include "verify/config/skipped.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "verify/check_plan.h"
+#include "verify/config/check_plan.h"
 
 #include <algorithm>
 

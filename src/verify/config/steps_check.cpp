@@ -1,4 +1,4 @@
-#include "verify/steps_check.h"
+#include "verify/config/steps_check.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "verify/loop_watch.h"
+#include "verify/loop/loop_watch.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "verify/verify_config.h"
+#include "verify/config/verify_config.h"
 
 #include <ATen/ATen.h>
 
@@ -13,12 +13,12 @@
 #include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "train/plan/setup.h"
-#include "verify/check_plan.h"
-#include "verify/config_subject.h"
+#include "verify/config/check_plan.h"
+#include "verify/config/config_subject.h"
+#include "verify/config/ranked_window.h"
+#include "verify/config/skipped.h"
+#include "verify/config/steps_check.h"
 #include "verify/prover.h"
-#include "verify/ranked_window.h"
-#include "verify/skipped.h"
-#include "verify/steps_check.h"
 #include "verify/text.h"
 
 namespace accrue::proof {

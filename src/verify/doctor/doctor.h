@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "accrue/train/config.h"
-#include "verify/findings.h"
+#include "verify/doctor/findings.h"
 
 namespace accrue::proof {
 

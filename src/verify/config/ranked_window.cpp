@@ -1,4 +1,4 @@
-#include "verify/ranked_window.h"
+#include "verify/config/ranked_window.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -19,7 +19,7 @@
 #include "core/words.h"
 #include "train/ranks/ranks.h"
 #include "verify/comparison.h"
-#include "verify/trained_window.h"
+#include "verify/config/trained_window.h"
 
 namespace accrue::proof {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "accrue/core/units.h"
-#include "verify/finding_rules.h"
+#include "verify/doctor/finding_rules.h"
 #include "verify/text.h"
 
 namespace accrue::proof {

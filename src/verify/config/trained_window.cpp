@@ -1,4 +1,4 @@
-#include "verify/trained_window.h"
+#include "verify/config/trained_window.h"
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "accrue/verify/report.h"
-#include "verify/config_subject.h"
+#include "verify/config/config_subject.h"
 
 namespace accrue::proof {
 

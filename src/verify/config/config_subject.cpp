@@ -1,4 +1,4 @@
-#include "verify/config_subject.h"
+#include "verify/config/config_subject.h"
 
 #include <ATen/ATen.h>
 
@@ -12,9 +12,9 @@
 #include "train/pass/run_micro_batch.h"
 #include "train/ranks/alone.h"
 #include "verify/comparison.h"
+#include "verify/config/ranked_window.h"
+#include "verify/config/trained_window.h"
 #include "verify/module_subject.h"
-#include "verify/ranked_window.h"
-#include "verify/trained_window.h"
 
 namespace accrue::proof {
 namespace {
