@@ -46,7 +46,8 @@ ModelConfig shape_from_json(const json& in) {
   return shape;
 }
 
-/// The manifest of a checkpoint from before there were manifests: lengths alone, in state.json.
+/// What stands for the manifest of a checkpoint from before there were manifests: the lengths in
+/// state.json.
 Manifest lengths_in(const json& state) {
   Manifest manifest{.step = state.value("step", std::int64_t{-1}), .files = {}};
   for (const auto& [name, bytes] : state.at("files").items())
@@ -95,7 +96,7 @@ Bookkeeping read_bookkeeping(const fs::path& checkpoint) {
   }
 }
 
-/// `tensors`, those that share memory with one of `changing` copied.
+/// `tensors`, of which those that share memory with one of `changing` are copied.
 NamedParameters with_copies_of(const NamedParameters& changing, NamedParameters tensors) {
   const at::NoGradGuard no_grad;
   for (NamedParameter& kept : tensors)
@@ -112,7 +113,7 @@ Manifest::File file_entry(const fs::path& file, models::TensorChecksums tensors)
           .tensors = std::move(tensors)};
 }
 
-/// All files of a checkpoint into `folder`, the manifest last.
+/// Writes all files of a checkpoint into `folder`, the manifest last.
 void write_files(const fs::path& folder, const CheckpointContent& content) {
   Manifest manifest{.step = content.state.step, .files = {}};
   const auto written = [&](const char* name, models::TensorChecksums tensors) {
@@ -128,7 +129,7 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
     written(ranks_file, models::write_safetensors(folder / ranks_file, content.ranks));
   json state = to_json(content.state);
   state["model"] = shape_to_json(content.shape);
-  // Names of classes are names of folders, which may be any bytes.
+  // The text has names of classes, which are names of folders and so may be any bytes.
   const std::string text = state.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file_atomically(folder / state_file, text);
   manifest.files[state_file] = {

@@ -12,21 +12,22 @@
 
 namespace accrue::train {
 
-/// Names what is kept in compression among what a checkpoint holds of several ranks.
+/// The prefix of what compression keeps among CheckpointContent::ranks.
 inline constexpr const char* compression_prefix = "compression.";
-/// Names the inner optimizer of a rank after the first, whose own is the checkpoint's optimizer.
+/// The prefix of a rank's inner optimizer there; the first rank's is the checkpoint's optimizer.
 std::string optimizer_prefix(std::int64_t rank);
 
-/// What a checkpoint holds. Parameters and the optimizer's state are the live ones: they must not
+/// What a checkpoint holds. Parameters and the optimizer's state are not copied: they must not
 /// change until the checkpoint is written. What a forward pass changes (Trainable::buffers) is
 /// copied.
 struct CheckpointContent {
   TrainState state;
   ModelConfig shape;  ///< what the model was made with
   NamedParameters model, optimizer;
-  /// What several ranks need besides, under prefixes; in memory of its own.
+  /// What several ranks need besides, under prefixes and in memory of its own.
   NamedParameters ranks = {};
-  /// Instead of `optimizer`, where no process has all of it: read as it is written, each once.
+  /// Stands for `optimizer` where no process has all of its state; each tensor is read once, as it
+  /// is written.
   StoredTensors gathered = {};
 };
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
@@ -34,24 +35,25 @@ CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig&
 
 /// Writes checkpoints/step-N whole or not at all: a hidden folder, its manifest last, fsync,
 /// rename. Throws a runtime Error where the disk is full or not writable, or the run directory is
-/// gone; earlier checkpoints are untouched then. Any thread.
+/// gone; earlier checkpoints are untouched then. Any thread may call it.
 std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content);
 
-/// Only the bookkeeping of a checkpoint. Throws a usage Error where that is not what was written or
-/// can be of no run, or where a file is missing or of another length; tensors are not read.
+/// Reads only the bookkeeping of a checkpoint. Throws a usage Error where that is not what was
+/// written or no run can have it, or where a file is missing or of another length; tensors are not
+/// read.
 TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
-/// The format of the data that it was trained on: text, tokens, jsonl or images. Throws as
-/// read_checkpoint_state().
+/// The format of the data that a checkpoint's model was trained on: text, tokens, jsonl or images.
+/// Throws as read_checkpoint_state() does.
 std::string data_format_of(const std::filesystem::path& checkpoint);
 
-/// Whether read_checkpoint_state() returns.
+/// Whether read_checkpoint_state() would not throw.
 bool checkpoint_is_whole(const std::filesystem::path& checkpoint);
 
 /// A checkpoint whose files are those that were written together.
 class VerifiedCheckpoint {
  public:
-  /// Whose tensors are read: of all files, of model.safetensors alone, of none.
+  /// The files whose tensors are read: all, model.safetensors alone, none.
   enum class Files { all, model, none };
 
   /// Reads the files once and compares their checksums. Throws a usage Error that names the file
@@ -67,7 +69,7 @@ class VerifiedCheckpoint {
   Config with_shape(Config config) const;
 
   std::filesystem::path model_path() const;
-  /// What is in it, not read yet.
+  /// The model's tensors, not read yet.
   StoredTensors model() const;
   /// Loads the model. Throws a usage Error where a tensor does not fit; nothing is changed then.
   void load(models::Model& model) const;

@@ -50,8 +50,8 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// Swaps two folders in one step, so that a whole checkpoint is at `to` at any moment. False where
-/// the file system (NFS, FUSE) cannot.
+/// Swaps two folders in one step, so that a whole checkpoint is at `to` at any moment. Returns
+/// false where the file system (NFS, FUSE) cannot.
 bool exchange(const fs::path& from, const fs::path& to) {
   return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0;
 }
@@ -62,7 +62,7 @@ std::vector<std::string> in_words(const std::vector<std::int64_t>& steps) {
   return words;
 }
 
-/// The best of those after `step`, by their own bookkeeping.
+/// The best checkpoint among those after `step`, by their own bookkeeping.
 std::optional<std::int64_t> best_after(const RunDirectory& run,
                                        const std::vector<std::int64_t>& later, std::int64_t step) {
   const TrainState newest = read_checkpoint_state(run.checkpoint(later.back()));

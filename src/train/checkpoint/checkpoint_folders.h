@@ -10,9 +10,9 @@
 
 namespace accrue::train {
 
-/// The folders under checkpoints/: step-00000010 is a checkpoint, .step-00000010.partial one that
-/// is being written, .replaced one that the next of its name takes the place of, .removed one that
-/// is being removed. Whatever changes them holds the run (RunClaim).
+/// The folders under checkpoints/: step-00000010 is a checkpoint, .step-00000010.partial is being
+/// written, .replaced gives its place to the next of its name, .removed is being removed. Whatever
+/// changes them holds the run (RunClaim).
 
 /// The step that a folder's name says; none where it is no checkpoint's.
 std::optional<std::int64_t> step_of_folder(const std::filesystem::path& folder);
@@ -37,7 +37,7 @@ void sweep(const RunDirectory& run);
 
 struct PruneOptions {
   std::int64_t newest = 0;  ///< the step just written; later ones belong to an attempt given up
-  std::int64_t keep = 2;    ///< so many of the newest stay
+  std::int64_t keep = 2;    ///< how many of the newest stay
   std::optional<std::int64_t> best;  ///< stays besides
 };
 /// Removes the other checkpoints, and what a killed process left. Damaged ones stay, unless they

@@ -14,10 +14,10 @@ namespace accrue::train {
 struct StoredCheckpoint {
   std::int64_t step = 0;
   std::filesystem::path folder;
-  std::int64_t bytes = 0;  ///< of all its files
+  std::int64_t bytes = 0;  ///< all its files together
   std::string damage;      ///< what is not as it was written, with file and tensor; empty: nothing
-  bool has_checksums = true;        ///< false: of an earlier version, only lengths can be compared
-  std::optional<double> best_eval;  ///< where it is the best evaluated one so far
+  bool has_checksums = true;        ///< false: an earlier version's, only lengths can be compared
+  std::optional<double> best_eval;  ///< set where it is the best evaluated one so far
 };
 
 enum class Thoroughness {

@@ -7,7 +7,7 @@ namespace accrue::train {
 
 namespace {
 
-/// What an automatic size comes to may change with one file that is left out.
+/// Compares images' shapes: an automatic size may change with one file that is left out.
 void check_image(const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& now) {
   if (before == now || before.size() != 3 || now.size() != 3) return;
   const bool same_size = before[1] == now[1] && before[2] == now[2];

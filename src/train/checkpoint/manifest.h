@@ -17,20 +17,21 @@ namespace accrue::train {
 struct Manifest {
   struct File {
     std::int64_t bytes = 0;
-    std::string checksum;             ///< of a file without tensors
-    models::TensorChecksums tensors;  ///< of a safetensors file; its header is empty of others
+    std::string checksum;  ///< where the file has no tensors
+    models::TensorChecksums
+        tensors;  ///< where it is a safetensors file; others have no header here
   };
   std::int64_t step = 0;
   std::map<std::string, File> files;  ///< by name
 };
 
-/// What `checkpoint` lacks, as errors about it say. A usage Error.
+/// The usage Error that says what `checkpoint` lacks.
 Error not_whole(const std::filesystem::path& checkpoint, const std::string& expected,
                 const std::string& received);
 
 void write_manifest(const std::filesystem::path& checkpoint, const Manifest& manifest);
-/// None where there is no manifest.json: of checkpoints before there were manifests. Throws a usage
-/// Error where there is one that is none.
+/// Reads manifest.json; none where there is none, as in checkpoints from before there were
+/// manifests. Throws a usage Error where the file is no manifest.
 std::optional<Manifest> read_manifest(const std::filesystem::path& checkpoint);
 
 /// Throws a usage Error that names the first file that is missing or of another length.

@@ -23,7 +23,8 @@ fs::path requested_folder(const RunDirectory& run, const std::string& requested)
   return requested;
 }
 
-/// The newest one that is as it was written, as far as `files` are read; notes those that are not.
+/// The newest checkpoint that is as it was written, as far as `files` are read; notes those that
+/// are not.
 std::optional<VerifiedCheckpoint> newest_whole(
     const RunDirectory& run, std::vector<std::string>& skipped,
     VerifiedCheckpoint::Files files = VerifiedCheckpoint::Files::all) {

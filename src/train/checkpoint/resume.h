@@ -13,13 +13,13 @@ namespace accrue::train {
 
 /// What a resume found.
 struct Resumed {
-  TrainState state;                  ///< of a fresh run where there was no checkpoint
-  std::filesystem::path checkpoint;  ///< empty then
-  bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums() of it
-  StoredTensors ranks;               ///< VerifiedCheckpoint::ranks() of it
+  TrainState state;                  ///< a fresh run's where there was no checkpoint
+  std::filesystem::path checkpoint;  ///< empty where there was none
+  bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums()
+  StoredTensors ranks;               ///< VerifiedCheckpoint::ranks()
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
-  std::vector<std::string> skipped;  ///< what is wrong with newer ones
+  std::vector<std::string> skipped;  ///< what is wrong with newer checkpoints
 };
 
 /// Refuses a run directory that cannot be used: without `resume` one that holds a run or anything
@@ -38,9 +38,9 @@ std::int64_t free_bytes_at(std::filesystem::path where);
 /// differs and what may.
 void check_config_unchanged(const Config& started, const Config& now);
 
-/// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as that tells; none
-/// where the run has none yet. Throws a usage Error where the requested one is not whole, or none
-/// is.
+/// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as bookkeeping
+/// tells; none where the run has no checkpoint yet. Throws a usage Error where the requested one is
+/// not whole, or none of the run is.
 std::optional<TrainState> state_to_resume(const RunDirectory& run, const std::string& requested);
 
 /// Loads the newest checkpoint that is as it was written, or the `requested` one (a folder or a

@@ -34,8 +34,8 @@ Error cannot_write(const RunDirectory& run, const std::string& reason) {
   return usage_error(name_of(run), "a place that can be written", reason, "another run.out");
 }
 
-/// Who holds the lock, as the file says; nothing where it says nothing yet, or still names one that
-/// was killed.
+/// Who holds the lock, as the file says; nothing where it says nothing yet, or still names a
+/// process that was killed.
 std::optional<std::string> named_holder(int descriptor) {
   std::string text(512, '\0');
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
@@ -54,7 +54,7 @@ std::optional<std::string> named_holder(int descriptor) {
   }
 }
 
-/// Whoever takes the lock says so next.
+/// Who holds the lock; waits a moment for a process that has taken it and is about to say so.
 std::string holder(int descriptor) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -137,7 +137,7 @@ bool RunClaim::open_lock() {
 void RunClaim::say_who() const {
   const std::string text =
       json{{"host", host_name()}, {"process", ::getpid()}, {"since", now_iso()}}.dump() + "\n";
-  // Whom it names is for people: a disk without room for it does not matter here.
+  // The name is for people: a disk without room for it does not matter here.
   if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
 }
 
@@ -182,7 +182,8 @@ void RunClaim::abandon() {
 
 void RunClaim::release() {
   if (descriptor_ >= 0) {
-    // Before the lock goes: who opened the file meanwhile sees that it is no longer the folder's.
+    // This comes before the lock goes: who opened the file meanwhile sees that it is no longer the
+    // folder's.
     if (is_there()) ::unlink(lock_file(run_).c_str());
     ::close(std::exchange(descriptor_, -1));
   }

@@ -8,22 +8,23 @@
 
 namespace accrue::train {
 
-/// That this process alone works on a run directory. A lock (flock) on its file .accrue-lock, which
-/// dies with the process; the file says who holds it. It also keeps account of what this process
-/// made there, since nothing else is ever removed.
+/// States that this process alone works on a run directory, by a lock (flock) on its file
+/// .accrue-lock, which dies with the process; the file says who holds it. It also keeps account of
+/// what this process made there, since nothing else is ever removed.
 class RunClaim {
  public:
   /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
-  /// written, and where another process holds it: the message names its host, process and start.
+  /// written, and where another process holds it: the message names that process, its host and its
+  /// start.
   explicit RunClaim(const RunDirectory& run);
-  /// Throws a usage Error where something is in the folder's place that is none.
+  /// Throws a usage Error where something that is no folder is in its place.
   static void expect_folder(const RunDirectory& run);
   /// Lets go, and removes folders that it made where nothing is in them.
   ~RunClaim();
   RunClaim(const RunClaim&) = delete;
   RunClaim& operator=(const RunClaim&) = delete;
 
-  /// Why the folder could not be locked (a file system without locks); empty where it is.
+  /// Why the folder could not be locked (a file system without locks); empty where it is locked.
   const std::string& remark() const { return remark_; }
 
   /// Writes config.toml and run.json of a new run, in a folder that holds none. Throws a usage
@@ -37,7 +38,7 @@ class RunClaim {
 
  private:
   void make_folder();
-  bool open_lock();  ///< false: it was removed meanwhile
+  bool open_lock();  ///< false: the file was removed meanwhile
   void say_who() const;
   bool is_there() const;
   void release();

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The values of an object whose author is not trusted.
+/// Reads the values of an object whose author is not trusted.
 class StateReader {
  public:
   StateReader(const json& object, std::string place, const std::string& operation)

@@ -22,25 +22,27 @@ struct TrainState {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   double elapsed = 0;  ///< seconds, over all resumptions
-  /// The plan: a resume does not measure anew.
+  /// The micro-batches of the plan: a resume does not measure anew.
   memory::RecoveryState micro_batches;
   Recompute recompute = Recompute::none;
-  std::vector<RankRecord> ranks = {};  ///< by rank; of a checkpoint none where one was alone
+  std::vector<RankRecord> ranks = {};  ///< by rank; a checkpoint of one process has none
   /// The last evaluation, so that a run that is resumed where it was made does not make it again.
   std::optional<std::int64_t> evaluated_step;
-  std::optional<double> eval_loss;  ///< of it; none where it was not finite
+  std::optional<double> eval_loss;  ///< its loss; none where it was not finite
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
   DataIdentity data;
-  /// Whose inner optimizers the checkpoint holds, where each rank has its own; none: one for all.
+  /// How many ranks' inner optimizers the checkpoint holds, where each has its own; none: one for
+  /// all.
   std::optional<std::int64_t> inner_optimizers;
-  std::vector<int> units;  ///< of fixed-point sums (accum::GradientBuffer::units); else empty
+  std::vector<int> units;  ///< accum::GradientBuffer::units(); empty without fixed-point sums
 };
 
 nlohmann::json to_json(const TrainState& state);
 
-/// Reads it back. What later versions added may be missing; `operation` begins the errors. Throws a
-/// usage Error that names the value which is missing, of another type, or none that a run can have.
+/// Reads back what to_json() wrote. What later versions added may be missing; `operation` begins
+/// the errors. Throws a usage Error that names the value which is missing, of another type, or none
+/// that a run can have.
 TrainState train_state_from_json(const nlohmann::json& in, const std::string& operation);
 
 }  // namespace accrue::train

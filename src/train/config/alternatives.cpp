@@ -6,7 +6,7 @@
 namespace accrue::train {
 namespace {
 
-/// Keys of one group exclude each other.
+/// A key that excludes the others of its group.
 struct Alternative {
   int group;
   const char* key;
@@ -24,7 +24,7 @@ constexpr std::array<Alternative, 8> alternatives{{
     {2, "data.val_fraction", [](Config& c) { c.data.val_fraction = 0; }},
 }};
 
-/// All of the group of `key`, itself included.
+/// The group of `key`, itself included.
 std::vector<Alternative> group_of(const std::string& key) {
   const auto chosen = std::find_if(alternatives.begin(), alternatives.end(),
                                    [&](const Alternative& a) { return key == a.key; });

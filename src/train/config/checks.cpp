@@ -30,7 +30,7 @@ void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& 
                     present.empty() ? "for example " + example : "removing all but one");
 }
 
-/// Whose samples and tokens are counted in 64 bits.
+/// Throws where a run is so long that 64 bits do not count its samples and tokens.
 void check_length(const Config& config, const StatedKeys& stated) {
   constexpr double most = 1e18;
   const auto context = static_cast<double>(config.model.context_or_default());
@@ -222,7 +222,8 @@ void check_is_read(const std::string& name, const std::string& place, const Conf
                     "removing " + name + ", or " + missing->with);
 }
 
-/// A row of an embedding that no sample used has gradient 0 and moments 0.
+/// Throws where eps allows 0 / 0: a row of an embedding that no sample used has gradient 0 and
+/// moments 0.
 void check_eps(const Config& config, const std::string& place) {
   constexpr double kLeast = std::numeric_limits<float>::min();
   if (config.optim.eps >= kLeast) return;

@@ -21,7 +21,7 @@ std::string place(const Entry& entry) {
   return "config key " + entry.path + " (" + entry.position + ")";
 }
 
-/// `all`: what is stated besides.
+/// Stores what `entry` states; `all` is what is stated besides.
 void apply(const Entry& entry, const Statements& all, Config& config, StatedKeys& stated,
            ConfigOrigin kind) {
   const Key* key = find_key(entry.path);
@@ -34,7 +34,7 @@ void apply(const Entry& entry, const Statements& all, Config& config, StatedKeys
   stated[entry.path] = place(entry);
 }
 
-/// What is not stated takes the usual value of the kind of model.
+/// Gives what is not stated the usual value for the kind of model.
 void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   const auto set = [&](const char* key, std::int64_t& member, std::int64_t value) {
     if (!stated.contains(key)) member = value;
@@ -50,7 +50,8 @@ void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   if (!model.has_shape_of_folder()) model.context = model.context_or_default();
 }
 
-/// Earlier versions stated every key, this one without effect beside a folder.
+/// Forgets model.context beside a folder: earlier versions stated every key, this one without
+/// effect.
 void forget_unread_context(Config& config, const StatedKeys& stated) {
   if (config.model.has_shape_of_folder() && stated.contains("model.layers"))
     config.model.context.reset();
@@ -63,7 +64,7 @@ std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
   return entries;
 }
 
-/// A run folder's own config, which its run.json stands beside.
+/// Whether the file is a run folder's own config, which its run.json stands beside.
 bool is_of_run(const std::filesystem::path& file) {
   return file.filename() == "config.toml" &&
          std::filesystem::exists(std::filesystem::path(file).replace_filename("run.json"));

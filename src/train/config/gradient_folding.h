@@ -19,8 +19,8 @@ struct Conflict {
   std::string suggestion;
 };
 
-/// What does not go with folded gradients, or with the precision of the optimizer's state: the one
-/// table (docs/guide/config.md), for all verbs.
+/// What in `config` does not go with folded gradients, or with the precision of the optimizer's
+/// state: the one table (docs/guide/config.md), for all verbs.
 std::optional<Conflict> optimizer_memory_conflict(const Config& config);
 
 }  // namespace accrue::train

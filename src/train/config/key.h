@@ -13,15 +13,15 @@ namespace accrue::train {
 /// A value as somebody stated it.
 struct Stated {
   Value value;
-  std::optional<std::string> bare;  ///< of an override: the text as typed
-  std::string where;                ///< "config key optim.lr (run.toml:3:7)": names it in errors
-  bool by_run = false;              ///< by the config.toml of a run, maybe of an earlier version
+  std::optional<std::string> bare;  ///< an override's text as typed
+  std::string where;                ///< its name in errors: "config key optim.lr (run.toml:3:7)"
+  bool by_run = false;              ///< in the config.toml of a run, maybe of an earlier version
 };
 
 /// Which configs read a key.
 struct Reader {
   std::string with;     ///< for people: `optim.kind = "sgd" or "rmsprop"`
-  std::string reason;   ///< why so, for people; empty where `with` says it
+  std::string reason;   ///< why only these, for people; empty where `with` says it
   std::string decider;  ///< the key that decides it
   std::function<bool(const Config&)> holds;
 };
@@ -36,11 +36,11 @@ struct Key {
   std::function<std::optional<Value>(const Config&)> get;
   bool may_change_on_resume = false;
   bool in_this_version = true;
-  /// All of them hold in a config that reads the key; none: every config does.
+  /// A config reads the key where all of these hold; none: every config does.
   std::vector<Reader> read_by = {};
 };
 
-/// The first reader that this config has not; null where the config reads the key.
+/// The first condition that this config does not meet; null where the config reads the key.
 const Reader* missing_reader(const Key& key, const Config& config);
 inline bool is_read(const Key& key, const Config& config) {
   return missing_reader(key, config) == nullptr;
@@ -51,7 +51,7 @@ bool takes(const Key& key, const Value& value);
 
 /// The table, in the order of docs/design.md, section 5.
 const std::vector<Key>& keys();
-/// Null where there is none of this name.
+/// The key of this name, or null.
 const Key* find_key(const std::string& name);
 
 }  // namespace accrue::train

@@ -35,8 +35,8 @@ std::string advice_for_integer(const Value& value, const IntegerRange& range) {
   return range.holds(integer) ? "the integer " + std::to_string(integer) : value_in_range;
 }
 
-/// What a text was meant to be where numbers are asked: "10%" is 0.1, "5" is 5; none where that is
-/// not in the range.
+/// The number that a text was meant to be: "10%" is 0.1, "5" is 5; none where that is not in the
+/// range.
 std::optional<std::string> number_meant(const Value& value, const NumberRange& range) {
   const auto* text = value.as<std::string>();
   if (text == nullptr) return std::nullopt;

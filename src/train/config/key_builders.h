@@ -15,13 +15,13 @@
 /// member.
 namespace accrue::train {
 
-/// Bounds that no run comes near, such that products of a few stay within 64 bits.
+/// Bounds that no run comes near, such that products of a few of them stay within 64 bits.
 namespace most {
 inline constexpr std::int64_t samples = 1'000'000'000;     ///< of a batch
 inline constexpr std::int64_t tokens = 1'000'000'000'000;  ///< of a batch
 inline constexpr std::int64_t steps = 1'000'000'000'000;   ///< of a run
 inline constexpr std::int64_t run_tokens = 1'000'000'000'000'000;
-inline constexpr std::int64_t count = 1'000'000;  ///< of what is kept, taken or wide
+inline constexpr std::int64_t count = 1'000'000;  ///< of things kept, steps taken, a width
 inline constexpr std::int64_t layers = 10'000;
 inline constexpr std::int64_t context = 100'000'000;
 inline constexpr std::int64_t vocab = 1'000'000'000;
@@ -105,7 +105,7 @@ std::optional<Value> stated_value(const std::optional<T>& member) {
   return member ? std::optional(value_of(*member)) : std::nullopt;
 }
 
-/// `read` makes the member of what was stated, `write` the value of the member.
+/// `read` makes the member from what was stated, `write` the value from the member.
 template <typename Access, typename Read, typename Write>
 Key make_key(std::string name, std::string expected, Access access, Read read, Write write) {
   auto set = [=](const Stated& stated, Config& config) {
@@ -201,27 +201,26 @@ Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
       });
 }
 
-/// data.tokenizer: the one that there is.
+/// data.tokenizer, for which there is one value.
 Key tokenizer_key(std::string name);
 
-/// optim.betas: one array for two members.
+/// optim.betas, one array for two members.
 Key betas_key(std::string name);
 
-/// data.image: auto, a side or height and width.
+/// data.image, which is auto, a side, or height and width.
 Key image_size_key(std::string name);
 
-/// memory.budget: none, auto or bytes.
+/// memory.budget, which is none, auto or bytes.
 Key budget_key(std::string name);
 
-/// A key that this version has not: only `harmless` values, which ask for nothing, are taken.
+/// A key that this version has not. It takes only `harmless` values, which ask for nothing.
 Key later_key(std::string name, std::vector<Value> harmless);
 
 Key resumable(Key key);
-/// A key that is read where `decider`, a choice, has one of `values`; besides what it needs
-/// already.
+/// `key`, read only where `decider`, a choice, has one of `values`, besides its other conditions.
 Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
-/// A key that is read where `holds`, which no single value of `decider` says; `with` and `reason`
-/// are for people.
+/// `key`, read only where `holds`, which no single value of `decider` says; `with` and `reason` are
+/// for people.
 Key read_where(std::string with, std::string reason, std::string decider,
                std::function<bool(const Config&)> holds, Key key);
 

@@ -59,7 +59,7 @@ Key read_with_a_length(Key key) {
       std::move(key));
 }
 
-/// A key of one data.format or another; of "auto" only the files tell.
+/// A key of one data.format or another; with "auto" only the files tell.
 Key read_with_format(std::vector<std::string> formats, Key key) {
   formats.emplace_back("auto");
   key = read_with("data.format", formats, std::move(key));
@@ -319,7 +319,7 @@ std::vector<Key> observe_keys() {
   return {
       resumable(boolean_key(
           "observe.jsonl", [](auto& c) -> auto& { return c.observe.jsonl; })),
-      // Its default in docs/design.md is true; stating that would ask for files nobody writes yet.
+      // The default in docs/design.md is true; stating that would ask for files nobody writes yet.
       resumable(later_key("observe.tensorboard", {{false}})),
       resumable(choice_or_auto_key(
           "observe.progress", observe::progress_style_words, {},
@@ -329,7 +329,7 @@ std::vector<Key> observe_keys() {
   };
 }
 
-/// Sections of which this version has nothing but the defaults.
+/// Keys of sections of which this version has nothing but the defaults.
 std::vector<Key> later_sections() {
   return {
       later_key("adapt.batch", {{"fixed"}}),

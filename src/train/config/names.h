@@ -7,7 +7,7 @@ namespace accrue::train {
 
 struct Key;
 
-/// In small letters, with '_' for '-'.
+/// The name in small letters, with '_' for '-'.
 std::string normalised(std::string name);
 
 /// Whether keys lie below `path`: "optim", "optim.schedule".

@@ -23,7 +23,7 @@ Config with_whole_batch(Config config, std::int64_t ranks, const std::string& wh
   if (!batch.micro_batches) return config;
   expect_micro(batch, where);
   const std::int64_t sharing = ranks_that_share(config, ranks);
-  // Each divides what the others leave, so that no product overflows.
+  // Each factor divides what the others leave, so that no product overflows.
   if (*batch.micro_batches > most::samples / sharing / *batch.micro)
     throw usage_error(where, "a batch of at most " + grouped(most::samples) + " samples",
                       std::to_string(*batch.micro_batches) + " micro-batches of " +

@@ -9,7 +9,7 @@
 
 namespace accrue::train {
 
-/// Throws a usage Error where there is less than one.
+/// Throws a usage Error where there are fewer than one.
 void expect_rounds(std::int64_t rounds);
 
 /// A config's model, data and optimizer, and what is measured on them: always the first window of
@@ -22,33 +22,33 @@ class BenchSubject {
 
   struct WindowTimes {
     double accumulation = 0;  ///< seconds of the micro-batches
-    double optimizer = 0;     ///< of norm, clip and step
-    double loss = 0;          ///< mean of the window
+    double optimizer = 0;     ///< seconds of norm, clip and step
+    double loss = 0;          ///< mean over the window
   };
-  /// A gradient buffer and its window, closed.
+  /// A window over a gradient buffer of its own, not open.
   accum::Window make_window() const;
-  /// The batch in `window` as a run does it, by micro-batches of at most `samples`. Throws a
+  /// Runs the batch in `window` as a run does, by micro-batches of at most `samples`. Throws a
   /// runtime Error where a loss is not finite.
   WindowTimes run_window(accum::Window& window, std::int64_t index, std::int64_t samples);
-  /// The same in a window of its own.
+  /// Runs the batch in a window of its own.
   WindowTimes accumulated_window(std::int64_t index, std::int64_t samples);
   struct SystemUse {
-    std::int64_t allocations = 0;  ///< of 64 KiB and more that the system was asked for
+    std::int64_t allocations = 0;  ///< those of 64 KiB and more that the system was asked for
     std::int64_t page_faults = 0;  ///< minor ones
   };
   /// Measures a window's micro-batches and step that follow another's in the same gradient buffer.
   SystemUse system_use_when_warm();
-  /// Seconds of the same micro-batches' forward and backward into reused scratch, nothing kept.
+  /// Seconds of the micro-batches' forward and backward into reused scratch memory, nothing kept.
   double bare_window();
 
   std::int64_t micro_batch() const { return micro_.samples; }
   Recompute recompute() const { return micro_.recompute; }
-  /// How many make a window, at most `samples` each.
+  /// How many micro-batches, of at most `samples` each, make a window.
   std::int64_t micro_batches(std::int64_t samples) const {
     return (window_samples() + samples - 1) / samples;
   }
   std::int64_t window_samples() const { return work_.schedule.window(0).size(); }
-  /// Images where the data are images.
+  /// Tokens of a window, or its images where the data are images.
   std::int64_t window_tokens() const;
   bool images() const { return work_.data.train->image_shape().has_value(); }
   models::Model& model() const { return *work_.model; }

@@ -19,32 +19,32 @@ Spread spread_of(std::vector<double> values);
 
 struct BenchmarkOptions {
   std::int64_t rounds =
-      5;  ///< each: one accumulated window, as many bare micro-batches, the GEMM ceiling
+      5;  ///< rounds of an accumulated window, as many bare micro-batches, the GEMM ceiling
 };
 
 /// What `accrue bench` prints. "Bare" is the same kernels' forward and backward into reused
-/// scratch, nothing kept: what accumulation is measured against. All are taken in turn in one
-/// process.
+/// scratch, nothing kept: what accumulation is measured against. All measurements are taken in turn
+/// in one process.
 struct BenchmarkResult {
   std::int64_t parameters = 0;
   Recompute recompute = Recompute::none;
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
   std::int64_t micro_batch_tokens = 0;
-  bool images = false;       ///< "tokens" are images then
+  bool images = false;       ///< whether "tokens" are images
   Spread tokens_per_second;  ///< of whole steps, optimizer included
   Spread bare_seconds_per_micro_batch;
   Spread seconds_per_micro_batch;    ///< accumulated, the optimizer step excluded
   double accumulation_overhead = 0;  ///< median over rounds of accumulated / bare - 1
   Spread optimizer_seconds;          ///< norm, clip and step
-  std::int64_t peak_bytes = 0;       ///< of tensors, from the meter
+  std::int64_t peak_bytes = 0;       ///< in tensors, from the meter
   std::int64_t peak_resident_bytes = 0;
   /// What an accumulated window that follows another cost per micro-batch: what the caching
   /// allocator had to ask the system for, and pages mapped anew.
   double system_allocations = 0;
   double minor_page_faults = 0;
-  double loss = 0;  ///< of the last window: a run that diverges is no benchmark
-  /// 6 N + attention per token, at the median speed; none of a model that does not tell
+  double loss = 0;  ///< the last window's: a run that diverges is no benchmark
+  /// 6 N + attention per token, at the median speed; none for a model that does not tell
   /// (TorchScript).
   std::optional<double> model_gflops;
   double ceiling_gflops = 0;  ///< GEMM rate at the model's own shapes

@@ -23,7 +23,7 @@ at::ScalarType operand_dtype(models::Compute compute) {
   return at::kFloat;
 }
 
-/// The second run of two: the first one compiles the product and packs its operand.
+/// Seconds of the second run of two: the first one compiles the product and packs its operand.
 template <class Product>
 double seconds_of(const Product& product) {
   product();

@@ -22,8 +22,8 @@ struct GemmShape {
 inline constexpr GemmShape peak_shape{.m = 2048, .n = 2048, .k = 2048, .count = 1};
 
 /// Forward, data-gradient and weight-gradient products of all linear layers and the head for
-/// `tokens` tokens (of a vit: patches); attention's own products are not among them. Of a model
-/// whose work is other than that (convolutions, a foreign module): `peak_shape`.
+/// `tokens` tokens (a vit's patches); attention's own products are not among them. A model whose
+/// work is another (convolutions, a foreign module) has `peak_shape`.
 std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens);
 
 /// FLOP/s of these products through the library's own GEMM, each run once, with its right operand

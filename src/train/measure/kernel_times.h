@@ -16,12 +16,12 @@ struct KernelTime {
   bool in_backward = false;
   std::int64_t calls = 0;
   double seconds = 0;      ///< without the kernels that it called
-  std::int64_t bytes = 0;  ///< of the tensors it reads or writes, each once a call; 0: unknown
+  std::int64_t bytes = 0;  ///< size of the tensors it reads or writes, once a call; 0: unknown
   std::int64_t flops = 0;  ///< 0: none to speak of, or unknown
 };
 
 /// While it lives, measures the kernels that the calling thread runs: accrue's (core/kernel_span.h)
-/// and ATen's operators, as at::RecordFunction announces them. One at a time on a thread.
+/// and ATen's operators, as at::RecordFunction announces them. A thread has one at a time.
 class KernelTimes {
  public:
   KernelTimes();
@@ -29,7 +29,7 @@ class KernelTimes {
   KernelTimes(const KernelTimes&) = delete;
   KernelTimes& operator=(const KernelTimes&) = delete;
 
-  /// The most time first.
+  /// The kernels, the most time first.
   std::vector<KernelTime> by_time() const;
 
  private:

@@ -30,7 +30,7 @@ std::vector<Measured> sizes_of(const BenchSubject& subject) {
   return sizes;
 }
 
-/// One step; notes where it does not fit.
+/// Measures one step; notes where it does not fit.
 void measure(BenchSubject& subject, std::int64_t window, Measured& at) {
   const memory::PeakScope memory_peak;
   try {
@@ -43,7 +43,7 @@ void measure(BenchSubject& subject, std::int64_t window, Measured& at) {
   }
 }
 
-/// Relative to the first that fits, round by round.
+/// Compares each size with the first that fits, round by round.
 std::vector<SweptSize> compare(const std::vector<Measured>& measured) {
   const auto reference =
       std::ranges::find_if(measured, [](const Measured& one) { return one.size.fits; });

@@ -12,9 +12,9 @@ struct SweptSize {
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
   bool fits = true;                ///< false: memory ran out, and the rest is 0
-  Spread seconds;                  ///< of whole steps, optimizer included
+  Spread seconds;                  ///< whole steps, optimizer included
   double relative_seconds = 0;     ///< median over rounds of seconds / those of the first that fits
-  std::int64_t peak_bytes = 0;     ///< of tensors
+  std::int64_t peak_bytes = 0;     ///< in tensors
   double relative_peak_bytes = 0;  ///< to the first that fits
 };
 

@@ -50,7 +50,7 @@ KernelCost cost_of(const KernelTime& time, double micro_batches, double peak_flo
     cost.share_of_ceiling = flops_per_second(time) / peak_flops;
   } else {
     const double share = static_cast<double>(time.bytes) / time.seconds / bandwidth;
-    cost.share_of_ceiling = share <= 1 ? share : 0;  // else it reads and writes caches
+    cost.share_of_ceiling = share <= 1 ? share : 0;  // above 1 it reads and writes caches
   }
   return cost;
 }
@@ -68,7 +68,7 @@ std::vector<Profile::Part> parts_of(const std::vector<KernelCost>& kernels) {
 
 Profile profile(const Config& config) {
   BenchSubject subject(config);
-  // The same gradient buffer again, as a run has it: one made anew would have to be zeroed.
+  // Both windows use one gradient buffer, as in a run: a new one would have to be zeroed.
   accum::Window window = subject.make_window();
   subject.run_window(window, 0, subject.micro_batch());
   const models::Compute compute = subject.config().precision.compute;

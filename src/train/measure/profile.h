@@ -11,11 +11,11 @@ namespace accrue::train {
 /// One kernel's part of a window.
 struct KernelCost {
   std::string kernel;        ///< a matrix product with its rows x columns x terms
-  std::string part;          ///< of training: "linear forward", "attention backward", "loss"
+  std::string part;          ///< part of training: "linear forward", "attention backward", "loss"
   bool in_backward = false;  ///< recomputation is part of it
   std::int64_t calls = 0;    ///< in the window
   double seconds = 0;        ///< per micro-batch, without the kernels that it calls
-  std::int64_t bytes = 0;    ///< per micro-batch, of the tensors it reads or writes; 0: unknown
+  std::int64_t bytes = 0;    ///< per micro-batch, in the tensors it reads or writes; 0: unknown
   double gflops = 0;         ///< GFLOP/s; 0: it does none to speak of, or unknown
   /// Its part of the GEMM peak, or of the memory bandwidth, at most 1; 0: unknown, or not bounded
   /// by it, as what it touches lies in caches.
@@ -26,11 +26,11 @@ struct KernelCost {
 struct Profile {
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
-  double seconds = 0;  ///< of the window with its optimizer step, per micro-batch
+  double seconds = 0;  ///< the window with its optimizer step, per micro-batch
   /// The best GEMM rate seen: at 2048 x 2048 x 2048 in the model's precision, before and after the
   /// window, or by a kernel in it.
   double peak_gflops = 0;
-  double bandwidth_gbps = 0;  ///< of c = a + b over arrays that no cache holds, in 1e9 bytes/s
+  double bandwidth_gbps = 0;  ///< that of c = a + b over arrays that no cache holds, in 1e9 bytes/s
   std::vector<KernelCost> kernels;  ///< the most time first
   struct Part {
     std::string name;

@@ -61,7 +61,7 @@ struct Trace::Impl {
                 << ": spans are missing at its end, as not all of it could be written" << std::endl;
   }
 
-  /// Only what nobody has: the name of a trace may be mistyped.
+  /// Creates a file where there is none: the name of a trace may be mistyped.
   void create(const std::filesystem::path& path) {
     const int made = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (made < 0 && errno == EEXIST)
@@ -77,7 +77,8 @@ struct Trace::Impl {
     file_name = path;
   }
 
-  /// What ended before its first span must not keep the next attempt from that name.
+  /// Removes the file: a run that ended before its first span must not keep the next attempt from
+  /// that name.
   void take_back() {
     file.close();
     std::error_code ignored;
@@ -111,8 +112,8 @@ struct Trace::Impl {
     return std::chrono::duration<double, std::micro>(time - start).count();
   }
 
-  /// One for the training thread, and one for each purpose ("data: load") of the others, however
-  /// many threads serve it one after the other.
+  /// The row of a span: one for the training thread, and one for each purpose ("data: load") of the
+  /// others, however many threads serve it one after the other.
   std::size_t row_of(const at::RecordFunction& function) {
     const std::string name = function.name();
     const std::string row = at::RecordFunction::currentThreadId() == training_thread

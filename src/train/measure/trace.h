@@ -14,8 +14,8 @@ namespace accrue::train {
 ///   checkpoint: write, checkpoint: wait
 ///
 /// They come from at::RecordFunction's user scopes, so a user's own RECORD_USER_SCOPE is there,
-/// too. Each is written when it ends: a run that is killed leaves a file that can be read. One at a
-/// time (usage Error); the thread that makes it is the training thread.
+/// too. A span is written when it ends: a run that is killed leaves a file that can be read. There
+/// is one trace at a time (usage Error); the thread that makes it is the training thread.
 class Trace {
  public:
   /// Makes a new file: throws a usage Error where there is one, or anything else, of that name, and

@@ -14,7 +14,7 @@ namespace accrue::train {
 class ChainRun {
  public:
   enum class Backward {
-    at_once,  ///< follows forward(): the last group is kept, as nothing is gained by dropping it
+    at_once,  ///< follows forward(): the last group is kept, as running it again gains nothing
     later,    ///< other micro-batches run in between
   };
 
@@ -23,10 +23,11 @@ class ChainRun {
            const ForwardContext& context, Recompute recompute,
            Backward backward = Backward::at_once);
 
-  /// `input` of the first segment; empty where that reads the micro-batch.
+  /// Runs the chain on the first segment's `input`, which is empty where that reads the
+  /// micro-batch.
   models::Activations forward(models::Activations input = {});
-  /// `gradients` of what forward() gave, undefined where they are not wanted; returns those of its
-  /// input, likewise. To be called once.
+  /// Takes the gradients of what forward() gave and returns those of its input; both may be
+  /// undefined where nothing wants them. To be called once.
   models::Activations backward(models::Activations gradients);
 
  private:
@@ -38,7 +39,7 @@ class ChainRun {
   struct RecomputeGroup {
     std::size_t begin, end;
     bool rerun;
-    models::Activations input;  ///< of a group to be run again
+    models::Activations input;  ///< kept for a group that is to be run again
     std::vector<Cut> cuts;
   };
 
@@ -58,7 +59,7 @@ class ChainRun {
 /// `activations` as leaves of a new graph.
 models::Activations as_leaves(const models::Activations& activations);
 bool any_defined(const models::Activations& gradients);
-/// What backward left in leaves; undefined where nothing came.
+/// The gradients that backward left in leaves; undefined where none came.
 models::Activations gradients_of(const models::Activations& leaves);
 
 }  // namespace accrue::train

@@ -10,13 +10,13 @@
 namespace accrue::train {
 
 struct PassOptions {
-  /// What each head's sum is multiplied with (LossTotals::factors). None: the heads' coefficients;
+  /// What each head's sum is multiplied with (LossTotals::factors). Empty: the heads' coefficients;
   /// the weights of all heads must then agree in the micro-batch.
   std::vector<double> factors = {};
-  std::size_t reference = 0;  ///< with `factors`: the head whose weight is the micro-batch's
-  /// The total is multiplied with it before backward, and the gradients stay so.
+  std::size_t reference = 0;  ///< the head whose weight is the micro-batch's, with `factors`
+  /// What the total is multiplied with before backward; the gradients stay multiplied.
   double loss_scale = 1;
-  /// Losses and weights alike are multiplied with it: the mean stays, and all is rounded anew.
+  /// What losses and weights alike are multiplied with: the mean stays, and all is rounded anew.
   double weighting = 1;
   /// The gradients have the same bits in each mode; what is live in between differs.
   Recompute recompute = Recompute::none;
@@ -24,21 +24,21 @@ struct PassOptions {
 
 /// What became of a micro-batch's forward and backward pass.
 struct PassResult {
-  double loss_sum = 0;  ///< of all heads, by their factors; without the loss scale
+  double loss_sum = 0;  ///< over all heads, by their factors; without the loss scale
   double weight = 0;
   bool finite = true;           ///< false: the loss was not finite, and backward was not run
-  std::vector<double> weights;  ///< of each head
+  std::vector<double> weights;  ///< each head's
 };
 
 /// Runs the chain forward, cut between its segments, takes the losses, and runs it backward segment
 /// by segment, last first; gradients land in the parameters' open slots. A non-finite loss is found
-/// before backward. Of an empty micro-batch nothing runs, and all is 0. A head whose factor is 0 is
+/// before backward. Nothing runs of an empty micro-batch, and all is 0. A head whose factor is 0 is
 /// not run. Throws a usage Error naming LossHead::weight where heads have different weights and no
 /// factors say how they share a mean.
 ///
 /// With full recomputation blocks (Segment::begins_block) run forward without a graph and once more
-/// before their backward; the last one, whose backward comes first, runs once. Selective
-/// recomputation does so with each Segment::cheap_graph and tells the others by
+/// before their backward; the last block, whose backward comes first, runs once. Selective
+/// recomputation does so with each Segment::cheap_graph and tells other segments by
 /// ForwardContext::recompute. A second run leaves out the last operation of what it runs: only its
 /// result needs that.
 PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& micro,

@@ -32,7 +32,7 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   Total total;
   std::optional<double> first_weight;
   ForwardContext of_head = context;
-  // The backward pass of another loss may want what it read; a view of the inputs is the caller's.
+  // The backward pass of another loss may want the output; a view of the inputs is the caller's.
   of_head.last_reader = losses_run() == 1 && !shares_memory(output, micro.inputs);
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const double factor = factor_of(i);

@@ -13,15 +13,15 @@ class HeadLosses {
   HeadLosses(models::Trainable& model, PassOptions options);
 
   struct Total {
-    double sum = 0;  ///< of all heads, by their factors; without the loss scale
+    double sum = 0;  ///< over all heads, by their factors; without the loss scale
     double weight = 0;
-    std::vector<double> weights;  ///< of each head
+    std::vector<double> weights;  ///< each head's
     /// What backward starts from: the heads' sums, each with its factor times the loss scale.
     std::vector<at::Tensor> roots, gradients;
   };
-  /// Throws a usage Error naming LossHead::weight where heads have different weights and no factors
-  /// say how they share a mean. The output is not to be read after it: a loss that is the only one
-  /// may leave its gradient in that memory (ForwardContext::last_reader).
+  /// Runs the losses. Throws a usage Error naming LossHead::weight where heads have different
+  /// weights and no factors say how they share a mean. The output is not to be read after it: a
+  /// loss that is the only one may leave its gradient in that memory (ForwardContext::last_reader).
   Total total(const models::Activations& output, const batch::MicroBatch& micro,
               const ForwardContext& context) const;
 

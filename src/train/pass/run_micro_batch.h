@@ -10,14 +10,14 @@ namespace accrue::train {
 /// What became of a micro-batch and of its forward and backward pass.
 struct MicroBatchRun {
   PassResult pass;
-  /// committed; quarantined for its loss or its gradient; lost with the window.
+  /// It is committed, quarantined for its loss or its gradient, or lost with the window.
   MicroStatus status = MicroStatus::pending;
 };
 
-/// One micro-batch of an open window as a transaction: begin, forward, backward, and commit, or
-/// abort where the loss is not finite. The runner, the planner's trials, `doctor` and `verify` run
-/// micro-batches by it alone. With `losses` the weights have to be those that it counted before the
-/// window: it throws what WindowLosses::check throws before anything is committed.
+/// Runs one micro-batch of an open window as a transaction: begin, forward, backward, and commit,
+/// or abort where the loss is not finite. The runner, the planner's trials, `doctor` and `verify`
+/// run micro-batches by it alone. With `losses` the weights have to be those that it counted before
+/// the window: it throws what WindowLosses::check throws before anything is committed.
 ///
 /// What it throws leaves the micro-batch begun (Window::in_micro_batch): whoever tries it again
 /// aborts it first, all others discard the window.

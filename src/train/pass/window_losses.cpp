@@ -59,8 +59,8 @@ bool WindowLosses::quarantine(std::int64_t index) {
   return add_up();
 }
 
-/// Whether the losses' factors changed. Sums anew, so that a window has the same totals to the bit
-/// whether a micro-batch was quarantined or never there.
+/// Returns whether the losses' factors changed. It sums anew, so that a window has the same totals
+/// to the bit whether a micro-batch was quarantined or never there.
 bool WindowLosses::add_up() {
   const std::vector<models::LossHead> heads = model_.losses();
   std::vector<double> totals(heads.size(), 0), coefficients;

@@ -15,26 +15,27 @@ namespace accrue::train {
 /// How a model's losses add up over a window.
 ///
 /// Several losses that all have LossHead::weight get their means over the whole window, each by its
-/// own denominator: the labels are read once before the first backward. Else there is nothing to
-/// know, and `pass_options` are the defaults. Who needs the window's total weight beforehand says
-/// so.
+/// own denominator: the labels are read once before the first backward. For other losses there is
+/// nothing to know, and `pass_options` are the defaults. Who needs the window's total weight
+/// beforehand says so.
 class WindowLosses {
  public:
   using Fetch = std::function<batch::MicroBatch(batch::Range)>;
 
-  /// `needs_total_weight`: count() throws a usage Error where a loss has no LossHead::weight.
+  /// With `needs_total_weight` count() throws a usage Error where a loss has no LossHead::weight.
   explicit WindowLosses(models::Trainable& model, bool needs_total_weight = false)
       : model_(model), needs_total_weight_(needs_total_weight) {}
 
-  /// For each window anew.
+  /// Counts the weights of a window, before its first backward.
   void count(std::span<const batch::Range> micro_batches, const Fetch& fetch);
-  /// Micro-batches from `position` on are split anew, as `micro_batches` says; the totals stay.
+  /// Replaces micro-batches from `position` on by `micro_batches`, into which they were split; the
+  /// totals stay.
   void split_from(std::size_t position, std::span<const batch::Range> micro_batches,
                   const Fetch& fetch);
   PassOptions pass_options() const;
   /// What the micro-batches' weights add up to; none where it was not counted.
   std::optional<double> total_weight() const;
-  /// Takes micro-batch `index` out. Whether the factors of the others changed.
+  /// Takes micro-batch `index` out. Returns whether the others' factors changed.
   bool quarantine(std::int64_t index);
   /// Throws a usage Error where a loss had another weight than LossHead::weight told.
   void check(const MicroRef& ref, const std::vector<double>& seen) const;

@@ -12,11 +12,11 @@
 namespace accrue::train {
 namespace {
 
-/// What is free on the machine, and in the budget where one is set.
+/// The bytes that are free on the machine, and in the budget where one is set.
 std::int64_t free_bytes() {
   const std::optional<std::int64_t> budget = memory::tensor_budget();
   if (!budget) return memory::available_bytes();
-  memory::release_cached();  // free lists are no use of the budget
+  memory::release_cached();  // free lists must not count as used
   const std::int64_t left = std::max<std::int64_t>(0, *budget - memory::usage().reserved);
   return std::min(left, memory::available_bytes());
 }

@@ -17,16 +17,16 @@ struct ActivationNeeds {
 
 struct ActivationPlacement {
   bool in_file = false;
-  std::int64_t bytes = 0;  ///< of the window
+  std::int64_t bytes = 0;  ///< the whole window's
   std::string reason;
 };
 
-/// In memory where all of the window takes at most a quarter of what is free, else in a mapped
-/// file. Pure.
+/// Chooses memory where all of the window takes at most a quarter of what is free, and a mapped
+/// file otherwise. It is pure.
 ActivationPlacement decide_activation_placement(const ActivationNeeds& needs);
 
-/// The same for a workload's window. What is free is that of the machine, and of the memory budget
-/// where one is set.
+/// Decides for a workload's window, by what is free on the machine and in the memory budget where
+/// one is set.
 ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples);
 
 /// What one sample takes at the entrances of segments that begin with a batch normalisation, twice

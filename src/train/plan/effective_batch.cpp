@@ -8,7 +8,7 @@
 namespace accrue::train {
 namespace {
 
-/// "3 x 8 + 6": full micro-batches, and the short one.
+/// "3 x 8 + 6": a rank's full micro-batches and the short one.
 std::string sum_of(const RankBatch& rank) {
   const std::int64_t full = rank.samples / rank.micro_batch;
   const std::int64_t rest = rank.samples % rank.micro_batch;
@@ -19,7 +19,7 @@ std::string sum_of(const RankBatch& rank) {
   return text;
 }
 
-/// Neighbours with the same part are named once.
+/// The ranks' sums; neighbours with equal shares are named once.
 std::string sum_of_ranks(const std::vector<RankBatch>& ranks) {
   std::string text;
   for (std::size_t begin = 0; begin < ranks.size();) {

@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 
-// Beyond the arithmetic: blocks are up to an eighth larger than what is asked for; activations are
-// known to a fifth; and what is small in any model counts in a small one.
+// These go beyond the arithmetic: blocks are up to an eighth larger than what is asked for,
+// activations are known to a fifth, and what is small in any model counts in a small one.
 constexpr double kStateFactor = 1.125, kActivationFactor = 1.5;
 constexpr std::int64_t kBesides = 16 * kMebibyte;
 /// Packed weights take at most this part of a budget.
 constexpr double kPackedShare = 1.0 / 24;
 /// What comes with the first passes outside tensors: oneDNN's code and scratch, libtorch's pages,
-/// and each thread's.
+/// and memory of each thread.
 constexpr std::int64_t kOutsideToCome = 24 * kMebibyte, kOutsideOfAThread = 4 * kMebibyte;
 /// A vocabulary that is larger than usual, where only the data would tell it.
 constexpr std::int64_t kLargeVocabulary = 65'536;
@@ -36,7 +36,8 @@ bool reads_bytes(const Config& config) {
          std::ranges::none_of(config.data.train, holds_tokens);
 }
 
-/// The loss takes logits, their exponentials and gradients, whole or by chunks of at most so much.
+/// The bytes of the loss: logits, their exponentials and gradients, whole or by chunks of bounded
+/// size.
 double loss_bytes(const Config& config, std::int64_t tokens) {
   constexpr double kCopies = 4, kChunked = 64e6;
   const double logits = kCopies * 4 * static_cast<double>(tokens) *

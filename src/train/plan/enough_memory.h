@@ -12,13 +12,13 @@ namespace accrue::train {
 
 /// A memory.budget that is enough for the config's micro-batch, or for single samples, with the
 /// most recomputation that it allows: by arithmetic from the model's shape, generous where that is
-/// not exact. For whoever is refused before anything could be measured. Nothing where the config
-/// does not tell the shape (images, models from files).
+/// not exact. It is for whoever is refused before anything could be measured. Nothing where the
+/// config does not tell the shape (images, models from files).
 std::optional<std::int64_t> enough_budget(const Config& config);
-/// The same of a workload, whose data and model are known.
+/// A budget that is enough for a workload, whose data and model are known.
 std::optional<std::int64_t> enough_budget(const Workload& work);
-/// The same for a run whose micro-batches have so many samples, with the recomputation that its
-/// plan has.
+/// A budget that is enough for a run with micro-batches of `micro_batch` samples and its plan's
+/// recomputation.
 std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t micro_batch,
                                           Recompute recompute);
 

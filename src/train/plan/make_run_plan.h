@@ -13,7 +13,7 @@ namespace accrue::train {
 /// Input tokens of a full window, on average where samples differ in length; 0 for images.
 std::int64_t tokens_of_window(const Workload& work);
 
-/// The plan of a run whose micro-batch is decided: of this rank as `decision` says, of all as in
+/// The plan of a run whose micro-batch is decided: this rank's by `decision`, all ranks' by
 /// `ranks`.
 RunPlan make_plan(const Workload& work, const MicroDecision& decision,
                   const std::vector<RankRecord>& ranks);
@@ -22,9 +22,10 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
 EffectiveBatch effective_batch(const Workload& work,
                                const std::vector<std::int64_t>& micro_batches);
 
-/// What data have to say of themselves, for people: once where both parts say the same.
+/// What data have to say of themselves, for people; once where training and held-out part say the
+/// same.
 std::vector<std::string> data_remarks(const Datasets& data);
-/// That, and what was decided about the model that training starts from.
+/// data_remarks(), and what was decided about the model that training starts from.
 std::vector<std::string> remarks_of(const Workload& work);
 
 /// One line for people: "gpt2, 10.8 M parameters, fp32; effective batch of 8 samples x 8

@@ -8,15 +8,15 @@
 
 namespace accrue::train {
 
-/// Why a run of this config may not change its micro-batches when memory runs out: they are part of
-/// the mathematics. Empty where it may.
+/// Why a run of this config may not change its micro-batches when memory runs out, where they are
+/// part of the mathematics; empty where it may.
 std::string fixed_micro_batch_reason(const Config& config);
 
-/// For memory that ran out in `operation`, where nothing is left to split: exit status 3.
+/// The error for memory that ran out in `operation`, where nothing is left to split: exit status 3.
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 
-/// open_workload(); memory that runs out meanwhile is a refused Error that names what is enough.
+/// Opens a workload; memory that runs out meanwhile is a refused Error that names what is enough.
 Workload open_within_memory(const Config& config);
 
 /// What to try where a single sample does not fit, with the bytes that were missing last.

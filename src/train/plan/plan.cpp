@@ -11,7 +11,7 @@
 namespace accrue::train {
 namespace {
 
-/// The longest micro-batch that is tried for showing what is not chosen.
+/// Seconds of the longest micro-batch that is tried for showing what is not chosen.
 constexpr double longest_seconds_shown = 20;
 
 bool has_bf16(const Config& config) {
@@ -19,7 +19,7 @@ bool has_bf16(const Config& config) {
          (config.model.kind == ModelKind::gpt2 || config.model.kind == ModelKind::vit);
 }
 
-/// Nothing where it does not fit, as its copies of the weights may not.
+/// Measures the plan in bf16; nothing where it does not fit, as its copies of the weights may not.
 std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& chosen) {
   if (!has_bf16(config) || chosen.micro_batch_seconds > longest_seconds_shown) return std::nullopt;
   config.precision.compute = models::Compute::bf16;

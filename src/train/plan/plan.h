@@ -24,14 +24,15 @@ struct PlanReport {
   std::vector<memory::Fact> facts;  ///< what the plan was made from
   memory::Plan plan;
   memory::Measured measured;  ///< the chosen point, run once more; the peak of a whole step
-  /// Measured: the gradient's norm, clipping, the optimizer. None where gradients are folded into
-  /// the optimizer's state, as a trial then takes no step; the whole step's prediction lacks it.
+  /// Seconds of the gradient's norm, clipping and the optimizer, as measured. None where gradients
+  /// are folded into the optimizer's state: a trial then takes no step, and the whole step's
+  /// prediction lacks them.
   std::optional<double> closing_seconds;
-  /// The plan's point in bf16, which is never chosen unasked; only where fp32 asked for and the
-  /// model has it, and a trial is short.
+  /// The plan's point in bf16, which is never chosen unasked; only where fp32 is asked for, the
+  /// model has bf16 and a trial is short.
   std::optional<Bf16Twin> bf16;
   std::int64_t parameters = 0;
-  std::vector<std::string> remarks;  ///< on data and model, as of RunPlan
+  std::vector<std::string> remarks;  ///< on data and model, as in RunPlan
   std::int64_t batch_tokens = 0;     ///< 0 for images
   EffectiveBatch effective;          ///< a full batch, divided among the ranks
   double seconds_per_step() const {
@@ -41,7 +42,7 @@ struct PlanReport {
 
 struct PlanRunOptions {
   std::function<void(const std::string& what)> progress;  ///< told of each trial
-  std::int64_t ranks = 1;  ///< of the run, each on a machine like this one
+  std::int64_t ranks = 1;  ///< those of the run, each on a machine like this one
 };
 
 /// Plans the config's run and measures the plan. Nothing is written. Throws as training would where

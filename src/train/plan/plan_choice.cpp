@@ -95,7 +95,7 @@ std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuest
   question.resident = memory::state_bytes(question.parameter_count, storage_of(work.config));
   const memory::Measured failed{.fits = false,
                                 .peak_bytes = question.limit_bytes + memory::last_missing_bytes()};
-  memory::plan({{{1, question.modes.back()}, failed}}, question);  // which refuses
+  memory::plan({{{1, question.modes.back()}, failed}}, question);  // this throws the refusal
   return nullptr;
 }
 

@@ -11,21 +11,21 @@ namespace accrue::train {
 /// Whether the model has cuts to recompute from.
 bool can_recompute(const Workload& work);
 
-/// What a workload asks of the planner: its batch, the budget that holds (memory::budget(), else
-/// what memory.budget says; limit 0 where there is none), and the recomputation that config and
-/// model allow. Throws a usage Error where memory.recompute asks for what the model has not.
+/// What a workload asks of the planner: its batch, the budget that holds (memory::budget(), or what
+/// memory.budget says; limit 0 without one), and the recomputation that config and model allow.
+/// Throws a usage Error where memory.recompute asks for what the model has not.
 memory::PlanQuestion plan_question(const Workload& work);
 
-/// Takes into `question` what is left to tensors of a budget that holds, now that `trials` have
-/// shown what the program takes besides. Those of `facts` that reach beyond it run again, as they
-/// may take less where there is less: an allocator that has room keeps free lists.
+/// Puts into `question` what a budget that holds leaves to tensors, now that `trials` have shown
+/// what the program takes besides. Facts that reach beyond it are measured again, as they may take
+/// less where there is less: an allocator that has room keeps free lists.
 void remeasure_beyond_budget(PlanTrials& trials, memory::PlanQuestion& question,
                              std::vector<memory::Fact>& facts);
 
 /// Whether config and limits leave a single answer.
 bool is_decided(const memory::PlanQuestion& question);
 
-/// The trials for `question`, whose resident bytes it fills in; and where there is no budget the
+/// The trials for `question`, whose resident bytes it fills in; and, where there is no budget, the
 /// limit: what is held then and half of what is free. Throws a refused Error with the bytes missing
 /// where not even what is resident fits.
 std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question);

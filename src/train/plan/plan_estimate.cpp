@@ -22,7 +22,7 @@ struct ModelFigures {
   std::vector<RunEstimate::Mode> modes;
 };
 
-/// Whether the names of the data alone say so: a pattern for files of any suffix says nothing.
+/// Whether the data are text by their names alone: a pattern for files of any suffix says nothing.
 bool is_text(const DataConfig& data) {
   if (data.format) return data.format == data::Format::text;
   return std::ranges::all_of(data.train, [](const std::string& pattern) {
@@ -79,7 +79,7 @@ ModelFigures figures_of_vit(const Config& config, const EstimateOptions& options
   return figures_of_transformer(config, shape, parameters);
 }
 
-/// No closed form of its recomputation is kept: it saves least where images are large.
+/// A resnet has no closed form of its recomputation here: it saves least where images are large.
 ModelFigures figures_of_resnet(const Config& config, const EstimateOptions& options) {
   const std::vector<std::int64_t> image = image_of(options);
   const memory::ResNetShape shape{.layers = config.model.layers,
@@ -130,13 +130,14 @@ std::vector<Change> changes_of_state() {
   };
 }
 
-/// Whether it is the same optimizer but for where gradients go: AdamA for AdamW, and no other.
+/// Whether `changed` has the same optimizer but for where gradients go: AdamA for AdamW, and no
+/// other.
 bool keeps_the_optimizer(const Config& config, const Config& changed) {
   return config.optim.kind == changed.optim.kind || config.optim.kind == OptimizerKind::adamw;
 }
 
-/// The config that the checks take: as changed, or without clipping besides, which is then added to
-/// the change's text. Nothing where another key stands in its way.
+/// The changed config that the checks take, perhaps without clipping besides, which is then added
+/// to the change's text. Nothing where another key stands in its way.
 std::optional<Config> changed_config(const Config& config, Change& change) {
   Config changed = config;
   change.apply(changed);

@@ -12,8 +12,9 @@
 namespace accrue::train {
 
 struct EstimateOptions {
-  std::int64_t ranks = 1;  ///< that share the batch
-  /// Channels, height and width, which a model of images needs and no config key tells; else empty.
+  std::int64_t ranks = 1;  ///< those that share the batch
+  /// Channels, height and width, which an image model needs and no config key tells; empty for
+  /// others.
   std::vector<std::int64_t> image;
   std::optional<memory::Offer> offer;   ///< to price the run on
   std::optional<memory::Offer> versus;  ///< to compare it with; needs `offer`
@@ -30,7 +31,7 @@ struct RunEstimate {
   std::string micro_reason;
 
   memory::Resident sixteen_bit;  ///< the usual arithmetic: all in 16 bit, with Adam
-  /// The usual count of a sample's; 0 for a resnet, for which there is none.
+  /// The usual count of a sample's activations; 0 for a resnet, for which there is none.
   std::int64_t sixteen_bit_sample_bytes = 0;
   memory::Resident held;  ///< what accrue holds as the config says
   struct Mode {
@@ -38,30 +39,30 @@ struct RunEstimate {
     std::int64_t sample_bytes = 0;  ///< activations of one sample
   };
   std::vector<Mode> modes;                  ///< those that memory.recompute allows, none first
-  std::int64_t micro_activation_bytes = 0;  ///< of the micro-batch, in the first mode
-  std::int64_t one_pass_bytes = 0;  ///< of the whole batch at once in that mode: state and all
+  std::int64_t micro_activation_bytes = 0;  ///< the micro-batch's, in the first mode
+  std::int64_t one_pass_bytes = 0;          ///< the whole batch at once in that mode, state and all
 
   struct Saving {
-    /// The key and its value; " with " a second one where the config would be refused without.
+    /// The key and its value, " with " a second key where the config would be refused without it.
     std::string change;
     std::int64_t bytes = 0;
   };
-  std::vector<Saving> savings;  ///< what each would save alone, of state and of one micro-batch
+  std::vector<Saving> savings;  ///< what each change would save alone, in state and one micro-batch
 
   struct Fit {
     memory::Device device;
     Recompute recompute = Recompute::none;
     std::int64_t largest_micro_batch = 0;  ///< 0: not even one sample fits
-    std::int64_t peak_bytes = 0;           ///< of that, or of one sample where none fits
+    std::int64_t peak_bytes = 0;           ///< with that micro-batch, or one sample where none fits
   };
   std::vector<Fit> fits;
 
-  std::optional<std::int64_t> total_tokens;  ///< of the run; none where only the data would tell
+  std::optional<std::int64_t> total_tokens;  ///< the run's; none where only the data would tell
   std::optional<memory::RunCost> cost, versus_cost;
   std::optional<memory::OfferComparison> comparison;
 };
 
-/// Throws a usage Error naming the key or option that is missing.
+/// Estimates a run. Throws a usage Error naming the key or option that is missing.
 RunEstimate estimate_run(const Config& config, const EstimateOptions& options = {});
 
 }  // namespace accrue::train

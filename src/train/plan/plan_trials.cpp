@@ -19,9 +19,9 @@ namespace accrue::train {
 namespace {
 
 constexpr std::size_t most_repeats = 3;
-constexpr double enough_seconds = 0.02;  ///< of repeats
-/// Micro-batches that exist at once at most, which is in a replay: the one that runs, the one it is
-/// fetched again for, and two that the loader has ready.
+constexpr double enough_seconds = 0.02;  ///< of repeats together
+/// The most micro-batches that exist at once, which is in a replay: the one that runs, the one it
+/// is fetched again for, and two that the loader has ready.
 constexpr std::size_t micro_batches_at_once = 4;
 
 /// The samples of a micro-batch that takes the most memory: the longest ones.
@@ -44,7 +44,7 @@ std::int64_t bytes_of(const NamedParameters& tensors) {
   return bytes;
 }
 
-/// Holds as much memory as exact batch normalisation will keep of a window, where it keeps it in
+/// Memory of the size that exact batch normalisation will keep of a window, where it keeps that in
 /// memory.
 at::Tensor hold_cuts(const Workload& work) {
   if (!is_exact(work.config, *work.model)) return {};
@@ -53,7 +53,7 @@ at::Tensor hold_cuts(const Workload& work) {
   return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
 }
 
-/// The most that is held while it lives: by the allocator's count, or where it is not installed
+/// Finds the most that is held while it lives: by the allocator's count, or without the allocator
 /// what is resident and what tensors took besides.
 class HeldPeak {
  public:
@@ -99,7 +99,7 @@ std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
   return micros;
 }
 
-/// The copies that layers keep of their weights are made by the first micro-batch.
+/// Counts the copies that layers keep of their weights, which the first micro-batch makes.
 memory::Resident PlanTrials::resident() const {
   memory::Resident resident = resident_;
   resident.parameters =
@@ -107,8 +107,8 @@ memory::Resident PlanTrials::resident() const {
   return resident;
 }
 
-/// The peak while `work` runs, with the seconds that it returns. Where it runs out of memory: no
-/// window is left open, and running statistics are as they were.
+/// The peak while `work` runs, with the seconds that it returns. Where memory runs out, no window
+/// is left open and running statistics are as they were.
 template <class Work>
 memory::Measured PlanTrials::attempt(const Work& work) {
   try {
@@ -125,7 +125,8 @@ memory::Measured PlanTrials::attempt(const Work& work) {
 
 memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
   const bool is_first = tried_.insert(point).second;
-  // Its peak is what it takes by itself. Times are those of a process that has its memory.
+  // The peak is to be what the point takes by itself; times are those of a process that has its
+  // memory.
   if (is_first) memory::release_cached();
   return attempt([&] {
     const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
@@ -139,7 +140,7 @@ memory::Measured PlanTrials::run_afresh(const memory::PlanPoint& point) {
   return run(point);
 }
 
-/// What one pass takes: the mean of several where one is too short for a clock.
+/// Seconds of one pass: the mean of several where one is too short for a clock.
 double PlanTrials::seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute) {
   double total = 0;
   std::size_t done = 0;
@@ -156,7 +157,7 @@ double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
   return seconds;
 }
 
-/// Leaves the window open.
+/// Runs a pass and leaves the window open.
 double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
   const std::vector<models::LossHead> heads = work_.model->losses();
   const Stopwatch watch;
@@ -190,7 +191,8 @@ PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   return step;
 }
 
-/// Nothing where there is no gradient to step with; the window is dropped then.
+/// Seconds of close and step; nothing where there is no gradient to step with, and the window is
+/// dropped.
 std::optional<double> PlanTrials::close_and_step() {
   if (window_.buffer()->folds()) {
     window_.discard();

@@ -14,28 +14,28 @@
 
 namespace accrue::train {
 
-/// Runs micro-batches of a workload as training would, beside gradient buffer and optimizer state
+/// Runs micro-batches of a workload as training would, beside a gradient buffer and optimizer state
 /// of its own, and measures them. What it changes of the model it puts back.
 class PlanTrials {
  public:
   /// `work` must outlive it. What it allocates may run out of memory (is_out_of_memory).
   explicit PlanTrials(const Workload& work);
 
-  /// Forward and backward of the longest samples into a window that is dropped. The first run of a
-  /// point has a pass before it that is not timed, and begins without memory kept for reuse; the
-  /// peak of a later one counts what is kept of other points, too.
+  /// Runs the longest samples forward and backward into a window that is dropped. The first run of
+  /// a point has a pass before it that is not timed, and begins without memory kept for reuse; the
+  /// peak of a later run counts what other points left for reuse, too.
   memory::Measured run(const memory::PlanPoint& point);
   bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
   /// Runs a point that was run before as if it were the first time.
   memory::Measured run_afresh(const memory::PlanPoint& point);
 
-  /// A run afresh, and then a whole step of one micro-batch with a learning rate of 0: it changes
-  /// the state of the trials' own optimizer, and parameters by nothing.
+  /// Runs a point afresh, and then a whole step of one micro-batch with a learning rate of 0, which
+  /// changes the state of the trials' own optimizer and no parameter.
   struct Step {
-    memory::Measured micro;  ///< its peak is the whole step's; whether all of it fits
-    /// The gradient's norm, clipping, the optimizer. None where it does not fit, where no gradient
-    /// came of it, and of gradients that are folded into an optimizer's state: what a trial folds
-    /// is dropped, so there is no step to measure.
+    memory::Measured micro;  ///< with the whole step's peak; says whether all of it fits
+    /// Seconds of the gradient's norm, clipping and the optimizer. None where the step does not
+    /// fit, where no gradient came of it, and where gradients are folded into an optimizer's state:
+    /// what a trial folds is dropped, so there is no step to measure.
     std::optional<double> closing_seconds;
   };
   Step run_step(const memory::PlanPoint& point);
@@ -56,7 +56,7 @@ class PlanTrials {
 
   const Workload& work_;
   BufferSnapshot buffers_;
-  at::Tensor cuts_;  ///< in the place of those that a window keeps in memory; else undefined
+  at::Tensor cuts_;  ///< stands for what a window keeps in memory, or undefined
   std::unique_ptr<optim::Optimizer> optimizer_;
   accum::Window window_;
   memory::Resident resident_;

@@ -11,32 +11,32 @@ namespace accrue::train {
 
 /// Sets the threads of libtorch and of OpenMP; 0: all that the machine grants.
 void use_threads(std::int64_t threads);
-/// What each of `processes` that share this machine's cores may keep busy; at least 1.
+/// How many threads each of `processes` on this machine may keep busy; at least 1.
 std::int64_t threads_beside(std::int64_t processes);
 /// What memory.budget = "auto" gives each of `processes` that share this machine's memory and have
-/// all started, as memory.budget states it.
+/// all started, in the words of memory.budget.
 std::string budget_beside(std::int64_t processes);
 /// `config` for one of `processes` on this machine: threads that are not stated and a budget of
 /// "auto" are divided by them.
 Config shared_by(Config config, std::int64_t processes);
-/// The threads and the memory budget that the config states, for the whole process. Throws a usage
-/// Error where a budget is asked for and memory::install_caching_allocator was not called, a
+/// Sets the threads and the memory budget that the config states, for the whole process. Throws a
+/// usage Error where a budget is asked for and memory::install_caching_allocator was not called, a
 /// refused one where the program itself takes all of it.
 void use_resources(const Config& config);
 
 struct MicroDecision {
   std::int64_t samples = 1;
   Recompute recompute = Recompute::none;
-  std::string reason;  ///< why so, for people
+  std::string reason;  ///< why these, for people
 };
 
-/// The micro-batch and recomputation that memory::plan chooses for the workload, of what
+/// The micro-batch and recomputation that memory::plan chooses for the workload, within what
 /// `batch.micro` and `memory.recompute` leave open. Where they leave nothing open, or batch.micro
-/// is stated and no budget is, nothing is tried. Else a few micro-batches of the longest samples
-/// run forward and backward beside an optimizer's state and a gradient buffer that are made for it,
-/// and dropped: it is to be asked before the run's own are made. The model is left as it was,
-/// running statistics included. Throws a refused Error (exit status 3) where nothing fits into the
-/// budget.
+/// is stated and no budget is, nothing is tried. In all other cases a few micro-batches of the
+/// longest samples run forward and backward beside an optimizer's state and a gradient buffer that
+/// are made for it, so it is to be called before the run's own are made. The model is left as it
+/// was, running statistics included. Throws a refused Error (exit status 3) where nothing fits into
+/// the budget.
 MicroDecision choose_micro_batch(const Workload& work);
 
 }  // namespace accrue::train

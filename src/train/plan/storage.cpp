@@ -10,7 +10,7 @@ using models::Compute;
 using optim::StatePrecision;
 
 constexpr double kFp32 = 4, kBf16 = 2, kFp64 = 8;
-/// A code for each value, and an fp32 scale for each block of them.
+/// Bytes of a value in int8: its code, and its part of a block's fp32 scale.
 constexpr double kInt8 = 1 + 4.0 / 256;
 
 double gradient_bytes(const Config& config) {

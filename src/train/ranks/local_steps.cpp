@@ -91,7 +91,7 @@ void LocalSteps::load_state(const StoredTensors& of_ranks, const TrainState& sta
     optimizer_.load_state(state_under(optimizer_prefix(ranks_.rank()), of_ranks));
 }
 
-/// As a run that goes on from a checkpoint, which is made between rounds.
+/// Begins a round as a run does that goes on from a checkpoint, which is made between rounds.
 void LocalSteps::begin_round(std::int64_t steps) {
   began_ = steps;
   last_began_ = std::max<std::int64_t>(0, steps - 1);

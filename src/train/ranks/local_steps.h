@@ -24,14 +24,14 @@ class LocalSteps final : public Parallelism {
   bool steps_alone() const override { return true; }
   bool ends_round(std::int64_t windows) const override;
   bool is_within_round(std::int64_t windows) const override { return !ends_round(windows); }
-  /// Takes the outer step where the round ends. Throws a runtime Error, as
-  /// distributed::OuterRounds::end, also where no rank found a finite loss.
+  /// Takes the outer step where the round ends. Throws a runtime Error as
+  /// distributed::OuterRounds::end() does, and where no rank found a finite loss.
   void after_step(TrainState& state, WindowRun& run) override;
   std::int64_t step_before(std::int64_t) const override { return last_began_; }
   void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return leases_.records(); }
   bool writes_together() const override { return ranks_.are_many(); }
-  /// What one rank did since the last round is not the run's.
+  /// One rank cannot: what it did since the last round is not the run's.
   bool can_write_alone() const override { return false; }
   NamedParameters state(TrainState& state) override;
   void load_state(const StoredTensors& of_ranks, const TrainState& state) override;
@@ -47,10 +47,10 @@ class LocalSteps final : public Parallelism {
   WindowLeases leases_;
   std::unique_ptr<distributed::OuterRounds> rounds_;
   std::int64_t total_steps_;
-  double weight_ = 0;  ///< of this round, as the next two
+  double weight_ = 0;  ///< this round's, like the next two
   std::int64_t tokens_ = 0, quarantined_ = 0;
-  std::int64_t began_ = 0, last_began_ = 0;        ///< steps after which the last rounds began
-  std::optional<distributed::RoundTotals> ended_;  ///< with the window that was last
+  std::int64_t began_ = 0, last_began_ = 0;        ///< steps before this round, and before the last
+  std::optional<distributed::RoundTotals> ended_;  ///< the round that ended with the last window
 };
 
 }  // namespace accrue::train

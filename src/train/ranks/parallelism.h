@@ -25,11 +25,11 @@ class Parallelism {
   virtual ~Parallelism() = default;
 
   /// This rank's samples of `window`; may be empty. Shares are of planned sizes, so that all ranks
-  /// know them; each runs its own in pieces as memory allows.
+  /// know them; each rank runs its own in pieces as memory allows.
   virtual batch::Range share(batch::Range window) = 0;
-  /// What the window is reduced by; null where its sums are this rank's own.
+  /// What reduces the window; null where its sums are this rank's own.
   virtual distributed::DeferredReduce* reduction() { return nullptr; }
-  /// This rank's stage, of a pipeline.
+  /// This rank's stage, where the ranks are a pipeline.
   virtual std::optional<PipelineStage> stage() const { return std::nullopt; }
   /// Whether a rank may fill its share of a window again without the others.
   virtual bool retries_alone() const { return true; }
@@ -42,32 +42,34 @@ class Parallelism {
 
   /// Whether ranks take steps of their own, each with the loss of its own share.
   virtual bool steps_alone() const { return false; }
-  /// Whether the step after `windows` of the run is followed by one that changes the parameters
-  /// of all ranks.
+  /// Whether the step that ends `windows` windows of the run is followed by an outer step of all
+  /// ranks.
   virtual bool ends_round(std::int64_t windows) const;
-  /// Whether the ranks' parameters differ after `windows` of the run: there is nothing to evaluate
-  /// and nothing to keep.
+  /// Whether the ranks' parameters differ after `windows` windows of the run: there is nothing to
+  /// evaluate and nothing to keep.
   virtual bool is_within_round(std::int64_t windows) const;
-  /// After the optimizer's step, or where a window had none; `state` has taken in the window.
+  /// To be called after the optimizer's step, or after a window without one; `state` has taken in
+  /// the window.
   virtual void after_step(TrainState& state, WindowRun& run);
-  /// The step before `step` after which evaluations and checkpoints were possible last.
+  /// The last step before `step` after which evaluations and checkpoints were possible.
   virtual std::int64_t step_before(std::int64_t step) const { return step - 1; }
-  /// What the window's step cost to bring the ranks together.
+  /// Reports what bringing the ranks together cost in the window's step.
   virtual void report(const WindowRun& run, StepReport& report) const;
 
-  /// By rank, as a checkpoint keeps them.
+  /// What a checkpoint keeps of each rank, by rank.
   virtual std::vector<RankRecord> records() const = 0;
-  /// Whether a checkpoint holds what all ranks have to give for it, so that all write it together.
+  /// Whether a checkpoint takes something of every rank, so that all write it together.
   virtual bool writes_together() const { return false; }
-  /// Whether the first rank can write one when the others are gone.
+  /// Whether the first rank can write a checkpoint when the others are gone.
   virtual bool can_write_alone() const { return true; }
-  /// On the first rank the optimizer's whole state, where each rank keeps a part of it: brought
-  /// together as it is copied. Else nothing; on the others it returns when that is done.
+  /// The optimizer's whole state on the first rank, where each rank keeps a slice of it: it is
+  /// brought together as it is copied. Empty where ranks keep all of it; on the other ranks it
+  /// returns when that is done.
   virtual StoredTensors gather_optimizer() const;
   /// What a checkpoint holds of several ranks. All ranks call it where they write together.
   virtual NamedParameters state(TrainState& state);
   virtual void load_state(const StoredTensors& of_ranks, const TrainState& state);
-  /// For the start of a run, for people; else empty.
+  /// What is said of it at the start of a run, for people; may be empty.
   virtual std::string remark(std::int64_t micro_batches) const;
 };
 
@@ -77,17 +79,17 @@ struct ParallelismContext {
   const Ranks& ranks;
   models::Trainable& model;
   optim::Optimizer& optimizer;
-  const ShardedOptimizer* sharded;  ///< the same; null where its state is not divided among ranks
+  const ShardedOptimizer* sharded;  ///< `optimizer` where its state is divided among ranks, or null
   std::shared_ptr<accum::GradientBuffer> buffer;
   const data::Loader& loader;
   const TrainState& state;
-  std::int64_t micro_batch;  ///< samples, by which stages are balanced
+  std::int64_t micro_batch;  ///< in samples; stages are balanced by it
   std::int64_t total_steps;
   RunLog& log;
   const RunControl& control;
 };
 
-/// The one that the config asks for. On all ranks.
+/// Makes what the config asks for; all ranks call it.
 std::unique_ptr<Parallelism> make_parallelism(const ParallelismContext& context);
 
 }  // namespace accrue::train

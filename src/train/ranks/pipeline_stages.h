@@ -5,8 +5,8 @@
 
 namespace accrue::train {
 
-/// Ranks that are the stages of a pipeline: each runs all of a window, through its part of the
-/// model.
+/// Ranks that are the stages of a pipeline: each runs all micro-batches of a window through its
+/// part of the model.
 class PipelineStages final : public SummedWindows {
  public:
   explicit PipelineStages(const ParallelismContext& context);

@@ -9,8 +9,8 @@
 
 namespace accrue::train {
 
-/// All events that ranks noted (RunLog::noted), each reason with its rank's number, and none is
-/// noted any more. To be called by all ranks after a window where one of them noted something.
+/// Takes all events that ranks noted (RunLog::noted), each reason with its rank's number. To be
+/// called by all ranks after a window where one of them noted something.
 std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::int64_t window);
 
 }  // namespace accrue::train

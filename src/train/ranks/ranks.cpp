@@ -17,7 +17,7 @@
 namespace accrue::train {
 namespace {
 
-/// What may differ between machines without changing a step.
+/// Whether a key may differ between machines without changing a step.
 bool is_of_the_machine(const std::string& key) {
   return key == "run.threads" || key.starts_with("memory.budget") || key.starts_with("observe.");
 }
@@ -36,7 +36,7 @@ distributed::Facts facts_of(const Config& config) {
   return facts;
 }
 
-/// What a config states that several ranks cannot do, or not alike.
+/// What a config states that `world` ranks cannot do, or cannot do alike.
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world) {
   if (folds_gradients(config)) {
     const std::string expected = "gradients in a buffer, whose sums the ranks add";

@@ -19,9 +19,9 @@
 
 namespace accrue::train {
 
-/// The processes that a run is divided among. Alone, where there is no group, all of this is empty.
-/// The first rank writes the run directory and tells observers; all compute the same steps, unless
-/// they step alone between outer steps.
+/// The processes that a run is divided among; one process without a group is alone, and then
+/// nothing here waits or sends. The first rank writes the run directory and tells observers; all
+/// compute the same steps, unless they step alone between outer steps.
 class Ranks {
  public:
   explicit Ranks(std::shared_ptr<distributed::Group> group) : group_(std::move(group)) {}
@@ -41,36 +41,36 @@ class Ranks {
   /// Refuses ranks that do not go on from the same step, parameters and state of the optimizer.
   void check_state(const Workload& work, const optim::Optimizer& optimizer,
                    std::int64_t step) const;
-  /// What each rank runs, by rank: what it decided; where that has to be `alike` the most frugal
-  /// decision for all.
+  /// What each rank runs, by rank: what it decided or, where that has to be `alike`, the most
+  /// frugal decision for all.
   std::vector<MicroDecision> agree(MicroDecision mine, bool alike) const;
 
-  /// This rank's part of what is shared equally: samples in one piece. May be empty.
+  /// This rank's share of `samples` where they are shared equally: one piece, may be empty.
   batch::Range equal_share(batch::Range samples) const;
 
   /// Refuses to go on from a checkpoint with the inner optimizers of another number of ranks.
   void check_resumable(const std::optional<std::int64_t>& inner_optimizers) const;
 
-  /// Of a run whose ranks step alone, also of one process.
+  /// Makes the rounds of a run whose ranks step alone, also of one process.
   std::unique_ptr<distributed::OuterRounds> make_rounds(const Config& config,
                                                         const NamedParameters& parameters) const;
-  /// Of ranks that add up their sums.
+  /// Makes the reduction of ranks that add up their sums.
   std::unique_ptr<distributed::DeferredReduce> make_reduce(
       const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
-  /// This rank's part of the model, of ranks that are the stages of a pipeline, balanced by
+  /// Makes this rank's stage of the model, where ranks are the stages of a pipeline, balanced by
   /// `micro`.
   PipelineStage make_stage(models::Trainable& model, const batch::MicroBatch& micro) const;
-  /// What makes ranks' optimizers of a part each one of all; null where each is. `own` is kept by
-  /// reference.
+  /// Makes one optimizer of all parameters from the ranks' optimizers of a slice; null where each
+  /// rank's owns everything. `own` is kept by reference.
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
-  /// What the first rank says, on all of them.
+  /// Returns what the first rank says, on all ranks.
   bool as_first_says(bool mine) const;
-  /// On the first rank the states of the others, by rank from the second on; nothing on those. All
-  /// have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
+  /// The states of the other ranks on the first, by rank from the second on; nothing on the others.
+  /// All have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
   std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;
-  /// Element by element, over all ranks.
+  /// Adds up element by element over all ranks.
   std::vector<double> add_up(const std::vector<double>& mine) const;
-  /// Does what distributed::Group says; not for a rank that is alone.
+  /// distributed::Group::gather_texts(); not for a rank that is alone.
   std::vector<std::string> gather_texts(std::string_view topic, const std::string& mine) const {
     return group_->gather_texts(topic, mine);
   }
@@ -89,13 +89,14 @@ class Ranks {
 /// ones the most recomputation.
 const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions);
 
-/// What `world` ranks go on with: as many as were `kept` have their own records. Others have no
-/// known speed, and the micro-batch and recomputation that fitted on all who were kept, which are
-/// not none; so have as many where all must be `alike` and were not.
+/// The records that `world` ranks go on with. As many ranks as were `kept` (at least one) have
+/// their own records. Another number has no known speeds, and the micro-batch and recomputation
+/// that fitted on all that were kept; so has the same number where all must be `alike` and were
+/// not.
 std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept,
                                     bool alike = false);
 
-/// The part of `samples` that `rank` of `world` takes (Ranks::equal_share).
+/// The share of `samples` that `rank` of `world` takes (Ranks::equal_share).
 batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_t world);
 
 }  // namespace accrue::train

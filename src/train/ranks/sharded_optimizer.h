@@ -7,11 +7,11 @@
 
 namespace accrue::train {
 
-/// The optimizer of a run in which each rank keeps the state of a part: after its own part's step
+/// The optimizer of a run in which each rank keeps a slice of the state: after a rank's own step
 /// all ranks have all parameters. Steps and what brings the state together are collectives.
 class ShardedOptimizer final : public optim::Optimizer {
  public:
-  /// `own` is kept by reference: an optimizer of the part that `sharding` says.
+  /// `own`, an optimizer of the slice that `sharding` has, is kept by reference.
   ShardedOptimizer(optim::Optimizer& own, std::unique_ptr<distributed::Sharding> sharding)
       : own_(own), sharding_(std::move(sharding)) {}
 
@@ -21,10 +21,10 @@ class ShardedOptimizer final : public optim::Optimizer {
   void load_state(const StoredTensors& state) override { own_.load_state(state); }
   std::int64_t state_bytes() const override { return own_.state_bytes(); }
 
-  /// For rank 0: the whole state, as an optimizer of all has it. A tensor is brought together when
-  /// it is copied, each once, while the others are in hand_over().
+  /// The whole state, as an optimizer that owns everything has it, for rank 0. A tensor is brought
+  /// together when it is copied, each once, while the other ranks are in hand_over().
   StoredTensors whole_state() const;
-  /// For the others: returns when rank 0 has copied all of them.
+  /// Is for the other ranks: returns when rank 0 has copied all tensors.
   void hand_over() const;
 
  private:
@@ -34,7 +34,7 @@ class ShardedOptimizer final : public optim::Optimizer {
   std::unique_ptr<distributed::Sharding> sharding_;
 };
 
-/// What the whole state takes in a checkpoint, also where the optimizer keeps a part of it.
+/// Bytes of the whole state in a checkpoint, also where the optimizer keeps a slice of it.
 std::int64_t whole_state_bytes(const optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

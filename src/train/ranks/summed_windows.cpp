@@ -45,8 +45,8 @@ NamedParameters SummedWindows::state(TrainState&) {
   return state;
 }
 
-/// A checkpoint of one process, or one that was written after a failure, has nothing of
-/// compression.
+/// Loads what compression kept; a checkpoint of one process, or one written after a failure, has
+/// none of it.
 void SummedWindows::load_state(const StoredTensors& of_ranks, const TrainState&) {
   const StoredTensors kept = state_under(compression_prefix, of_ranks);
   if (!kept.empty()) reduce_->load_state(kept);

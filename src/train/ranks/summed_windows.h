@@ -30,7 +30,7 @@ class SummedWindows : public Parallelism {
   const Ranks& ranks() const { return ranks_; }
 
  private:
-  /// What ranks add up of a window besides its totals; `own_seconds` as in WindowRun.
+  /// What ranks add up of a window besides its totals; `own_seconds` is WindowRun::own_seconds.
   virtual std::vector<double> rank_sums(double own_seconds) const = 0;
 
   const Ranks& ranks_;

@@ -22,7 +22,7 @@ class Cadence {
 
   /// Whether it is time after optimizer step `step` (1-based).
   bool due(std::int64_t step) const { return due(step, step - 1); }
-  /// The same where it was asked last after step `asked`.
+  /// Whether it came to be time since it was asked last, after step `asked`.
   bool due(std::int64_t step, std::int64_t asked) const {
     return seconds_ ? since_.seconds() >= *seconds_ : step / *steps_ > asked / *steps_;
   }

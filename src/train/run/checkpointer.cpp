@@ -104,7 +104,7 @@ void Checkpointer::go_back(const std::string& reason) {
                              last.checkpoint.filename().string());
 }
 
-/// The first rank may be writing a later one while another one looks.
+/// Another rank may look while the first one is writing a later checkpoint.
 std::string Checkpointer::what_is_saved() const {
   const std::vector<std::int64_t> steps = run_.directory.checkpoint_steps();
   if (steps.empty()) return "no checkpoint was written yet";

@@ -17,26 +17,27 @@ namespace accrue::train {
 /// last one.
 class Checkpointer {
  public:
-  /// All are kept by reference.
+  /// All arguments are kept by reference.
   Checkpointer(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
                const accum::GradientBuffer& buffer, Parallelism& parallelism, RunLog& log);
 
-  /// Where the config says so; `last`: after the last step.
+  /// Writes a checkpoint where the config says so; `last` is set after the last step.
   void write_if_due(bool last);
-  /// Of all ranks, together; the next step waits for it (finish).
+  /// Writes a checkpoint, with all ranks together; the next step waits for it (finish).
   void write();
-  /// The state of now, unless it is the newest checkpoint already; and all is on the disk.
+  /// Writes the present state, unless it is the newest checkpoint already, and waits until all is
+  /// on the disk.
   void write_last();
   /// Returns when what was begun is written. Throws what went wrong with it.
   void finish();
-  /// After an error, where the parameters are those of the last step (`is_whole`): keeps what was
-  /// done since the last checkpoint. Throws nothing.
+  /// Keeps what was done since the last checkpoint, after an error, where the parameters are those
+  /// of the last step (`is_whole`). Throws nothing.
   void save_what_was_done(bool is_whole) noexcept;
 
-  /// The run goes on from the last checkpoint: what was folded into the optimizer's state cannot be
-  /// taken out again.
+  /// Goes back to the last checkpoint: what was folded into the optimizer's state cannot be taken
+  /// out again.
   void go_back(const std::string& reason);
-  /// For who lost a rank: where a resumption begins.
+  /// Says where a resumption begins, for who lost a rank.
   std::string what_is_saved() const;
 
  private:
@@ -50,7 +51,7 @@ class Checkpointer {
   RunLog& log_;
   Cadence cadence_;
   CheckpointWriter writer_;
-  std::int64_t written_step_ = -1;  ///< of the newest checkpoint written (or begun) by this run
+  std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };
 
 }  // namespace accrue::train

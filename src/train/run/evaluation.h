@@ -16,7 +16,7 @@ struct EvaluationOptions {
   std::int64_t max_samples = 0;  ///< 0: all
   /// Asked between micro-batches; true ends the evaluation early, and nothing is returned.
   std::function<bool()> cancelled;
-  /// Each of several ranks evaluates its share of the samples.
+  /// Set where each of several ranks evaluates its share of the samples.
   const Ranks* ranks = nullptr;
 };
 

@@ -25,7 +25,7 @@ Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Re
     cadence_.emplace(*every, make_horizon(run.plan), "run.eval_every");
 }
 
-/// In micro-batches as small as it takes; one line tells of it.
+/// Evaluates in micro-batches as small as memory needs; one line tells of it.
 std::optional<Evaluation> Evaluator::evaluate() {
   RECORD_USER_SCOPE("evaluation");
   EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
@@ -68,7 +68,7 @@ bool Evaluator::evaluate_if_due(bool last) {
   return true;
 }
 
-/// A loss that is no number is none to report, and never the best.
+/// Takes in an evaluation; a loss that is no number is not reported, and never the best.
 void Evaluator::take(const Evaluation& evaluation) {
   TrainState& state = progress_.state;
   if (!evaluation.unreadable.empty())

@@ -15,12 +15,13 @@ namespace accrue::train {
 /// Evaluates a run's model when it is due, and keeps the best.
 class Evaluator {
  public:
-  /// All are kept by reference.
+  /// All arguments are kept by reference.
   Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
             const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
             RunControl& control);
 
-  /// `last`: after the last step. False: interrupted, and the evaluation is owed.
+  /// `last` is set after the last step. Returns false where it was interrupted, and the evaluation
+  /// is owed.
   bool evaluate_if_due(bool last);
 
  private:

@@ -9,8 +9,8 @@
 
 namespace accrue::train {
 
-/// The one that a config asks for; `options` are what the config does not tell, `stage` is where
-/// ranks are the stages of a pipeline.
+/// Makes the runner that a config asks for; `options` are what the config does not tell, `stage` is
+/// set where ranks are the stages of a pipeline.
 std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& context,
                                     RunnerOptions options = {},
                                     std::optional<PipelineStage> stage = {});

@@ -52,8 +52,9 @@ OptimizerStep::Taken OptimizerStep::take() {
   return window->stop_requested ? Taken::stopped : Taken::whole;
 }
 
-/// Before a window, which comes after evaluations and checkpoints: what lies outside tensors came
-/// and went. Its micro-batches have one size, so what is given back during it counts from the next.
+/// Looks at memory before a window: what lies outside tensors came and went in evaluations and
+/// checkpoints. A window's micro-batches have one size, so what is given back during it counts from
+/// the next.
 void OptimizerStep::settle_memory() {
   control_.follow_budget();
   if (const auto reason = memory::follow_outside()) flow_.log.event_of_this_rank("budget", *reason);
@@ -62,12 +63,12 @@ void OptimizerStep::settle_memory() {
     flow_.log.event_of_this_rank("plan", decision->reason);
 }
 
-/// Nothing where the window was torn, and the run went back to the last checkpoint.
+/// Runs the window; nothing where it was torn and the run went back to the last checkpoint.
 std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
                                                         std::int64_t micro_batch) {
   const std::int64_t index = progress_.state.window;
   WindowRequest request = WindowRequest::even(index, share, micro_batch);
-  request.known_bad = rollback_history_.known_bad(index);
+  request.to_quarantine = rollback_history_.to_quarantine(index);
   try {
     WindowRun window = run_window(flow_, std::move(request));
     if (!flow_.window.is_torn()) return window;
@@ -99,7 +100,7 @@ void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
                       "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
 }
 
-/// After the last checkpoint is written, as its parameters change.
+/// Waits until the last checkpoint is written, since the parameters change.
 OptimizerStep::Update OptimizerStep::update_parameters(WindowRun& window) {
   const TrainState& state = progress_.state;
   if (window.gradient || flow_.parallelism.ends_round(state.window + 1)) checkpointer_.finish();
@@ -133,7 +134,7 @@ void OptimizerStep::advance(batch::Range samples, WindowRun& window) {
   flow_.parallelism.after_step(state, window);
 }
 
-/// Before clipping; none where the gradient was folded into the optimizer.
+/// Clips, and returns the norm before; none where the gradient was folded into the optimizer.
 std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient) const {
   if (!gradient.has_values()) return std::nullopt;
   const double clip = run_.work.config.optim.clip;

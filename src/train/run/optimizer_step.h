@@ -14,17 +14,17 @@
 namespace accrue::train {
 
 /// Takes one optimizer step of a run: this rank's share of a window is filled and closed, the
-/// optimizer consumes the mean gradient, and what it came to is told.
+/// optimizer consumes the mean gradient, and observers are told what it came to.
 class OptimizerStep {
  public:
-  /// All are kept by reference. Memory that runs out is dealt with by a copy of `retries` where a
-  /// window is torn, and by `retries` else.
+  /// All arguments are kept by reference. `retries` deal with memory that runs out, and a copy of
+  /// them where a window is torn.
   OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                 const WindowFlow& flow, Checkpointer& checkpointer, RunControl& control);
 
   enum class Taken {
     whole,
-    stopped,    ///< as a signal asked, on any rank
+    stopped,    ///< a signal asked for it, on any rank
     went_back,  ///< the window was torn: the run goes on from the last checkpoint
   };
   Taken take();
@@ -58,7 +58,7 @@ class OptimizerStep {
   RunControl& control_;
   optim::LearningRate learning_rate_;
   RollbackHistory rollback_history_;
-  bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and there is one
+  bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;
 };
 

@@ -15,14 +15,14 @@ class Progress {
 
   /// Brings the state's time up to now.
   void keep_time() { state.elapsed = elapsed_before_ + watch_.seconds(); }
-  /// The run goes on from an earlier state, and its time with it.
+  /// Goes back to an earlier state, and to its time.
   void go_back_to(TrainState earlier) {
     state = std::move(earlier);
     elapsed_before_ = state.elapsed - watch_.seconds();
   }
 
   TrainState state;
-  std::optional<double> last_loss;  ///< of a window of this process
+  std::optional<double> last_loss;  ///< of the last window that this process ran
 
  private:
   double elapsed_before_;

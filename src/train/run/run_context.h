@@ -19,14 +19,14 @@ struct RunContext {
   const Workload& work;
   const RunPlan& plan;
   optim::Optimizer& optimizer;
-  const ShardedOptimizer* sharded;  ///< the same; null where its state is not divided among ranks
+  const ShardedOptimizer* sharded;  ///< `optimizer` where its state is divided among ranks, or null
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;
   memory::BudgetWatch& budget_watch;
   const Ranks& ranks;
   const StopSignalWatch& signals;
-  const RunClaim* claim;  ///< null but on the first rank
+  const RunClaim* claim;  ///< set on the first rank, null on others
 };
 
 }  // namespace accrue::train

@@ -23,7 +23,7 @@ void drop(const WindowFlow& flow) {
 Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
-  tell_story(flow);  // before the ranks are asked for what each has to tell
+  tell_story(flow);  // this precedes asking each rank for what it has to tell
   flow.parallelism.close(flow.window, run);
   run.closing_seconds = watch.seconds();
   return flow.runner.closed(request, run);
@@ -43,7 +43,7 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
   }
 }
 
-/// Until no runner asks for it again.
+/// Fills the window until no runner asks to fill it again.
 WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
   request.fills = 0;
   while (true) {

@@ -6,7 +6,7 @@
 
 namespace accrue::train {
 
-/// What a window goes through; all of it outlives the call.
+/// What run_window() works with; all of it outlives the call.
 struct WindowFlow {
   accum::Window& window;
   Runner& runner;
@@ -15,12 +15,12 @@ struct WindowFlow {
   RunLog& log;
 };
 
-/// Opens a window, has it filled and closes it, until it goes through: whichever runner it is
-/// filled by, and wherever else than in training it runs. A runner may ask to fill it again; where
-/// memory runs out the whole window begins anew, with the same micro-batches and then with smaller
-/// ones, as `retries` decides. A window that was interrupted is dropped, and one that is torn
-/// (accum::Window::is_torn) cannot begin anew. After an exception the window is closed and the
-/// model's buffers are as they were.
+/// Opens a window, has it filled and closes it, until it goes through, whichever runner fills it,
+/// in training and elsewhere. A runner may ask to fill it again; where memory runs out the whole
+/// window begins anew, with the same micro-batches and then with smaller ones, as `retries`
+/// decides. A window that was interrupted is dropped, and one that is torn (accum::Window::is_torn)
+/// cannot begin anew. After an exception the window is closed and the model's buffers are as they
+/// were.
 WindowRun run_window(const WindowFlow& flow, WindowRequest request);
 
 }  // namespace accrue::train

@@ -10,8 +10,8 @@
 
 namespace accrue::train {
 
-/// The observers that [observe] asks for. `first_step`: steps done already; later lines of an
-/// earlier attempt are removed from metrics.jsonl.
+/// The observers that [observe] asks for. `first_step` is the number of steps done already; later
+/// lines of an earlier attempt are removed from metrics.jsonl.
 std::vector<std::shared_ptr<Observer>> make_sinks(const ObserveConfig& config,
                                                   const RunDirectory& directory,
                                                   std::int64_t first_step);

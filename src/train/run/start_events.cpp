@@ -92,7 +92,7 @@ std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
     events.add("checkpoint",
                resumed->checkpoint.filename().string() +
                    " was written before checkpoints had checksums: only its lengths were compared");
-  // Where a damaged one was passed over, the later ones are those that were named already.
+  // Where a damaged checkpoint was passed over, the later ones were named already.
   if (resumed->skipped.empty()) events.add("checkpoint", give_up_after(run, resumed->state.step));
   for (Event& event : std::move(events).take()) list.push_back(std::move(event));
   return list;

@@ -17,12 +17,12 @@ struct StartFacts {
   const Workload& work;
   const RunPlan& plan;
   const std::vector<RankRecord>& records;
-  const std::optional<LengthDecision>& length;  ///< of a run that is resumed
+  const std::optional<LengthDecision>& length;  ///< set for a run that is resumed
   const std::optional<Resumed>& resumed;
   std::int64_t ranks = 1;
 };
 
-/// What was decided and why, of the step that the run goes on from: for observers.
+/// What was decided before the run goes on, and why, as events of the step that it goes on from.
 std::vector<Event> start_events(const StartFacts& start);
 /// What was decided about the run's folder itself.
 std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,

@@ -59,7 +59,7 @@ struct Trainer::Impl {
     return !options.resume || (options.checkpoint.empty() && directory.checkpoint_steps().empty());
   }
 
-  /// On which ranks have to agree before any of them decides a plan or loads anything.
+  /// What ranks have to agree on before any of them decides a plan or loads anything.
   static distributed::Facts start_of(const RunOptions& options, bool plans) {
     const std::string checkpoint =
         options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;
@@ -121,7 +121,8 @@ struct Trainer::Impl {
             .image = work.config.model.image};
   }
 
-  /// Before anything is planned or written. A run that is resumed checked its data as it began.
+  /// Checks the data before anything is planned or written. A run that is resumed checked them as
+  /// it began.
   void check_data(bool resume) {
     data = identity_of_data();
     if (resume && !directory.checkpoint_steps().empty()) {
@@ -135,8 +136,8 @@ struct Trainer::Impl {
     data.checked = true;
   }
 
-  /// Before anything hangs on the length. Each rank decides it alike, from the same files. That
-  /// there is no run to resume shows when ranks have agreed on what they begin.
+  /// Decides the length before anything depends on it. All ranks decide alike, from the same files.
+  /// Whether there is a run to resume shows when ranks have agreed on what they begin.
   void settle_length(const RunOptions& options) {
     if (!options.resume || !directory.holds_run()) return;
     length = decide_length(directory.config(), given, work.schedule, options.may_shorten);
@@ -187,7 +188,7 @@ struct Trainer::Impl {
                       "a longer run, or --resume with an earlier checkpoint");
   }
 
-  /// The length first: a process that is killed in between leaves a run of either length.
+  /// Writes the length first: a process that is killed in between leaves a run of either length.
   void note_resumption(const RunOptions& options, const Config& started) const {
     if (length && length->changes)
       write_file_atomically(directory.config_file(), to_toml(with_length_of(started, given)));
@@ -223,7 +224,8 @@ struct Trainer::Impl {
     return result;
   }
 
-  /// Before anything is planned. A process that works on the folder is named rather than its run.
+  /// Checks the folder before anything is planned. A process that works on it is named rather than
+  /// its run.
   void check_directory(bool resume) const {
     if (!ranks.is_first()) return;
     RunClaim::expect_folder(directory);
@@ -231,7 +233,7 @@ struct Trainer::Impl {
     check_run_directory(directory, resume);
   }
 
-  /// On the first rank; the others go on when the folder is theirs to read.
+  /// Claims the folder on the first rank; the others go on when it is theirs to read.
   std::unique_ptr<RunClaim> claim_directory(bool resume) const {
     std::unique_ptr<RunClaim> claim;
     if (ranks.is_first()) {
@@ -292,10 +294,9 @@ struct Trainer::Impl {
   }
 
   RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
-    const StopSignalWatch
-        signals;  // before anything is written that a signal could leave half-made
+    const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
     const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
-    // What shows only when it is tried must not block the corrected run.
+    // A mistake that shows only in the first step must not block the corrected run.
     const auto abandon = [&] {
       if (!options.resume && claim != nullptr) claim->abandon();
     };
@@ -315,10 +316,10 @@ struct Trainer::Impl {
   Ranks ranks;
   Workload work;
   RunDirectory directory;
-  DataIdentity data;  ///< once it is checked
+  DataIdentity data;  ///< set once the data are checked
   std::optional<RunPlan> plan;
   std::vector<RankRecord> records;       ///< by rank, as the plan or a checkpoint has them
-  std::optional<LengthDecision> length;  ///< of a run that is resumed
+  std::optional<LengthDecision> length;  ///< set for a run that is resumed
   std::optional<Resumed> resumed;
   std::vector<std::shared_ptr<Observer>> observers;
   GradientHook gradient_hook;

@@ -99,7 +99,7 @@ RunResult TrainingLoop::run() {
           .checkpoint = run_.directory.checkpoint(progress_.state.step)};
 }
 
-/// Whether it was stopped by a signal.
+/// Returns whether a signal stopped it.
 bool TrainingLoop::train() {
   const TrainState& state = progress_.state;
   const std::int64_t total = run_.plan.total_steps;

@@ -18,7 +18,7 @@ namespace accrue::train {
 /// Steps, evaluations and checkpoints, until the end of the run or a signal.
 class TrainingLoop {
  public:
-  /// `of_ranks` is what a checkpoint holds of several ranks; empty of a new run.
+  /// `of_ranks` is what a checkpoint holds of several ranks; empty for a new run.
   TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks);
 
   RunResult run();
@@ -34,7 +34,7 @@ class TrainingLoop {
   RunLog log_;
   RunControl control_;
   memory::Recovery recovery_;
-  /// Outlives what reduces it.
+  /// The buffer outlives what reduces it.
   std::shared_ptr<accum::GradientBuffer> buffer_;
   data::Loader loader_;
   std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window

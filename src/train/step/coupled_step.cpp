@@ -36,7 +36,8 @@ void check_representations(const Representations& found, std::int64_t samples) {
           "encode returning [samples of the slice, ...]");
 }
 
-/// Rounding may differ where kernels do not promise the same bits; another dropout mask is far off.
+/// Throws where the passes differ by more than rounding: kernels may not promise the same bits, but
+/// another dropout mask is far off.
 void check_same(const Representations& first, const Representations& second) {
   constexpr double tolerance = 1e-3;
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -59,7 +60,7 @@ class CoupledStep {
         accumulator_(model.parameters,
                      {.clip_norm = options.clip_norm, .on_event = options.on_event}) {}
 
-  /// The first sample's forward pass, with a graph, is the trial.
+  /// The micro-batch that fits, by a trial forward pass of the first sample with a graph.
   std::int64_t fitting_micro_batch(std::int64_t samples) {
     const Keep keep{GeneratorSnapshot(devices_)};
     memory::ThreadMeter meter;
@@ -106,7 +107,7 @@ class CoupledStep {
   }
 
   void differentiate_loss() {
-    Representations leaves;  // of the whole batch
+    Representations leaves;  // the whole batch's
     for (std::size_t tower = 0; tower < cache_.front().representations.size(); ++tower) {
       std::vector<at::Tensor> rows;
       for (const Slice& slice : cache_) rows.push_back(slice.representations.at(tower));
@@ -128,8 +129,8 @@ class CoupledStep {
     }
   }
 
-  /// Representations that do not depend on the parameters, or that the loss did not use, have
-  /// nothing to differentiate.
+  /// Differentiates representations; those that do not depend on the parameters, or that the loss
+  /// did not use, have nothing to differentiate.
   void differentiate(const Representations& again, batch::Range slice) {
     Representations outputs, gradients;
     for (std::size_t tower = 0; tower < again.size(); ++tower) {
@@ -145,7 +146,7 @@ class CoupledStep {
   std::vector<at::Device> devices_;
   Accumulator accumulator_;
   std::vector<Slice> cache_;
-  Representations upstream_;  ///< of the loss with respect to those of the whole batch
+  Representations upstream_;  ///< gradient of the loss, for the whole batch's representations
 };
 
 }  // namespace

@@ -15,13 +15,13 @@ struct MicroTrial {
   bool of_a_budget = false;  ///< `available_bytes` is what a budget leaves, which is enforced
 };
 
-/// A trial with the memory that is there now: what the budget leaves beside what is in tensors, or
-/// else what is free.
+/// A trial with the memory that is there now: what the budget leaves beside what is in tensors, or,
+/// without a budget, what is free.
 MicroTrial micro_trial(std::int64_t bytes_per_sample, std::int64_t window_samples);
 
-/// The whole window, or the largest power of two of samples, whose predicted activations fit in a
-/// quarter of the free memory, or in half of what a budget leaves. The window where nothing could
-/// be measured. Pure.
+/// Chooses the whole window, or the largest power of two of samples, whose predicted activations
+/// fit in a quarter of the free memory, or in half of what a budget leaves; the window where
+/// nothing could be measured. It is pure.
 MicroDecision decide_micro_batch(const MicroTrial& trial);
 
 /// Throws a usage Error, of `operation`, where the batch has no sample or the size is negative.

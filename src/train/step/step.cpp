@@ -76,7 +76,7 @@ class SliceStepper::Impl {
     if (options_.on_event) options_.on_event({name, reason, steps_});
   }
 
-  /// Micro-batches for batches of up to `samples`.
+  /// Chooses micro-batches for batches of up to `samples`.
   void plan(std::int64_t samples) {
     const std::int64_t micro = options_.micro_batch > 0 ? options_.micro_batch : fitting(samples);
     const bool is_mathematics =
@@ -97,9 +97,9 @@ class SliceStepper::Impl {
     return decision.samples;
   }
 
-  /// The bytes of a sample in a forward pass with its graph, which leaves no trace. Of two samples,
-  /// since batch normalisation may refuse one. Where they do not fit it is
-  /// what was taken until then, and the first micro-batch is halved.
+  /// The bytes of a sample in a forward pass with its graph, which leaves no trace. It runs two
+  /// samples, since batch normalisation may refuse one. Where they do not fit it returns what was
+  /// taken until then, and the first micro-batch is halved.
   std::int64_t trial() {
     constexpr std::int64_t kSamples = 2;
     const Keep keep{GeneratorSnapshot(devices_of(tensors_of(model_.parameters)))};
@@ -114,7 +114,7 @@ class SliceStepper::Impl {
     return meter.peak() / kSamples;
   }
 
-  /// The window runs as a whole once more where what failed was the replay of what it had.
+  /// Runs the window, as a whole once more where a replay failed.
   void run_window(std::int64_t samples) {
     at_start_.keep();
     while (true) {
@@ -141,7 +141,7 @@ class SliceStepper::Impl {
     }
   }
 
-  /// False where it ran out of memory and was undone.
+  /// Returns false where the micro-batch ran out of memory and was undone.
   bool run_or_undo(std::int64_t begin, std::int64_t end) {
     settled_.keep();
     try {
@@ -167,9 +167,9 @@ class SliceStepper::Impl {
   std::optional<train::MemoryRetries> retries_;
   std::int64_t planned_for_ = 0;  ///< samples of the largest batch so far
   std::optional<std::int64_t> bytes_per_sample_;
-  std::int64_t samples_ = 0;  ///< of all steps
-  std::int64_t steps_ = 0;    ///< as the last report has it
-  std::int64_t largest_ = 0;  ///< micro-batch of this window, in samples
+  std::int64_t samples_ = 0;  ///< samples of all steps
+  std::int64_t steps_ = 0;    ///< StepReport::step of the last report
+  std::int64_t largest_ = 0;  ///< samples of this window's largest micro-batch
 };
 
 SliceStepper::SliceStepper(SteppedModel model, torch::optim::Optimizer& optimizer,

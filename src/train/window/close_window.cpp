@@ -5,7 +5,7 @@
 namespace accrue::train {
 namespace {
 
-/// In this order; those of the caller follow.
+/// What ranks add up first, in this order; the caller's sums follow.
 enum Figure { kTokens, kMicroBatches, kStops, kRankSums };
 
 void take_totals(const distributed::DeferredReduce& reduce, WindowRun& run) {

@@ -6,7 +6,7 @@
 
 namespace accrue::train {
 
-/// Closes a window that belongs to one process, and puts what it tells into `run`.
+/// Closes a window that belongs to one process, and puts its result and its counts into `run`.
 void close_window(accum::Window& window, WindowRun& run);
 
 /// Closes this rank's share of a window. The ranks add up its totals, whether one of them was asked

@@ -70,7 +70,8 @@ std::string MemoryRetries::in_words() const {
          std::to_string(story_.to) + ", and the batch stays" + budget_in_words();
 }
 
-/// The allocation that failed tells only what was needed until then: more may have followed it.
+/// What budget is enough: the allocation that failed tells only what was needed until then, and
+/// more may have followed it.
 std::string MemoryRetries::budget_in_words() const {
   if (story_.budget == 0) return "";
   const std::string from = std::to_string(story_.from);

@@ -19,26 +19,26 @@ class MemoryRetries {
   using Enough = std::function<std::optional<std::int64_t>(std::int64_t samples)>;
 
   MemoryRetries() = default;  ///< nothing is retried
-  /// Without a `recovery` nothing is retried. `advice`: what would fit, for who has to give up.
+  /// Without a `recovery` nothing is retried. `advice` says what would fit, for who has to give up.
   explicit MemoryRetries(memory::Recovery* recovery, Advice advice = {}, Enough enough = {})
       : recovery_(recovery), advice_(std::move(advice)), enough_(std::move(enough)) {}
 
   bool enabled() const { return recovery_ != nullptr; }
-  /// For each window anew.
+  /// To be called for each window anew.
   void start();
-  /// The micro-batch that failed before went through.
+  /// To be called when the micro-batch that failed before went through.
   void passed() { failures_ = 0; }
   /// `what` (as in "micro-batch 3 (samples 12 to 15)"), a micro-batch of `samples`, ran out of
-  /// memory: whether and with which size it is to be run again. Throws a refused Error where
-  /// nothing is left to try.
+  /// memory. Returns whether and with which size it is to be run again. Throws a refused Error
+  /// where nothing is left to try.
   memory::Recovery::Decision failed(const std::string& what, std::int64_t samples,
                                     const std::exception& error);
-  /// The same of a whole window, which is to begin anew. Micro-batches that pass in between change
+  /// Decides for a whole window, which is to begin anew. Micro-batches that pass in between change
   /// nothing: what failed may come after them.
   memory::Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
                                            const std::exception& error);
-  /// Where the window has gone through: what memory did to it, in words. Nothing where it did
-  /// not run out since that was taken.
+  /// What memory did to a window that has gone through, in words. Nothing where it did not run out
+  /// since the last story was taken.
   std::optional<std::string> take_story();
   /// Times that memory ran out in this window.
   std::int64_t count() const { return count_; }
@@ -48,8 +48,8 @@ class MemoryRetries {
   /// taken.
   struct Story {
     std::string what, cause;
-    std::int64_t from = 0, to = 0;  ///< samples; the same where nothing was split
-    std::int64_t budget = 0;        ///< that it takes at least; 0: not known
+    std::int64_t from = 0, to = 0;  ///< samples; equal where nothing was split
+    std::int64_t budget = 0;        ///< bytes of a budget that is enough; 0: not known
   };
 
   memory::Recovery::Decision decide(std::int64_t& failures, const std::string& what,
@@ -62,7 +62,7 @@ class MemoryRetries {
   Advice advice_ = {};
   Enough enough_ = {};
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
-  std::int64_t told_ = 0;  ///< of the count
+  std::int64_t told_ = 0;  ///< how much of the count was told
   Story story_;
 };
 

@@ -79,8 +79,8 @@ bool MicroBatchRunner::stops_here() const {
   return context_.control.stops_here() && !context_.window.buffer()->is_between_steps();
 }
 
-/// False where micro-batch `position` ran out of memory and was undone: it, or what the request
-/// then holds in its place, is to be run again.
+/// Returns false where micro-batch `position` ran out of memory and was undone: it, or what the
+/// request then holds in its place, is to be run again.
 bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run) {
   accum::Window& window = context_.window;
   std::vector<batch::Range>& micro_batches = request.micro_batches;
@@ -130,7 +130,7 @@ void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range
   losses_.split_from(position, rest, fetch());
 }
 
-/// What reductions that began in backward passes took of them.
+/// Seconds of the backward passes that reductions took, which began in them.
 double MicroBatchRunner::reducing_seconds() const {
   return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
 }
@@ -153,7 +153,7 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   RECORD_USER_SCOPE("micro-batch");
   replayed_ = false;
   if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last);
-  if (!ref.sample_ids.empty() && request.known_bad.contains(ref.sample_ids.front())) {
+  if (!ref.sample_ids.empty() && request.to_quarantine.contains(ref.sample_ids.front())) {
     context_.window.begin(ref);
     context_.window.abort(MicroStatus::quarantined, "its gradient was not finite before");
     return;
@@ -180,7 +180,7 @@ Loss MicroBatchRunner::replay(const MicroRef& ref) {
   return {.sum = at::scalar_tensor(result.loss_sum, at::kDouble), .weight = result.weight};
 }
 
-/// Replays begin with it.
+/// Whether a replay begins with this micro-batch.
 bool MicroBatchRunner::is_first_committed(const MicroRef& ref) const {
   const auto entries = context_.window.ledger().entries;
   const auto first = std::ranges::find(entries, MicroStatus::committed, &LedgerEntry::status);

@@ -11,12 +11,12 @@
 
 namespace accrue::train {
 
-/// Micro-batch by micro-batch, forward and backward. What is quarantined, or interrupted, leaves no
-/// trace in the model's buffers either. Losses add up as WindowLosses says.
+/// Runs a window micro-batch by micro-batch, forward and backward. What is quarantined, or
+/// interrupted, leaves no trace in the model's buffers either. Losses add up as WindowLosses says.
 ///
 /// A micro-batch that runs out of memory is undone by the ledger and run once more; where that
 /// fails too, it and those after it are split. The sums have the bits of a window that was split
-/// so from the start. Where a replay runs out of memory the window is lost, and begins anew.
+/// that way from the start. Where a replay runs out of memory the window is lost, and begins anew.
 class MicroBatchRunner final : public Runner {
  public:
   explicit MicroBatchRunner(const RunnerContext& context, RunnerOptions options = {});
@@ -49,7 +49,7 @@ class MicroBatchRunner final : public Runner {
   RunnerContext context_;
   RunnerOptions options_;
   WindowLosses losses_;
-  BufferSnapshot at_open_;  ///< the window's
+  BufferSnapshot at_open_;  ///< as the window was opened
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
 };

@@ -10,8 +10,8 @@
 
 namespace accrue::train {
 
-/// Micro-batches, or samples, of a window of `count` that may be quarantined: the fraction `limit`
-/// of them rounded down, at least one; none where `limit` is 0.
+/// How many of `count` micro-batches, or samples, of a window may be quarantined: the fraction
+/// `limit` rounded down, at least one; none where `limit` is 0.
 std::int64_t allowed_quarantined(double limit, std::int64_t count);
 
 /// Throws a runtime Error naming samples and reasons where more micro-batches of a window of

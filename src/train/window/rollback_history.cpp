@@ -4,9 +4,9 @@
 
 namespace accrue::train {
 
-std::set<std::int64_t> RollbackHistory::known_bad(std::int64_t window) const {
-  const auto found = known_bad_.find(window);
-  return found == known_bad_.end() ? std::set<std::int64_t>() : found->second;
+std::set<std::int64_t> RollbackHistory::to_quarantine(std::int64_t window) const {
+  const auto found = to_quarantine_.find(window);
+  return found == to_quarantine_.end() ? std::set<std::int64_t>() : found->second;
 }
 
 void RollbackHistory::torn_by_gradient(const LedgerView& torn, const std::string& reason) {
@@ -16,7 +16,7 @@ void RollbackHistory::torn_by_gradient(const LedgerView& torn, const std::string
     if (entry.status == MicroStatus::quarantined && !entry.micro.sample_ids.empty())
       culprit = entry.micro.sample_ids.front();
   const bool again = !torn_.insert(window).second;
-  const bool learnt = culprit && known_bad_[window].insert(*culprit).second;
+  const bool learnt = culprit && to_quarantine_[window].insert(*culprit).second;
   if (again && !learnt)
     throw runtime_error("window " + std::to_string(window),
                         "gradients that are finite before they are folded into the optimizer",

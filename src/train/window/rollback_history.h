@@ -13,29 +13,31 @@ namespace accrue::train {
 
 /// What a run learns from windows that were torn: a part of a micro-batch was folded into the
 /// optimizer's state, and the rest failed. The run goes back to a checkpoint; the next attempt
-/// leaves out the micro-batch whose gradient was not finite, or splits the one that did not fit.
+/// quarantines the micro-batch whose gradient was not finite untried, or splits the one that did
+/// not fit.
 class RollbackHistory {
  public:
   /// It counts by a copy of the run's `retries`, which begin anew with each window.
   explicit RollbackHistory(MemoryRetries retries) : retries_(std::move(retries)) {}
 
-  /// First samples of the window's micro-batches by which earlier attempts were torn.
-  std::set<std::int64_t> known_bad(std::int64_t window) const;
+  /// First samples of the window's micro-batches by which earlier attempts were torn: they are to
+  /// be quarantined untried.
+  std::set<std::int64_t> to_quarantine(std::int64_t window) const;
 
-  /// The last of the torn window's quarantined micro-batches is the culprit. Throws a runtime Error
-  /// where an earlier attempt failed in the same way, so that going back would not help.
+  /// Takes the last quarantined micro-batch of the torn window for the culprit. Throws a runtime
+  /// Error where an earlier attempt failed in the same way, so that going back would not help.
   void torn_by_gradient(const LedgerView& torn, const std::string& reason);
   /// Throws a refused Error where nothing is left to try. `samples` are those of a micro-batch.
   void torn_by_memory(std::int64_t window, std::int64_t samples, const std::exception& error);
-  /// To be told of each window that was closed; MemoryRetries::take_story() of one that was short
-  /// of memory.
+  /// To be called for each window that was closed; returns MemoryRetries::take_story() where it was
+  /// short of memory.
   std::optional<std::string> closed(std::int64_t window);
 
  private:
   MemoryRetries retries_;
-  std::map<std::int64_t, std::set<std::int64_t>> known_bad_;  ///< first samples, by window
+  std::map<std::int64_t, std::set<std::int64_t>> to_quarantine_;  ///< first samples, by window
   std::set<std::int64_t> torn_;
-  std::optional<std::int64_t> short_of_memory_;  ///< the window that was
+  std::optional<std::int64_t> short_of_memory_;  ///< the window that ran out of memory
 };
 
 }  // namespace accrue::train

@@ -10,19 +10,20 @@ namespace accrue::train {
 class RunControl {
  public:
   RunControl() = default;  ///< nothing ever comes
-  /// All are kept by reference. `is_alone`: no other rank has to stop at the same place.
+  /// All arguments are kept by reference. `is_alone` says that no other rank has to stop at the
+  /// same place.
   RunControl(memory::BudgetWatch& budget, const StopSignalWatch& signals, RunLog& log,
              bool is_alone)
       : budget_(&budget), signals_(&signals), log_(&log), is_alone_(is_alone) {}
 
-  /// Takes over a memory budget that changed, and tells why. To be asked between micro-batches.
+  /// Sets a memory budget that changed, and tells why. To be asked between micro-batches.
   void follow_budget();
   /// Whether a budget that holds was raised since this was asked last.
   bool take_raised_budget();
 
   /// Whether a signal asked the run to stop.
   bool asked_to_stop() const { return signals_ != nullptr && signals_->interrupted(); }
-  /// Whether it may do so between two micro-batches: several ranks stop together, after a step.
+  /// Whether the run may stop between two micro-batches: several ranks stop together, after a step.
   bool stops_here() const { return is_alone_ && asked_to_stop(); }
 
  private:

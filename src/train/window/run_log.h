@@ -13,14 +13,14 @@
 
 namespace accrue::train {
 
-/// What a run tells its observers. Of several ranks the first one tells; what happens on another
-/// one is noted there, and goes to the first with the window's close (gather_events).
+/// Tells observers what a run does. The first of several ranks tells; what happens on another one
+/// is noted there, and goes to the first with the window's close (gather_events).
 class RunLog {
  public:
   using Observers = std::vector<std::shared_ptr<Observer>>;
 
   RunLog() = default;  ///< nobody listens
-  /// Both are kept by reference: events carry the step that `state` has reached.
+  /// Observers and state are kept by reference: events carry the step that `state` has reached.
   RunLog(const Observers& observers, const TrainState& state, bool is_first_rank)
       : observers_(&observers), state_(&state), is_first_rank_(is_first_rank) {}
 
@@ -31,13 +31,13 @@ class RunLog {
   void rollback() const;
   void end(bool interrupted) const;
 
-  /// An event of the step under way that all ranks know of.
+  /// Tells an event of the step under way that all ranks know of.
   void event(const std::string& name, const std::string& reason) const;
-  /// An event of the step that was done last.
+  /// Tells an event of the step that was done last.
   void event_of_last_step(const std::string& name, const std::string& reason) const;
-  /// An event that this rank alone knows of.
+  /// Tells, or notes, an event that this rank alone knows of.
   void event_of_this_rank(const std::string& name, const std::string& reason);
-  /// A micro-batch was quarantined, whose draws took these samples of the data.
+  /// Tells that a micro-batch was quarantined, whose draws took these samples of the data.
   void quarantine(const MicroRef& micro, const std::string& reason,
                   std::span<const std::int64_t> samples);
 

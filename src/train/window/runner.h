@@ -19,21 +19,21 @@
 
 namespace accrue::train {
 
-/// What a window is to be filled with, and what earlier fills of it taught. A runner may change
-/// it: memory that runs out splits micro-batches, and what is found bad is kept for the next fill.
+/// What a window is to be filled with, and what earlier fills of it taught. A runner may change it:
+/// memory that runs out splits micro-batches, and what was quarantined is kept for the next fill.
 struct WindowRequest {
-  /// Samples `range` in micro-batches of `samples_per_micro_batch`.
+  /// A request for samples `range` in micro-batches of `samples_per_micro_batch`.
   static WindowRequest even(std::int64_t index, batch::Range range,
                             std::int64_t samples_per_micro_batch) {
     return {.index = index, .micro_batches = batch::split(range, samples_per_micro_batch)};
   }
 
-  std::int64_t index = 0;                   ///< of the window; keys randomness
-  std::vector<batch::Range> micro_batches;  ///< in order; not empty ones
-  /// First samples of micro-batches that are quarantined untried, as an earlier fill found them
-  /// bad.
-  std::set<std::int64_t> known_bad = {};
-  std::int64_t fills = 0;  ///< how often the window was filled before, since it began anew
+  std::int64_t index = 0;                   ///< the window's, which keys randomness
+  std::vector<batch::Range> micro_batches;  ///< in order; none is empty
+  /// First samples of micro-batches that are quarantined untried, since an earlier fill quarantined
+  /// them.
+  std::set<std::int64_t> to_quarantine = {};
+  std::int64_t fills = 0;  ///< fills of this window before this one (Filled::again)
 };
 
 /// What a window's micro-batches came to.
@@ -45,21 +45,22 @@ struct WindowRun {
   std::int64_t micro_batches = 0;
   std::int64_t quarantined = 0;
   std::int64_t retries = 0;
-  std::int64_t out_of_memory = 0;  ///< times; among the retries
-  double loss_scale = 1;           ///< that the window closed with
+  std::int64_t out_of_memory = 0;  ///< how often memory ran out; counted in the retries
+  double loss_scale = 1;           ///< with which the window closed
   /// Most bytes in tensors while a micro-batch ran; none where nothing meters them.
   std::optional<std::int64_t> micro_batch_peak_bytes;
   double seconds = 0;          ///< forward and backward
-  double own_seconds = 0;      ///< the same without waiting for other ranks
+  double own_seconds = 0;      ///< `seconds` without waiting for other ranks
   double closing_seconds = 0;  ///< the gradient's norm, and the audit where it is not finite
   std::string lost_reason;     ///< empty unless the window was lost
-  /// A window that is divided among ranks has it; the numbers above are then those of all ranks.
+  /// Set for a window that is divided among ranks; the numbers above are then those of all ranks.
   std::optional<distributed::WindowTotals> together = {};
-  std::vector<double> rank_sums = {};  ///< of all ranks, besides their totals
+  std::vector<double> rank_sums = {};  ///< added up over ranks, besides their totals
   bool stop_requested = false;         ///< on any rank
   std::vector<batch::UnreadableSample> unreadable =
-      {};                                       ///< samples that could not be read, on this rank
-  std::optional<accum::MeanGradient> gradient;  ///< none where the total weight is 0 or it was lost
+      {};  ///< samples that could not be read, on this rank
+  std::optional<accum::MeanGradient>
+      gradient;  ///< none where the weight is 0 or the window was lost
 };
 
 /// What became of filling a window.
@@ -86,14 +87,15 @@ class Runner {
   virtual ~Runner() = default;
   /// What the window has to be opened with; reads labels where losses need to know them ahead.
   virtual Opening prepare(const WindowRequest& request) = 0;
-  /// Fills the open window, and in `run` what it is to tell besides the ledger. Throws a runtime
-  /// Error naming samples and reasons where more than the allowed number is quarantined. After
-  /// anything but Filled::whole, and after an exception, the window is not to be closed.
+  /// Fills the open window, and puts into `run` what it has to tell besides the ledger. Throws a
+  /// runtime Error naming samples and reasons where more than the allowed number is quarantined.
+  /// After anything but Filled::whole, and after an exception, the window is not to be closed.
   virtual Filled fill(WindowRequest& request, WindowRun& run) = 0;
   /// To be called after the window was closed, which may have quarantined more: throws as fill()
   /// does. Says whether the window has to be filled again.
   virtual Filled closed(WindowRequest& request, WindowRun& run) = 0;
-  /// Takes back what fill() did outside the window: the model's buffers, what the loader was asked.
+  /// Takes back what fill() did outside the window: to the model's buffers and to the loader's
+  /// queue.
   virtual void undo() = 0;
 };
 
@@ -109,18 +111,19 @@ struct RunnerContext {
 };
 
 struct RunnerOptions {
-  double max_quarantined = 0.1;  ///< of a window's micro-batches, and samples (allowed_quarantined)
+  double max_quarantined =
+      0.1;  ///< fraction of micro-batches, and of samples (allowed_quarantined)
   /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1. No
   /// run sets it in this version, whose precisions need none.
   optim::LossScaler* loss_scaler = nullptr;
   /// Exact batch normalisation keeps the activations at its cuts in this folder; empty: in memory.
   std::filesystem::path cut_folder = {};
   Recompute recompute = Recompute::none;
-  /// Losses and weights alike are multiplied with it, by which a proof rounds anew
-  /// (PassOptions::weighting); micro-batch by micro-batch only.
+  /// What losses and weights alike are multiplied with, by which a proof rounds anew
+  /// (PassOptions::weighting). Only MicroBatchRunner does it.
   double weighting = 1;
-  /// Where the window is one rank's share: told of each micro-batch, as the last one's backward may
-  /// be overlapped. Null: alone.
+  /// Set where the window is one rank's share: it is told of each micro-batch, as the last one's
+  /// backward may be overlapped. Null: the process is alone.
   distributed::DeferredReduce* reduce = nullptr;
 };
 

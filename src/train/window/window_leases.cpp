@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kSamples = 0, kSeconds = 1;
 constexpr double kErrors = 2;
 
-/// Until the last rank of known speed is done.
+/// Seconds until the last rank of known speed is done.
 double seconds_of(const distributed::Division& division,
                   const std::vector<distributed::Worker>& workers) {
   double last = 0;
@@ -35,12 +35,13 @@ bool is_worthwhile(const distributed::Division& fresh, const distributed::Divisi
 WindowLeases::WindowLeases(std::int64_t rank, std::vector<RankRecord> records, bool by_speed)
     : rank_(rank), records_(std::move(records)), by_speed_(by_speed) {
   paces_.resize(records_.size());
-  followed_ = workers();  // of no known speed
+  followed_ = workers();  // no speed is known yet
   for (std::size_t i = 0; i < records_.size(); ++i)
     paces_[i] = distributed::PaceEstimate(std::move(records_[i].seconds_per_sample));
 }
 
-/// Where it is a micro-batch, shares consist of those of the undivided window.
+/// The samples of a unit: one, or a micro-batch, where shares consist of the undivided window's
+/// micro-batches.
 std::int64_t WindowLeases::samples_of_unit() const {
   return have_one_size(records_) ? records_.front().micro_batch : 1;
 }

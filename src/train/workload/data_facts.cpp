@@ -51,7 +51,7 @@ bool is_idx_labels(const fs::path& file) {
   return lower(file.filename().string()).ends_with("idx1-ubyte");
 }
 
-/// Image sets whose names do not say images by their suffix.
+/// Whether a file is of an image set, whose suffix does not say so.
 bool is_binary_image_set(const fs::path& file) {
   const std::string name = lower(file.filename().string());
   return name.ends_with("idx3-ubyte") ||
@@ -61,8 +61,8 @@ bool is_binary_image_set(const fs::path& file) {
 
 bool is_json_lines(const fs::path& file) { return data::has_json_lines_suffix(file); }
 
-/// The globs for all images in `folder`, or else for its JSON lines: one for each way in which
-/// their suffixes are written. Else all of it.
+/// The globs for all images in `folder`, or else for its JSON lines, one for each way in which
+/// their suffixes are written; or the glob for everything.
 std::set<std::string> globs_of(const fs::path& folder) {
   for (const auto is_wanted : {is_image, is_json_lines}) {
     std::set<std::string> globs;
@@ -74,7 +74,8 @@ std::set<std::string> globs_of(const fs::path& folder) {
   return {(folder / "**").string()};
 }
 
-/// 0 where it does not tell: whoever loads the model says what is wrong with the file.
+/// The context that a config.json tells; 0 where it tells none: whoever loads the model says what
+/// is wrong with the file.
 std::int64_t context_of(const fs::path& model_config) {
   const auto config = nlohmann::json::parse(read_file(model_config), nullptr, false);
   if (!config.is_object() || !config.contains("n_positions")) return 0;
@@ -140,7 +141,8 @@ std::int64_t largest_id(const data::Source& source, std::int64_t first) {
   return largest;
 }
 
-/// It is a known tokenizer's where one fits, and the next multiple of 64 where none does.
+/// The vocabulary for ids up to `largest`: a known tokenizer's where one fits, and the next
+/// multiple of 64 where none does.
 std::int64_t vocabulary_of(std::int64_t largest) {
   constexpr std::int64_t kFew = 8192, kStep = 64;
   for (const std::int64_t known : {50257, 65536, 128256})
@@ -162,7 +164,7 @@ void look_at_stream(const data::Source& single, DataFacts& facts) {
   facts.vocab = vocabulary_of(std::max(largest, largest_id(single, rest)));
 }
 
-/// The last id of a line is no input, and labels may leave it out: so sizes are tried.
+/// Tries sizes, since the last id of a line is no input and labels may leave it out.
 std::int64_t vocabulary_of_lines(const DataFacts& facts, const data::Source& lines) {
   constexpr std::int64_t kMost = std::int64_t{1} << 22;
   for (std::int64_t vocab = vocabulary_of(largest_id(lines, 0));;

@@ -86,7 +86,8 @@ void fit_to_amount(TextChoice& choice, std::int64_t tokens) {
         std::to_string(tokens), "more data");
 }
 
-/// Steps of about four passes over the data, more of little and fewer of much.
+/// Steps of about four passes over the data: more passes where data are few, fewer where they are
+/// many.
 std::int64_t steps_for(double per_epoch) {
   constexpr double kPasses = 4, kMostPasses = 40, kLeast = 1000, kMost = 5000;
   const double steps = std::clamp(kPasses * per_epoch, kLeast, kMost);

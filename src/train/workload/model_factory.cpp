@@ -92,7 +92,7 @@ void fit_image(Config& config, const data::ImageShape& image) {
 }
 
 void fit_vocabulary(Config& config, std::int64_t of_data) {
-  if (config.model.kind == ModelKind::torchscript) {  // which has the size it has
+  if (config.model.kind == ModelKind::torchscript) {  // its size cannot change
     config.model.vocab = config.model.vocab.value_or(of_data);
     return;
   }
@@ -116,7 +116,7 @@ void expect_finite(const Config& config, const models::Model& model) {
                         "a checkpoint from before the training that made it diverged");
 }
 
-/// The file itself, or the one in a folder that was exported.
+/// The file with the weights: `from` itself, or the one in a folder that was exported.
 std::filesystem::path weights_file(const std::filesystem::path& from) {
   std::error_code none;
   return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;

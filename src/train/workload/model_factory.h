@@ -11,12 +11,12 @@
 
 namespace accrue::train {
 
-/// A model of text by bytes has so many tokens.
+/// The vocabulary of a model of text by bytes.
 inline constexpr std::int64_t byte_vocabulary = 256;
 
 /// Where `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads
 /// it and puts its shape into the config; a gpt2's context may be shorter than that. Adds to
-/// `remarks` what was decided. Else null.
+/// `remarks` what was decided. Null where `model.from` names no such model.
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks);
 
@@ -24,12 +24,12 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
 /// Throws a usage Error where data and model do not go together.
 void fit_model_to_data(Config& config, const data::Source& train);
 
-/// Throws a usage Error where a model that was loaded from a file cannot be trained: a parameter
-/// that is not finite; of a TorchScript module, whose forward is its own business, one that does
-/// not take a sample of the data, or has fewer outputs than there are classes.
+/// Throws a usage Error where a model that was loaded from a file cannot be trained: a parameter is
+/// not finite, or a TorchScript module, whose forward is its own business, does not take a sample
+/// of the data or has fewer outputs than there are classes.
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
 
-/// `make_model`, with the weights of `model.from` where it names a file of them.
+/// make_model(), with the weights of `model.from` where that names a file of them.
 std::unique_ptr<models::Model> make_initial_model(const Config& config);
 
 }  // namespace accrue::train

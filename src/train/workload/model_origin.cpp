@@ -18,7 +18,7 @@ bool is_checkpoint(const fs::path& folder) {
   return fs::is_regular_file(folder / "state.json", unreadable);
 }
 
-/// Without a separator at its end, such that its parent is the folder that it is in.
+/// The path without a separator at its end, so that its parent is the folder that it is in.
 fs::path as_folder(const std::string& name) {
   const fs::path path = fs::absolute(name).lexically_normal();
   return path.has_filename() ? path : path.parent_path();

@@ -14,22 +14,23 @@ namespace accrue::train {
 /// A run that a model starts from.
 struct RunOrigin {
   RunDirectory run;
-  std::filesystem::path checkpoint;  ///< a folder: the newest, or the one that `model.from` names
+  std::filesystem::path checkpoint;  ///< its folder: the newest, or the one that `model.from` names
 };
 
-/// Where `from` is a run folder, or a checkpoint's folder in one, or a link to either; none for all
-/// else. Throws a usage Error where the run has no checkpoint, or the checkpoint no run.
+/// The run where `from` is a run folder, a checkpoint's folder in one, or a link to either; none
+/// for everything else. Throws a usage Error where the run has no checkpoint, or the checkpoint no
+/// run.
 std::optional<RunOrigin> run_origin(const std::string& from);
 
-/// The model of that checkpoint, verified; `config` gets its shape, but for a gpt2's shorter
-/// context. Adds to `remarks` what was decided. Throws a usage Error where config and run are of
+/// Loads the checkpoint's model, verified; `config` gets its shape, but for a gpt2's shorter
+/// context. Adds to `remarks` what was decided. Throws a usage Error where config and run have
 /// different kinds or normalisations, where the run has only the tensors of a TorchScript module,
-/// or where the checkpoint is not as it was written. Needs no claim: other processes may go on with
-/// the run.
+/// or where the checkpoint is not as it was written. It needs no claim: other processes may go on
+/// with the run.
 std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
                                              std::vector<std::string>& remarks);
 
-/// Whose weights training starts from, and how many, for people.
+/// Says whose weights training starts from, and how many, for people.
 std::string start_in_words(const std::string& from, const models::Model& model);
 
 /// Throws a usage Error, with all that model.from may be, where `from` is no Hugging Face folder.

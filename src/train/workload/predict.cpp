@@ -37,7 +37,7 @@ at::Tensor probabilities_of(models::Model& model, const at::Tensor& images) {
   return at::softmax(logits.to(at::kDouble), -1).contiguous();
 }
 
-/// A run that diverged keeps weights whose outputs order nothing.
+/// Throws where a run has diverged: its weights' outputs order nothing.
 void expect_finite(const at::Tensor& probabilities, const TrainedModel& trained) {
   if (at::isfinite(probabilities).all().item<bool>()) return;
   throw runtime_error("predict", "probabilities of classes",

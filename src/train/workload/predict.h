@@ -28,13 +28,13 @@ struct Prediction {
 /// A trained model of images (vit, resnet, torchscript), as of a checkpoint.
 class Classifier {
  public:
-  /// Throws a usage Error where the model is none of images.
+  /// Throws a usage Error where the model is no image model.
   explicit Classifier(TrainedModel trained);
 
   /// Calls `told` for each file, in order, with at most `most` classes each. Images are read by the
-  /// rules of data::open_source(), brought to the shape that the model was trained on, a few at a
-  /// time: as many as 64, or a million values. A file that cannot be read is told as such.
-  /// Throws a runtime Error where what the model says is not finite.
+  /// rules of data::open_source(), brought to the shape that the model was trained on, and run at
+  /// most 64 or a million values at a time. A file that cannot be read is told as such. Throws a
+  /// runtime Error where what the model says is not finite.
   void predict(std::span<const std::filesystem::path> files, std::int64_t most,
                const std::function<void(const Prediction&)>& told);
 

@@ -23,7 +23,7 @@ Words words_of(const RunConfig& run) {
   return {"run.epochs", epochs};
 }
 
-/// "run.steps 100 -> 200"
+/// "run.steps 100 -> 200", for people.
 std::string change_in_words(const RunConfig& before, const RunConfig& after,
                             std::int64_t windows_before, std::int64_t windows_after) {
   const Words old_words = words_of(before), new_words = words_of(after);

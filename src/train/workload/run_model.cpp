@@ -6,7 +6,7 @@
 namespace accrue::train {
 namespace {
 
-/// What a fingerprint begins with: "jsonl, packed: 3 files, ...".
+/// The format that a fingerprint begins with: "jsonl, packed: 3 files, ...".
 std::string format_in(const std::string& fingerprint) {
   return fingerprint.substr(0, fingerprint.find_first_of(",:"));
 }

@@ -20,7 +20,7 @@ namespace {
 data::ImageShape stated_shape(const Config& config) {
   const std::vector<std::int64_t>& size = config.data.image;
   const std::vector<std::int64_t>& of_model = config.model.image;
-  if (size.empty() && !of_model.empty())  // of the run that it starts from
+  if (size.empty() && !of_model.empty())  // that of the run it starts from
     return {.channels = of_model.at(0), .height = of_model.at(1), .width = of_model.at(2)};
   if (size.empty()) return {};
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
@@ -57,7 +57,7 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, do
   return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
 }
 
-/// The first sample of most data tells.
+/// Throws where no label counts; in most data the first sample tells.
 void expect_labels(const data::Source& source, const std::string& key) {
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const batch::MicroBatch sample = source.fetch(std::span(&i, 1));

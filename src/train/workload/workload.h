@@ -23,27 +23,28 @@ struct Datasets {
 
 /// What a config comes to: what a run, a benchmark or a proof works on.
 struct Workload {
-  /// It is as given, with the batch in samples or tokens and the model's shape filled in: from
-  /// `model.from`, and from the data the vocabulary or the classes and the shape of the images.
+  /// The config as given, with the batch in samples or tokens and the model's shape filled in: from
+  /// `model.from`, and from the data, which tell the vocabulary or the classes and the shape of the
+  /// images.
   Config config;
   Datasets data;
-  /// Which samples each step takes. Copies share what is known of samples of unequal length.
+  /// Says which samples each step takes. Copies share what is known of samples of unequal length.
   batch::WindowSchedule schedule;
   std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh
-  /// What was decided about that, a sentence each: the checkpoint of `model.from`, a shorter
+  /// What was decided about the model, a sentence each: the checkpoint of `model.from`, a shorter
   /// context.
   std::vector<std::string> remarks;
-  RankSlice slice = {};    ///< of the optimizer's state that this process keeps
-  std::int64_t ranks = 1;  ///< that share each window (ranks_that_share)
+  RankSlice slice = {};    ///< what this process keeps of the optimizer's state
+  std::int64_t ranks = 1;  ///< how many share each window (ranks_that_share)
 };
 
 /// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
-/// too little is left to train on. A batch in micro-batches is that of one rank; of several
+/// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
 /// with_whole_batch() states it first.
 Workload open_workload(Config config);
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
-/// of model.from only what has no other shape than its file's (TorchScript) is read.
+/// model.from is read only where its file alone has the shape (TorchScript).
 std::unique_ptr<models::Model> make_model(const Config& config);
 
 /// Whether the config asks for exact batch normalisation, and the model has any.
@@ -54,8 +55,9 @@ batch::Sampler make_sampler(const Config& config, const data::Source& train);
 /// Windows of the whole run.
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule);
 
-/// In the precision that `precision.accumulate` says; or one that folds into `optimizer`, where the
-/// config says so. Without an optimizer the latter checks and drops what it is given: for trials.
+/// Makes a buffer in the precision that `precision.accumulate` says, or one that folds into
+/// `optimizer` where the config says so. Without an optimizer the latter checks what it is given
+/// and forgets it, for trials.
 std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
                                                             const models::Trainable& model,
                                                             optim::Optimizer* optimizer = nullptr);

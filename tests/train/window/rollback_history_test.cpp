@@ -31,13 +31,13 @@ TEST(RollbackHistory, EachAttemptQuarantinesWhatTheOneBeforeWasTornBy) {
     const std::vector<LedgerEntry> entries = quarantined(first_samples);
     history.torn_by_gradient({.window = 5, .entries = entries}, reason);
   };
-  EXPECT_THAT(history.known_bad(5), ::testing::IsEmpty());
+  EXPECT_THAT(history.to_quarantine(5), ::testing::IsEmpty());
   tear({8}, "bad");
-  EXPECT_THAT(history.known_bad(5), ::testing::ElementsAre(8));
-  EXPECT_THAT(history.known_bad(6), ::testing::IsEmpty());
+  EXPECT_THAT(history.to_quarantine(5), ::testing::ElementsAre(8));
+  EXPECT_THAT(history.to_quarantine(6), ::testing::IsEmpty());
   // The one that is known is quarantined again; another one is the culprit now.
   tear({8, 12}, "bad");
-  EXPECT_THAT(history.known_bad(5), ::testing::ElementsAre(8, 12));
+  EXPECT_THAT(history.to_quarantine(5), ::testing::ElementsAre(8, 12));
   // Nothing new: going back would end here again.
   try {
     tear({8, 12}, "the gradient of w is not finite");

@@ -11,7 +11,8 @@ namespace accrue::train {
 /// is given text without any: each of their bytes, and '~', becomes "~C3;" (of a mistake outside
 /// strings it then sees a '~', which is one there as well).
 ///
-/// Nothing where `text` is not UTF-8, as TOML has to be. A byte order mark goes.
+/// The result is nothing where `text` is not UTF-8, as TOML has to be. A byte order mark is taken
+/// off.
 std::optional<std::string> to_ascii(std::string_view text);
 /// What to_ascii() was given.
 std::string from_ascii(std::string_view text);

@@ -22,7 +22,7 @@ std::optional<Correction> corrected_value(const std::string& value);
 /// Whether `line` states one of the words that other formats have for no value.
 bool states_null(const std::string& line);
 
-/// "YAML" or "JSON" where a text that is not TOML is one of them; else nothing.
+/// "YAML" or "JSON" where a text that is not TOML is one of them; nothing for other texts.
 std::optional<std::string> other_format(std::string_view text);
 
 }  // namespace accrue::train

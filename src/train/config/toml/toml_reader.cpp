@@ -87,7 +87,7 @@ bool is_number_beyond_64_bits(std::string text) {
   return is_beyond<std::int64_t>(text) || is_beyond<double>(text);
 }
 
-/// What the parser says is wrong names the number in quotes.
+/// Whether the parser's message is about such a number, which it names in quotes.
 bool tells_of_number_beyond_64_bits(std::string_view description) {
   const std::size_t open = description.find('\''), close = description.rfind('\'');
   return open < close &&
@@ -102,7 +102,7 @@ std::optional<toml::table> try_parse(const std::string& text) {
   }
 }
 
-/// A line may be one alone, or one inside an array.
+/// Whether a line is TOML, alone or inside an array.
 bool is_toml(const std::string& line) {
   return try_parse(line) || try_parse("array = [\n" + line + "\n]");
 }
@@ -114,7 +114,7 @@ Error of_another_format(const std::string& origin, const std::string& format) {
                      "(docs/guide/config.md has all keys)");
 }
 
-/// What people who know other formats write, which the parser has no words for.
+/// The error for what people who know other formats write, which the parser has no words for.
 std::optional<Error> known_slip(const std::string& operation, const std::string& line) {
   constexpr std::size_t most_to_quote = 200;
   if (line.size() > most_to_quote) return std::nullopt;
@@ -147,7 +147,7 @@ Error malformed_override(const std::string& text, const std::string& what) {
                      "for example --optim.lr=1e-3 or --optim.schedule.warmup=100");
 }
 
-/// This refuses an override of `path` whose value opens as TOML and is not.
+/// The error for an override of `path` whose value opens as TOML and is not.
 Error malformed_value(const std::string& path, const std::string& word) {
   const auto found = corrected_value(word);
   if (!found || !try_parse("value = " + found->line))

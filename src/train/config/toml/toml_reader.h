@@ -13,11 +13,11 @@ struct Entry {
   std::string path;
   Value value;
   std::string position;             ///< "run.toml:3:7", or the override as typed
-  std::optional<std::string> bare;  ///< of an override: the text behind the '='
+  std::optional<std::string> bare;  ///< an override's text behind the '='
 };
 
 /// All leaves of a TOML document, in order of their keys; an empty table is an entry of its own.
-/// Throws a usage Error with `origin`:line:column where the text is not TOML, and of a number that
+/// Throws a usage Error with `origin`:line:column where the text is not TOML, or has a number that
 /// 64 bits do not hold.
 std::vector<Entry> read_toml(const std::string& text, const std::string& origin);
 

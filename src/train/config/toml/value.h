@@ -27,13 +27,13 @@ struct Value {
   std::optional<double> number() const;
 };
 
-/// The same value; 1 and 1.0 are.
+/// Whether the values are equal, as 1 and 1.0 are.
 bool equal(const Value& a, const Value& b);
 
 /// Writes TOML that reads back to the same value (an Other as its type's name).
 std::string to_toml(const Value& value);
 
-/// For errors: `"abc" (a string)`.
+/// The value for errors: `"abc" (a string)`.
 std::string describe(const Value& value);
 
 }  // namespace accrue::train

@@ -17,7 +17,7 @@ const Entry* find_statement(const Statements& statements, const std::string& key
   return found == statements.rend() ? nullptr : &*found;
 }
 
-/// The value for `statement` that comes of what another system's name states elsewhere.
+/// The value for `statement` that follows from what another system's name states elsewhere.
 std::optional<std::string> translated_value(const Statement& statement,
                                             const Statements& statements) {
   for (const Entry& entry : statements) {
@@ -51,7 +51,7 @@ Line first_line(const Statement& statement, const std::string& value,
   return {statement.key, value, own != nullptr && to_toml(own->value) == value};
 }
 
-/// Empty where nothing needs to be stated.
+/// The lines to state for a row; empty where nothing needs to be stated.
 std::vector<Line> lines_of(const Translation& row, const Value& value,
                            const Statements& statements) {
   std::vector<Line> lines;

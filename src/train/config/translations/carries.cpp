@@ -11,7 +11,7 @@
 namespace accrue::train::carry {
 namespace {
 
-/// A text, or a number as one; in small letters.
+/// A text, or a number as a text, in small letters.
 std::string word_of(const Value& value) {
   std::string text;
   if (const auto* stated = value.as<std::string>()) text = *stated;
@@ -22,7 +22,7 @@ std::string word_of(const Value& value) {
 }
 
 struct Meaning {
-  std::string_view part;  ///< of the other system's word
+  std::string_view part;  ///< a part of the other system's word
   const char* ours;
 };
 

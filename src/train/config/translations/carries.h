@@ -4,7 +4,7 @@
 
 #include "train/config/toml/value.h"
 
-/// How a value that another system's key has becomes one of ours; none where it does not.
+/// These make a value of ours from the value of another system's key; none where it has none here.
 namespace accrue::train::carry {
 
 std::optional<Value> same(const Value& value);
@@ -16,21 +16,21 @@ std::optional<Value> not_empty(const Value& value);
 std::optional<Value> above_zero(const Value& value);
 /// A part of a run: 0.03 -> "3%".
 std::optional<Value> percent(const Value& value);
-/// Steps, or below 1 a part of the run.
+/// A number of steps, or below 1 a part of the run.
 std::optional<Value> steps_or_part(const Value& value);
 std::optional<Value> epochs(const Value& value);   ///< 2 -> "2 epochs"
 std::optional<Value> seconds(const Value& value);  ///< 1800 -> "1800 s"
 std::optional<Value> minutes(const Value& value);  ///< 10 -> "10 min"
 
-/// "bf16-mixed", "bfloat16", 32: as precision.compute says it. Half precision is bf16 here.
+/// The word of precision.compute for "bf16-mixed", "bfloat16", 32. Half precision is bf16 here.
 std::optional<Value> precision(const Value& value);
-/// "adamw_torch": as optim.kind says it.
+/// The word of optim.kind for "adamw_torch".
 std::optional<Value> optimizer(const Value& value);
-/// "constant_with_warmup", "CosineAnnealingLR": as optim.schedule.kind says it.
+/// The word of optim.schedule.kind for "constant_with_warmup", "CosineAnnealingLR".
 std::optional<Value> schedule(const Value& value);
-/// "random": as data.order says it; a boolean says whether it is shuffled.
+/// The word of data.order for "random"; a boolean says whether data are shuffled.
 std::optional<Value> order(const Value& value);
-/// A ZeRO stage, or a strategy by name: as dist.shard says it.
+/// The word of dist.shard for a ZeRO stage, or a strategy by name.
 std::optional<Value> shard(const Value& value);
 
 }  // namespace accrue::train::carry

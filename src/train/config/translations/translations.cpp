@@ -16,7 +16,7 @@ namespace {
 
 using Rows = std::map<std::string, const Translation*, std::less<>>;
 
-/// The table by its names.
+/// The rows of the table by other systems' names.
 const Rows& rows_by_name() {
   static const Rows rows = [] {
     Rows found;

@@ -13,7 +13,7 @@
 namespace accrue::train {
 namespace {
 
-/// The key that `path` reaches into ("optim.lr" of "optim.lr.value"), or null.
+/// The key that `path` reaches into ("optim.lr" for "optim.lr.value"), or null.
 const Key* key_above(const std::string& path) {
   for (std::size_t dot = path.rfind('.'); dot != std::string::npos && dot > 0;
        dot = path.rfind('.', dot - 1))
@@ -67,7 +67,7 @@ std::string key_in_table(const Entry& entry) {
   return "[" + entry.path + "] with its keys below: kind = " + to_toml(entry.value);
 }
 
-/// What there is, where nothing is near.
+/// What there is to state, where nothing is near.
 std::string what_there_is(const std::string& path) {
   const std::string section = path.substr(0, path.find('.'));
   const std::vector<std::string> names = keys_of(section);
@@ -101,7 +101,7 @@ Error unknown_key(const Entry& entry, const std::string& place, const Statements
     return usage_error(place, "a known key",
                        "an unknown one, near " + foreign->name + " of " + users_of(*foreign),
                        advice(*foreign, entry.value));
-  // The value is not the section's, which is there.
+  // The value belongs to another system's section.
   if (const auto foreign = enclosing_foreign(entry.path))
     return foreign_name(place, *foreign, advice(*foreign, Value{true}));
   return usage_error(place, "a known key", "an unknown one", what_there_is(entry.path));

@@ -8,9 +8,9 @@
 
 namespace accrue::train {
 
-/// What is said of a statement whose key is not in the table, at its `place`: another system's name
-/// with its translation, a value where a table is or the other way round, the nearest key, or where
-/// nothing is near the keys that there are. `all`: what is stated besides.
+/// The error for a statement at `place` whose key is not in the table: it is another system's name,
+/// with its translation; a value where a table is, or the other way round; near to a key; or near
+/// to none, with the keys that there are. `all` is what is stated besides.
 Error unknown_key(const Entry& entry, const std::string& place, const Statements& all);
 
 }  // namespace accrue::train

@@ -41,7 +41,7 @@ class ActivationStore::File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  /// The offset of the bytes written.
+  /// Writes bytes, and returns their offset.
   std::size_t append(const char* data, std::size_t bytes) {
     const std::size_t offset = end_;
     for (std::size_t done = 0; done < bytes;) {
@@ -63,7 +63,7 @@ class ActivationStore::File {
     return address;
   }
 
-  /// Where the file system cannot, the room is given back with the file.
+  /// Gives room back to the disk; where the file system cannot, it is given back with the file.
   void release(std::size_t offset, std::size_t bytes) const {
     ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<::off_t>(offset), static_cast<::off_t>(whole_pages(bytes)));
@@ -111,7 +111,7 @@ at::Tensor ActivationStore::Kept::tensor() const {
   if (file_ == nullptr) return in_memory_;
   const std::size_t bytes = file_->bytes;
   void* address = file_->file->map(file_->offset, bytes);
-  // The mapping holds the region: its room is not given away while it is read.
+  // The mapping holds the region, so that its room is not given back while it is read.
   const auto unmap = [bytes, region = file_](void* mapped) { ::munmap(mapped, bytes); };
   return at::from_blob(address, file_->sizes, unmap, at::TensorOptions().dtype(file_->dtype));
 }

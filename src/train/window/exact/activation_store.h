@@ -15,11 +15,12 @@ namespace accrue::train {
 /// does not count as resident memory.
 class ActivationStore {
  public:
-  /// Empty folder: memory. Throws a usage Error where no file can be made in the folder.
+  /// An empty `folder` is for memory. Throws a usage Error where no file can be made in the folder.
   explicit ActivationStore(const std::filesystem::path& folder = {});
 
   class Kept;
-  /// `tensor` must not be written to afterwards. Throws a runtime Error where the disk is full.
+  /// Keeps `tensor`, which must not be written to afterwards. Throws a runtime Error where the disk
+  /// is full.
   Kept keep(const at::Tensor& tensor);
 
  private:
@@ -31,7 +32,8 @@ class ActivationStore::Kept {
  public:
   Kept() = default;
   bool defined() const { return in_memory_.defined() || file_ != nullptr; }
-  /// Undefined where nothing is kept. Writes to it stay private where it lies in a file.
+  /// The tensor, undefined where nothing is kept. Writes to it stay private where it lies in a
+  /// file.
   at::Tensor tensor() const;
 
  private:

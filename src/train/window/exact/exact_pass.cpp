@@ -61,12 +61,13 @@ ExactPass::Outcome ExactPass::run_forward(std::size_t segment) {
     if (interrupted()) return Outcome::interrupted;
     const models::Activations output = run(segment, place, enter(segment, place));
     if (!std::ranges::all_of(output, is_finite))
-      bad_.push_back({place, "what '" + segments_[segment].name + "' makes of it is not finite"});
+      non_finite_.push_back(
+          {place, "what '" + segments_[segment].name + "' makes of it is not finite"});
     for (const at::Tensor& tensor : output)
       cuts_[segment + 1].activations[place].push_back(store_.keep(tensor));
     step_done();
   }
-  return agreed(!bad_.empty());
+  return agreed(!non_finite_.empty());
 }
 
 void ExactPass::take_statistics(std::size_t segment) {
@@ -128,8 +129,9 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
         last ? seeds_of_loss(place, output) : seeds_from_next(segment, place, output);
     if (!seeds.roots.empty()) torch::autograd::backward(seeds.roots, seeds.gradients);
     keep_gradients(segment, place, entrance.leaves);
-    if (audit_ && bad_.empty() && !sums_are_finite(buffer_))
-      bad_.push_back({place, "its gradient in '" + segments_[segment].name + "' is not finite"});
+    if (audit_ && non_finite_.empty() && !sums_are_finite(buffer_))
+      non_finite_.push_back(
+          {place, "its gradient in '" + segments_[segment].name + "' is not finite"});
     step_done();
   }
   if (options_.all_reduce) {
@@ -138,14 +140,14 @@ ExactPass::Outcome ExactPass::run_backward(std::size_t segment) {
       options_.all_reduce(sums.g_x_hat);
     }
   }
-  return agreed(!bad_.empty());
+  return agreed(!non_finite_.empty());
 }
 
 ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t place, const models::Activations& output) {
   const HeadLosses::Total total =
       losses_.total(output, micro_of(place), micro_batches_[place].context);
   if (!std::isfinite(total.sum)) {
-    bad_.push_back({place, "its loss is not finite"});
+    non_finite_.push_back({place, "its loss is not finite"});
     return {};
   }
   loss_sum_ += total.sum;
@@ -192,7 +194,8 @@ void ExactPass::keep_gradients(std::size_t segment, std::size_t place,
     if (leaf.grad().defined()) cut.sums[i] += gradient_sums(leaf.grad(), leaf.detach());
   }
   if (!finite)
-    bad_.push_back({place, "the gradient behind '" + segments_[segment].name + "' is not finite"});
+    non_finite_.push_back(
+        {place, "the gradient behind '" + segments_[segment].name + "' is not finite"});
 }
 
 void ExactPass::step_done() {
@@ -206,7 +209,7 @@ void ExactPass::step_done() {
 ExactPass::Outcome ExactPass::agreed(bool found) const {
   at::Tensor count = at::scalar_tensor(found ? 1.0 : 0.0, at::kDouble);
   if (options_.all_reduce) options_.all_reduce(count);
-  return count.item<double>() > 0 ? Outcome::bad : Outcome::done;
+  return count.item<double>() > 0 ? Outcome::non_finite : Outcome::done;
 }
 
 void ExactPass::update_running_statistics() const {

@@ -19,30 +19,31 @@ struct ExactMicroBatch {
 };
 
 /// A micro-batch to be quarantined.
-struct BadMicroBatch {
-  std::size_t place = 0;  ///< in the window
+struct NonFiniteMicroBatch {
+  std::size_t place = 0;  ///< its place in the window
   std::string reason;
 };
 
 /// One attempt to run a window: forward to the last cut with every micro-batch, then backward. A
-/// stage that finds micro-batches that are not finite ends it.
+/// segment's step that finds micro-batches that are not finite ends it.
 class ExactPass {
  public:
-  enum class Outcome { done, bad, interrupted };
+  enum class Outcome { done, non_finite, interrupted };
 
-  /// All are kept by reference. `audit`: looks at the gradient buffer after every step, so that a
-  /// gradient that is not finite is found with its micro-batch.
+  /// All arguments are kept by reference. `audit` looks at the gradient buffer after every step, so
+  /// that a gradient that is not finite is found with its micro-batch.
   ExactPass(models::Trainable& model, const accum::GradientBuffer& buffer, double loss_scale,
             const ExactOptions& options, const std::vector<ExactMicroBatch>& micro_batches,
             ActivationStore& store, bool audit);
 
-  /// Takes no gradient and touches no slot.
+  /// Runs the chain forward; takes no gradient and touches no slot.
   Outcome forward();
-  /// Into the open slots, after `forward`. `bad` without bad micro-batches: the sums are not
-  /// audit would tell whose fault it is.
+  /// Runs backward into the open slots, after forward(). The outcome is `non_finite` without
+  /// micro-batches where the sums are not finite, and only an audit would tell which one made them
+  /// so.
   Outcome backward();
 
-  const std::vector<BadMicroBatch>& bad() const { return bad_; }
+  const std::vector<NonFiniteMicroBatch>& non_finite() const { return non_finite_; }
   double loss_sum() const { return loss_sum_; }
   double weight() const { return weight_; }
   void update_running_statistics() const;
@@ -69,14 +70,14 @@ class ExactPass {
   models::Activations run(std::size_t segment, std::size_t place, const Entrance& entrance) const;
   batch::MicroBatch micro_of(std::size_t place) const;
   void take_statistics(std::size_t segment);
-  /// None where the loss is not finite, and the micro-batch is bad.
+  /// None where the loss is not finite, and the micro-batch is to be quarantined.
   Seeds seeds_of_loss(std::size_t place, const models::Activations& output);
   Seeds seeds_from_next(std::size_t segment, std::size_t place, const models::Activations& output);
   void keep_gradients(std::size_t segment, std::size_t place, const models::Activations& leaves);
 
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
   void step_done();
-  /// Whether a stage found something bad, on any rank.
+  /// `non_finite` where a segment's step found something not finite on any rank.
   Outcome agreed(bool found) const;
 
   const accum::GradientBuffer& buffer_;
@@ -87,7 +88,7 @@ class ExactPass {
   std::vector<models::Segment> segments_;
   HeadLosses losses_;
   std::vector<Cut> cuts_;  ///< by segment
-  std::vector<BadMicroBatch> bad_;
+  std::vector<NonFiniteMicroBatch> non_finite_;
   double loss_sum_ = 0, weight_ = 0;
   std::int64_t steps_done_ = 0;
 };

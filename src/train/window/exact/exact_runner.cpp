@@ -35,7 +35,7 @@ bool ExactRunner::stops_here() const {
   return context_.control.stops_here();
 }
 
-/// In micro-batches, each of which takes several passes.
+/// Tells progress in micro-batches, each of which takes several passes.
 void ExactRunner::tell_progress(std::int64_t passes_done, std::int64_t passes) {
   const std::int64_t done = passes_done * micro_batches_ / passes;
   if (done == told_) return;
@@ -43,7 +43,8 @@ void ExactRunner::tell_progress(std::int64_t passes_done, std::int64_t passes) {
   context_.log.micro_batch(done, micro_batches_);
 }
 
-/// Each attempt without a micro-batch costs a window, so too many are noticed at once.
+/// Each attempt without a micro-batch costs a window, so it is noticed at once when too many are
+/// quarantined.
 void ExactRunner::quarantine(const MicroRef& micro, const std::string& reason) {
   context_.log.quarantine(micro, reason, context_.loader.samples_of(micro.sample_ids));
   losses_.quarantine(micro.index);

@@ -9,7 +9,7 @@
 
 namespace accrue::train {
 
-/// For models whose batch normalisation takes the whole window (model.batchnorm = "exact").
+/// Runs models whose batch normalisation takes the whole window (model.batchnorm = "exact").
 class ExactRunner final : public Runner {
  public:
   /// Throws a usage Error where the model has a batch normalisation that cannot be cut.
@@ -30,8 +30,8 @@ class ExactRunner final : public Runner {
   RunnerContext context_;
   RunnerOptions options_;
   WindowLosses losses_;
-  BufferSnapshot at_open_;          ///< the window's
-  std::int64_t micro_batches_ = 0;  ///< of the window that runs
+  BufferSnapshot at_open_;          ///< as the window was opened
+  std::int64_t micro_batches_ = 0;  ///< how many the window that runs has
   std::int64_t told_ = 0;
   ExactWindow exact_;
 };

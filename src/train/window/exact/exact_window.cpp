@@ -16,7 +16,7 @@ struct ExactWindow::Impl {
   ExactOptions options;
   ActivationStore store;
   std::vector<ExactMicroBatch>
-      micro_batches;  ///< of the last run, without empty and quarantined ones
+      micro_batches;  ///< the last run's, without empty and quarantined ones
   bool audit = false;
 
   void load(std::int64_t index, std::span<const batch::Range> ranges, ExactRun& result) {
@@ -48,11 +48,11 @@ struct ExactWindow::Impl {
     return ref;
   }
 
-  /// In one transaction of the window.
+  /// Runs backward in one transaction of the window.
   ExactPass::Outcome backward(ExactPass& attempt) {
     window.begin(whole_window());
     const ExactPass::Outcome outcome = run_backward(attempt);
-    if (outcome == ExactPass::Outcome::bad)
+    if (outcome == ExactPass::Outcome::non_finite)
       window.abort(MicroStatus::lost, "an attempt with a micro-batch that is not finite");
     if (outcome == ExactPass::Outcome::done &&
         window.commit(attempt.loss_sum(), attempt.weight()) == MicroStatus::committed)
@@ -69,21 +69,22 @@ struct ExactWindow::Impl {
     }
   }
 
-  void quarantine(const std::vector<BadMicroBatch>& bad, ExactRun& result) {
-    std::vector<ExactMicroBatch> good;
+  void quarantine(const std::vector<NonFiniteMicroBatch>& non_finite, ExactRun& result) {
+    std::vector<ExactMicroBatch> others;
     std::size_t next = 0;
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-      if (next == bad.size() || bad[next].place != i) {
-        good.push_back(std::move(micro_batches[i]));
+      if (next == non_finite.size() || non_finite[next].place != i) {
+        others.push_back(std::move(micro_batches[i]));
         continue;
       }
       window.begin(micro_batches[i].ref);
-      window.abort(MicroStatus::quarantined, bad[next].reason);
+      window.abort(MicroStatus::quarantined, non_finite[next].reason);
       result.quarantined.push_back(micro_batches[i].ref.index);
-      if (options.on_quarantine) options.on_quarantine(micro_batches[i].ref, bad[next].reason);
-      while (next < bad.size() && bad[next].place == i) ++next;
+      if (options.on_quarantine)
+        options.on_quarantine(micro_batches[i].ref, non_finite[next].reason);
+      while (next < non_finite.size() && non_finite[next].place == i) ++next;
     }
-    micro_batches = std::move(good);
+    micro_batches = std::move(others);
   }
 };
 
@@ -114,9 +115,9 @@ ExactRun ExactWindow::run(std::int64_t index, std::span<const batch::Range> rang
         impl_->window.discard();
         result.interrupted = true;
         return result;
-      case ExactPass::Outcome::bad:
-        impl_->audit = impl_->audit || attempt.bad().empty();
-        impl_->quarantine(attempt.bad(), result);
+      case ExactPass::Outcome::non_finite:
+        impl_->audit = impl_->audit || attempt.non_finite().empty();
+        impl_->quarantine(attempt.non_finite(), result);
         break;
       case ExactPass::Outcome::done:
         result.loss_sum = attempt.loss_sum();

@@ -16,7 +16,7 @@
 
 namespace accrue::train {
 
-/// Adds a tensor over all ranks, in place; empty: there is one rank.
+/// Adds up a tensor over all ranks, in place; empty: there is one rank.
 using AllReduce = std::function<void(at::Tensor& sums)>;
 
 struct ExactOptions {
@@ -26,12 +26,13 @@ struct ExactOptions {
   /// same model, which they then leave alike; a rank may have no micro-batches. Runs of several
   /// ranks do not set it in this version: they refuse exact batch normalisation.
   AllReduce all_reduce;
-  /// How several losses with denominators of their own add up, asked before each attempt;
-  /// empty: by their coefficients, and a usage Error where their weights differ. A loss scale is
-  /// the window's.
+  /// How several losses with denominators of their own add up, asked before each attempt. Empty:
+  /// losses add up by their coefficients, and a usage Error is thrown where their weights differ. A
+  /// loss scale is the window's.
   std::function<PassOptions()> losses;
   std::function<bool()> interrupted;  ///< asked between micro-batches
-  /// Passes of a micro-batch through a segment that are done, of those the window takes.
+  /// Told how many passes of a micro-batch through a segment are done, of how many the window
+  /// takes.
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
   std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
 };
@@ -49,11 +50,11 @@ struct ExactRun {
 /// Runs a window with the batch normalisation of its full batch, however it is split.
 ///
 /// Every micro-batch goes through the segments up to the next batch normalisation, the statistics
-/// are taken over all of them, then on. Backward likewise, last segment first: each micro-batch's
-/// segment is run again from its cut, and the sums over the window that the gradient of the
-/// statistics needs are taken before its gradient goes on to the segment before. Of the whole batch
-/// only what stands at the cuts is kept (with the inputs); else there is one micro-batch's graph of
-/// one segment. Costs one more forward pass than a plain window.
+/// are taken over all of them, then they go on. Backward goes so from the last segment: each
+/// micro-batch's segment is run again from its cut, and the sums over the window that the gradient
+/// of the statistics needs are taken before its gradient goes on to the segment before. Only what
+/// stands at the cuts is kept of the whole batch (with the inputs), besides one micro-batch's graph
+/// of one segment. It costs one more forward pass than a plain window.
 ///
 /// Since the contributions of the micro-batches interleave, all are one transaction of the window:
 /// its ledger holds one entry with all their sample ids. A micro-batch whose activations, loss or
@@ -72,10 +73,12 @@ class ExactWindow {
               ExactOptions options = {});
   ~ExactWindow();
 
-  /// Between window.open(index) and window.close(). The replay of `window` must be this object's.
+  /// To be called between window.open(index) and window.close(). The replay of `window` must be
+  /// this object's.
   ExactRun run(std::int64_t index, std::span<const batch::Range> micro_batches);
 
-  /// For accum::Window::set_replay: the contributions of the last run again into open slots.
+  /// Is for accum::Window::set_replay: makes the contributions of the last run again, into open
+  /// slots.
   Loss replay();
 
  private:

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::int64_t channel_dimension = 1;
 
-/// All but the channels.
+/// All dimensions but the channels.
 std::vector<std::int64_t> reduced(const at::Tensor& x) {
   std::vector<std::int64_t> dimensions{0};
   for (std::int64_t i = channel_dimension + 1; i < x.dim(); ++i) dimensions.push_back(i);
   return dimensions;
 }
 
-/// [C] as it broadcasts over `x`, in its dtype.
+/// `values` [C] as they broadcast over `x`, in its dtype.
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[channel_dimension] = values.size(0);

@@ -7,7 +7,7 @@
 
 namespace accrue::train {
 
-/// What is counted of a micro-batch's x [B, C, ...] over all but the channels, in fp64.
+/// The moments of a micro-batch's x [B, C, ...] over all dimensions but the channels, in fp64.
 struct Moments {
   double count = 0;          ///< values in a channel
   at::Tensor mean, squares;  ///< [C]; `squares`: sum of squared distances from the mean
@@ -21,7 +21,7 @@ struct WindowStatistics {
 };
 
 /// Joins micro-batches that may differ in size (Chan, Golub, LeVeque: "Updating formulae and a
-/// pairwise algorithm for computing sample variances", 1979). Added in order, so the same
+/// pairwise algorithm for computing sample variances", 1979). They are added in order, so the same
 /// micro-batches give the same bits. Throws a usage Error naming `layer` where a channel has less
 /// than two values.
 WindowStatistics combine(const std::vector<Moments>& micro_batches, const models::BatchNorm& layer,

@@ -58,7 +58,7 @@ Runner::Opening PipelineRunner::prepare(const WindowRequest&) { return {}; }
 Filled PipelineRunner::fill(WindowRequest& request, WindowRun& run) {
   begin(request);
   run_passes(run);
-  return all_settled(request.known_bad) ? Filled::whole : Filled::again;
+  return all_settled(request.to_quarantine) ? Filled::whole : Filled::again;
 }
 
 void PipelineRunner::begin(const WindowRequest& request) {
@@ -68,16 +68,16 @@ void PipelineRunner::begin(const WindowRequest& request) {
     micro_batches_ = request.micro_batches;
     tokens_.assign(micro_batches_.size(), 0);
   }
-  known_bad_.clear();
+  quarantined_.clear();
   kept_.clear();
   for (std::int64_t micro = 0; micro < std::ssize(micro_batches_); ++micro) {
     const std::int64_t first = micro_batches_[static_cast<std::size_t>(micro)].begin;
-    if (request.known_bad.contains(first))
-      known_bad_.insert(micro);
+    if (request.to_quarantine.contains(first))
+      quarantined_.insert(micro);
     else
       kept_.push_back(micro);
   }
-  found_bad_.clear();
+  quarantined_here_.clear();
   unreadable_.clear();
   in_ledger_ = 0;
   waiting_seconds_ = 0;
@@ -99,7 +99,7 @@ void PipelineRunner::run_passes(WindowRun& run) {
     else
       run_backward(pass.micro_batch + 1 == kept);
   }
-  quarantine_known_bad(std::ssize(micro_batches_));
+  quarantine_before(std::ssize(micro_batches_));
   const Stopwatch sending;
   link_.finish();
   waiting_seconds_ += sending.seconds();
@@ -141,11 +141,11 @@ void PipelineRunner::run_forward(std::int64_t position) {
 void PipelineRunner::run_backward(bool is_last) {
   RECORD_USER_SCOPE("pipeline: backward");
   InFlight& flight = in_flight_.front();
-  quarantine_known_bad(flight.ref.index);
+  quarantine_before(flight.ref.index);
   context_.window.begin(flight.ref);
   options_.reduce->begin_micro_batch(is_last);
   if (flight.micro.is_empty()) {
-    // All stages know it by themselves and tell each other nothing.
+    // All stages know that it is empty and tell each other nothing.
     context_.window.commit(0, 0);
   } else if (!(stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight))) {
     tell_stage_before(true, {});
@@ -171,9 +171,9 @@ bool PipelineRunner::backward_from_loss(InFlight& flight) {
 
 bool PipelineRunner::backward_from_next(InFlight& flight) {
   std::vector<at::Tensor> received = receive(stage_.index() + 1, "gradients of the stage after");
-  const bool is_bad = received.front().item<std::uint8_t>() != 0;
+  const bool is_quarantined = received.front().item<std::uint8_t>() != 0;
   received.erase(received.begin());
-  if (is_bad) {
+  if (is_quarantined) {
     quarantine(flight.ref, kElsewhere);
     return false;
   }
@@ -187,11 +187,11 @@ void PipelineRunner::backward(InFlight& flight, models::Activations gradients) {
   tell_stage_before(false, flight.chain.backward(std::move(gradients)));
 }
 
-/// First whether the micro-batch is bad, then the gradients of what that stage passed on: none of
-/// those where nothing wants one.
-void PipelineRunner::tell_stage_before(bool is_bad, const models::Activations& gradients) {
+/// Sends first whether the micro-batch is quarantined, then the gradients of what that stage passed
+/// on, unless nothing wants any.
+void PipelineRunner::tell_stage_before(bool is_quarantined, const models::Activations& gradients) {
   if (stage_.is_first()) return;
-  std::vector<at::Tensor> message{at::full({1}, is_bad ? 1 : 0, at::kByte)};
+  std::vector<at::Tensor> message{at::full({1}, is_quarantined ? 1 : 0, at::kByte)};
   if (any_defined(gradients)) message.insert(message.end(), gradients.begin(), gradients.end());
   send(stage_.index() - 1, message, "gradients for the stage before");
 }
@@ -211,16 +211,17 @@ std::vector<at::Tensor> PipelineRunner::receive(std::int64_t from, const char* w
 }
 
 void PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
-  // A window that is lost looks at nothing when it commits, and one run is to find all that is bad.
+  // A window that is lost looks at nothing when it commits, and one run is to find all that is not
+  // finite.
   const bool looks = audits_ || context_.window.is_lost();
   if (looks && !sums_are_finite(*context_.window.buffer()))
     return quarantine(ref, kGradientNotFinite);
   if (context_.window.commit(loss_sum, weight) == MicroStatus::quarantined)
-    found_bad_.emplace(ref.index, kGradientNotFinite);
+    quarantined_here_.emplace(ref.index, kGradientNotFinite);
 }
 
 void PipelineRunner::quarantine(const MicroRef& ref, const char* reason) {
-  found_bad_.emplace(ref.index, reason);
+  quarantined_here_.emplace(ref.index, reason);
   context_.window.abort(MicroStatus::quarantined, reason);
 }
 
@@ -231,58 +232,59 @@ MicroRef PipelineRunner::ref_of(std::int64_t micro) const {
   return {.index = micro, .sample_ids = std::move(sample_ids)};
 }
 
-/// Those before `micro`, in the ledger's order.
-void PipelineRunner::quarantine_known_bad(std::int64_t before) {
-  for (; in_ledger_ < before; ++in_ledger_) {
+/// Quarantines the micro-batches before `micro` that are not run, in the ledger's order.
+void PipelineRunner::quarantine_before(std::int64_t micro) {
+  for (; in_ledger_ < micro; ++in_ledger_) {
     context_.window.begin(ref_of(in_ledger_));
     context_.window.abort(MicroStatus::quarantined, kKnown);
   }
 }
 
 /// What a stage tells the others of its attempt: whether its window is lost, its retries, which
-/// micro-batches it found bad, and its units.
+/// micro-batches it quarantined, and its units.
 at::Tensor PipelineRunner::findings() const {
   const std::vector<int> units = context_.window.buffer()->units();
   std::vector<std::int64_t> row(kFindings + micro_batches_.size(), 0);
   row[kLost] = context_.window.is_lost() ? 1 : 0;
   row[kRetries] = context_.window.retries();
-  for (const auto& [micro, reason] : found_bad_)
+  for (const auto& [micro, reason] : quarantined_here_)
     row[kFindings + static_cast<std::size_t>(micro)] = 1;
   row.insert(row.end(), units.begin(), units.end());
   return at::tensor(row, at::kLong);
 }
 
-/// Takes in, and tells, which micro-batches stages found bad: `found` is [stages, micro-batches].
-/// Whether all stages found the same ones.
-bool PipelineRunner::learn_of_bad(const at::Tensor& found) {
+/// Takes in, and tells, which micro-batches stages quarantined: `found` is [stages, micro-batches].
+/// Returns whether all stages found the same ones.
+bool PipelineRunner::learn_of_quarantined(const at::Tensor& found) {
   bool agree = true;
   for (std::int64_t micro = 0; micro < found.size(1); ++micro) {
     const at::Tensor stages = found.select(1, micro).nonzero();
     if (stages.numel() == 0) continue;
     agree = agree && stages.numel() == stage_.count();
-    known_bad_.insert(micro);
+    quarantined_.insert(micro);
     // The last stage that found it is nearest to the cause.
     const bool is_mine = stages.max().item<std::int64_t>() == stage_.index();
     if (!is_mine) continue;
     const MicroRef ref = ref_of(micro);
-    context_.log.quarantine(ref, found_bad_.at(micro), context_.loader.samples_of(ref.sample_ids));
+    context_.log.quarantine(ref, quarantined_here_.at(micro),
+                            context_.loader.samples_of(ref.sample_ids));
   }
   return agree;
 }
 
 /// Whether the stages' sums are of the same micro-batches, and would be no better another time.
-/// Where not all are settled, the window is discarded, and what is known now is taken into account.
-/// All decide alike.
-bool PipelineRunner::all_settled(std::set<std::int64_t>& known_bad) {
+/// Where they are not, the window is discarded, and the next fill goes by what is known now. All
+/// stages decide alike.
+bool PipelineRunner::all_settled(std::set<std::int64_t>& to_quarantine) {
   const auto micro_batches = static_cast<std::int64_t>(micro_batches_.size());
-  const std::size_t known_before = known_bad_.size();
+  const std::size_t known_before = quarantined_.size();
   const at::Tensor rows = stage_.group->all_gather(findings());
-  const bool agree = learn_of_bad(rows.slice(1, kFindings, kFindings + micro_batches));
+  const bool agree = learn_of_quarantined(rows.slice(1, kFindings, kFindings + micro_batches));
   const bool any_lost = rows.select(1, kLost).any().item<bool>();
   const bool any_retried = rows.select(1, kRetries).any().item<bool>();
-  const bool more_known = known_bad_.size() > known_before;
-  for (const std::int64_t micro : known_bad_)
-    known_bad.insert(micro_batches_[static_cast<std::size_t>(micro)].begin);
+  const bool more_known = quarantined_.size() > known_before;
+  for (const std::int64_t micro : quarantined_)
+    to_quarantine.insert(micro_batches_[static_cast<std::size_t>(micro)].begin);
   if (agree && !(any_lost && (more_known || any_retried))) return true;
   context_.window.discard();
   // What a quarantined micro-batch needed must not change the units of the others' sums.
@@ -298,7 +300,8 @@ Filled PipelineRunner::closed(WindowRequest&, WindowRun& run) {
   require_few_unreadable(unreadable_, options_.max_quarantined, micro_batches_,
                          window.ledger().window);
   if (run.gradient || !window.is_lost()) return Filled::whole;
-  // Units that ranks agreed on at the close are larger now. Else the norm was not finite.
+  // The window is lost for units that ranks made larger at the close, or for a norm that is not
+  // finite.
   if (window.retries() == 0 && std::exchange(audits_, true)) return Filled::whole;
   return Filled::again;
 }

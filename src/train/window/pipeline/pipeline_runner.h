@@ -14,29 +14,30 @@
 
 namespace accrue::train {
 
-/// A window's micro-batches through one stage of a pipeline, by its one-forward-one-backward
+/// Runs a window's micro-batches through one stage of a pipeline, by its one-forward-one-backward
 /// schedule (distributed::pipeline_schedule). All ranks run the same window; what passes between
 /// stages are activations forward and their gradients backward. Each stage adds its own parameters'
 /// gradients, and the window's reduction brings them to all ranks. The last stage alone counts the
 /// loss, its weight and the micro-batches.
 ///
 /// No stage can make its sums anew without the others. So where a micro-batch is not finite on some
-/// stage, or units of fixed-point sums were too coarse, all fill the window again, without what is
-/// known to be bad; what a stage can see in one run it finds in one. Memory that runs out ends the
-/// run. A micro-batch is begun before its backward pass, as others run between its two passes.
+/// stage, or units of fixed-point sums were too coarse, all fill the window again, without what was
+/// quarantined; a stage finds in one run all that it can see. Memory that runs out ends the run. A
+/// micro-batch is begun before its backward pass, as others run between its two passes.
 class PipelineRunner final : public Runner {
  public:
-  /// `options.reduce` is of the stage's group, and does not overlap.
+  /// `options.reduce` belongs to the stage's group, and does not overlap.
   PipelineRunner(const RunnerContext& context, PipelineStage stage, RunnerOptions options);
 
   Opening prepare(const WindowRequest& request) override;
-  /// On all stages. WindowRun::seconds are those of this rank with its waiting for other stages.
+  /// All stages call it. WindowRun::seconds are those of this rank with its waiting for other
+  /// stages.
   Filled fill(WindowRequest& request, WindowRun& run) override;
   Filled closed(WindowRequest& request, WindowRun& run) override;
   void undo() override;
 
  private:
-  /// Between its forward and its backward pass.
+  /// A micro-batch between its forward and its backward pass.
   struct InFlight {
     InFlight(const PipelineStage& stage, MicroRef micro_ref, batch::MicroBatch made,
              const ForwardContext& of_micro, Recompute recompute);
@@ -45,8 +46,8 @@ class PipelineRunner final : public Runner {
     batch::MicroBatch micro;
     ForwardContext context;
     ChainRun chain;
-    models::Activations output;  ///< of the last stage; the others pass it on
-    std::size_t outputs = 0;     ///< tensors of it
+    models::Activations output;  ///< the last stage's; the others pass theirs on
+    std::size_t outputs = 0;     ///< how many tensors the output has
   };
 
   void begin(const WindowRequest& request);
@@ -56,34 +57,34 @@ class PipelineRunner final : public Runner {
   bool backward_from_loss(InFlight& flight);
   bool backward_from_next(InFlight& flight);
   void backward(InFlight& flight, models::Activations gradients);
-  void tell_stage_before(bool is_bad, const models::Activations& gradients);
+  void tell_stage_before(bool is_quarantined, const models::Activations& gradients);
   void send(std::int64_t to, const std::vector<at::Tensor>& tensors, const char* what);
   std::vector<at::Tensor> receive(std::int64_t from, const char* what);
   void settle(const MicroRef& ref, double loss_sum, double weight);
   void quarantine(const MicroRef& ref, const char* reason);
-  void quarantine_known_bad(std::int64_t before);
+  void quarantine_before(std::int64_t micro);
   MicroRef ref_of(std::int64_t micro) const;
   at::Tensor findings() const;
-  bool learn_of_bad(const at::Tensor& found);
-  bool all_settled(std::set<std::int64_t>& known_bad);
+  bool learn_of_quarantined(const at::Tensor& found);
+  bool all_settled(std::set<std::int64_t>& to_quarantine);
 
   RunnerContext context_;
   PipelineStage stage_;
   distributed::StageLink link_;
   RunnerOptions options_;
 
-  std::vector<batch::Range> micro_batches_;  ///< of the window that runs
-  std::vector<std::int64_t> tokens_;         ///< of each, also of those that are quarantined
-  std::set<std::int64_t> known_bad_;         ///< of them, on any stage
-  std::vector<std::int64_t> kept_;           ///< the others
-  /// By this stage, in this fill, and why.
-  std::map<std::int64_t, std::string> found_bad_;
-  std::vector<batch::UnreadableSample> unreadable_;  ///< samples, in this fill
-  std::vector<int> units_;  ///< of fixed-point sums, before the window's first fill
+  std::vector<batch::Range> micro_batches_;  ///< those of the window that runs
+  std::vector<std::int64_t> tokens_;         ///< by micro-batch, quarantined ones too
+  std::set<std::int64_t> quarantined_;       ///< micro-batches, by any stage
+  std::vector<std::int64_t> kept_;           ///< micro-batches that run
+  /// Micro-batches that this stage quarantined in this fill, and why.
+  std::map<std::int64_t, std::string> quarantined_here_;
+  std::vector<batch::UnreadableSample> unreadable_;  ///< samples of this fill
+  std::vector<int> units_;  ///< fixed-point sums' units before the window's first fill
   std::deque<InFlight> in_flight_;
   std::int64_t in_ledger_ = 0;  ///< micro-batches of the window
-  bool audits_ = false;         ///< looks at the sums after every micro-batch
-  double waiting_seconds_ = 0;  ///< of the fill
+  bool audits_ = false;         ///< whether it looks at the sums after every micro-batch
+  double waiting_seconds_ = 0;  ///< in this fill
 };
 
 }  // namespace accrue::train

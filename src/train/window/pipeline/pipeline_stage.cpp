@@ -50,7 +50,7 @@ std::vector<double> forward_seconds(models::Trainable& model, const std::vector<
 std::vector<double> fastest_forward(models::Trainable& model, const std::vector<Segment>& segments,
                                     const std::vector<std::size_t>& bounds,
                                     const batch::MicroBatch& micro) {
-  // The first one prepares kernels for their shapes, and does not count.
+  // The first pass prepares kernels for their shapes, and does not count.
   forward_seconds(model, segments, bounds, micro);
   std::vector<double> best(bounds.size() - 1, std::numeric_limits<double>::infinity());
   for (int run = 0; run < kTimed; ++run) {

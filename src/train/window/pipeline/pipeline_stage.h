@@ -13,9 +13,9 @@ namespace accrue::train {
 
 /// The part of a model's chain that one rank of a pipeline runs.
 struct PipelineStage {
-  std::shared_ptr<distributed::Group> group;  ///< rank i of it is stage i
+  std::shared_ptr<distributed::Group> group;  ///< whose rank i is stage i
   std::vector<models::Segment> segments;
-  std::string division;  ///< of the model's segments among all stages, in words
+  std::string division;  ///< which stage has which segments, in words
 
   std::int64_t index() const { return group->rank(); }
   std::int64_t count() const { return group->world(); }
@@ -24,8 +24,8 @@ struct PipelineStage {
 };
 
 /// Cuts the model before blocks (Segment::begins_block) such that all stages take about as long, by
-/// the forward times that rank 0 measures on `micro` and tells the others. On all ranks. Throws a
-/// usage Error where the model has fewer blocks than there are ranks.
+/// the forward times that rank 0 measures on `micro` and tells the others. All ranks call it.
+/// Throws a usage Error where the model has fewer blocks than there are ranks.
 PipelineStage make_pipeline_stage(std::shared_ptr<distributed::Group> group,
                                   models::Trainable& model, const batch::MicroBatch& micro);
 
