@@ -58,9 +58,9 @@ class Prover {
   Comparison judge(const Gradients& accumulated, const Parts& parts);
   /// Runs a split and records what came of it.
   SplitResult check(const Split& split, Findings& findings);
-  /// The same for a split that was run already.
+  /// Records what came of a split that was run already.
   SplitResult record(const Split& split, const Gradients& accumulated, Findings& findings);
-  /// One pass again, from the same seed: whether it gives the same.
+  /// Runs one pass again, from the same seed: how far it differs from the first.
   Difference repeat();
   /// Names the cause of the worst split so far, by as many further passes as it takes.
   Diagnosis explain();

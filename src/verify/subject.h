@@ -53,18 +53,18 @@ class Subject {
   virtual std::vector<std::string> batch_norms() const = 0;
   /// Whether masks may come from a generator that goes on from pass to pass.
   virtual bool draws_in_order() const { return true; }
-  /// Names of dropout layers that do so, where the model tells them.
+  /// Names of the dropout layers that draw from one, where the model tells them.
   virtual std::vector<std::string> dropouts() const { return {}; }
   /// Whether a mode can be had.
   virtual bool can(Mode mode) const = 0;
   /// Whether a pass in training mode has moved a buffer.
   virtual bool buffers_moved() const = 0;
-  /// A dtype below the parameters' that the loss was computed in, or empty.
+  /// The dtype below the parameters' that the loss was computed in, or empty.
   virtual std::string low_precision() const { return {}; }
   /// Whether accumulated() keeps its sums in no less than the parameters' precision, so that no
   /// rounding of them explains what exceeds its bound.
   virtual bool keeps_sums() const { return false; }
-  /// The same in fp64 while the result lives; null where that cannot be had.
+  /// The subject in fp64, which lives as long as the result; null where that cannot be had.
   virtual std::unique_ptr<Subject> in_double() = 0;
 };
 

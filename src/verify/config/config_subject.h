@@ -27,7 +27,7 @@ enum class StepsBy { buffer, folding };
 /// A config's model on the samples of its run's first window. Parts are of draw ordinals.
 ///
 /// What stands for training goes through its runner and train::run_window (TrainedWindow). One
-/// pass, which is what that is compared with, and what only looks for causes has a path of its own.
+/// pass, with which that is compared, has a path of its own, and so has the search for causes.
 class ConfigSubject : public Subject {
  public:
   /// `work` is kept by reference. With `model`, that one stands for the config's (the twin in fp64,
@@ -41,17 +41,18 @@ class ConfigSubject : public Subject {
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
   Gradients in_passes(const Parts& parts, const Conditions& conditions) override;
-  /// As training does it, but for folding: by model.batchnorm, precision.accumulate and the
+  /// Adds up as training does with a buffer: by model.batchnorm, precision.accumulate and the
   /// recomputation that was set.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
   /// Training's, once it is planned.
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
   /// Whether training folds gradients into its optimizer, and keeps no sums.
   bool folds() const;
-  /// As training does it then: what one window leaves in the optimizer's first moment. Adding up
-  /// loses what it does in a buffer, so the errors are those of accumulated().
+  /// Adds up as training does where it folds: takes what one window leaves in the optimizer's first
+  /// moment. That loses what sums in a buffer lose, so `accumulation_errors` are those of
+  /// accumulated().
   Gradients folded(const Parts& parts, std::vector<double> accumulation_errors);
-  /// The same by an optimizer of the caller's, which has taken no step.
+  /// Folds into an optimizer of the caller's, which has taken no step.
   Gradients folded_into(optim::Optimizer& optimizer, const FoldedMoment& moment,
                         const Parts& parts);
   std::vector<std::string> batch_norms() const override;
@@ -64,7 +65,7 @@ class ConfigSubject : public Subject {
   /// Null for a config that computes in fp64.
   std::unique_ptr<ConfigSubject> twin_in_double();
 
-  /// As training by so many ranks does it (window_of_ranks).
+  /// Adds up as training by so many ranks does (window_of_ranks).
   Gradients by_ranks(std::int64_t ranks, const train::MicroDecision& micro);
   /// Parameters after an optimizer step for each of `windows`, from those now, as training takes
   /// them; they and the buffers are put back. Window i has the samples and the randomness of the

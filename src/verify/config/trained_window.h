@@ -31,7 +31,7 @@ struct TrainedWindowContext {
 /// closed by train::run_window. Beside it stands what adding up may have lost.
 class TrainedWindow {
  public:
-  /// Of `options` what the config does not tell; the parallelism's reduction is put in.
+  /// `options` are what the config does not tell; the parallelism's reduction is put in.
   explicit TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options = {});
   ~TrainedWindow();
   TrainedWindow(const TrainedWindow&) = delete;
@@ -41,7 +41,7 @@ class TrainedWindow {
   /// then. Throws a usage Error where a loss or a gradient is not finite, which training would
   /// leave out.
   train::WindowRun run(std::int64_t index, const Parts& parts);
-  /// Of the last run, as RunningErrors::bounds; empty where gradients are folded.
+  /// RunningErrors::bounds() of the last run; empty where gradients are folded.
   std::vector<double> accumulation_errors() const;
 
  private:

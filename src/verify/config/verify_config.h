@@ -13,7 +13,7 @@ namespace accrue::proof {
 struct VerifyConfigOptions {
   /// Told what is being compared, for people.
   std::function<void(const std::string&)> progress{};
-  /// That share the window, as train would be started; 0: one, or a pipeline's stages.
+  /// How many ranks share the window, as train would be started; 0: one, or a pipeline's stages.
   std::int64_t ranks = 0;
 };
 
@@ -29,7 +29,7 @@ struct VerifyConfigOptions {
 /// loss or gradient that is not finite.
 Report verify_config(train::Config config, const VerifyConfigOptions& options = {});
 
-/// The same of a workload whose model was found to be one that training takes.
+/// Verifies a workload whose model was found to be one that training takes.
 Report verify_workload(train::Workload work, const VerifyConfigOptions& options = {});
 
 }  // namespace accrue::proof
