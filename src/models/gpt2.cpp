@@ -4,10 +4,8 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
-#include "accrue/kernels/dropout.h"
-#include "accrue/kernels/embedding.h"
-#include "accrue/kernels/linear.h"
 #include "accrue/models/gpt2_io.h"
+#include "kernels/operations.h"
 #include "models/layers/loss_terms.h"
 #include "models/layers/transformer_block.h"
 
@@ -115,8 +113,9 @@ struct Gpt2::Impl {
 
   at::Tensor embed(const at::Tensor& ids, const ForwardContext& context) const {
     check_ids(ids, !context.spans.empty());
-    return kernels::dropout(kernels::embed_tokens(ids, wte, wpe, context.spans), options.dropout,
-                            context, 0);
+    const kernels::Operations& kernels = kernels::operations_of(context);
+    return kernels.dropout(kernels.embed_tokens(ids, wte, wpe, context.spans), options.dropout,
+                           context, 0);
   }
 
   at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
@@ -125,18 +124,21 @@ struct Gpt2::Impl {
     return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index);
   }
 
-  at::Tensor head(const at::Tensor& x) const { return ln_f(x, activations); }
+  at::Tensor head(const at::Tensor& x, const ForwardContext& context) const {
+    return ln_f(x, activations, context);
+  }
 
   Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
             double gradient_scale) {
     const kernels::CrossEntropyOptions terms = loss_terms(options.loss, micro, context);
+    const kernels::Operations& kernels = kernels::operations_of(context);
     // The final norm keeps its input and not its result, whose memory the gradient may take.
     if (options.fused_loss)
-      return kernels::linear_cross_entropy(hidden, wte, micro.targets, prepared_wte,
-                                           {.loss = terms,
-                                            .gradient_scale = gradient_scale,
-                                            .overwrite_hidden = context.last_reader});
-    return kernels::cross_entropy(kernels::linear(hidden, wte, {}, prepared_wte), micro.targets,
+      return kernels.linear_cross_entropy(hidden, wte, micro.targets, prepared_wte,
+                                          {.loss = terms,
+                                           .gradient_scale = gradient_scale,
+                                           .overwrite_hidden = context.last_reader});
+    return kernels::cross_entropy(kernels.linear(hidden, wte, {}, prepared_wte, {}), micro.targets,
                                   terms);
   }
 };
@@ -183,8 +185,8 @@ at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   at::Tensor x = impl_->embed(at::constant_pad_nd(ids, {0, padded - length}), context);
   for (std::int64_t i = 0; i < impl_->options.layers; ++i) x = impl_->block(i, x, context);
   const at::Tensor hidden =
-      impl_->ln_f(x.select(1, length - 1).contiguous(), impl_->wte.scalar_type());
-  return kernels::linear(hidden, impl_->wte, {}, impl_->prepared_wte);
+      impl_->ln_f(x.select(1, length - 1).contiguous(), impl_->wte.scalar_type(), context);
+  return kernels::operations_of(context).linear(hidden, impl_->wte, {}, impl_->prepared_wte, {});
 }
 
 std::int64_t Gpt2::flops_per_sample() const { return options().context * flops_per_token(); }

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/linear.h"
 #include "accrue/models/class_loss.h"
+#include "kernels/operations.h"
 #include "models/files/named_tensors.h"
 #include "models/layers/image_input.h"
 #include "models/layers/resnet_layers.h"
@@ -116,9 +116,9 @@ struct ResNet::Impl {
     return context.result_unread ? convolution.unread(x) : convolution(x);
   }
 
-  at::Tensor logits(const Activations& x) {
+  at::Tensor logits(const Activations& x, const ForwardContext& context) {
     const at::Tensor pooled = entrance(blocks.size(), x).mean({2, 3});
-    return kernels::linear(pooled, fc_weight, fc_bias, prepared_fc);
+    return kernels::operations_of(context).linear(pooled, fc_weight, fc_bias, prepared_fc, {});
   }
 
   std::vector<BatchNormSite> sites(std::vector<std::pair<std::size_t, const NormLayer*>> at) const {
@@ -174,11 +174,12 @@ std::vector<Segment> ResNet::segments() {
                      .batch_norms = model->sites({{0, &block.bn1}}),
                      .cheap_graph = true});
   }
-  chain.push_back({"fc",
-                   [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
-                     return Activations{model->logits(x)};
-                   },
-                   model->entrance_sites(model->blocks.size())});
+  chain.push_back(
+      {"fc",
+       [model](const Activations& x, const batch::MicroBatch&, const ForwardContext& context) {
+         return Activations{model->logits(x, context)};
+       },
+       model->entrance_sites(model->blocks.size())});
   return chain;
 }
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/dropout.h"
 #include "accrue/models/class_loss.h"
+#include "kernels/operations.h"
 #include "models/files/named_tensors.h"
 #include "models/layers/image_input.h"
 #include "models/layers/transformer_block.h"
@@ -121,10 +121,10 @@ struct Vit::Impl {
   }
 
   at::Tensor embed(const at::Tensor& images, const ForwardContext& context) {
-    const at::Tensor patches = patch_projection(patches_of(images)).to(masters);
+    const at::Tensor patches = patch_projection(patches_of(images), context).to(masters);
     const at::Tensor tokens =
         at::cat({class_token.expand({patches.size(0), 1, options.width}), patches}, 1);
-    return kernels::dropout(tokens + positions, options.dropout, context, 0);
+    return kernels::operations_of(context).dropout(tokens + positions, options.dropout, context, 0);
   }
 
   at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
@@ -135,8 +135,8 @@ struct Vit::Impl {
     return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index);
   }
 
-  at::Tensor head(const at::Tensor& x) {
-    return classifier(norm(x.select(1, 0).contiguous(), masters));
+  at::Tensor head(const at::Tensor& x, const ForwardContext& context) {
+    return classifier(norm(x.select(1, 0).contiguous(), masters, context), context);
   }
 };
 

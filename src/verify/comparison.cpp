@@ -1,7 +1,6 @@
 #include "verify/comparison.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,11 +13,9 @@ namespace {
 /// Parameters whose gradient all but vanishes (a bias in front of a normalisation) are judged
 /// relative to this part of what an element's gradient usually is.
 constexpr double vanishing = 1e-3;
-
-at::Tensor mean_difference(const Gradients& actual, const Gradients& reference, std::size_t i) {
-  const at::Tensor mean = reference.sums[i].to(actual.sums[i].scalar_type()) / reference.weight;
-  return actual.sums[i] / actual.weight - mean;
-}
+/// Independent roundings of n elements come to 1 / sqrt(n) of their norm along a direction; this
+/// many standard deviations of that are rounding.
+constexpr double deviations = 6.5;
 
 /// Root mean square over all elements of the mean gradient.
 double usual_element(const NamedParameters& parameters, const std::vector<double>& norms) {
@@ -30,26 +27,104 @@ double usual_element(const NamedParameters& parameters, const std::vector<double
   return elements == 0 ? 0 : std::sqrt(squares / elements);
 }
 
-std::vector<double> mean_norms(const Gradients& gradients) {
-  std::vector<double> norms;
-  for (const at::Tensor& sum : gradients.sums) norms.push_back(l2_norm(sum) / gradients.weight);
-  return norms;
+constexpr Measure measure_of(std::size_t direction) {
+  return static_cast<Direction>(direction) == Direction::gradient ? Measure::gradient
+                                                                  : Measure::ones;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+Evidence relative(double actual, double reference, double bound) {
+  const double error = std::abs(actual - reference);
+  return {.error = reference == 0 ? error : error / std::abs(reference), .bound = bound};
 }
 
-void raise_to_usual(Noise& noise, const std::vector<double>& norms) {
-  std::vector<double> relative;
-  for (std::size_t i = 0; i < noise.size(); ++i)
-    if (norms[i] > 0) relative.push_back(noise[i] / norms[i]);
-  const double usual = median(std::move(relative));
-  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = std::max(noise[i], usual * norms[i]);
-}
+/// Adds up what parameters' differences come to along the gradient of all of them.
+class Together {
+ public:
+  void add(double along, double norm, double bound) {
+    dot_ += along * norm;
+    squares_ += norm * norm;
+    bounds_ += bound * bound * norm * norm;
+  }
+  ParameterComparison result(double roundoff) const {
+    ParameterComparison all;
+    if (squares_ == 0) return all;
+    all.scale = std::sqrt(squares_);
+    all.factor = 1 + dot_ / squares_;
+    // Rounding in one parameter is independent of that in another, but for a common part.
+    all.along.push_back({.error = std::abs(dot_) / all.scale,
+                         .bound = std::sqrt(bounds_) / all.scale + 8 * roundoff * all.scale,
+                         .measure = Measure::gradient});
+    return all;
+  }
+
+ private:
+  double dot_ = 0, squares_ = 0, bounds_ = 0;
+};
+
+class Comparer {
+ public:
+  Comparer(const NamedParameters& parameters, const Gradients& actual, const Gradients& reference,
+           const Noise& noise)
+      : parameters_(parameters),
+        actual_(actual),
+        reference_(reference),
+        noise_(noise),
+        norms_(mean_norms(reference)),
+        usual_(usual_element(parameters, norms_)) {}
+
+  Comparison compared() {
+    Comparison result;
+    double roundoff = 0;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      result.parameters.push_back(parameter(i));
+      roundoff = std::max(roundoff, unit_roundoff(parameters_[i].tensor.scalar_type()));
+    }
+    result.together = together_.result(roundoff);
+    if (!actual_.has_totals) return result;
+    result.weight = relative(actual_.weight, reference_.weight, weight_tolerance);
+    result.loss =
+        relative(actual_.loss_sum / actual_.weight, reference_.loss_sum / reference_.weight,
+                 8 * noise_.loss + 64 * roundoff);
+    return result;
+  }
+
+ private:
+  ParameterComparison parameter(std::size_t i) {
+    const at::Tensor& tensor = parameters_[i].tensor;
+    const auto elements = static_cast<double>(tensor.numel());
+    const double lost =
+        actual_.accumulation_errors.empty() ? 0 : actual_.accumulation_errors[i] / actual_.weight;
+    RoundingTerms terms{.gradient_norm = norms_[i],
+                        .accumulation = lost,
+                        .noise = noise_.any() ? noise_.norm[i] : 0,
+                        .unit_roundoff = unit_roundoff(tensor.scalar_type())};
+    const at::Tensor difference = mean_difference(actual_, reference_, i);
+    ParameterComparison result;
+    const double scale = std::max(norms_[i], vanishing * usual_ * std::sqrt(elements));
+    if (scale > 0) result.scale = scale;
+    result.norm = {.error = l2_norm(difference), .bound = rounding_bound(terms)};
+    if (!actual_.sums_are_biased)
+      terms.accumulation *= std::min(1.0, deviations / std::sqrt(std::max(1.0, elements)));
+    const Along along = components(difference, reference_.sums[i]);
+    for (std::size_t d = 0; d < directions; ++d) {
+      terms.noise = noise_.any() ? noise_.along[i][d] : 0;
+      result.along.push_back(
+          {.error = std::abs(along[d]), .bound = rounding_bound(terms), .measure = measure_of(d)});
+    }
+    const double projection = along[static_cast<std::size_t>(Direction::gradient)];
+    if (norms_[i] > 0) result.factor = 1 + projection / norms_[i];
+    together_.add(projection, norms_[i], result.along.front().bound);
+    return result;
+  }
+
+  const NamedParameters& parameters_;
+  const Gradients& actual_;
+  const Gradients& reference_;
+  const Noise& noise_;
+  const std::vector<double> norms_;
+  const double usual_;
+  Together together_;
+};
 
 }  // namespace
 
@@ -70,78 +145,73 @@ double l2_norm(const at::Tensor& tensor) {
   return at::linalg_vector_norm(tensor.detach(), 2, {}, false, at::kDouble).item<double>();
 }
 
+std::vector<double> mean_norms(const Gradients& gradients) {
+  std::vector<double> norms;
+  for (const at::Tensor& sum : gradients.sums) norms.push_back(l2_norm(sum) / gradients.weight);
+  return norms;
+}
+
+at::Tensor mean_difference(const Gradients& actual, const Gradients& reference, std::size_t i) {
+  const at::Tensor mean = reference.sums[i].to(actual.sums[i].scalar_type()) / reference.weight;
+  return actual.sums[i] / actual.weight - mean;
+}
+
+double Evidence::ratio() const {
+  if (bound > 0 && !std::isnan(error)) return error / bound;
+  return error == 0 && bound == 0 ? 0 : INFINITY;
+}
+
+const Evidence& ParameterComparison::worst() const {
+  const Evidence* worst = &norm;
+  for (const Evidence& one : along)
+    if (one.ratio() > worst->ratio()) worst = &one;
+  return *worst;
+}
+
+Evidence ParameterComparison::shown() const {
+  Evidence shown = worst().exceeds() ? worst() : norm;
+  shown.error = std::isnan(shown.error) ? INFINITY : shown.error / scale;
+  shown.bound /= scale;
+  return shown;
+}
+
 std::size_t Comparison::worst() const {
   std::size_t worst = 0;
-  double most = -1;
-  for (std::size_t i = 0; i < error.size(); ++i) {
-    const double ratio = bound[i] > 0 ? error[i] / bound[i] : error[i] > 0 ? INFINITY : 0;
-    if (std::isnan(ratio)) return i;
-    if (ratio > most) {
-      most = ratio;
-      worst = i;
-    }
-  }
+  for (std::size_t i = 1; i < parameters.size(); ++i)
+    if (parameters[i].worst().ratio() > parameters[worst].worst().ratio()) worst = i;
   return worst;
 }
 
 std::size_t Comparison::largest() const {
   std::size_t largest = 0;
-  for (std::size_t i = 1; i < error.size(); ++i)
-    if (relative_error(i) > relative_error(largest)) largest = i;
+  const auto error = [&](std::size_t i) { return parameters[i].norm.error / parameters[i].scale; };
+  for (std::size_t i = 1; i < parameters.size(); ++i)
+    if (error(i) > error(largest)) largest = i;
   return largest;
 }
 
 Difference Comparison::difference() const {
-  if (error.empty()) return {};
-  const std::size_t i = worst();
-  const double ratio = bound[i] > 0 ? error[i] / bound[i] : error[i] == 0 ? 0 : INFINITY;
-  return {.relative_error = relative_error(i), .ratio = ratio};
-}
-
-Gradients Subject::in_passes(const Parts& parts, const Conditions& conditions) {
-  if (parts.size() == 1) return one_pass(parts.front(), conditions);
-  return accumulated(parts, conditions);
-}
-
-double drawn_scale(std::uint64_t seed) {
-  // 8 significant bits, which is what bf16 holds; 37 is prime to 64, so that 64 draws differ.
-  return static_cast<double>(129 + 2 * (37 * seed % 64)) / 256;
-}
-
-void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
-                const Gradients& reference, std::uint64_t seed) {
-  const KeepParameters keep(parameters);
-  perturb(parameters, seed);
-  const Gradients moved = pass(drawn_scale(seed));
-  noise.resize(parameters.size(), 0.0);
-  for (std::size_t i = 0; i < noise.size(); ++i)
-    noise[i] = std::max(noise[i], l2_norm(mean_difference(moved, reference, i)));
-  raise_to_usual(noise, mean_norms(reference));
+  Difference result;
+  const auto take = [&](const Evidence& evidence, double scale) {
+    if (evidence.ratio() > result.ratio)
+      result = {.relative_error = evidence.error / scale, .ratio = evidence.ratio()};
+  };
+  for (const ParameterComparison& parameter : parameters) take(parameter.worst(), parameter.scale);
+  take(together.worst(), together.scale);
+  take(weight, 1);
+  take(loss, 1);
+  return result;
 }
 
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise) {
-  const std::vector<double> norms = mean_norms(reference);
-  const double usual = usual_element(parameters, norms);
-  Comparison result;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const at::ScalarType dtype = parameters[i].tensor.scalar_type();
-    const auto elements = static_cast<double>(parameters[i].tensor.numel());
-    const double scale = std::max(norms[i], vanishing * usual * std::sqrt(elements));
-    result.scale.push_back(scale > 0 ? scale : 1);
-    result.error.push_back(l2_norm(mean_difference(actual, reference, i)));
-    const double lost = actual.accumulation_errors.empty() ? 0 : actual.accumulation_errors[i];
-    result.bound.push_back(rounding_bound({.gradient_norm = norms[i],
-                                           .accumulation = lost / actual.weight,
-                                           .noise = noise.empty() ? 0 : noise[i],
-                                           .unit_roundoff = unit_roundoff(dtype)}));
-  }
-  return result;
+  return Comparer(parameters, actual, reference, noise).compared();
 }
 
 double joint_bound(const Comparison& comparison, const Gradients& reference) {
   double bounds = 0, norms = 0;
-  for (const double bound : comparison.bound) bounds += bound * bound;
+  for (const ParameterComparison& parameter : comparison.parameters)
+    bounds += parameter.norm.bound * parameter.norm.bound;
   for (const double norm : mean_norms(reference)) norms += norm * norm;
   return norms == 0 ? 0 : std::sqrt(bounds / norms);
 }
@@ -153,18 +223,6 @@ double relative_error(const Gradients& actual, const Gradients& reference) {
     total += std::pow(l2_norm(reference.sums[i]) / reference.weight, 2);
   }
   return difference == 0 ? 0 : std::sqrt(difference / total);
-}
-
-void perturb(const NamedParameters& parameters, std::uint64_t seed) {
-  const at::NoGradGuard no_grad;
-  const at::Generator generator = at::detail::createCPUGenerator(seed);
-  for (const NamedParameter& parameter : parameters) {
-    const at::Tensor& tensor = parameter.tensor;
-    const double unit = 2 * unit_roundoff(tensor.scalar_type());
-    const at::Tensor factor =
-        at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
-    at::Tensor(tensor).mul_(factor);
-  }
 }
 
 }  // namespace accrue::proof

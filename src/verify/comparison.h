@@ -1,10 +1,11 @@
 #pragma once
 
-#include <functional>
+#include <string>
 #include <vector>
 
 #include "support/snapshot.h"
 #include "verify/diagnosis.h"
+#include "verify/noise.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
@@ -13,42 +14,60 @@ namespace accrue::proof {
 double unit_roundoff(at::ScalarType dtype);
 
 double l2_norm(const at::Tensor& tensor);
+std::vector<double> mean_norms(const Gradients& gradients);
+/// Of the mean gradients of parameter `i`, in the actual one's dtype.
+at::Tensor mean_difference(const Gradients& actual, const Gradients& reference, std::size_t i);
 
-/// Per parameter, of mean gradients.
+/// How a difference is measured.
+enum class Measure {
+  norm,      ///< its L2 norm
+  gradient,  ///< its component along the gradient: what scales it
+  ones,      ///< its component along all elements alike
+};
+
+/// One measure of one difference, beside what rounding may make of it.
+struct Evidence {
+  double error = 0;
+  double bound = 0;
+  Measure measure = Measure::norm;
+  /// error / bound; infinite where either is not a number, or an error has no bound.
+  double ratio() const;
+  bool exceeds() const { return ratio() > 1; }
+};
+
+/// Of one parameter's mean gradients, or of all of them together.
+struct ParameterComparison {
+  Evidence norm;
+  std::vector<Evidence> along;
+  double scale = 1;   ///< what errors and bounds are relative to
+  double factor = 1;  ///< the multiple of the reference that is nearest to the actual gradient
+
+  /// The measure whose error is largest beside its bound.
+  const Evidence& worst() const;
+  /// The norm, or where a bound is exceeded the worst measure, relative to `scale`.
+  Evidence shown() const;
+};
+
 struct Comparison {
-  std::vector<double> error;
-  std::vector<double> bound;
-  std::vector<double> scale;  ///< what both are relative to
+  std::vector<ParameterComparison> parameters;
+  ParameterComparison together;  ///< of all parameters, along the gradient only
+  Evidence loss;                 ///< of the mean loss, relative
+  Evidence weight;               ///< of the total weight, relative
 
-  double relative_error(std::size_t i) const { return error[i] / scale[i]; }
-  double relative_bound(std::size_t i) const { return bound[i] / scale[i]; }
-  std::size_t worst() const;    ///< by error / bound
-  std::size_t largest() const;  ///< by the relative error
+  std::size_t worst() const;    ///< the parameter whose worst() exceeds its bound most
+  std::size_t largest() const;  ///< by the relative norm
+  bool exceeds() const { return difference().exceeds(); }
+  /// The worst of all that was compared.
   Difference difference() const;
 };
 
-/// Noise of the mean gradient, per parameter (RoundingTerms::noise / weight).
-using Noise = std::vector<double>;
-
-using ScaledPass = std::function<Gradients(double weighting)>;
-
-/// One draw: every parameter is moved by a unit in the last place, up or down at random by `seed`,
-/// the loss is scaled by drawn_scale(seed), and what `pass` gives is compared with `reference`,
-/// which it gave before. Raises `noise` to what was found; a parameter whose draw was small by
-/// chance is given the usual noise, relative to its gradient.
-void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
-                const Gradients& reference, std::uint64_t seed);
-
-/// Between 1/2 and 1, exact in every dtype, and no power of two: a loss that is scaled by it rounds
-/// every product and every partial sum of its backward pass anew.
-double drawn_scale(std::uint64_t seed);
-
+/// `noise` without draws: bounds are those of the sums' rounding alone.
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);
 
 /// A comparison whose bounds allow more than this part of the gradient proves nothing.
 constexpr double most_conclusive_bound = 0.1;
-/// The bounds of all parameters together, relative to the gradient.
+/// The bounds of all parameters' norms together, relative to the gradient.
 double joint_bound(const Comparison& comparison, const Gradients& reference);
 
 /// |mean gradient - mean reference| / |mean reference|, all parameters together.
@@ -66,8 +85,5 @@ class KeepParameters {
  private:
   TensorSnapshot values_;
 };
-
-/// Moves every element by a unit in the last place, up or down at random.
-void perturb(const NamedParameters& parameters, std::uint64_t seed);
 
 }  // namespace accrue::proof

@@ -8,20 +8,11 @@
 namespace accrue::proof {
 namespace {
 
-/// Weights are counts or sums of a few thousand numbers, added in double.
-constexpr double weight_tolerance = 1e-6;
 /// A low dtype in the graph explains differences up to its own rounding, and some.
 constexpr double explained_by_low_precision = 0.1;
 
 bool same(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > 4) text += " and " + std::to_string(names.size() - 4) + " more";
-  return text;
 }
 
 std::string first_finding(const Difference& split) {
@@ -57,7 +48,7 @@ Explanation by_seed(const Observations& seen) {
   Diagnosis found{Cause::dropout,
                   {"one pass repeats to the bit from the same seed, and differs by " +
                    number(seen.reseeded->relative_error) + " from another"}};
-  if (!seen.dropouts.empty()) found.evidence.push_back("dropout in " + listed(seen.dropouts));
+  if (!seen.dropouts.empty()) found.evidence.push_back("dropout in " + first_names(seen.dropouts));
   if (seen.evaluation && !seen.evaluation->exceeds())
     found.evidence.push_back("in evaluation mode the difference is gone (" +
                              number(seen.evaluation->relative_error) + ")");
@@ -71,7 +62,8 @@ Explanation by_batch_norms(const Observations& seen) {
   if (!(found_layers && vanished_frozen) && !(vanished && (found_layers || seen.buffers_moved)))
     return {};
   Diagnosis found{Cause::batchnorm, {}};
-  if (found_layers) found.evidence.push_back("batch normalisation in " + listed(seen.batch_norms));
+  if (found_layers)
+    found.evidence.push_back("batch normalisation in " + first_names(seen.batch_norms));
   if (seen.buffers_moved)
     found.evidence.push_back("running statistics move in a forward pass in training mode");
   found.evidence.push_back(vanished_frozen
@@ -82,18 +74,74 @@ Explanation by_batch_norms(const Observations& seen) {
   return found;
 }
 
+bool exceeds(const std::optional<Difference>& difference) {
+  return difference && difference->exceeds();
+}
+bool vanishes(const std::optional<Difference>& difference) {
+  return difference && !difference->exceeds();
+}
+
+std::string shares_text(const std::vector<double>& shares) {
+  std::string text;
+  for (std::size_t i = 0; i < shares.size() && i < 8; ++i)
+    text += (i == 0 ? "" : ", ") + number(shares[i]);
+  return shares.size() > 8 ? text + ", ..." : text;
+}
+
+bool only_last_counts(const AddedUp& added) {
+  const double much = 0.5, little = std::max(1e-3, 10 * added.tolerance);
+  const auto first = std::ranges::find_if(added.shares, [&](double s) { return s > much; });
+  if (first == added.shares.begin() || first == added.shares.end()) return false;
+  const auto is_zero = [&](double share) { return std::abs(share) < little; };
+  const auto is_one = [&](double share) { return std::abs(share - 1) < little; };
+  return std::all_of(added.shares.begin(), first, is_zero) &&
+         std::all_of(first, added.shares.end(), is_one);
+}
+
+/// Of parts that add up to the whole: what training made of them.
+Diagnosis by_training(const Observations& seen) {
+  const std::string sound = "the parts' gradients, each by itself, add up to the whole's, " +
+                            digits(seen.multiple.residual);
+  if (exceeds(seen.kernels))
+    return {Cause::unknown,
+            {sound,
+             "in one pass over all samples accrue's operations give another gradient than ATen's: "
+             "they differ by " +
+                 number(seen.kernels->relative_error) + ", most in " + seen.kernels_parameter +
+                 ", whose gradient is " + number(seen.kernels_factor) + " times ATen's",
+             "so a kernel is at fault, and no split"}};
+  if (!seen.added_up) return {Cause::unknown, {sound, "what differs is: " + seen.split_name}};
+  const AddedUp& added = *seen.added_up;
+  if (!seen.keeps_sums && added.residual <= added.sum_rounding)
+    return {Cause::precision,
+            {sound, "the sum that training keeps of them loses " + number(added.residual) +
+                        ", which its precision may (" + number(added.sum_rounding) + ")"}};
+  if (added.residual <= added.tolerance)
+    return {Cause::unknown,
+            {sound, "training's sum is that of its parts, " + digits(added.residual) +
+                        ", so accrue's operations give another gradient of a part than ATen's"}};
+  if (added.multiple.matches)
+    return {Cause::normalization,
+            {sound, "training's gradient is " + number(added.multiple.factor) +
+                        " times their sum, " + digits(added.multiple.residual)}};
+  if (added.span.matches && only_last_counts(added))
+    return {
+        Cause::zeroed_mid_window,
+        {sound, "training's gradient is that of the last of them alone, " +
+                    digits(added.span.residual) + ": each counts by " + shares_text(added.shares)}};
+  if (added.span.matches)
+    return {
+        Cause::weighting,
+        {sound, "training's gradient is a weighted sum of them, " + digits(added.span.residual) +
+                    ": each counts by " + shares_text(added.shares)}};
+  return {Cause::unknown,
+          {sound, "what differs is what training makes of them: " + seen.split_name +
+                      " (no weighted sum of them leaves less than " + number(added.span.residual) +
+                      " of it)"}};
+}
+
 Explanation by_combination(const Observations& seen) {
-  if (seen.parts_add_up && seen.keeps_sums)
-    return Diagnosis{
-        Cause::unknown,
-        {"the parts' gradients, each by itself, add up to the whole's, " +
-             digits(seen.multiple.residual) + ", and sums lose nothing in their precision",
-         "what differs is what training makes of them: " + seen.split_name}};
-  if (seen.parts_add_up)
-    return Diagnosis{
-        Cause::precision,
-        {"the parts' gradients, added in fp64, are the whole's, " + digits(seen.multiple.residual) +
-         ": what is lost is lost in the precision of the sum"}};
+  if (seen.parts_add_up) return by_training(seen);
   if (seen.mean_as_sum.matches)
     return Diagnosis{Cause::weighting,
                      {"the gradient of the whole is the mean of its parts', " +
@@ -111,18 +159,62 @@ Explanation by_combination(const Observations& seen) {
   return {};
 }
 
+/// Masks that no generator and no sample determine.
+Explanation by_masks(const Observations& seen) {
+  if (!vanishes(seen.evaluation) || seen.buffers_moved || !seen.batch_norms.empty()) return {};
+  return Diagnosis{
+      Cause::dropout,
+      {"in evaluation mode the difference is gone (" + number(seen.evaluation->relative_error) +
+           "), and nothing normalises by the batch",
+       "another seed of libtorch's generator changes nothing: the masks follow the "
+       "place in the micro-batch, and not the sample"}};
+}
+
 Explanation by_precision(const Observations& seen) {
   const auto& doubled = seen.relative_error_in_double;
   if (doubled && *doubled <= shrunk_in_double * seen.split.relative_error)
     return Diagnosis{Cause::precision,
                      {"in fp64 the same comparison differs by " + number(*doubled) +
                       ", so the difference is rounding and nothing else"}};
-  if (!seen.low_precision.empty() && seen.split.relative_error < explained_by_low_precision &&
+  const bool stays = doubled && *doubled > shrunk_in_double;
+  if (!stays && !seen.low_precision.empty() &&
+      seen.split.relative_error < explained_by_low_precision &&
       same(seen.loss_sum, seen.loss_sum_of_parts, explained_by_low_precision))
     return Diagnosis{Cause::precision,
                      {"the loss is computed in " + seen.low_precision +
                       ", below the parameters' dtype, and the difference is of that size"}};
   return {};
+}
+
+/// What the measurements speak against, cause by cause.
+std::vector<std::string> ruled_out(const Observations& seen) {
+  std::vector<std::string> out;
+  const auto rule = [&](Cause cause, bool is_out, const std::string& why) {
+    if (is_out) out.push_back(std::string(to_string(cause)) + ": " + why);
+  };
+  rule(Cause::nondeterminism, vanishes(seen.repeated),
+       "one pass, run twice from the same seed, is the same");
+  const bool weights_agree = same(seen.weight, seen.weight_of_parts, weight_tolerance);
+  rule(Cause::weighting,
+       weights_agree && !seen.mean_as_sum.matches && (seen.parts_add_up || !seen.span.matches) &&
+           !(seen.added_up && seen.added_up->span.matches),
+       "weights add up, and no weighted sum of the parts explains the difference");
+  rule(Cause::dropout, vanishes(seen.reseeded), "another seed draws no other masks");
+  rule(Cause::dropout, !seen.reseeded && exceeds(seen.evaluation),
+       "in evaluation mode the difference stays");
+  rule(Cause::batchnorm, seen.batch_norms.empty() && !seen.buffers_moved,
+       "nothing normalises by the batch");
+  rule(Cause::batchnorm, !seen.batch_norms.empty() && exceeds(seen.frozen),
+       "with batch normalisations on fixed statistics the difference stays");
+  rule(Cause::normalization,
+       (seen.parts_add_up || !seen.multiple.matches) &&
+           !(seen.added_up && seen.added_up->multiple.matches),
+       "no constant factor explains the difference");
+  const auto& doubled = seen.relative_error_in_double;
+  rule(Cause::precision, doubled && *doubled > shrunk_in_double,
+       "in fp64 the difference stays (" + (doubled ? number(*doubled) : "") + ")");
+  rule(Cause::batch_coupled_loss, seen.parts_add_up, "the parts' gradients add up to the whole's");
+  return out;
 }
 
 Diagnosis batch_coupled(const Observations& seen) {
@@ -151,13 +243,6 @@ Diagnosis by_layers_and_weights(const Observations& seen) {
     }
   }
   return result;
-}
-
-std::string shares_text(const std::vector<double>& shares) {
-  std::string text;
-  for (std::size_t i = 0; i < shares.size() && i < 8; ++i)
-    text += (i == 0 ? "" : ", ") + number(shares[i]);
-  return shares.size() > 8 ? text + ", ..." : text;
 }
 
 std::string factor_text(const LoopObservations& seen) {
@@ -237,11 +322,15 @@ Diagnosis diagnose(const Observations& seen) {
   if (const Explanation found = by_repetition(seen)) return *found;
   if (!seen.split.exceeds()) return {};
   Diagnosis result = by_layers_and_weights(seen);
-  for (const auto explain : {by_combination, by_precision}) {
+  for (const auto explain : {by_combination, by_precision, by_masks}) {
     if (result.cause != Cause::none) break;
     if (Explanation found = explain(seen)) result = std::move(*found);
   }
   if (result.cause == Cause::none) result = batch_coupled(seen);
+  result.ruled_out = ruled_out(seen);
+  std::erase_if(result.ruled_out, [&](const std::string& line) {
+    return line.starts_with(std::string(to_string(result.cause)) + ':');
+  });
   result.evidence.insert(result.evidence.begin(), first_finding(seen.split));
   return result;
 }

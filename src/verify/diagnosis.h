@@ -16,6 +16,9 @@ struct Difference {
   bool exceeds() const { return !(ratio <= 1); }
 };
 
+/// Relative: weights are counts or sums of a few thousand numbers, added in double.
+constexpr double weight_tolerance = 1e-6;
+
 /// What fp64 may leave of a difference that is nothing but rounding: u shrinks by 2^29.
 constexpr double shrunk_in_double = 1e-5;
 
@@ -24,6 +27,16 @@ struct Fit {
   double factor = 1;
   double residual = 1;   ///< |gradient - factor * explanation| / |gradient|, all parameters
   bool matches = false;  ///< the residual is one of rounding
+};
+
+/// What training made of a split, beside what each of its parts gives in a pass by itself.
+struct AddedUp {
+  double residual = 1;         ///< of the parts' sum in fp64
+  double sum_rounding = 0;     ///< what a sum in the accumulation's precision may lose at most
+  Fit multiple;                ///< by a multiple of the parts' sum
+  Fit span;                    ///< by any combination of the parts
+  std::vector<double> shares;  ///< of each part in it
+  double tolerance = 0;        ///< of these fits
 };
 
 /// What was measured on a model and its loss. A value that was not measured is absent.
@@ -45,6 +58,11 @@ struct Observations {
   Fit span;         ///< one pass by any combination of the parts
   /// One pass is the sum of its parts when these are added in fp64: nothing but the adding is off.
   bool parts_add_up = false;
+  /// One pass by accrue's operations against one by ATen's, and the parameter that differs most.
+  std::optional<Difference> kernels;
+  std::string kernels_parameter;
+  double kernels_factor = 1;  ///< ParameterComparison::factor there
+  std::optional<AddedUp> added_up;
   bool keeps_sums = false;  ///< Subject::keeps_sums
   std::string split_name;   ///< of the worst split
   /// The split again in fp64: the error there relative to the same scale.
@@ -55,7 +73,8 @@ struct Observations {
 struct Diagnosis {
   Cause cause = Cause::none;
   std::vector<std::string> evidence;
-  std::vector<Cause> besides = {};  ///< further causes, each with evidence of its own
+  std::vector<Cause> besides = {};          ///< further causes, each with evidence of its own
+  std::vector<std::string> ruled_out = {};  ///< "cause: what speaks against it"
 };
 
 /// Names the causes. Pure. Exact evidence goes first (repetition, weights), then interventions

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <random>
 
 #include "accrue/core/error.h"
+#include "memory/out_of_memory.h"
 #include "verify/fit.h"
 
 namespace accrue::proof {
@@ -38,6 +37,12 @@ Parts clipped(const Parts& parts, batch::Range to) {
   return result;
 }
 
+double norm_of(const Tensors& tensors) {
+  double squares = 0;
+  for (const at::Tensor& tensor : tensors) squares += std::pow(l2_norm(tensor), 2);
+  return std::sqrt(squares);
+}
+
 void add(Tensors& total, const Tensors& terms, double factor) {
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (total.size() <= i) total.push_back(at::zeros_like(terms[i], at::kDouble));
@@ -46,78 +51,6 @@ void add(Tensors& total, const Tensors& terms, double factor) {
 }
 
 }  // namespace
-
-Split even_split(batch::Range samples, std::int64_t micro) {
-  return {"micro-batches of " + std::to_string(micro), batch::split(samples, micro)};
-}
-
-Split reversed(Split split) {
-  std::ranges::reverse(split.parts);
-  split.name += ", reversed";
-  return split;
-}
-
-Split shuffled(Split split, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::ranges::shuffle(split.parts, random);
-  split.name += ", shuffled";
-  return split;
-}
-
-Split uneven_split(batch::Range samples) {
-  const std::int64_t total = samples.size();
-  // Batch normalisation refuses a part of one value.
-  const std::int64_t least = total >= 6 ? 2 : 1;
-  Split split{"uneven parts", {}};
-  std::int64_t begin = samples.begin;
-  for (const std::int64_t share : {2, 4}) {
-    const std::int64_t size = std::max(least, share * total / 15);
-    if (samples.end - begin <= size) break;
-    split.parts.push_back({begin, begin + size});
-    begin += size;
-  }
-  split.parts.push_back({begin, samples.end});
-  return split;
-}
-
-Findings::Findings(const NamedParameters& parameters) : ratios_(parameters.size(), -1) {
-  for (const NamedParameter& parameter : parameters) parameters_.push_back({parameter.name, 0, 0});
-}
-
-void Findings::add(const Comparison& comparison) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const double bound = comparison.relative_bound(i);
-    const double error = comparison.relative_error(i);
-    const double ratio = bound > 0 ? error / bound : error == 0 ? 0 : INFINITY;
-    if (ratio <= ratios_[i]) continue;
-    ratios_[i] = ratio;
-    parameters_[i].relative_error = error;
-    parameters_[i].bound = bound;
-  }
-}
-
-bool Findings::exceed() const {
-  return std::ranges::any_of(ratios_, [](double ratio) { return ratio > 1; });
-}
-
-void Findings::write(Report& report) const {
-  report.parameters = parameters_;
-  const ParameterError* largest = nullptr;
-  const ParameterError* beyond = nullptr;
-  double most = 1;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!largest || parameters_[i].relative_error > largest->relative_error)
-      largest = &parameters_[i];
-    if (ratios_[i] > most) {
-      most = ratios_[i];
-      beyond = &parameters_[i];
-    }
-  }
-  if (!largest) return;
-  report.equal = beyond == nullptr;
-  report.max_relative_error = largest->relative_error;
-  report.bound = (beyond ? beyond : largest)->bound;
-}
 
 Prover::Prover(Subject& subject, batch::Range samples, int noise_draws)
     : Prover(subject, Parts{samples}, subject.one_pass(samples, {}), {}) {
@@ -158,8 +91,8 @@ bool Prover::may_be_rounding(const Gradients& accumulated, const Parts& parts) {
 Comparison Prover::judge(const Gradients& accumulated, const Parts& parts) {
   const NamedParameters& parameters = subject_.parameters();
   Comparison comparison = compare(parameters, accumulated, reference_, noise_);
-  if (!comparison.difference().exceeds() || !may_be_rounding(accumulated, parts)) return comparison;
-  for (; comparison.difference().exceeds() && further_draws_ > 0; --further_draws_) {
+  if (!comparison.exceeds() || !may_be_rounding(accumulated, parts)) return comparison;
+  for (; comparison.exceeds() && further_draws_ > 0; --further_draws_) {
     draw();
     comparison = compare(parameters, accumulated, reference_, noise_);
   }
@@ -167,34 +100,25 @@ Comparison Prover::judge(const Gradients& accumulated, const Parts& parts) {
 }
 
 SplitResult Prover::record(const Split& split, const Gradients& accumulated, Findings& findings) {
-  const NamedParameters& parameters = subject_.parameters();
   const Comparison comparison = judge(accumulated, split.parts);
   mean_accumulation_errors_.clear();
   for (const double error : accumulated.accumulation_errors)
     mean_accumulation_errors_.push_back(error / accumulated.weight);
   findings.add(comparison);
-  const std::size_t i = comparison.worst(), largest = comparison.largest();
-  const Difference difference = comparison.difference();
-  if (difference.ratio > worst_.ratio) {
-    worst_ = difference;
-    worst_parts_ = split.parts;
-    worst_name_ = split.name;
+  if (comparison.difference().ratio > worst_.ratio) {
+    worst_ = comparison.difference();
+    worst_split_ = split;
+    worst_gradients_ = accumulated;
     joint_bound_ = proof::joint_bound(comparison, reference_);
   }
-  return {.name = split.name,
-          .samples = samples_.size(),
-          .micro_batches = static_cast<std::int64_t>(split.parts.size()),
-          .parameter = parameters[i].name,
-          .relative_error = comparison.relative_error(i),
-          .bound = comparison.relative_bound(i),
-          .largest_error = comparison.relative_error(largest),
-          .largest_bound = comparison.relative_bound(largest),
-          .equal = !difference.exceeds()};
+  last_ = comparison;
+  return result_of(split.name, samples_.size(), std::ssize(split.parts), subject_.parameters(),
+                   comparison);
 }
 
 Difference Prover::repeat() {
   repeated_ =
-      compare(subject_.parameters(), subject_.one_pass(samples_, {}), reference_, {}).difference();
+      compare(subject_.parameters(), subject_.in_passes(passes_, {}), reference_, {}).difference();
   return *repeated_;
 }
 
@@ -204,7 +128,7 @@ Difference Prover::differ(Mode mode) {
     return subject_.one_pass(samples_, {.mode = mode, .weighting = weighting});
   };
   const Gradients whole = pass(1);
-  const Gradients accumulated = subject_.accumulated(worst_parts_, {.mode = mode});
+  const Gradients accumulated = subject_.accumulated(worst_split_.parts, {.mode = mode});
   // A trained model's gradient has another size in each mode, and so has its rounding.
   Noise noise = noise_;
   Difference left;
@@ -225,8 +149,8 @@ std::vector<Gradients> Prover::gradients_of(const Parts& parts) {
 void Prover::fit(Observations& seen) {
   Tensors sum, weighted;
   std::vector<Tensors> parts;
-  const bool combined = worst_parts_.size() <= most_combined;
-  for (const batch::Range range : worst_parts_) {
+  const bool combined = worst_split_.parts.size() <= most_combined;
+  for (const batch::Range range : worst_split_.parts) {
     Gradients part = subject_.one_pass(range, {});
     add(sum, part.sums, 1);
     add(weighted, part.sums, part.weight);
@@ -241,13 +165,51 @@ void Prover::fit(Observations& seen) {
   const auto free = [&](std::int64_t factors) {
     return elements(subject_.parameters()) > 2 * factors;
   };
-  if (worst_parts_.size() < 2 || !free(1)) return;
+  if (worst_split_.parts.size() < 2) {
+    seen.parts_add_up = true;  // there is one, which is the whole
+    seen.multiple.residual = 0;
+    return;
+  }
+  if (!free(1)) return;
   for (at::Tensor& tensor : weighted) tensor.div_(seen.weight_of_parts);
   seen.mean_as_sum = fit_multiple(reference_.sums, weighted, tolerance);
   seen.mean_as_sum.matches = is_one(seen.mean_as_sum);
   seen.multiple = fit_multiple(reference_.sums, sum, tolerance);
   seen.parts_add_up = is_one(seen.multiple);
   if (combined && free(std::ssize(parts))) seen.span = fit_span(reference_.sums, parts, tolerance);
+}
+
+/// What training made of the worst split, beside its parts each by itself.
+AddedUp Prover::fit_training() {
+  Gradients sum;
+  std::vector<Tensors> parts;
+  double partial_norms = 0;
+  for (const batch::Range range : worst_split_.parts) {
+    Gradients part = subject_.native_pass(range, {});
+    add_to(sum, part);
+    partial_norms += norm_of(sum.sums);
+    if (worst_split_.parts.size() <= most_combined) parts.push_back(std::move(part.sums));
+  }
+  AddedUp added{.residual = relative_error(worst_gradients_, sum), .tolerance = fit_tolerance()};
+  added.sum_rounding =
+      unit_roundoff(at::kBFloat16) * partial_norms / std::max(norm_of(sum.sums), 1e-300);
+  const Tensors& own = worst_gradients_.sums;
+  const double scale = worst_gradients_.weight / sum.weight;
+  added.multiple = fit_multiple(own, sum.sums, added.tolerance);
+  added.multiple.factor /= scale;
+  if (parts.empty()) return added;
+  added.span = fit_span(own, parts, added.tolerance, &added.shares);
+  for (double& share : added.shares) share /= scale;
+  return added;
+}
+
+void Prover::compare_operations(Observations& seen) {
+  const Gradients native = subject_.native_pass(samples_, {});
+  const Comparison comparison = judge(native, {});
+  const std::size_t worst = comparison.worst();
+  seen.kernels = comparison.difference();
+  seen.kernels_parameter = subject_.parameters()[worst].name;
+  seen.kernels_factor = comparison.parameters[worst].factor;
 }
 
 std::optional<double> Prover::error_in_double(const Parts& of) {
@@ -260,7 +222,8 @@ std::optional<double> Prover::error_in_double(const Parts& of) {
     if (parts.size() < 2) parts = uneven_split(few).parts;
     const Gradients whole = subject->one_pass(few, {});
     return relative_error(subject->accumulated(parts, {}), whole);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (memory::is_out_of_memory(error)) throw;
     // A loss with fp32 tensors of its own: there is no arbiter then.
     return std::nullopt;
   }
@@ -273,7 +236,7 @@ Diagnosis Prover::explain() {
   seen.weight = reference_.weight;
   seen.loss_sum = reference_.loss_sum;
   seen.keeps_sums = subject_.keeps_sums();
-  seen.split_name = worst_name_;
+  seen.split_name = worst_split_.name;
   seen.dropouts = subject_.dropouts();
   if (subject_.draws_in_order())
     seen.reseeded =
@@ -285,7 +248,11 @@ Diagnosis Prover::explain() {
   if (subject_.can(Mode::batch_norms_frozen)) seen.frozen = differ(Mode::batch_norms_frozen);
   if (subject_.can(Mode::evaluation)) seen.evaluation = differ(Mode::evaluation);
   fit(seen);
-  seen.relative_error_in_double = error_in_double(worst_parts_);
+  if (seen.parts_add_up) {
+    if (passes_.size() == 1) compare_operations(seen);
+    seen.added_up = fit_training();
+  }
+  seen.relative_error_in_double = error_in_double(worst_split_.parts);
   return diagnose(seen);
 }
 

@@ -1,42 +1,17 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "accrue/verify/report.h"
-#include "verify/comparison.h"
+#include "verify/findings.h"
+#include "verify/split.h"
 
 namespace accrue::proof {
 
 /// The fp64 comparison is an arbiter, not a second proof: a few samples do.
 inline constexpr std::int64_t samples_in_double = 8;
-
-/// A way to cut a batch, by name.
-struct Split {
-  std::string name;
-  Parts parts;
-};
-
-/// Micro-batches of `micro` samples over `samples`, the last one short.
-Split even_split(batch::Range samples, std::int64_t micro);
-Split reversed(Split split);
-Split shuffled(Split split, std::uint64_t seed);
-/// Three parts of unequal sizes, about 2 : 4 : 9; fewer of less than 3 samples.
-Split uneven_split(batch::Range samples);
-
-/// Adds up what comparisons found, into a Report.
-class Findings {
- public:
-  explicit Findings(const NamedParameters& parameters);
-  void add(const Comparison& comparison);
-  bool exceed() const;  ///< whether some parameter does its bound
-  /// Fills in equal, max_relative_error, bound and parameters.
-  void write(Report& report) const;
-
- private:
-  std::vector<ParameterError> parameters_;
-  std::vector<double> ratios_;
-};
 
 /// Compares splits of the same samples with one pass over them, and finds out why they differ.
 class Prover {
@@ -69,6 +44,8 @@ class Prover {
 
   /// What fits may leave: the bounds of all parameters, relative to the gradient.
   double fit_tolerance() const;
+  /// What the last split came to.
+  const Comparison& last() const { return last_; }
   /// joint_bound of the worst split.
   double joint_bound() const { return joint_bound_; }
   /// Gradients::accumulation_errors of the last split checked, divided by its weight.
@@ -81,6 +58,8 @@ class Prover {
   bool may_be_rounding(const Gradients& accumulated, const Parts& parts);
   Difference differ(Mode mode);
   void fit(Observations& seen);
+  AddedUp fit_training();
+  void compare_operations(Observations& seen);
   std::optional<double> error_in_double(const Parts& parts);
 
   Subject& subject_;
@@ -91,8 +70,9 @@ class Prover {
   std::uint64_t draws_ = 0;
   int further_draws_;
   Difference worst_{.ratio = -1};
-  Parts worst_parts_;
-  std::string worst_name_;
+  Comparison last_;
+  Split worst_split_;
+  Gradients worst_gradients_;
   double joint_bound_ = 0;
   std::vector<double> mean_accumulation_errors_;
   std::optional<Difference> repeated_;

@@ -83,6 +83,9 @@ std::string conclusion(const Report& report) {
     return "Not conclusive: no difference beyond the bound, but the bound allows too much to prove "
            "anything (" +
            numbers + ").";
+  if (report.equal && !report.complete)
+    return "No difference in what was compared, which is not everything: see what was left out (" +
+           numbers + ").";
   if (report.equal)
     return "Equal: the accumulated gradient is the full batch's, up to rounding (" + numbers + ").";
   std::string causes;

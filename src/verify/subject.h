@@ -32,7 +32,14 @@ struct Gradients {
   double loss_sum = 0;
   /// What adding up may have lost of each of Subject::parameters() (RoundingTerms::accumulation).
   std::vector<double> accumulation_errors;
+  /// Whether rounding of the sums may go one way (a bf16 sum that stalls).
+  bool sums_are_biased = false;
+  /// Whether weight and loss_sum are those of passes; a user's loop leaves neither.
+  bool has_totals = true;
 };
+
+/// `more` joins the sum, which is kept in fp64.
+void add_to(Gradients& sum, const Gradients& more);
 
 /// A model with its loss on a fixed batch. Passes leave parameters, buffers, `.grad` and the
 /// generator as they were. A loss or gradient that is not finite, or a total weight of 0, is a
@@ -42,11 +49,15 @@ class Subject {
   virtual ~Subject() = default;
   virtual const NamedParameters& parameters() const = 0;  ///< that are trained, tied ones once
   virtual std::int64_t samples() const = 0;
-  /// Over all of `part` in one forward and backward pass.
+  /// Over all of `part` in one forward and backward pass, by autograd and ATen's operators: none of
+  /// accrue's kernels, slots or windows take part. What all else is compared with.
   virtual Gradients one_pass(batch::Range part, const Conditions& conditions) = 0;
-  /// Over several parts, added up in no less than the parameters' precision, where one pass over
-  /// all of them does not fit.
+  /// one_pass() over several parts, added up in fp64, where one over all of them does not fit.
   virtual Gradients in_passes(const Parts& parts, const Conditions& conditions);
+  /// Over all of `part` in one pass by the operations that training takes, in sums of its own.
+  virtual Gradients native_pass(batch::Range part, const Conditions& conditions) {
+    return accumulated({part}, conditions);
+  }
   /// Over `parts`, added up as accrue does.
   virtual Gradients accumulated(const Parts& parts, const Conditions& conditions) = 0;
   /// Names of batch normalisations that take the statistics of a part, where the model tells them.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace accrue::proof {
 
@@ -19,6 +20,13 @@ inline std::string digits(double relative) {
   char text[32];
   std::snprintf(text, sizeof text, "to %.1f digits", std::max(0.0, -std::log10(relative)));
   return text;
+}
+
+/// The first few names, and how many more there are.
+inline std::string first_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > 4 ? text + " and " + std::to_string(names.size() - 4) + " more" : text;
 }
 
 }  // namespace accrue::proof

@@ -49,17 +49,73 @@ TEST(Diagnosis, WhatNothingExplainsIsCoupled) {
   EXPECT_EQ(diagnose(differing()).cause, Cause::batch_coupled_loss);
 }
 
-TEST(Diagnosis, PartsThatAddUpLeaveTheirSumOrTheWayThroughTheWindow) {
+/// Parts whose gradients add up to the whole's, and what training made of them.
+Observations added_up(const AddedUp& added) {
   Observations seen = differing();
   seen.parts_add_up = true;
-  EXPECT_EQ(diagnose(seen).cause, Cause::precision) << "sums that may lose";
-  seen.keeps_sums = true;
   seen.split_name = "2 stages, micro-batches of 4";
+  seen.added_up = added;
+  return seen;
+}
+
+TEST(Diagnosis, ASumMayLoseWhatItsPrecisionMay) {
+  const AddedUp within{.residual = 0.01, .sum_rounding = 0.02, .tolerance = 1e-5};
+  EXPECT_EQ(diagnose(added_up(within)).cause, Cause::precision);
+  Observations kept = added_up(within);
+  kept.keeps_sums = true;
+  EXPECT_EQ(diagnose(kept).cause, Cause::unknown) << "an fp32 sum loses nothing like it";
+  const AddedUp beyond{.residual = 0.81, .sum_rounding = 0.02, .tolerance = 1e-5};
+  EXPECT_EQ(diagnose(added_up(beyond)).cause, Cause::unknown) << "no rounding is as large";
+}
+
+TEST(Diagnosis, WhatTrainingMadeOfSoundPartsIsFitted) {
+  AddedUp added{.residual = 0.5, .tolerance = 1e-5};
+  added.multiple = {.factor = 0.25, .residual = 1e-7, .matches = true};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::normalization);
+  added.multiple = {};
+  added.span = {.residual = 1e-7, .matches = true};
+  added.shares = {1, 1, 0};
+  const Diagnosis lost = diagnose(added_up(added));
+  EXPECT_EQ(lost.cause, Cause::weighting);
+  EXPECT_THAT(lost.evidence.back(), ::testing::HasSubstr("1, 1, 0"));
+  added.shares = {0, 0, 1};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::zeroed_mid_window);
+  added.span = {.residual = 0.3};
+  const Diagnosis unknown = diagnose(added_up(added));
+  EXPECT_EQ(unknown.cause, Cause::unknown);
+  EXPECT_THAT(unknown.evidence.back(), ::testing::HasSubstr("2 stages"));
+}
+
+TEST(Diagnosis, AKernelIsBlamedBeforeWhatTrainingMakesOfIt) {
+  Observations seen = added_up({.residual = 1e-9, .tolerance = 1e-5});
+  seen.kernels = Difference{.relative_error = 1e-3, .ratio = 100};
+  seen.kernels_parameter = "fc.bias";
+  seen.kernels_factor = 1.001;
   const Diagnosis found = diagnose(seen);
   EXPECT_EQ(found.cause, Cause::unknown);
-  EXPECT_THAT(found.evidence.back(), ::testing::HasSubstr(seen.split_name));
-  seen.weight_of_parts = 9;
-  EXPECT_EQ(diagnose(seen).cause, Cause::weighting) << "evidence of the model goes first";
+  EXPECT_THAT(::testing::PrintToString(found.evidence),
+              ::testing::AllOf(::testing::HasSubstr("fc.bias"), ::testing::HasSubstr("1")));
+  EXPECT_THAT(found.ruled_out, ::testing::Contains(::testing::StartsWith("batch-coupled-loss")));
+}
+
+TEST(Diagnosis, MasksByPlaceAreDropoutWhereEvaluationAgrees) {
+  Observations seen = differing();
+  seen.evaluation = Difference{.relative_error = 1e-8, .ratio = 0.1};
+  EXPECT_EQ(diagnose(seen).cause, Cause::dropout);
+  seen.batch_norms = {"bn"};
+  EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm);
+}
+
+TEST(Diagnosis, LowPrecisionExplainsNothingThatFp64Keeps) {
+  Observations seen = differing();
+  seen.low_precision = "BFloat16";
+  seen.split.relative_error = 0.05;
+  seen.relative_error_in_double.reset();
+  EXPECT_EQ(diagnose(seen).cause, Cause::precision);
+  seen.relative_error_in_double = 0.05;
+  const Diagnosis found = diagnose(seen);
+  EXPECT_EQ(found.cause, Cause::batch_coupled_loss);
+  EXPECT_THAT(found.ruled_out, ::testing::Contains(::testing::StartsWith("precision")));
 }
 
 TEST(Diagnosis, AnInterventionCountsOnlyWhereTheDifferenceVanishes) {
@@ -117,15 +173,6 @@ TEST(Report, SaysWhatToDoAboutEachCause) {
 TEST(Diagnosis, Fp64TellsRoundingFromTheRest) {
   Observations seen = differing();
   seen.relative_error_in_double = 1e-10;
-  EXPECT_EQ(diagnose(seen).cause, Cause::precision);
-}
-
-TEST(Diagnosis, PartsThatAddUpLeaveTheAddingToBlame) {
-  Observations seen = differing();
-  seen.multiple = {.factor = 1.5, .residual = 1e-7, .matches = true};
-  EXPECT_EQ(diagnose(seen).cause, Cause::normalization);
-  seen.multiple.factor = 1;
-  seen.parts_add_up = true;
   EXPECT_EQ(diagnose(seen).cause, Cause::precision);
 }
 

@@ -210,7 +210,7 @@ TEST_F(TrainingFaults, FoldedGradientsAreComparedAndSound) {
               1);
     EXPECT_EQ(report.steps.has_value(), kind == train::OptimizerKind::sgd);
     if (report.steps) {
-      EXPECT_EQ(report.steps->splits, "micro-batches of 5 against 2, folded");
+      EXPECT_EQ(report.steps->splits, "micro-batches of 5 and of 2, folded, against torch::optim");
     }
   }
 }

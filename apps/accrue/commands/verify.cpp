@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -19,6 +20,7 @@ struct VerifyArguments {
   std::string config;
   bool json = false;
   std::int64_t ranks = 0;  ///< 0: one, or a pipeline's stages
+  bool thorough = false;
   std::vector<std::string> overrides;
 };
 
@@ -60,12 +62,17 @@ nlohmann::json to_json(const proof::Report& report) {
                      {"conclusion", proof::conclusion(report)},
                      {"advice", proof::advice(report)},
                      {"evidence", report.evidence},
+                     {"ruled_out", report.ruled_out},
+                     {"left_out", report.left_out},
+                     {"smallest_fault", nlohmann::json::array()},
                      {"reference", report.reference},
                      {"parameters", nlohmann::json::array()},
                      {"splits", nlohmann::json::array()},
                      {"skipped", nlohmann::json::array()}};
   for (const proof::Cause cause : proof::all_causes(report))
     out["causes"].push_back(proof::to_string(cause));
+  for (const proof::SmallestFault& fault : report.smallest_fault)
+    out["smallest_fault"].push_back({{"kind", fault.kind}, {"relative", fault.relative}});
   for (const proof::ParameterError& parameter : report.parameters)
     out["parameters"].push_back({{"name", parameter.name},
                                  {"relative_error", parameter.relative_error},
@@ -75,6 +82,7 @@ nlohmann::json to_json(const proof::Report& report) {
   if (report.steps) out["steps"] = to_json(*report.steps);
   if (report.times)
     out["seconds"] = {{"total", report.times->total},
+                      {"windows_of_work", report.times->windows},
                       {"window", report.times->window},
                       {"fp64", report.times->in_double}};
   return out;
@@ -132,6 +140,16 @@ void print_table(const proof::Report& report) {
     print({.split = split.name, .samples = std::to_string(split.samples), .verdict = "skipped"});
 }
 
+/// "by 0.012%", or "1 in 3,400" for a share of the batch.
+std::string size_of(const proof::SmallestFault& fault) {
+  char text[48];
+  if (fault.kind.starts_with("a sample") && fault.relative < 1)
+    std::snprintf(text, sizeof text, "1 in %.0f", std::floor(1 / fault.relative));
+  else
+    std::snprintf(text, sizeof text, "by %.2g%%", 100 * fault.relative);
+  return text;
+}
+
 void print(const proof::Report& report) {
   std::printf("reference: %s\n\n", report.reference.c_str());
   print_table(report);
@@ -141,13 +159,19 @@ void print(const proof::Report& report) {
   for (const proof::SkippedSplit& split : report.skipped)
     if (reasons.insert(split.reason).second) std::printf("  - skipped: %s\n", split.reason.c_str());
   for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());
+  for (const std::string& line : report.ruled_out) std::printf("  - ruled out: %s\n", line.c_str());
+  for (const std::string& line : report.left_out) std::printf("  - left out: %s\n", line.c_str());
+  if (!report.smallest_fault.empty()) std::printf("Smallest faults that it would have noticed:\n");
+  for (const proof::SmallestFault& fault : report.smallest_fault)
+    std::printf("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());
 }
 
 int run_verify(const VerifyArguments& arguments) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
   const proof::Report report = proof::verify_config(
       config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
-               .ranks = arguments.ranks});
+               .ranks = arguments.ranks,
+               .thorough = arguments.thorough});
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {
@@ -174,6 +198,8 @@ void add_verify(CLI::App& app, Action& action) {
   verb->add_option("--ranks", arguments->ranks,
                    "Compare what so many processes that share the batch add up, too")
       ->check(CLI::Range(std::int64_t{1}, most_threads_as_ranks));
+  verb->add_flag("--thorough", arguments->thorough,
+                 "Compare splits, orders and steps on all of the batch, whatever that takes");
   verb->callback([=, &action] {
     arguments->overrides = take_overrides(*verb);
     action = [=] { return run_verify(*arguments); };

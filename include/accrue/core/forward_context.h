@@ -5,6 +5,10 @@
 
 #include "accrue/core/recompute.h"
 
+namespace accrue::kernels {
+class Operations;  // kernels/operations.h
+}
+
 namespace accrue {
 
 /// Where one sample lies in a micro-batch's rows: columns [begin, end) of `row`.
@@ -27,6 +31,9 @@ struct ForwardContext {
   /// Where each sample of a packed micro-batch lies, by row and column, without overlaps; what no
   /// span covers is padding. Empty: row b holds sample_ids[b] from column 0 on.
   std::vector<SampleSpan> spans;
+  /// Who does the operations of accrue's models; null: accrue's kernels, whose gradients land in
+  /// slots. What it points to outlives the pass and its backward.
+  const kernels::Operations* operations = nullptr;
   /// What this pass's backward makes again: operations need not keep it.
   Recompute recompute = Recompute::none;
   /// This is a second run of the same pass, for backward's sake: what training moves beside

@@ -69,11 +69,17 @@ struct SkippedSplit {
   std::string reason;
 };
 
-/// Optimizer steps taken with two splits from the same start: how far the parameters are apart,
-/// relative to how far they moved.
+/// The smallest fault of a kind that would have been noticed.
+struct SmallestFault {
+  std::string kind;     ///< "the gradient of a matrix scaled"
+  double relative = 0;  ///< part of what is scaled, or share of the batch's weight
+};
+
+/// Optimizer steps from the same start, as training takes them and by a reference of their own: how
+/// far the parameters are apart, relative to how far they moved.
 struct StepsResult {
   std::int64_t steps = 0;
-  std::string splits;  ///< "micro-batches of 4 against 1"
+  std::string splits;  ///< "micro-batches of 4 against one pass and torch::optim"
   std::string parameter;
   double relative_error = 0;
   double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding
@@ -88,23 +94,30 @@ struct StepsResult {
 struct VerifyTimes {
   double total = 0;
   double window = 0;     ///< the window once, as training runs it
+  double windows = 0;    ///< what was planned for `total`, in windows of work; fp64 not counted
   double in_double = 0;  ///< of `total`, the part in fp64
 };
 
 struct Report {
   bool equal = true;
-  /// Whether `equal` says something: rounding, by the bounds of all parameters together, may change
-  /// less than a tenth of the gradient, or fp64 agrees.
+  /// Whether `equal` says something: a gradient that is off by 1% would have been noticed in any
+  /// matrix, bias or norm, and rounding, by the bounds of all parameters together, may change less
+  /// than a tenth of the gradient; or fp64 agrees.
   bool conclusive = true;
+  /// Whether splits, orders and optimizer steps were all compared; `left_out` says what was not.
+  bool complete = true;
   /// Largest of parameters[].relative_error. `bound` is that parameter's; where something is not
   /// equal, the bound of the parameter that exceeds its own most. So `equal` and
   /// max_relative_error <= bound agree.
   double max_relative_error = 0;
   double bound = 0;
   Cause cause = Cause::none;
-  std::vector<Cause> besides{};       ///< further causes that were found
-  std::vector<std::string> evidence;  ///< what was compared, and what told the cause from others
-  std::string reference;              ///< "one pass over 64 samples"
+  std::vector<Cause> besides{};          ///< further causes that were found
+  std::vector<std::string> evidence;     ///< what was compared, and what told the cause from others
+  std::vector<std::string> ruled_out{};  ///< other causes, each with what speaks against it
+  std::vector<SmallestFault> smallest_fault{};  ///< what this run would have noticed
+  std::vector<std::string> left_out{};          ///< what was not compared, and how to have it
+  std::string reference;                        ///< "one pass over 64 samples"
   std::vector<ParameterError> parameters;
   std::vector<SplitResult> splits;
   std::vector<SkippedSplit> skipped{};  ///< splits that the model does not run

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/dropout.h"
+#include "kernels/operations.h"
 #include "models/foreign/module_generator.h"
 #include "models/foreign/module_layers.h"
 #include "support/snapshot.h"
@@ -43,7 +43,9 @@ void set_training(Module& module, bool training) {
 at::Tensor drop(const at::Tensor& x, double probability, const ForwardContext& context,
                 std::int64_t site) {
   const at::Tensor rows = x.dim() <= 3 ? x : x.flatten(2);
-  return kernels::dropout(rows.contiguous(), probability, context, site).view(x.sizes());
+  return kernels::operations_of(context)
+      .dropout(rows.contiguous(), probability, context, site)
+      .view(x.sizes());
 }
 
 /// Returns a copy, since a module may work in place and a pass may run again from the same inputs.

@@ -4,17 +4,14 @@
 
 #include <array>
 
-#include "accrue/kernels/attention.h"
-#include "accrue/kernels/dropout.h"
-#include "accrue/kernels/linear.h"
-#include "accrue/kernels/norm.h"
+#include "kernels/operations.h"
 
 namespace accrue::models {
 namespace {
 
 kernels::Remake remake_of(const LayerNorm& norm, const at::Tensor& x, at::ScalarType out) {
   // The input is detached: what an operation keeps must not hold the graph before it.
-  return [norm, input = x.detach(), out] { return norm(input, out); };
+  return [norm, input = x.detach(), out] { return norm(input, out, {}); };
 }
 
 template <class Block>
@@ -24,12 +21,14 @@ auto projections_of(Block& block) {
 
 }  // namespace
 
-at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType out) const {
-  return kernels::layer_norm(x, weight, bias, eps, out);
+at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType out,
+                                 const ForwardContext& context) const {
+  return kernels::operations_of(context).layer_norm(x, weight, bias, eps, out);
 }
 
-at::Tensor Projection::operator()(const at::Tensor& x, const kernels::Remake& remake_x) {
-  return kernels::linear(x, weight, bias, prepared, remake_x);
+at::Tensor Projection::operator()(const at::Tensor& x, const ForwardContext& context,
+                                  const kernels::Remake& remake_x) {
+  return kernels::operations_of(context).linear(x, weight, bias, prepared, remake_x);
 }
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
@@ -51,19 +50,22 @@ at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions&
     return context.recompute == Recompute::selective ? remake_of(norm, input, options.activations)
                                                      : kernels::Remake{};
   };
+  const kernels::Operations& kernels = kernels::operations_of(context);
   const auto [stream, attending] =
-      kernels::branch_layer_norm(x, before.weight, before.bias, before.eps, options.activations);
-  const at::Tensor attended = attention_out(kernels::attention(
-      qkv(attending, remake(before, x)), options.heads,
-      {.causal = options.causal, .dropout = options.dropout, .site = first_site}, context));
-  const auto [residual, normalised] = kernels::add_layer_norm(
-      stream, kernels::dropout(attended, options.dropout, context, first_site + 1), after.weight,
+      kernels.branch_layer_norm(x, before.weight, before.bias, before.eps, options.activations);
+  const at::Tensor attended = attention_out(
+      kernels.attention(qkv(attending, context, remake(before, x)), options.heads,
+                        {.causal = options.causal, .dropout = options.dropout, .site = first_site},
+                        context),
+      context);
+  const auto [residual, normalised] = kernels.add_layer_norm(
+      stream, kernels.dropout(attended, options.dropout, context, first_site + 1), after.weight,
       after.bias, after.eps, options.activations);
-  const at::Tensor fed_forward = kernels::mlp_gelu(
+  const at::Tensor fed_forward = kernels.mlp_gelu(
       normalised, mlp_in.weight, mlp_in.bias, mlp_in.prepared, mlp_out.weight, mlp_out.bias,
       mlp_out.prepared,
       {.remake_x = remake(after, residual), .result_unread = context.result_unread});
-  return residual + kernels::dropout(fed_forward, options.dropout, context, first_site + 2);
+  return residual + kernels.dropout(fed_forward, options.dropout, context, first_site + 2);
 }
 
 std::int64_t packed_weight_bytes(const std::vector<TransformerBlock>& blocks,

@@ -15,7 +15,8 @@ struct LayerNorm {
   at::Tensor weight, bias;
   double eps = 1e-5;
 
-  at::Tensor operator()(const at::Tensor& x, at::ScalarType out) const;
+  at::Tensor operator()(const at::Tensor& x, at::ScalarType out,
+                        const ForwardContext& context) const;
 };
 
 /// An affine map with what its products need of the weight.
@@ -23,7 +24,8 @@ struct Projection {
   at::Tensor weight, bias;
   kernels::PreparedWeight prepared;
 
-  at::Tensor operator()(const at::Tensor& x, const kernels::Remake& remake_x = {});
+  at::Tensor operator()(const at::Tensor& x, const ForwardContext& context,
+                        const kernels::Remake& remake_x = {});
 };
 
 /// The standard deviation of a transformer's weights before training.
@@ -60,8 +62,8 @@ std::int64_t packed_weight_bytes(const std::vector<TransformerBlock>& blocks,
 void pack_weights(std::vector<TransformerBlock>& blocks, bool wanted);
 
 /// The segments "embed", "block.0" ... and "head" of a transformer. `Model` has embed(inputs,
-/// context), block(index, x, context) and head(x), each giving a tensor, and must outlive them. For
-/// recomputation the embedding goes with the first block and the head with the last.
+/// context), block(index, x, context) and head(x, context), each giving a tensor, and must outlive
+/// them. For recomputation the embedding goes with the first block and the head with the last.
 template <class Model>
 std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
   std::vector<Segment> chain;
@@ -77,10 +79,10 @@ std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
                            return Activations{model->block(i, x.at(0), context)};
                          },
                      .begins_block = i > 0});
-  chain.push_back(
-      {"head", [model](const Activations& x, const batch::MicroBatch&, const ForwardContext&) {
-         return Activations{model->head(x.at(0))};
-       }});
+  chain.push_back({"head", [model](const Activations& x, const batch::MicroBatch&,
+                                   const ForwardContext& context) {
+                     return Activations{model->head(x.at(0), context)};
+                   }});
   return chain;
 }
 

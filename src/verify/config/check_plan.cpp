@@ -5,12 +5,14 @@
 namespace accrue::proof {
 namespace {
 
-/// A window faster than this is cheap enough to do everything with all of it.
-constexpr double cheap_window_seconds = 0.25;
+/// A window of less arithmetic takes a fraction of a second, and everything is done with all of it.
+constexpr double little_work = 1e10;
 /// A tenth of a window's time and more is lost to what no plan sees: copies, comparisons, norms.
-constexpr double most_windows = 5;
+constexpr double most_windows = 5.4;
 /// What a pass costs beside its samples, in samples.
 constexpr double samples_per_pass = 0.6;
+constexpr std::int64_t least_steps = 2, usual_steps = 3, thorough_steps = 5;
+constexpr std::int64_t least_subset = 4;
 
 std::vector<std::int64_t> sizes_for(std::int64_t samples) {
   std::vector<std::int64_t> sizes;
@@ -27,40 +29,41 @@ double cost_of(std::int64_t samples, std::int64_t micro) {
 
 double windows_of(const CheckPlan& plan, const CheckPlanInput& input) {
   const std::int64_t subset = plan.subset;
-  // One pass, that pass again, and the draws of noise.
-  double samples = (2 + plan.noise_draws) * cost_of(subset, subset);
+  const double plain = input.plain_cost * cost_of(subset, subset);
+  // A plain pass, that pass again, the draws of noise; two passes by accrue's operations, and one
+  // of each operation by itself, either way.
+  double samples = (3 + plan.noise_draws) * plain + 4 * cost_of(subset, subset);
   for (const std::int64_t size : plan.sizes) samples += cost_of(subset, size);
-  if (plan.orders) samples += 3 * cost_of(subset, 2);
-  // Two splits from the same start, and one of them from a perturbed start.
-  samples += static_cast<double>(3 * plan.steps) * cost_of(subset, 2);
-  const double whole = cost_of(input.window_samples, input.window_samples) +
-                       cost_of(input.window_samples, input.micro_batch);
+  samples += 3 * cost_of(subset, 2);  // other orders
+  // Two splits and two references, one of them from a perturbed start.
+  samples += static_cast<double>(plan.steps) * (2 * cost_of(subset, 2) + 2 * plain);
+  samples += input.plain_cost * cost_of(input.window_samples, input.window_samples);
   const double window = cost_of(input.window_samples, input.micro_batch);
-  return (samples + whole) / window + static_cast<double>(input.other_windows);
+  return 1 + samples / window + static_cast<double>(input.other_windows);
 }
 
 }  // namespace
 
 CheckPlan plan_checks(const CheckPlanInput& input) {
-  CheckPlan plan{
-      .subset = input.window_samples, .sizes = sizes_for(input.window_samples), .noise_draws = 2};
+  const std::int64_t all = input.window_samples;
+  CheckPlan plan{.subset = all,
+                 .sizes = sizes_for(all),
+                 .steps = input.thorough ? thorough_steps : usual_steps,
+                 .noise_draws = input.thorough ? 3 : 2};
   plan.windows = windows_of(plan, input);
-  if (input.window_seconds <= cheap_window_seconds) return plan;
+  if (input.thorough || input.flops_per_sample * static_cast<double>(all) <= little_work)
+    return plan;
 
   plan.noise_draws = 1;
-  const std::int64_t least = std::min<std::int64_t>(input.window_samples, 4);
-  for (const std::int64_t steps : {3, 2, 1, 0})
-    for (std::int64_t subset = input.window_samples; subset >= least; subset /= 2) {
-      plan.steps = steps;
-      plan.orders = steps > 0;
-      plan.subset = subset;
-      plan.sizes = sizes_for(subset);
+  for (plan.steps = usual_steps; plan.steps >= least_steps; --plan.steps)
+    for (plan.subset = all; plan.subset >= std::min(all, least_subset); plan.subset /= 2) {
+      plan.sizes = sizes_for(plan.subset);
       plan.windows = windows_of(plan, input);
       if (plan.windows <= most_windows) return plan;
     }
-  // A window of a few samples: one other split of it is what there is time for.
-  plan.subset = least;
-  plan.sizes = {1};
+  plan.steps = least_steps;
+  plan.subset = std::min(all, least_subset);
+  plan.sizes = sizes_for(plan.subset);
   plan.windows = windows_of(plan, input);
   return plan;
 }

@@ -1,18 +1,21 @@
 #include "verify/config/config_subject.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "kernels/plain/plain_operations.h"
 #include "train/config/gradient_folding.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/ranks/alone.h"
 #include "verify/comparison.h"
 #include "verify/config/ranked_window.h"
+#include "verify/config/reference_optimizer.h"
 #include "verify/config/trained_window.h"
 #include "verify/module_subject.h"
 
@@ -40,6 +43,36 @@ train::Config with_exact_moments(train::Config config, StepsBy by) {
 Error no_weight() {
   return usage_error("verify", "a batch with labels that count", "a total weight of 0",
                      "another data.order, run.seed or batch");
+}
+
+std::string text_of(batch::Range samples) {
+  return "of samples " + std::to_string(samples.begin) + " to " + std::to_string(samples.end - 1);
+}
+
+/// The sum of all heads' losses, by their coefficients.
+Loss loss_of(models::Model& model, const batch::MicroBatch& micro, const ForwardContext& context,
+             double weighting) {
+  const models::Activations output = models::run_segments(model, micro, context);
+  Loss total;
+  for (const models::LossHead& head : model.losses()) {
+    const Loss loss = head.forward(output, micro, context, 1);
+    const at::Tensor part = loss.sum * (head.coefficient * weighting);
+    total.sum = total.sum.defined() ? total.sum + part : part;
+    total.weight = loss.weight * weighting;
+  }
+  return total;
+}
+
+/// Plain autograd's; zeros for what the loss does not depend on.
+std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const NamedParameters& parameters) {
+  std::vector<at::Tensor> leaves;
+  for (const NamedParameter& parameter : parameters) leaves.push_back(parameter.tensor);
+  std::vector<at::Tensor> gradients(leaves.size());
+  if (loss.requires_grad())
+    gradients = torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, true);
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]).detach();
+  return gradients;
 }
 
 Gradients totals_of(const train::WindowRun& run) {
@@ -71,7 +104,9 @@ ConfigSubject::ConfigSubject(const train::Workload& work, std::unique_ptr<models
       window_(work.schedule.window(0)),
       exact_(train::is_exact(config_, model_)) {
   for (const NamedParameter& parameter : model_.parameters())
-    if (parameter.tensor.requires_grad()) trained_.push_back(parameter);
+    (parameter.tensor.requires_grad() ? trained_ : frozen_).push_back(parameter);
+  for (const NamedParameter& parameter : frozen_)
+    frozen_before_.emplace_back(NamedParameters{parameter});
 }
 
 void ConfigSubject::fill(accum::Window& window, const Parts& parts, const Conditions& conditions,
@@ -117,7 +152,11 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
   Gradients result = totals_of(run);
   result.accumulation_errors = window.accumulation_errors();
-  for (const Entry& entry : buffer->entries()) result.sums.push_back(sum_of(entry));
+  result.sums_are_biased = !keeps_sums();
+  // What optimizers read, times the weight: a window that divides by anything else is found.
+  for (std::size_t i = 0; i < trained_.size(); ++i)
+    result.sums.push_back(run.gradient->source(i).scaled_copy(run.gradient->scale() * result.weight,
+                                                              trained_[i].tensor.detach()));
   return result;
 }
 
@@ -175,7 +214,36 @@ Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision
   return window_of_ranks(work_, std::move(copies), micro);
 }
 
+Gradients ConfigSubject::autograd_pass(batch::Range part, std::int64_t window,
+                                       const Conditions& conditions,
+                                       const kernels::Operations& operations) {
+  const KeepState keep(trained_, model_.buffers());
+  const batch::MicroBatch micro = loader_->fetch(part);
+  ForwardContext context =
+      batch::training_context(micro, config_.run.seed + conditions.seed - 1, window);
+  context.training = conditions.mode == Mode::training;
+  context.operations = &operations;
+  const at::AutoGradMode with_grad(true);
+  const Loss loss = loss_of(model_, micro, context, conditions.weighting);
+  buffers_moved_ = buffers_moved_ || keep.buffers_moved();
+  Gradients result{.weight = loss.weight, .loss_sum = loss.sum.item<double>()};
+  if (!std::isfinite(result.loss_sum)) throw not_finite("a loss", text_of(part));
+  result.sums = gradients_of(loss.sum, trained_);
+  for (std::size_t i = 0; i < trained_.size(); ++i)
+    if (!std::isfinite(l2_norm(result.sums[i])))
+      throw not_finite("a gradient", "of " + trained_[i].name);
+  return result;
+}
+
 Gradients ConfigSubject::one_pass(batch::Range part, const Conditions& conditions) {
+  return autograd_pass(part, 0, conditions, kernels::plain_operations());
+}
+
+Gradients ConfigSubject::pass_by(const kernels::Operations& operations, batch::Range part) {
+  return autograd_pass(part, 0, {}, operations);
+}
+
+Gradients ConfigSubject::native_pass(batch::Range part, const Conditions& conditions) {
   return run({part}, conditions, accum::Accumulation::fp32);
 }
 
@@ -183,7 +251,7 @@ Gradients ConfigSubject::in_passes(const Parts& parts, const Conditions& conditi
   // Statistics of all parts can be had by training's way alone.
   if (exact_ && parts.size() > 1 && conditions.mode == Mode::training)
     return by_training(parts, conditions, accum::Accumulation::fp32, Recompute::none);
-  return run(parts, conditions, accum::Accumulation::fp32);
+  return Subject::in_passes(parts, conditions);
 }
 
 Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
@@ -256,6 +324,28 @@ std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& win
   for (const NamedParameter& parameter : trained_)
     result.push_back(parameter.tensor.detach().clone());
   return result;
+}
+
+std::vector<at::Tensor> ConfigSubject::after_reference_steps(
+    const std::vector<batch::Range>& windows, const Conditions& conditions) {
+  const KeepParameters keep(trained_);
+  ReferenceOptimizer optimizer(config_.optim, trained_);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const Gradients pass = autograd_pass(windows[i], static_cast<std::int64_t>(i), conditions,
+                                         kernels::plain_operations());
+    if (pass.weight > 0) optimizer.step(pass.sums, pass.weight);
+  }
+  std::vector<at::Tensor> result;
+  for (const NamedParameter& parameter : trained_)
+    result.push_back(parameter.tensor.detach().clone());
+  return result;
+}
+
+std::vector<std::string> ConfigSubject::frozen_that_moved() const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < frozen_.size(); ++i)
+    if (frozen_before_[i].moved()) names.push_back(frozen_[i].name);
+  return names;
 }
 
 }  // namespace accrue::proof

@@ -6,6 +6,7 @@
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "data/loader.h"
+#include "support/snapshot.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
 #include "verify/subject.h"
@@ -26,8 +27,9 @@ enum class StepsBy { buffer, folding };
 
 /// A config's model on the samples of its run's first window. Parts are of draw ordinals.
 ///
-/// What stands for training goes through its runner and train::run_window (TrainedWindow). One
-/// pass, with which that is compared, has a path of its own, and so has the search for causes.
+/// What stands for training goes through its runner and train::run_window (TrainedWindow), and what
+/// is compared is the closed window's mean gradient. One pass, with which that is compared, goes
+/// through plain autograd and ATen's operators (kernels/plain).
 class ConfigSubject : public Subject {
  public:
   /// `work` is kept by reference. With `model`, that one stands for the config's (the twin in fp64,
@@ -40,12 +42,19 @@ class ConfigSubject : public Subject {
   batch::Range window() const { return window_; }
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
+  /// Of exact batch normalisation, several passes are run by training's way: no other has the
+  /// statistics of all of them.
   Gradients in_passes(const Parts& parts, const Conditions& conditions) override;
+  Gradients native_pass(batch::Range part, const Conditions& conditions) override;
   /// Adds up as training does with a buffer: by model.batchnorm, precision.accumulate and the
   /// recomputation that was set.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
+  /// One pass through autograd, the operations of accrue's models by `operations`.
+  Gradients pass_by(const kernels::Operations& operations, batch::Range part);
   /// Training's, once it is planned.
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
+  /// Whether batch normalisation takes its statistics over the whole window (exact).
+  bool takes_statistics_of_window() const { return exact_; }
   /// Whether training folds gradients into its optimizer, and keeps no sums.
   bool folds() const;
   /// Adds up as training does where it folds: takes what one window leaves in the optimizer's first
@@ -73,8 +82,16 @@ class ConfigSubject : public Subject {
   std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows,
                                       const Conditions& conditions = {},
                                       StepsBy by = StepsBy::buffer);
+  /// Parameters after the steps of a ReferenceOptimizer for each of `windows`, each one plain pass,
+  /// from those now, which are put back, with the randomness of the run's window i.
+  std::vector<at::Tensor> after_reference_steps(const std::vector<batch::Range>& windows,
+                                                const Conditions& conditions = {});
+  /// The names of parameters that are not trained and have moved since the subject was made.
+  std::vector<std::string> frozen_that_moved() const;
 
  private:
+  Gradients autograd_pass(batch::Range part, std::int64_t window, const Conditions& conditions,
+                          const kernels::Operations& operations);
   Gradients run(const Parts& parts, const Conditions& conditions, accum::Accumulation accumulation);
   void fill(accum::Window& window, const Parts& parts, const Conditions& conditions,
             Gradients& result);
@@ -88,7 +105,8 @@ class ConfigSubject : public Subject {
   models::Model& model_;
   std::unique_ptr<data::Loader> loader_;
   batch::Range window_;
-  NamedParameters trained_;
+  NamedParameters trained_, frozen_;
+  std::vector<TensorSnapshot> frozen_before_;  ///< one of each
   Recompute recompute_ = Recompute::none;
   bool exact_ = false;
   bool buffers_moved_ = false;

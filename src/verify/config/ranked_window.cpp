@@ -110,13 +110,15 @@ class Rank {
     result.weight = run_.weight;
     result.loss_sum = run_.loss_sum;
     const std::vector<double> errors = window_->accumulation_errors();
+    // What optimizers read, times the weight.
+    const double factor = run_.gradient ? run_.gradient->scale() * run_.weight : 0;
     const auto& entries = buffer_->entries();
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const at::Tensor& whole = result.sums[i];
       const ElementRange part = element_range_of(whole.numel(), i, {ranks_.rank(), ranks_.world()});
       whole.view({-1})
           .narrow(0, part.begin, part.elements)
-          .copy_(sum_of(entries[i]).reshape({-1}).narrow(0, part.begin, part.elements));
+          .copy_(sum_of(entries[i]).reshape({-1}).narrow(0, part.begin, part.elements) * factor);
       result.accumulation_errors[i] += errors[i];
     }
   }

@@ -7,73 +7,95 @@
 
 #include "train/config/gradient_folding.h"
 #include "verify/comparison.h"
+#include "verify/findings.h"
 
 namespace accrue::proof {
 namespace {
 
 constexpr std::uint64_t most_draws = 9;
+/// What vectors are moved by before the steps, all elements alike: a decay of them shows along it.
+constexpr double start_of_vectors = 0.1;
+constexpr const char* movement_scaled = "the movement of a parameter by steps scaled";
 
-/// What two runs of steps left, and how far rounding may have brought them apart.
+void move_vectors(const NamedParameters& parameters) {
+  const at::NoGradGuard no_grad;
+  for (const NamedParameter& parameter : parameters)
+    if (parameter.tensor.dim() < 2) at::Tensor(parameter.tensor).add_(start_of_vectors);
+}
+
+/// What steps by either way left, as movements from the start.
 class Steps {
  public:
   Steps(ConfigSubject& subject, const StepsSplit& split)
-      : subject_(subject),
-        split_(split),
-        coarse_(subject.after_steps(split.coarse)),
-        noise_(coarse_.size(), 0.0) {
-    const std::vector<at::Tensor> fine = subject.after_steps(split.fine, {}, split.fine_by);
-    for (std::size_t i = 0; i < coarse_.size(); ++i) {
-      moved_.push_back(l2_norm(coarse_[i] - subject.parameters()[i].tensor.detach()));
-      error_.push_back(l2_norm(coarse_[i] - fine[i]));
-    }
+      : subject_(subject), split_(split), keep_(subject.parameters()) {
+    move_vectors(subject.parameters());
+    reference_ = by_reference(1);
+    ways_.push_back(moved_by(subject.after_steps(split.coarse)));
+    ways_.push_back(moved_by(subject.after_steps(split.fine, {}, split.fine_by)));
   }
 
   void draw(std::uint64_t seed) {
-    const KeepParameters keep(subject_.parameters());
-    perturb(subject_.parameters(), seed);
-    const std::vector<at::Tensor> perturbed =
-        subject_.after_steps(split_.coarse, {.weighting = drawn_scale(seed)});
-    for (std::size_t i = 0; i < noise_.size(); ++i)
-      noise_[i] = std::max(noise_[i], l2_norm(coarse_[i] - perturbed[i]));
+    draw_noise(
+        noise_, subject_.parameters(), [this](double weighting) { return by_reference(weighting); },
+        reference_, seed);
   }
 
-  StepsResult judged() const {
-    StepsResult result{.steps = static_cast<std::int64_t>(split_.coarse.size()),
-                       .splits = split_.name};
-    double worst = -1, bounds = 0, movement = 0;
-    for (std::size_t i = 0; i < error_.size(); ++i) {
-      const double bound = bound_of(i);
-      bounds += bound * bound;
-      movement += moved_[i] * moved_[i];
-      const double scale = moved_[i] > 0 ? moved_[i] : 1;
-      if (error_[i] / scale > result.largest_error || i == 0) {
-        result.largest_error = error_[i] / scale;
-        result.largest_bound = bound / scale;
-      }
-      const double ratio = bound > 0 ? error_[i] / bound : error_[i] > 0 ? INFINITY : 0;
-      if (!(ratio > worst) && !std::isnan(ratio)) continue;
-      worst = ratio;
-      result.parameter = subject_.parameters()[i].name;
-      result.relative_error = error_[i] / scale;
-      result.bound = bound / scale;
-      result.equal = ratio <= 1;
+  /// Of the way that is farther from the reference.
+  Comparison compared() const {
+    Comparison worst;
+    for (const Gradients& way : ways_) {
+      Comparison one = compare(subject_.parameters(), way, reference_, noise_);
+      if (worst.parameters.empty() || one.difference().ratio > worst.difference().ratio)
+        worst = std::move(one);
     }
-    result.joint_bound = movement > 0 ? std::sqrt(bounds / movement) : 0;
-    result.conclusive = result.joint_bound <= most_conclusive_bound;
-    return result;
+    return worst;
+  }
+
+  StepsComparison judged() const {
+    const Comparison comparison = compared();
+    const SplitResult of_all = result_of(split_.name, 0, 0, subject_.parameters(), comparison);
+    StepsComparison judged{.result = {.steps = std::ssize(split_.coarse),
+                                      .splits = split_.name,
+                                      .parameter = of_all.parameter,
+                                      .relative_error = of_all.relative_error,
+                                      .bound = of_all.bound,
+                                      .largest_error = of_all.largest_error,
+                                      .largest_bound = of_all.largest_bound,
+                                      .equal = of_all.equal,
+                                      .joint_bound = joint_bound(comparison, reference_)}};
+    judged.result.conclusive = judged.result.joint_bound <= most_conclusive_bound;
+    double noticed = 0;
+    for (const SmallestFault& fault :
+         smallest_faults(subject_.parameters(), comparison, reference_, {}))
+      noticed = std::max(noticed, fault.relative);
+    judged.smallest_fault.push_back({movement_scaled, noticed});
+    return judged;
   }
 
  private:
-  double bound_of(std::size_t i) const {
-    const double roundoff = unit_roundoff(coarse_[i].scalar_type());
-    const double steps = static_cast<double>(split_.coarse.size());
-    return 8 * noise_[i] + 8 * steps * roundoff * l2_norm(coarse_[i]);
+  Gradients by_reference(double weighting) {
+    return moved_by(subject_.after_reference_steps(split_.whole, {.weighting = weighting}));
+  }
+
+  /// From where the parameters are now.
+  Gradients moved_by(const std::vector<at::Tensor>& after) const {
+    Gradients movement{.weight = 1, .has_totals = false};
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const at::Tensor& now = subject_.parameters()[i].tensor;
+      movement.sums.push_back(after[i].to(at::kDouble) - now.detach().to(at::kDouble));
+      // Both sides round each parameter in each step, and moments with it.
+      movement.accumulation_errors.push_back(2 * static_cast<double>(split_.coarse.size()) *
+                                             unit_roundoff(now.scalar_type()) * l2_norm(after[i]));
+    }
+    return movement;
   }
 
   ConfigSubject& subject_;
   const StepsSplit& split_;
-  std::vector<at::Tensor> coarse_;
-  std::vector<double> noise_, moved_, error_;
+  const KeepParameters keep_;
+  Gradients reference_;
+  std::vector<Gradients> ways_;
+  Noise noise_;
 };
 
 }  // namespace
@@ -81,30 +103,32 @@ class Steps {
 StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int64_t samples) {
   const batch::WindowSchedule& schedule = work.schedule;
   const std::int64_t coarse = (samples + 1) / 2, fine = std::max<std::int64_t>(1, samples / 4);
-  StepsSplit split{.name = "micro-batches of " + std::to_string(coarse) + " against " +
+  StepsSplit split{.name = "micro-batches of " + std::to_string(coarse) + " and of " +
                            std::to_string(fine)};
   if (train::folds_gradients(work.config)) {
     split.name += ", folded";
     split.fine_by = StepsBy::folding;
   }
+  split.name += ", against torch::optim";
   for (std::int64_t step = 0; step < steps; ++step) {
     const batch::Range all = schedule.window(step);
     const batch::Range range{all.begin, std::min(all.end, all.begin + samples)};
+    split.whole.push_back(range);
     split.coarse.push_back(batch::split(range, coarse));
     split.fine.push_back(batch::split(range, fine));
   }
   return split;
 }
 
-StepsResult compare_steps(ConfigSubject& subject, const StepsSplit& split) {
+StepsComparison compare_steps(ConfigSubject& subject, const StepsSplit& split) {
   Steps steps(subject, split);
   steps.draw(1);
-  StepsResult result = steps.judged();
-  for (std::uint64_t seed = 2; !result.equal && seed <= most_draws; ++seed) {
+  StepsComparison judged = steps.judged();
+  for (std::uint64_t seed = 2; !judged.result.equal && seed <= most_draws; ++seed) {
     steps.draw(seed);
-    result = steps.judged();
+    judged = steps.judged();
   }
-  return result;
+  return judged;
 }
 
 }  // namespace accrue::proof

@@ -5,12 +5,14 @@
 
 #include "accrue/verify/report.h"
 #include "verify/config/config_subject.h"
+#include "verify/power.h"
 
 namespace accrue::proof {
 
-/// The first windows of a run, each in two splits.
+/// The first windows of a run, each whole and in two splits.
 struct StepsSplit {
-  std::string name;  ///< "micro-batches of 4 against 1"
+  std::string name;  ///< "micro-batches of 4 and of 1 against torch::optim"
+  std::vector<batch::Range> whole;
   std::vector<Parts> coarse, fine;
   StepsBy fine_by = StepsBy::buffer;  ///< as training takes its steps; `coarse` always by a buffer
 };
@@ -19,9 +21,16 @@ struct StepsSplit {
 /// into its optimizer, so do the quarters.
 StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int64_t samples);
 
-/// An optimizer step for each window by either split, from the same start. What rounding may do to
-/// the parameters is measured by the same steps from a start moved by a unit in the last place, up
-/// or down at random; before a difference counts, by further such starts.
-StepsResult compare_steps(ConfigSubject& subject, const StepsSplit& split);
+struct StepsComparison {
+  StepsResult result;
+  std::vector<SmallestFault> smallest_fault;
+};
+
+/// An optimizer step for each window by either split, as training takes it, against the
+/// reference's: one plain pass over the window, clipping and torch::optim in fp64. All start where
+/// biases and norms are not 0 or 1, so that what decay does to them shows. What rounding may do to
+/// the parameters is measured by the reference's steps from a start moved by a unit in the last
+/// place, up or down at random; before a difference counts, by further such starts.
+StepsComparison compare_steps(ConfigSubject& subject, const StepsSplit& split);
 
 }  // namespace accrue::proof

@@ -3,26 +3,31 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
-#include "accrue/core/units.h"
-#include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
-#include "memory/thread_meter.h"
 #include "train/plan/setup.h"
 #include "verify/config/check_plan.h"
 #include "verify/config/config_subject.h"
 #include "verify/config/ranked_window.h"
+#include "verify/config/samples_that_fit.h"
 #include "verify/config/skipped.h"
 #include "verify/config/steps_check.h"
+#include "verify/operations/compared_operations.h"
+#include "verify/power.h"
 #include "verify/prover.h"
 #include "verify/text.h"
 
 namespace accrue::proof {
 namespace {
+
+/// What a plain pass costs beside one as training runs it; in bf16 its products are fp32's.
+constexpr double plain_cost = 1.3, plain_cost_in_bf16 = 2.2;
+/// Of a model that does not tell its arithmetic: how often a pass multiplies with each parameter.
+constexpr double uses_of_a_parameter = 64;
+constexpr const char* how_to_have_it = "accrue verify --thorough";
 
 std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& options) {
   return options.ranks > 0 ? options.ranks : config.dist.stages;
@@ -39,29 +44,16 @@ train::Workload open(train::Config config, std::int64_t ranks) {
   return work;
 }
 
-/// One sample, or two where one cannot be run by itself.
-batch::Range smallest_pass(ConfigSubject& subject) {
-  const batch::Range window = subject.window();
-  const batch::Range first{window.begin, window.begin + 1};
-  try {
-    subject.one_pass(first, {});
-    return first;
-  } catch (const std::exception& error) {
-    if (!why_one_sample_fails(error)) throw;
-  }
-  const batch::Range two{window.begin, window.begin + 2};
-  subject.one_pass(two, {});
-  return two;
+double flops_per_sample(const models::Model& model) {
+  const auto told = static_cast<double>(model.flops_per_sample());
+  return told > 0 ? told
+                  : 6 * uses_of_a_parameter * static_cast<double>(models::parameter_count(model));
 }
 
-/// Samples that fit into one pass, by what the smallest one takes: half of the free memory.
-std::int64_t pass_limit(ConfigSubject& subject) {
-  const batch::Range smallest = smallest_pass(subject);  // kernels' workspaces are made once
-  const memory::ThreadMeter meter;
-  subject.one_pass(smallest, {});
-  const std::int64_t bytes = std::max<std::int64_t>(1, meter.peak());
-  const std::int64_t passes = std::max<std::int64_t>(1, memory::available_bytes() / 2 / bytes);
-  return std::min(passes * smallest.size(), subject.samples());
+/// Whether what passes compute in is coarser than what sums are kept in, or sums are kept in units.
+bool is_coarse(const train::Config& config) {
+  return config.precision.compute == models::Compute::bf16 ||
+         config.precision.accumulate == accum::Accumulation::fixed;
 }
 
 class ConfigVerification {
@@ -81,15 +73,13 @@ class ConfigVerification {
     const train::MicroDecision planned = train::choose_micro_batch(work_);
     const std::int64_t micro = std::min(planned.samples, subject_.samples());
     subject_.set_recompute(planned.recompute);
-    limit_ = pass_limit(subject_);
+    limit_ = samples_that_fit(subject_);
+    make_plan(micro);
     run_as_training(micro);
     run_by_ranks({.samples = micro, .recompute = planned.recompute});
-    plan_ = plan_checks({.window_samples = subject_.samples(),
-                         .micro_batch = micro,
-                         .window_seconds = report_.times->window,
-                         .other_windows = std::ssize(as_training_) - 1});
     Prover few = on_first_samples();
     Prover all = on_window(few);
+    each_by_itself();
     require_some_split(report_, subject_.samples());
     take_steps();
     const Stopwatch watch_double;
@@ -122,13 +112,39 @@ class ConfigVerification {
     return {begin, begin + std::min(samples, subject_.samples())};
   }
 
+  void leave_out(const std::string& what) {
+    report_.complete = false;
+    report_.left_out.push_back(what);
+  }
+
+  void make_plan(std::int64_t micro) {
+    const bool in_bf16 = work_.config.precision.compute == models::Compute::bf16;
+    const bool shared = ranks_ > 1 && !why_ranks_are_skipped(work_.config, ranks_);
+    plan_ = plan_checks({.window_samples = subject_.samples(),
+                         .micro_batch = micro,
+                         .other_windows = std::int64_t{subject_.folds()} + std::int64_t{shared} +
+                                          std::int64_t{is_coarse(work_.config)},
+                         .flops_per_sample = flops_per_sample(*work_.model),
+                         .plain_cost = in_bf16 ? plain_cost_in_bf16 : plain_cost,
+                         .thorough = options_.thorough});
+    plan_.subset = std::min(plan_.subset, limit_);
+    report_.times = {.windows = plan_.windows};
+    tell("about the work of " + number(plan_.windows) + " windows of training");
+    if (plan_.subset < subject_.samples())
+      report_.evidence.push_back("splits, orders and steps on the first " +
+                                 std::to_string(plan_.subset) + " of the window's " +
+                                 std::to_string(subject_.samples()) +
+                                 " samples (all of them: " + how_to_have_it + ")");
+  }
+
   /// The window in micro-batches of `micro`, in all ways in which training adds it up.
   void run_as_training(std::int64_t micro) {
     Split own = even_split(subject_.window(), micro);
     tell("the window as training runs it, " + own.name);
+    subject_.accumulated({own.parts.front()}, {});  // kernels and memory are ready from here on
     const Stopwatch watch;
     as_training_.push_back({own, subject_.accumulated(own.parts, {})});
-    report_.times = {.window = watch.seconds()};
+    report_.times->window = watch.seconds();
     if (!subject_.folds()) return;
     own.name += ", folded";
     tell(own.name);
@@ -155,30 +171,78 @@ class ConfigVerification {
       }
     }
     report_.skipped.push_back({split.name, subject_.samples(), *reason});
+    report_.left_out.push_back(split.name + ": " + *reason);
   }
 
   Prover on_first_samples() {
-    const batch::Range samples = first(std::min(plan_.subset, limit_));
-    tell("one pass over " + std::to_string(samples.size()) +
+    const batch::Range samples = first(plan_.subset);
+    tell("one plain pass over " + std::to_string(samples.size()) +
          " samples, and what rounding makes of it");
     Prover prover(subject_, samples, plan_.noise_draws);
     prover.repeat();
+    if (samples.size() < 2) {
+      leave_out(
+          "other splits and orders: two samples do not fit into one pass; a larger "
+          "memory.budget or a smaller model has them");
+      return prover;
+    }
+    check(prover, {"one pass by accrue's operations", {samples}});
+    each_operation(samples);
     for (const std::int64_t size : plan_.sizes)
       if (size < samples.size()) check(prover, even_split(samples, size));
-    if (plan_.orders && samples.size() > 1) {
-      check(prover, reversed(even_split(samples, 2)));
-      check(prover, shuffled(even_split(samples, 1), 1));
-      check(prover, uneven_split(samples));
-    }
+    check(prover, reversed(even_split(samples, 2)));
+    check(prover, shuffled(even_split(samples, 1), 1));
+    check(prover, uneven_split(samples));
     return prover;
+  }
+
+  /// Each operation of the model by itself, where accrue has a kernel for any; and what kernels put
+  /// into slots beside what they return to autograd.
+  void each_operation(batch::Range samples) {
+    tell("each operation by itself");
+    const ComparedOperations operations(subject_.parameters());
+    const Gradients returned = subject_.pass_by(operations, samples);
+    const std::vector<OperationResult>& results = operations.results();
+    if (results.empty()) return;
+    const auto ratio = [](const OperationResult& result) { return result.worst.ratio(); };
+    const OperationResult& worst = *std::ranges::max_element(results, {}, ratio);
+    if (worst.worst.exceeds()) worst_operation_ = worst;
+    report_.splits.push_back({.name = "each operation by itself",
+                              .samples = samples.size(),
+                              .micro_batches = 1,
+                              .parameter = worst.operation + ", " + worst.what,
+                              .relative_error = worst.worst.error,
+                              .bound = worst.worst.bound,
+                              .largest_error = worst.worst.error,
+                              .largest_bound = worst.worst.bound,
+                              .equal = !worst.worst.exceeds()});
+    for (const OperationResult& result : results)
+      if (result.parameter_dim > 0) {
+        double& noticed = result.parameter_dim >= 2 ? noticed_of_matrices_ : noticed_of_vectors_;
+        noticed = std::max(noticed, result.scaling);
+      }
+    compare_closely("slots, beside what kernels return", {samples},
+                    subject_.native_pass(samples, {}), returned);
+  }
+
+  /// Two sums of gradients that rounded alike, so that only what sums lose may differ.
+  Comparison compare_closely(const std::string& name, const Parts& parts, const Gradients& actual,
+                             const Gradients& reference) {
+    const Comparison comparison = compare(subject_.parameters(), actual, reference, {});
+    findings_.add(comparison);
+    SplitResult result = result_of(name, parts.back().end - parts.front().begin, std::ssize(parts),
+                                   subject_.parameters(), comparison);
+    if (!result.equal && !differs_closely_) differs_closely_ = result;
+    report_.splits.push_back(std::move(result));
+    return comparison;
   }
 
   Prover on_window(const Prover& few) {
     const batch::Range window = subject_.window();
     const bool fits = limit_ >= window.size();
     report_.reference =
-        fits ? "one pass over the window's " + std::to_string(window.size()) + " samples"
-             : "passes of " + std::to_string(limit_) + " of the window's " +
+        fits ? "one plain pass over the window's " + std::to_string(window.size()) + " samples"
+             : "plain passes of " + std::to_string(limit_) + " of the window's " +
                    std::to_string(window.size()) + " samples";
     tell(report_.reference);
     const Parts passes = even_split(window, limit_).parts;
@@ -187,27 +251,62 @@ class ConfigVerification {
     Prover prover(subject_, passes, std::move(reference), few.noise());
     for (const TrainingsWay& way : as_training_)
       report_.splits.push_back(prover.record(way.split, way.gradients, findings_));
+    const Gradients sample = subject_.one_pass(smallest_pass(subject_), {});
+    report_.smallest_fault =
+        smallest_faults(subject_.parameters(), prover.last(), prover.reference(), sample);
+    sharpen(report_.smallest_fault,
+            smallest_faults(subject_.parameters(), few.last(), few.reference(), {}));
+    if (noticed_of_matrices_ > 0)
+      sharpen_scaling(report_.smallest_fault, noticed_of_matrices_, noticed_of_vectors_);
+    for (std::string& left :
+         parameters_left_out(subject_.parameters(), prover.last(), prover.reference()))
+      report_.left_out.push_back(std::move(left));
     return prover;
+  }
+
+  /// In coarse arithmetic, the window beside its micro-batches each in a pass by itself: these
+  /// round alike, so that only what sums lose may differ.
+  void each_by_itself() {
+    const TrainingsWay& own = as_training_.front();
+    if (!is_coarse(work_.config) || subject_.takes_statistics_of_window() ||
+        own.split.parts.size() < 2)
+      return;
+    tell(own.split.name + ", each by itself");
+    Gradients sum;
+    for (const batch::Range part : own.split.parts) add_to(sum, subject_.native_pass(part, {}));
+    const Comparison comparison = compare_closely(own.split.name + ", beside each by itself",
+                                                  own.split.parts, own.gradients, sum);
+    const Gradients sample = subject_.native_pass(smallest_pass(subject_), {});
+    std::vector<SmallestFault> faults =
+        smallest_faults(subject_.parameters(), comparison, sum, sample);
+    std::erase_if(faults, [](const SmallestFault& fault) { return !is_of_samples(fault); });
+    sharpen(report_.smallest_fault, faults);
   }
 
   void take_steps() {
     if (work_.config.optim.kind == train::OptimizerKind::adama) {
-      report_.evidence.emplace_back(
-          "gradients are compared, and no optimizer steps: AdamA's second moment takes each "
-          "micro-batch's gradient squared, so its steps depend on the split by design");
+      leave_out(
+          "optimizer steps: AdamA's second moment takes each micro-batch's gradient squared, "
+          "so its steps depend on the split by design");
       return;
     }
-    const std::int64_t samples = first(std::min(plan_.subset, limit_)).size();
-    if (plan_.steps == 0 || samples < 2) return;
-    const StepsSplit split = split_steps(work_, plan_.steps, samples);
+    const std::int64_t samples = first(plan_.subset).size();
     const std::string what = std::to_string(plan_.steps) + " optimizer steps";
+    if (samples < 2) {
+      leave_out(what + ": two samples do not fit into one pass");
+      return;
+    }
+    const StepsSplit split = split_steps(work_, plan_.steps, samples);
     tell(what + ", " + split.name);
     try {
-      report_.steps = compare_steps(subject_, split);
+      const StepsComparison steps = compare_steps(subject_, split);
+      report_.steps = steps.result;
+      steps_faults_ = steps.smallest_fault;
     } catch (const std::exception& error) {
       const std::optional<std::string> reason = why_one_sample_fails(error);
       if (!reason) throw;
       report_.skipped.push_back({what, samples, *reason});
+      leave_out(what + ": " + *reason);
     }
   }
 
@@ -221,9 +320,11 @@ class ConfigVerification {
         "optimizer steps in " + compute_ + " prove nothing: rounding may move the parameters by " +
         number(report_.steps->joint_bound) + " of their movement; those in fp64 do");
     const bool equal = report_.steps->equal;
-    report_.steps = compare_steps(twin, split);
+    const StepsComparison steps = compare_steps(twin, split);
+    report_.steps = steps.result;
     report_.steps->splits += ", in fp64";
     report_.steps->equal = report_.steps->equal && equal;
+    steps_faults_ = steps.smallest_fault;
   }
 
   void in_double() {
@@ -244,42 +345,77 @@ class ConfigVerification {
         if (!findings_.exceed()) prover.check(split, findings_);
       }
       agrees_in_double_ = !prover.worst().exceeds();
-      const Gradients computed = subject_.one_pass(samples, {});
+      const Gradients computed = subject_.native_pass(samples, {});
       report_.evidence.push_back(
           compute_ + "'s gradient of " + std::to_string(samples.size()) + " samples is " +
           number(relative_error(computed, prover.reference())) + " from fp64's");
     } catch (const Error&) {
       report_.evidence.emplace_back("this model does not run in fp64, so there was no arbiter");
+    } catch (const std::exception& error) {
+      if (!memory::is_out_of_memory(error)) throw;
+      report_.left_out.push_back("the comparison in fp64: " + memory::why_out_of_memory(error));
     }
   }
 
   void judge_bounds(double joint) {
-    if (joint <= most_conclusive_bound) return;
+    if (joint <= most_conclusive_bound && are_conclusive(report_.smallest_fault)) return;
     report_.conclusive = agrees_in_double_;
     report_.evidence.push_back("in " + compute_ + " rounding may change " + number(joint) +
                                " of the gradient, which proves little" +
                                (agrees_in_double_ ? "; the comparison in fp64 does" : ""));
   }
 
+  void use(const Diagnosis& found) {
+    report_.cause = found.cause;
+    report_.besides = found.besides;
+    report_.ruled_out = found.ruled_out;
+    report_.evidence.insert(report_.evidence.begin(), found.evidence.begin(), found.evidence.end());
+  }
+
+  /// What agrees in one pass and differs elsewhere is named by where it differs.
+  void blame(const std::string& what, double error, double bound) {
+    report_.cause = Cause::unknown;
+    if (report_.max_relative_error <= report_.bound) {
+      report_.max_relative_error = error;
+      report_.bound = bound;
+    }
+    report_.evidence.push_back(what);
+  }
+
   /// Explains by the comparison that is worst: the window's, or that of the few samples.
   void conclude(Prover& few, Prover& all) {
     Prover& worse = few.worst().exceeds() ? few : all;
-    const bool steps_differ = report_.steps && !report_.steps->equal;
     if (worse.worst().exceeds()) tell("looking for the cause");
     Diagnosis found = worse.worst().exceeds() ? worse.explain() : few.explain();
     if (found.cause == Cause::none && twin_diagnosis_) found = *twin_diagnosis_;
-    report_.cause = found.cause;
-    report_.besides = found.besides;
-    report_.evidence.insert(report_.evidence.begin(), found.evidence.begin(), found.evidence.end());
-    if (found.cause == Cause::none && steps_differ) {
-      report_.cause = Cause::precision;
-      report_.max_relative_error = report_.steps->relative_error;
-      report_.bound = report_.steps->bound;
-      report_.evidence.push_back("gradients agree, but " + report_.steps->splits +
-                                 " leave other parameters than rounding explains");
+    use(found);
+    if (worst_operation_) {
+      const std::string what =
+          "by itself, from the same inputs, " + worst_operation_->operation +
+          " gives another result than ATen's operators: " + worst_operation_->what + " is " +
+          number(worst_operation_->factor) + " times theirs";
+      if (found.cause == Cause::none)
+        blame(what, worst_operation_->worst.error, worst_operation_->worst.bound);
+      else
+        report_.evidence.push_back(what);
     }
+    if (found.cause == Cause::none && differs_closely_)
+      blame(differs_closely_->name +
+                ": sums of the same gradients differ by more than sums may "
+                "lose, most in " +
+                differs_closely_->parameter,
+            differs_closely_->relative_error, differs_closely_->bound);
+    if (found.cause == Cause::none && report_.steps && !report_.steps->equal)
+      blame(
+          "gradients agree, but the optimizer's steps leave other parameters than torch::optim's "
+          "do (" +
+              report_.steps->splits + "): " + report_.steps->parameter,
+          report_.steps->relative_error, report_.steps->bound);
+    for (const std::string& name : subject_.frozen_that_moved())
+      blame("the parameter " + name + " is not trained, and moved", INFINITY, 0);
     report_.equal = report_.cause == Cause::none;
     judge_bounds(std::max(few.joint_bound(), all.joint_bound()));
+    sharpen(report_.smallest_fault, steps_faults_);
   }
 
   const VerifyConfigOptions& options_;
@@ -293,6 +429,11 @@ class ConfigVerification {
   CheckPlan plan_;
   std::vector<TrainingsWay> as_training_;
   std::int64_t limit_ = 1;
+  std::optional<OperationResult> worst_operation_;  ///< that differs by itself
+  /// The smallest scaling of a parameter's gradient that single operations show.
+  double noticed_of_matrices_ = 0, noticed_of_vectors_ = 0;
+  std::optional<SplitResult> differs_closely_;  ///< first of compare_closely() that does
+  std::vector<SmallestFault> steps_faults_;
   std::optional<Diagnosis> twin_diagnosis_;  ///< of a difference in fp64
   bool agrees_in_double_ = false;
 };

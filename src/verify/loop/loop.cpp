@@ -53,7 +53,8 @@ LoopRun run_loop(const VerifiedModel& model, const NamedParameters& trained, con
   const proof::LoopWatch watch(trained);
   loop(micro);
 
-  LoopRun run{.gradients = {.weight = 1}, .parameters_changed = keep_parameters.changed()};
+  LoopRun run{.gradients = {.weight = 1, .has_totals = false},
+              .parameters_changed = keep_parameters.changed()};
   run.stepped = watch.stepped();
   run.zeroed = watch.zeroed();
   run.saw_sums = watch.saw_sums();
@@ -185,7 +186,6 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   proof::Report report;
   report.reference = sound.reference;
   findings.write(report);
-  const std::size_t worst = comparison.worst(), largest = comparison.largest();
   LoopObservations seen{.difference = comparison.difference(),
                         .micro_batches = static_cast<std::int64_t>(split.parts.size()),
                         .total_weight = prover.reference().weight,
@@ -196,15 +196,8 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
                         .zeroed_before = run.zeroed.before,
                         .zeroed_parameter = run.zeroed.parameter,
                         .saw_sums = run.saw_sums};
-  report.splits.push_back({.name = "the loop, " + split.name,
-                           .samples = model.samples,
-                           .micro_batches = seen.micro_batches,
-                           .parameter = subject.parameters()[worst].name,
-                           .relative_error = comparison.relative_error(worst),
-                           .bound = comparison.relative_bound(worst),
-                           .largest_error = comparison.relative_error(largest),
-                           .largest_bound = comparison.relative_bound(largest),
-                           .equal = !seen.difference.exceeds()});
+  report.splits.push_back(proof::result_of("the loop, " + split.name, model.samples,
+                                           seen.micro_batches, subject.parameters(), comparison));
   if (seen.difference.exceeds() && !run.no_gradient) {
     const LoopRun again = run_loop(model, subject.parameters(), loop, micro, options.seed);
     seen.repeated =

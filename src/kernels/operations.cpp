@@ -1,0 +1,66 @@
+#include "kernels/operations.h"
+
+#include "accrue/kernels/dropout.h"
+#include "accrue/kernels/embedding.h"
+#include "accrue/kernels/norm.h"
+
+namespace accrue::kernels {
+namespace {
+
+class NativeOperations final : public Operations {
+ public:
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    PreparedWeight& prepared, const Remake& remake_x) const override {
+    return kernels::linear(x, weight, bias, prepared, remake_x);
+  }
+  at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
+                      PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
+                      PreparedWeight& prepared2, const MlpOptions& options) const override {
+    return kernels::mlp_gelu(x, w1, b1, prepared1, w2, b2, prepared2, options);
+  }
+  at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        double eps, at::ScalarType out) const override {
+    return kernels::layer_norm(x, weight, bias, eps, out);
+  }
+  std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                      const at::Tensor& bias, double eps,
+                                                      at::ScalarType out) const override {
+    return kernels::branch_layer_norm(x, weight, bias, eps, out);
+  }
+  std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
+                                                   const at::Tensor& weight, const at::Tensor& bias,
+                                                   double eps, at::ScalarType out) const override {
+    return kernels::add_layer_norm(x, y, weight, bias, eps, out);
+  }
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
+                       const ForwardContext& context) const override {
+    return kernels::attention(qkv, heads, options, context);
+  }
+  at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
+                     std::int64_t site) const override {
+    return kernels::dropout(x, probability, context, site);
+  }
+  at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
+                          const at::Tensor& position_table,
+                          const std::vector<SampleSpan>& spans) const override {
+    return kernels::embed_tokens(ids, token_table, position_table, spans);
+  }
+  Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& targets, PreparedWeight& prepared,
+                            const LinearCrossEntropyOptions& options) const override {
+    return kernels::linear_cross_entropy(hidden, weight, targets, prepared, options);
+  }
+};
+
+}  // namespace
+
+const Operations& native_operations() {
+  static const NativeOperations native;
+  return native;
+}
+
+const Operations& operations_of(const ForwardContext& context) {
+  return context.operations ? *context.operations : native_operations();
+}
+
+}  // namespace accrue::kernels

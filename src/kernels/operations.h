@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+#include "accrue/core/forward_context.h"
+#include "accrue/core/loss.h"
+#include "accrue/kernels/attention.h"
+#include "accrue/kernels/cross_entropy.h"
+#include "accrue/kernels/linear.h"
+#include "accrue/kernels/prepared_weight.h"
+
+namespace accrue::kernels {
+
+/// The operations that accrue's models are made of, each by the contract of the function of its
+/// name in accrue/kernels: shapes, dtypes, masks. A pass chooses who does them
+/// (ForwardContext::operations).
+class Operations {
+ public:
+  virtual ~Operations() = default;
+  virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            PreparedWeight& prepared, const Remake& remake_x) const = 0;
+  virtual at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
+                              PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
+                              PreparedWeight& prepared2, const MlpOptions& options) const = 0;
+  virtual at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& bias, double eps, at::ScalarType out) const = 0;
+  virtual std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x,
+                                                              const at::Tensor& weight,
+                                                              const at::Tensor& bias, double eps,
+                                                              at::ScalarType out) const = 0;
+  virtual std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
+                                                           const at::Tensor& weight,
+                                                           const at::Tensor& bias, double eps,
+                                                           at::ScalarType out) const = 0;
+  virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
+                               const AttentionOptions& options,
+                               const ForwardContext& context) const = 0;
+  virtual at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
+                             std::int64_t site) const = 0;
+  virtual at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
+                                  const at::Tensor& position_table,
+                                  const std::vector<SampleSpan>& spans) const = 0;
+  virtual Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                                    const at::Tensor& targets, PreparedWeight& prepared,
+                                    const LinearCrossEntropyOptions& options) const = 0;
+};
+
+/// The kernels of this room, whose gradients land in slots.
+const Operations& native_operations();
+
+/// Those that the pass asks for.
+const Operations& operations_of(const ForwardContext& context);
+
+}  // namespace accrue::kernels

@@ -1,0 +1,169 @@
+#include "kernels/plain/plain_operations.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "kernels/plain/plain_mask.h"
+#include "kernels/spans.h"
+
+namespace accrue::kernels {
+namespace {
+
+constexpr const char* gelu_form = "tanh";
+
+/// Rounds `x` to the dtype that operands have, and goes on in the precision of `like`'s products.
+at::Tensor widened(const at::Tensor& x) {
+  return x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
+}
+
+/// A master's values as operands of `dtype`, in the master's dtype; its gradient passes unrounded.
+at::Tensor as_operand(const at::Tensor& master, at::ScalarType dtype) {
+  if (dtype != at::kBFloat16) return master;
+  const at::Tensor values = master.detach();
+  return master - (values - values.to(dtype).to(master.scalar_type()));
+}
+
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor y = at::matmul(widened(x), as_operand(weight, x.scalar_type()).t());
+  if (bias.defined()) y = y + bias;
+  return y.to(x.scalar_type());
+}
+
+/// The mask of a sample's rows of x [B, T, C] for each span, in the place of its span; 0 between.
+at::Tensor dropout_mask(const at::Tensor& x, const DropoutSite& site,
+                        const ForwardContext& context) {
+  const std::int64_t length = x.dim() == 3 ? x.size(1) : 1, columns = x.size(-1);
+  const at::ScalarType dtype = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor mask = at::zeros({x.size(0), length, columns}, x.options().dtype(dtype));
+  for (const SampleSpan& span : named_spans("dropout", context, x.size(0), length))
+    mask.select(0, span.row)
+        .narrow(0, span.begin, span.end - span.begin)
+        .copy_(plain_mask(sample_mask(site, span.sample_id), span.end - span.begin, columns,
+                          dtype));
+  return mask.view(x.sizes());
+}
+
+/// q, k or v of packed rows [..., T, 3 * C] as [..., heads, T, C / heads].
+at::Tensor part_of(const at::Tensor& qkv, std::int64_t heads, std::int64_t part) {
+  const std::int64_t channels = qkv.size(-1) / 3;
+  return qkv.narrow(-1, part * channels, channels)
+      .unflatten(-1, {heads, channels / heads})
+      .transpose(-2, -3);
+}
+
+/// [..., heads, T, C / heads] as rows [..., T, C].
+at::Tensor joined_heads(const at::Tensor& x) { return x.transpose(-2, -3).flatten(-2); }
+
+at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, bool causal) {
+  return joined_heads(at::scaled_dot_product_attention(part_of(qkv, heads, 0),
+                                                       part_of(qkv, heads, 1),
+                                                       part_of(qkv, heads, 2), {}, 0, causal));
+}
+
+/// One sample's rows [T, 3 * C], of whose probabilities `mask` drops some.
+at::Tensor attend_dropping(const at::Tensor& qkv, std::int64_t heads, bool causal,
+                           const DropoutMask& mask) {
+  const at::Tensor q = part_of(qkv, heads, 0), k = part_of(qkv, heads, 1),
+                   v = part_of(qkv, heads, 2);
+  const std::int64_t length = qkv.size(0);
+  at::Tensor scores = at::matmul(q, k.transpose(-1, -2)) / std::sqrt(double(q.size(-1)));
+  if (causal)
+    scores = scores.masked_fill(
+        at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), -INFINITY);
+  std::vector<at::Tensor> masks;
+  for (std::int64_t head = 0; head < heads; ++head)
+    masks.push_back(plain_mask(head_mask(mask, head), length, length, qkv.scalar_type()));
+  return joined_heads(at::matmul(scores.softmax(-1) * at::stack(masks), v));
+}
+
+class PlainOperations final : public Operations {
+ public:
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    PreparedWeight&, const Remake&) const override {
+    return affine(x, weight, bias);
+  }
+  at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
+                      PreparedWeight&, const at::Tensor& w2, const at::Tensor& b2, PreparedWeight&,
+                      const MlpOptions&) const override {
+    const at::Tensor hidden = at::gelu(widened(affine(x, w1, b1)), gelu_form).to(x.scalar_type());
+    return affine(hidden, w2, b2);
+  }
+  at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        double eps, at::ScalarType out) const override {
+    return at::layer_norm(x, {x.size(-1)}, weight, bias, eps).to(out);
+  }
+  std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                      const at::Tensor& bias, double eps,
+                                                      at::ScalarType out) const override {
+    return {x, layer_norm(x, weight, bias, eps, out)};
+  }
+  std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
+                                                   const at::Tensor& weight, const at::Tensor& bias,
+                                                   double eps, at::ScalarType out) const override {
+    const at::Tensor sum = x + y.to(x.scalar_type());
+    return {sum, layer_norm(sum, weight, bias, eps, out)};
+  }
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
+                       const ForwardContext& context) const override {
+    const at::Tensor wide = widened(qkv);
+    const bool drops = context.training && options.dropout > 0;
+    if (context.spans.empty() && !drops)
+      return attend(wide, heads, options.causal).to(qkv.scalar_type());
+    const std::int64_t rows = qkv.size(0), length = qkv.size(1);
+    const std::vector<SampleSpan> spans =
+        drops ? named_spans("attention", context, rows, length)
+              : spans_or_rows("attention", context.spans, rows, length);
+    const DropoutSite site{options.dropout, context.seed, context.window, options.site};
+    const at::Tensor out = at::zeros({rows, length, qkv.size(2) / 3}, wide.options());
+    for (const SampleSpan& span : spans) {
+      const auto rows_of = [&](const at::Tensor& x) {
+        return x.select(0, span.row).narrow(0, span.begin, span.end - span.begin);
+      };
+      const at::Tensor own = rows_of(wide);
+      rows_of(out).copy_(drops ? attend_dropping(own, heads, options.causal,
+                                                 sample_mask(site, span.sample_id))
+                               : attend(own.unsqueeze(0), heads, options.causal).squeeze(0));
+    }
+    return out.to(qkv.scalar_type());
+  }
+  at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
+                     std::int64_t site) const override {
+    if (!context.training || probability == 0) return x;
+    const at::Tensor mask =
+        dropout_mask(x, {probability, context.seed, context.window, site}, context);
+    return (widened(x) * mask).to(x.scalar_type());
+  }
+  at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
+                          const at::Tensor& position_table,
+                          const std::vector<SampleSpan>& spans) const override {
+    if (spans.empty())
+      return at::embedding(token_table, ids) + position_table.narrow(0, 0, ids.size(1));
+    at::Tensor positions = at::zeros_like(ids);
+    at::Tensor covered = at::zeros(ids.sizes(), token_table.options().requires_grad(false));
+    for (const SampleSpan& span : spans) {
+      const std::int64_t size = span.end - span.begin;
+      positions.select(0, span.row)
+          .narrow(0, span.begin, size)
+          .copy_(at::arange(size, ids.options()));
+      covered.select(0, span.row).narrow(0, span.begin, size).fill_(1);
+    }
+    return (at::embedding(token_table, ids) + at::embedding(position_table, positions)) *
+           covered.unsqueeze(-1);
+  }
+  Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& targets, PreparedWeight&,
+                            const LinearCrossEntropyOptions& options) const override {
+    const at::Tensor operand = as_operand(weight, hidden.scalar_type());
+    return cross_entropy(at::matmul(widened(hidden), operand.t()), targets, options.loss);
+  }
+};
+
+}  // namespace
+
+const Operations& plain_operations() {
+  static const PlainOperations plain;
+  return plain;
+}
+
+}  // namespace accrue::kernels

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/verify/report.h"
+#include "verify/comparison.h"
+
+namespace accrue::proof {
+
+/// Adds up what comparisons found, into a Report.
+class Findings {
+ public:
+  explicit Findings(const NamedParameters& parameters);
+  void add(const Comparison& comparison);
+  bool exceed() const;  ///< whether some parameter does its bound
+  /// Fills in equal, max_relative_error, bound and parameters.
+  void write(Report& report) const;
+
+ private:
+  std::vector<ParameterError> parameters_;
+  std::vector<double> ratios_;
+  Evidence beyond_;  ///< of weights or of all parameters together: the worst that no parameter shows
+};
+
+/// What a split came to.
+SplitResult result_of(const std::string& name, std::int64_t samples, std::int64_t micro_batches,
+                      const NamedParameters& parameters, const Comparison& comparison);
+
+}  // namespace accrue::proof

@@ -1,0 +1,89 @@
+#include "verify/noise.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "verify/comparison.h"
+
+namespace accrue::proof {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void raise_to_usual(std::vector<double>& noise, const std::vector<double>& norms) {
+  std::vector<double> relative;
+  for (std::size_t i = 0; i < noise.size(); ++i)
+    if (norms[i] > 0) relative.push_back(noise[i] / norms[i]);
+  const double usual = median(std::move(relative));
+  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = std::max(noise[i], usual * norms[i]);
+}
+
+/// What independent roundings of the size of `difference`'s elements come to along the directions.
+Along independent_components(const at::Tensor& difference, const at::Tensor& gradient) {
+  const double size = l2_norm(gradient);
+  const at::Tensor weighted = (difference * gradient).to(at::kDouble);
+  return {size > 0 ? l2_norm(weighted) / size : 0,
+          l2_norm(difference) / std::sqrt(double(std::max<std::int64_t>(1, difference.numel())))};
+}
+
+double mean_loss(const Gradients& gradients) { return gradients.loss_sum / gradients.weight; }
+
+}  // namespace
+
+Along components(const at::Tensor& difference, const at::Tensor& gradient) {
+  const at::Tensor flat = difference.flatten().to(at::kDouble);
+  const double size = l2_norm(gradient);
+  const double along = at::dot(flat, gradient.flatten().to(at::kDouble)).item<double>();
+  return {size > 0 ? along / size : 0,
+          flat.sum().item<double>() /
+              std::sqrt(static_cast<double>(std::max<std::int64_t>(1, flat.numel())))};
+}
+
+double drawn_scale(std::uint64_t seed) {
+  // 8 significant bits, which is what bf16 holds; 37 is prime to 64, so that 64 draws differ.
+  return static_cast<double>(129 + 2 * (37 * seed % 64)) / 256;
+}
+
+void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
+                const Gradients& reference, std::uint64_t seed) {
+  const KeepParameters keep(parameters);
+  perturb(parameters, seed);
+  const Gradients moved = pass(drawn_scale(seed));
+  noise.norm.resize(parameters.size(), 0.0);
+  noise.along.resize(parameters.size(), Along{});
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor difference = mean_difference(moved, reference, i);
+    const at::Tensor& gradient = reference.sums[i];
+    noise.norm[i] = std::max(noise.norm[i], l2_norm(difference));
+    const Along seen = components(difference, gradient);
+    const Along independent = independent_components(difference, gradient);
+    for (std::size_t d = 0; d < directions; ++d)
+      noise.along[i][d] = std::max({noise.along[i][d], std::abs(seen[d]), independent[d]});
+  }
+  raise_to_usual(noise.norm, mean_norms(reference));
+  const double loss = mean_loss(reference);
+  if (loss != 0)
+    noise.loss = std::max(noise.loss, std::abs(mean_loss(moved) - loss) / std::abs(loss));
+}
+
+void perturb(const NamedParameters& parameters, std::uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (const NamedParameter& parameter : parameters) {
+    const at::Tensor& tensor = parameter.tensor;
+    const double unit = 2 * unit_roundoff(tensor.scalar_type());
+    const at::Tensor factor =
+        at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
+    at::Tensor(tensor).mul_(factor);
+  }
+}
+
+}  // namespace accrue::proof

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/core/parameter.h"
+#include "kernels/operations.h"
+#include "verify/comparison.h"
+
+namespace accrue::proof {
+
+/// One result of one operation, or the gradient of one of its inputs, by accrue's kernel and by
+/// ATen's operators from the same values.
+struct OperationResult {
+  std::string operation;  ///< "mlp_gelu"
+  std::string what;       ///< "the gradient of transformer.h.0.mlp.c_fc.weight", "the result"
+  /// Dimensions of the parameter whose gradient it is; 0 for other results.
+  std::int64_t parameter_dim = 0;
+  double scaling = 0;         ///< the bound along ATen's: a smaller scaling is not noticed
+  Evidence worst;         ///< relative to the size of ATen's
+  double factor = 1;      ///< the multiple of ATen's that is nearest to accrue's
+};
+
+/// How an operation rounds between its inputs and its results, where these are bf16.
+enum class Between {
+  nothing,  ///< products and sums alone, in fp32
+  values,   ///< some values once, which either way rounds alike, but for ties
+  more,     ///< some values that ATen's operators do not round
+};
+
+/// Does each operation by accrue's kernel, which the pass goes on with, and beside it, in backward,
+/// again by either way from the same inputs and the same upstream gradient. So rounding of one
+/// operation is all that may differ, and in low precision a fault shows that is lost in the rounding
+/// of a whole pass; and the operation at fault has a name. What is compared is what kernels return
+/// to autograd: how they add to slots is for others.
+class ComparedOperations final : public kernels::Operations {
+ public:
+  /// `parameters` give inputs their names.
+  explicit ComparedOperations(const NamedParameters& parameters) : parameters_(parameters) {}
+
+  /// What was compared, when the pass's backward is over.
+  const std::vector<OperationResult>& results() const { return results_; }
+
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    kernels::PreparedWeight& prepared,
+                    const kernels::Remake& remake_x) const override;
+  at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
+                      kernels::PreparedWeight& prepared1, const at::Tensor& w2,
+                      const at::Tensor& b2, kernels::PreparedWeight& prepared2,
+                      const kernels::MlpOptions& options) const override;
+  at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        double eps, at::ScalarType out) const override;
+  std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                      const at::Tensor& bias, double eps,
+                                                      at::ScalarType out) const override;
+  std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
+                                                   const at::Tensor& weight, const at::Tensor& bias,
+                                                   double eps, at::ScalarType out) const override;
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
+                       const kernels::AttentionOptions& options,
+                       const ForwardContext& context) const override;
+  at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
+                     std::int64_t site) const override;
+  at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
+                          const at::Tensor& position_table,
+                          const std::vector<SampleSpan>& spans) const override;
+  Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& targets, kernels::PreparedWeight& prepared,
+                            const kernels::LinearCrossEntropyOptions& options) const override;
+
+ private:
+  using Tensors = std::vector<at::Tensor>;
+  using Run = std::function<Tensors(const kernels::Operations& by, const Tensors& inputs)>;
+
+  struct Operation {
+    const char* name;
+    Between between = Between::nothing;
+  };
+  Tensors compared(const Operation& operation, const Tensors& inputs, const Run& run) const;
+  void compare(const Operation& operation, const Tensors& inputs, const Run& run,
+               const Tensors& upstream) const;
+  void note(const Operation& operation, const std::string& what, const at::Tensor& native,
+            const at::Tensor& plain, bool in_bf16) const;
+  const std::string* parameter_of(const at::Tensor& input) const;
+
+  const NamedParameters& parameters_;
+  mutable std::vector<OperationResult> results_;  ///< operations are const for all that use them
+};
+
+}  // namespace accrue::proof
