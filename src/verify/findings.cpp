@@ -43,8 +43,7 @@ void Findings::add(const Comparison& comparison) {
 }
 
 bool Findings::exceed() const {
-  return beyond_.exceeds() ||
-         std::ranges::any_of(ratios_, [](double ratio) { return ratio > 1; });
+  return beyond_.exceeds() || std::ranges::any_of(ratios_, [](double ratio) { return ratio > 1; });
 }
 
 void Findings::write(Report& report) const {

@@ -20,7 +20,8 @@ class Findings {
  private:
   std::vector<ParameterError> parameters_;
   std::vector<double> ratios_;
-  Evidence beyond_;  ///< of weights or of all parameters together: the worst that no parameter shows
+  Evidence
+      beyond_;  ///< of weights or of all parameters together: the worst that no parameter shows
 };
 
 /// What a split came to.

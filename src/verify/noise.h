@@ -22,9 +22,9 @@ using Along = std::array<double, directions>;
 /// What rounding makes of the mean gradient and the mean loss, as draws have shown it; all zero
 /// before the first one.
 struct Noise {
-  std::vector<double> norm;   ///< L2, per parameter (RoundingTerms::noise / weight)
-  std::vector<Along> along;   ///< per parameter, in units of the gradient
-  double loss = 0;            ///< relative
+  std::vector<double> norm;  ///< L2, per parameter (RoundingTerms::noise / weight)
+  std::vector<Along> along;  ///< per parameter, in units of the gradient
+  double loss = 0;           ///< relative
   bool any() const { return !norm.empty(); }
 };
 

@@ -13,9 +13,7 @@ constexpr const char* vector_scaled = "the gradient of a bias or norm scaled";
 constexpr const char* all_scaled = "all gradients scaled";
 constexpr const char* sample_counted = "a sample counted twice or left out";
 
-bool is_faint(const ParameterComparison& parameter, double norm) {
-  return norm < parameter.scale;
-}
+bool is_faint(const ParameterComparison& parameter, double norm) { return norm < parameter.scale; }
 
 /// The smallest part of a gradient of that norm that is noticed along itself.
 double noticed(const ParameterComparison& parameter, double norm) {
@@ -38,8 +36,8 @@ double smallest_share(const Comparison& comparison, const Gradients& reference,
 }  // namespace
 
 std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
-                                           const Comparison& comparison,
-                                           const Gradients& reference, const Gradients& sample) {
+                                           const Comparison& comparison, const Gradients& reference,
+                                           const Gradients& sample) {
   const std::vector<double> norms = mean_norms(reference);
   std::optional<double> matrix, vector;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -15,10 +15,11 @@ inline constexpr double most_conclusive_fault = 0.01;
 /// vanishes are left to left_out(). `sample` is the gradient of one of `samples` (none: an empty
 /// one); a fault in how often it counts is told by its share of the weight.
 std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
-                                           const Comparison& comparison,
-                                           const Gradients& reference, const Gradients& sample);
+                                           const Comparison& comparison, const Gradients& reference,
+                                           const Gradients& sample);
 
-/// Single operations, each by itself, would show such a scaling of a matrix' or a vector's gradient.
+/// Single operations, each by itself, would show such a scaling of a matrix' or a vector's
+/// gradient.
 void sharpen_scaling(std::vector<SmallestFault>& faults, double matrix, double vector);
 
 bool is_of_samples(const SmallestFault& fault);

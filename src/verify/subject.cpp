@@ -7,7 +7,8 @@ namespace accrue::proof {
 void add_to(Gradients& sum, const Gradients& more) {
   for (std::size_t i = 0; i < more.sums.size(); ++i) {
     if (sum.sums.size() <= i)
-      sum.sums.push_back(at::zeros(more.sums[i].sizes(), more.sums[i].options().dtype(at::kDouble)));
+      sum.sums.push_back(
+          at::zeros(more.sums[i].sizes(), more.sums[i].options().dtype(at::kDouble)));
     sum.sums[i].add_(more.sums[i]);
   }
   sum.weight += more.weight;

@@ -1,9 +1,10 @@
 // Models by ATen's plain operators are the models by accrue's kernels.
 
+#include "kernels/plain/plain_operations.h"
+
 #include <torch/csrc/autograd/autograd.h>
 
 #include "accrue/models/vit.h"
-#include "kernels/plain/plain_operations.h"
 #include "support.h"
 #include "support/tolerance.h"
 
@@ -20,7 +21,7 @@ struct PassResult {
 };
 
 PassResult run(Trainable& model, const batch::MicroBatch& micro, ForwardContext context,
-           const kernels::Operations& operations) {
+               const kernels::Operations& operations) {
   context.operations = &operations;
   PassResult result{.loss = forward(model, micro, context)};
   std::vector<at::Tensor> leaves;

@@ -111,6 +111,7 @@ TEST(Diagnosis, LowPrecisionExplainsNothingThatFp64Keeps) {
   seen.low_precision = "BFloat16";
   seen.split.relative_error = 0.05;
   seen.relative_error_in_double.reset();
+  seen.loss_sum_of_parts = seen.loss_sum;
   EXPECT_EQ(diagnose(seen).cause, Cause::precision);
   seen.relative_error_in_double = 0.05;
   const Diagnosis found = diagnose(seen);

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "accrue/core/error.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "memory/out_of_memory.h"
 #include "verify/config/verify_config.h"
 
 namespace accrue::cli {
@@ -166,12 +168,27 @@ void print(const proof::Report& report) {
     std::printf("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());
 }
 
+/// What is compared. A budget that cannot be met is no difference: 3 is for one that was found.
+proof::Report verified(const train::Config& config, const proof::VerifyConfigOptions& options) {
+  try {
+    return proof::verify_config(config, options);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::refused) throw;
+    throw runtime_error(error.operation(), error.expected(), error.received(), error.suggestion());
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    throw runtime_error("verify", "memory for one pass over the smallest part",
+                        memory::why_out_of_memory(error),
+                        "a larger memory.budget, or a smaller model or context");
+  }
+}
+
 int run_verify(const VerifyArguments& arguments) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
-  const proof::Report report = proof::verify_config(
-      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
-               .ranks = arguments.ranks,
-               .thorough = arguments.thorough});
+  const proof::Report report =
+      verified(config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
+                        .ranks = arguments.ranks,
+                        .thorough = arguments.thorough});
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {

@@ -19,11 +19,10 @@ void fill_row(const DropoutMask& mask, std::int64_t row, std::int64_t columns, T
   const auto scale = static_cast<T>(mask.scale);
   for (std::int64_t first = 0; first < columns; first += block)
     for (std::int64_t i = 0; i < counters; ++i) {
-      const auto drawn =
-          philox({static_cast<std::uint32_t>(row),
-                  static_cast<std::uint32_t>(first / block * counters + i), mask.tweak[0],
-                  mask.tweak[1]},
-                 mask.key);
+      const auto drawn = philox(
+          {static_cast<std::uint32_t>(row),
+           static_cast<std::uint32_t>(first / block * counters + i), mask.tweak[0], mask.tweak[1]},
+          mask.key);
       for (std::int64_t w = 0; w < words; ++w) {
         const std::int64_t column = first + counters * w + i;
         if (column < columns)

@@ -39,8 +39,8 @@ at::Tensor dropout_mask(const at::Tensor& x, const DropoutSite& site,
   for (const SampleSpan& span : named_spans("dropout", context, x.size(0), length))
     mask.select(0, span.row)
         .narrow(0, span.begin, span.end - span.begin)
-        .copy_(plain_mask(sample_mask(site, span.sample_id), span.end - span.begin, columns,
-                          dtype));
+        .copy_(
+            plain_mask(sample_mask(site, span.sample_id), span.end - span.begin, columns, dtype));
   return mask.view(x.sizes());
 }
 
@@ -56,9 +56,8 @@ at::Tensor part_of(const at::Tensor& qkv, std::int64_t heads, std::int64_t part)
 at::Tensor joined_heads(const at::Tensor& x) { return x.transpose(-2, -3).flatten(-2); }
 
 at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, bool causal) {
-  return joined_heads(at::scaled_dot_product_attention(part_of(qkv, heads, 0),
-                                                       part_of(qkv, heads, 1),
-                                                       part_of(qkv, heads, 2), {}, 0, causal));
+  return joined_heads(at::scaled_dot_product_attention(
+      part_of(qkv, heads, 0), part_of(qkv, heads, 1), part_of(qkv, heads, 2), {}, 0, causal));
 }
 
 /// One sample's rows [T, 3 * C], of whose probabilities `mask` drops some.
@@ -121,9 +120,9 @@ class PlainOperations final : public Operations {
         return x.select(0, span.row).narrow(0, span.begin, span.end - span.begin);
       };
       const at::Tensor own = rows_of(wide);
-      rows_of(out).copy_(drops ? attend_dropping(own, heads, options.causal,
-                                                 sample_mask(site, span.sample_id))
-                               : attend(own.unsqueeze(0), heads, options.causal).squeeze(0));
+      rows_of(out).copy_(
+          drops ? attend_dropping(own, heads, options.causal, sample_mask(site, span.sample_id))
+                : attend(own.unsqueeze(0), heads, options.causal).squeeze(0));
     }
     return out.to(qkv.scalar_type());
   }

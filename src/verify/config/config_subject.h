@@ -51,6 +51,7 @@ class ConfigSubject : public Subject {
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
   /// One pass through autograd, the operations of accrue's models by `operations`.
   Gradients pass_by(const kernels::Operations& operations, batch::Range part);
+  std::string compute() const { return std::string(to_string(config_.precision.compute)); }
   /// Training's, once it is planned.
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
   /// Whether batch normalisation takes its statistics over the whole window (exact).

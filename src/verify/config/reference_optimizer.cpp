@@ -44,12 +44,10 @@ std::unique_ptr<torch::optim::Optimizer> make(const train::OptimConfig& config,
   switch (config.kind) {
     case train::OptimizerKind::sgd:
       return make<torch::optim::SGD>(
-          config, torch::optim::SGDOptions(config.lr).momentum(config.momentum), matrices,
-          vectors);
+          config, torch::optim::SGDOptions(config.lr).momentum(config.momentum), matrices, vectors);
     case train::OptimizerKind::rmsprop:
       return make<torch::optim::RMSprop>(
-          config,
-          torch::optim::RMSpropOptions(config.lr).eps(config.eps).momentum(config.momentum),
+          config, torch::optim::RMSpropOptions(config.lr).eps(config.eps).momentum(config.momentum),
           matrices, vectors);
     case train::OptimizerKind::adam:
       return make<torch::optim::Adam>(

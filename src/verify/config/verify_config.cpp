@@ -10,12 +10,14 @@
 #include "memory/out_of_memory.h"
 #include "train/plan/setup.h"
 #include "verify/config/check_plan.h"
+#include "verify/config/check_plan_input.h"
 #include "verify/config/config_subject.h"
+#include "verify/config/double_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/samples_that_fit.h"
 #include "verify/config/skipped.h"
 #include "verify/config/steps_check.h"
-#include "verify/operations/compared_operations.h"
+#include "verify/operations/operation_check.h"
 #include "verify/power.h"
 #include "verify/prover.h"
 #include "verify/text.h"
@@ -23,10 +25,6 @@
 namespace accrue::proof {
 namespace {
 
-/// What a plain pass costs beside one as training runs it; in bf16 its products are fp32's.
-constexpr double plain_cost = 1.3, plain_cost_in_bf16 = 2.2;
-/// Of a model that does not tell its arithmetic: how often a pass multiplies with each parameter.
-constexpr double uses_of_a_parameter = 64;
 constexpr const char* how_to_have_it = "accrue verify --thorough";
 
 std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& options) {
@@ -42,18 +40,6 @@ train::Workload open(train::Config config, std::int64_t ranks) {
   work.ranks = train::ranks_that_share(work.config, ranks);
   models::check_batch_norms(*work.model, work.config.model.batchnorm);
   return work;
-}
-
-double flops_per_sample(const models::Model& model) {
-  const auto told = static_cast<double>(model.flops_per_sample());
-  return told > 0 ? told
-                  : 6 * uses_of_a_parameter * static_cast<double>(models::parameter_count(model));
-}
-
-/// Whether what passes compute in is coarser than what sums are kept in, or sums are kept in units.
-bool is_coarse(const train::Config& config) {
-  return config.precision.compute == models::Compute::bf16 ||
-         config.precision.accumulate == accum::Accumulation::fixed;
 }
 
 class ConfigVerification {
@@ -118,15 +104,12 @@ class ConfigVerification {
   }
 
   void make_plan(std::int64_t micro) {
-    const bool in_bf16 = work_.config.precision.compute == models::Compute::bf16;
     const bool shared = ranks_ > 1 && !why_ranks_are_skipped(work_.config, ranks_);
-    plan_ = plan_checks({.window_samples = subject_.samples(),
-                         .micro_batch = micro,
-                         .other_windows = std::int64_t{subject_.folds()} + std::int64_t{shared} +
-                                          std::int64_t{is_coarse(work_.config)},
-                         .flops_per_sample = flops_per_sample(*work_.model),
-                         .plain_cost = in_bf16 ? plain_cost_in_bf16 : plain_cost,
-                         .thorough = options_.thorough});
+    plan_ = plan_checks(
+        plan_input(work_, {.samples = subject_.samples(),
+                           .micro_batch = micro,
+                           .other_windows = std::int64_t{subject_.folds()} + std::int64_t{shared},
+                           .thorough = options_.thorough}));
     plan_.subset = std::min(plan_.subset, limit_);
     report_.times = {.windows = plan_.windows};
     tell("about the work of " + number(plan_.windows) + " windows of training");
@@ -200,29 +183,11 @@ class ConfigVerification {
   /// into slots beside what they return to autograd.
   void each_operation(batch::Range samples) {
     tell("each operation by itself");
-    const ComparedOperations operations(subject_.parameters());
-    const Gradients returned = subject_.pass_by(operations, samples);
-    const std::vector<OperationResult>& results = operations.results();
-    if (results.empty()) return;
-    const auto ratio = [](const OperationResult& result) { return result.worst.ratio(); };
-    const OperationResult& worst = *std::ranges::max_element(results, {}, ratio);
-    if (worst.worst.exceeds()) worst_operation_ = worst;
-    report_.splits.push_back({.name = "each operation by itself",
-                              .samples = samples.size(),
-                              .micro_batches = 1,
-                              .parameter = worst.operation + ", " + worst.what,
-                              .relative_error = worst.worst.error,
-                              .bound = worst.worst.bound,
-                              .largest_error = worst.worst.error,
-                              .largest_bound = worst.worst.bound,
-                              .equal = !worst.worst.exceeds()});
-    for (const OperationResult& result : results)
-      if (result.parameter_dim > 0) {
-        double& noticed = result.parameter_dim >= 2 ? noticed_of_matrices_ : noticed_of_vectors_;
-        noticed = std::max(noticed, result.scaling);
-      }
+    operations_ = check_operations(subject_, samples);
+    if (!operations_) return;
+    report_.splits.push_back(operations_->result);
     compare_closely("slots, beside what kernels return", {samples},
-                    subject_.native_pass(samples, {}), returned);
+                    subject_.native_pass(samples, {}), operations_->returned);
   }
 
   /// Two sums of gradients that rounded alike, so that only what sums lose may differ.
@@ -256,8 +221,9 @@ class ConfigVerification {
         smallest_faults(subject_.parameters(), prover.last(), prover.reference(), sample);
     sharpen(report_.smallest_fault,
             smallest_faults(subject_.parameters(), few.last(), few.reference(), {}));
-    if (noticed_of_matrices_ > 0)
-      sharpen_scaling(report_.smallest_fault, noticed_of_matrices_, noticed_of_vectors_);
+    if (operations_)
+      sharpen_scaling(report_.smallest_fault, operations_->noticed_of_matrices,
+                      operations_->noticed_of_vectors);
     for (std::string& left :
          parameters_left_out(subject_.parameters(), prover.last(), prover.reference()))
       report_.left_out.push_back(std::move(left));
@@ -310,59 +276,39 @@ class ConfigVerification {
     }
   }
 
+  void in_double() {
+    const batch::Range samples = first(std::min(samples_in_double, limit_));
+    if (samples.size() < 2) return;
+    tell("the same in fp64, on " + std::to_string(samples.size()) + " samples");
+    double_ = check_in_double(subject_, samples, report_);
+    if (!double_) return;
+    if (double_->diagnosis && !findings_.exceed()) findings_.add(double_->comparison);
+    if (report_.steps && !report_.steps->conclusive) take_steps_in_double(samples.size());
+  }
+
   /// Where rounding may move parameters as far as training does.
-  void take_steps_in_double(ConfigSubject& twin) {
-    if (!report_.steps || report_.steps->conclusive) return;
-    const StepsSplit split =
-        split_steps(work_, plan_.steps, first(std::min(samples_in_double, limit_)).size());
+  void take_steps_in_double(std::int64_t samples) {
     tell("optimizer steps in fp64");
     report_.evidence.push_back(
         "optimizer steps in " + compute_ + " prove nothing: rounding may move the parameters by " +
         number(report_.steps->joint_bound) + " of their movement; those in fp64 do");
     const bool equal = report_.steps->equal;
-    const StepsComparison steps = compare_steps(twin, split);
+    const StepsComparison steps =
+        compare_steps(*double_->twin, split_steps(work_, plan_.steps, samples));
     report_.steps = steps.result;
     report_.steps->splits += ", in fp64";
     report_.steps->equal = report_.steps->equal && equal;
     steps_faults_ = steps.smallest_fault;
   }
 
-  void in_double() {
-    try {
-      const std::unique_ptr<ConfigSubject> twin = subject_.twin_in_double();
-      if (!twin) return;
-      const batch::Range samples = first(std::min(samples_in_double, limit_));
-      if (samples.size() < 2) return;
-      tell("the same in fp64, on " + std::to_string(samples.size()) + " samples");
-      take_steps_in_double(*twin);
-      Prover prover(*twin, samples, 1);
-      Findings of_twin(twin->parameters());
-      Split split = uneven_split(samples);
-      split.name += ", in fp64";
-      if (!check_or_skip(prover, split, of_twin, report_)) return;
-      if (prover.worst().exceeds()) {
-        twin_diagnosis_ = prover.explain();
-        if (!findings_.exceed()) prover.check(split, findings_);
-      }
-      agrees_in_double_ = !prover.worst().exceeds();
-      const Gradients computed = subject_.native_pass(samples, {});
-      report_.evidence.push_back(
-          compute_ + "'s gradient of " + std::to_string(samples.size()) + " samples is " +
-          number(relative_error(computed, prover.reference())) + " from fp64's");
-    } catch (const Error&) {
-      report_.evidence.emplace_back("this model does not run in fp64, so there was no arbiter");
-    } catch (const std::exception& error) {
-      if (!memory::is_out_of_memory(error)) throw;
-      report_.left_out.push_back("the comparison in fp64: " + memory::why_out_of_memory(error));
-    }
-  }
+  bool agrees_in_double() const { return double_ && !double_->diagnosis; }
 
   void judge_bounds(double joint) {
     if (joint <= most_conclusive_bound && are_conclusive(report_.smallest_fault)) return;
-    report_.conclusive = agrees_in_double_;
+    report_.conclusive = agrees_in_double();
     report_.evidence.push_back("in " + compute_ + " rounding may change " + number(joint) +
                                " of the gradient, which proves little" +
-                               (agrees_in_double_ ? "; the comparison in fp64 does" : ""));
+                               (agrees_in_double() ? "; the comparison in fp64 does" : ""));
   }
 
   void use(const Diagnosis& found) {
@@ -387,17 +333,14 @@ class ConfigVerification {
     Prover& worse = few.worst().exceeds() ? few : all;
     if (worse.worst().exceeds()) tell("looking for the cause");
     Diagnosis found = worse.worst().exceeds() ? worse.explain() : few.explain();
-    if (found.cause == Cause::none && twin_diagnosis_) found = *twin_diagnosis_;
+    if (found.cause == Cause::none && double_ && double_->diagnosis) found = *double_->diagnosis;
     use(found);
-    if (worst_operation_) {
-      const std::string what =
-          "by itself, from the same inputs, " + worst_operation_->operation +
-          " gives another result than ATen's operators: " + worst_operation_->what + " is " +
-          number(worst_operation_->factor) + " times theirs";
+    if (operations_ && operations_->differing) {
+      const OperationResult& worst = *operations_->differing;
       if (found.cause == Cause::none)
-        blame(what, worst_operation_->worst.error, worst_operation_->worst.bound);
+        blame(text_of(worst), worst.worst.error, worst.worst.bound);
       else
-        report_.evidence.push_back(what);
+        report_.evidence.push_back(text_of(worst));
     }
     if (found.cause == Cause::none && differs_closely_)
       blame(differs_closely_->name +
@@ -429,13 +372,10 @@ class ConfigVerification {
   CheckPlan plan_;
   std::vector<TrainingsWay> as_training_;
   std::int64_t limit_ = 1;
-  std::optional<OperationResult> worst_operation_;  ///< that differs by itself
-  /// The smallest scaling of a parameter's gradient that single operations show.
-  double noticed_of_matrices_ = 0, noticed_of_vectors_ = 0;
+  std::optional<OperationCheck> operations_;    ///< none: the model has none of accrue's
   std::optional<SplitResult> differs_closely_;  ///< first of compare_closely() that does
   std::vector<SmallestFault> steps_faults_;
-  std::optional<Diagnosis> twin_diagnosis_;  ///< of a difference in fp64
-  bool agrees_in_double_ = false;
+  std::optional<DoubleCheck> double_;
 };
 
 }  // namespace

@@ -78,8 +78,8 @@ bool in_bf16(const Tensors& tensors) {
 constexpr double roundings = 64, roundings_of_bf16_products = 1024;
 /// Standard deviations of independent roundings along a direction.
 constexpr double deviations = 8;
-/// What rounding probabilities or exponentials to bf16 may leave along a direction: dropped ones and
-/// small ones do not round alike up and down.
+/// What rounding probabilities or exponentials to bf16 may leave along a direction: dropped ones
+/// and small ones do not round alike up and down.
 constexpr double bias_of_rounding = 0x1p-9;
 
 /// What rounding to bf16 in between may leave, relative to the norm.
@@ -105,8 +105,7 @@ void ComparedOperations::note(const Operation& operation, const std::string& wha
   const at::Tensor difference = native.detach().to(at::kDouble) - expected;
   const double size = l2_norm(expected);
   const double scale = size > 0 ? size : 1;
-  const double unit =
-      unit_roundoff(plain.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const double unit = unit_roundoff(plain.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const double fine = unit * (in_bf16 ? roundings_of_bf16_products : roundings);
   const double coarse = in_bf16 ? coarse_bound(operation.between, plain.scalar_type()) : 0;
   const double along = components(difference, expected)[0] / scale;
@@ -125,8 +124,8 @@ void ComparedOperations::note(const Operation& operation, const std::string& wha
                       .factor = 1 + along});
 }
 
-void ComparedOperations::compare(const Operation& operation, const Tensors& inputs,
-                                 const Run& run, const Tensors& upstream) const {
+void ComparedOperations::compare(const Operation& operation, const Tensors& inputs, const Run& run,
+                                 const Tensors& upstream) const {
   const at::AutoGradMode with_grad(true);
   const Tensors of_native = as_leaves(inputs), of_plain = as_leaves(inputs);
   const Way native = run_way(run(kernels::native_operations(), of_native), of_native, upstream);
@@ -143,8 +142,8 @@ void ComparedOperations::compare(const Operation& operation, const Tensors& inpu
   }
 }
 
-std::vector<at::Tensor> ComparedOperations::compared(const Operation& operation, const Tensors& inputs,
-                                                     const Run& run) const {
+std::vector<at::Tensor> ComparedOperations::compared(const Operation& operation,
+                                                     const Tensors& inputs, const Run& run) const {
   const Tensors results = run(kernels::native_operations(), inputs);
   Tensors kept;  // values only: the graph is not to be held by itself
   for (const at::Tensor& input : inputs)
@@ -162,9 +161,10 @@ std::vector<at::Tensor> ComparedOperations::compared(const Operation& operation,
 at::Tensor ComparedOperations::linear(const at::Tensor& x, const at::Tensor& weight,
                                       const at::Tensor& bias, kernels::PreparedWeight& prepared,
                                       const kernels::Remake&) const {
-  return compared({"linear"}, {x, weight, bias}, [&prepared](const Operations& by, const Tensors& in) {
-    return Tensors{by.linear(in[0], in[1], in[2], prepared, {})};
-  })[0];
+  return compared({"linear"}, {x, weight, bias},
+                  [&prepared](const Operations& by, const Tensors& in) {
+                    return Tensors{by.linear(in[0], in[1], in[2], prepared, {})};
+                  })[0];
 }
 
 at::Tensor ComparedOperations::mlp_gelu(const at::Tensor& x, const at::Tensor& w1,
@@ -172,11 +172,11 @@ at::Tensor ComparedOperations::mlp_gelu(const at::Tensor& x, const at::Tensor& w
                                         const at::Tensor& w2, const at::Tensor& b2,
                                         kernels::PreparedWeight& prepared2,
                                         const kernels::MlpOptions&) const {
-  return compared({"mlp_gelu", Between::values}, {x, w1, b1, w2, b2},
-                  [&prepared1, &prepared2](const Operations& by, const Tensors& in) {
-                    return Tensors{by.mlp_gelu(in[0], in[1], in[2], prepared1, in[3], in[4],
-                                               prepared2, {})};
-                  })[0];
+  return compared(
+      {"mlp_gelu", Between::values}, {x, w1, b1, w2, b2},
+      [&prepared1, &prepared2](const Operations& by, const Tensors& in) {
+        return Tensors{by.mlp_gelu(in[0], in[1], in[2], prepared1, in[3], in[4], prepared2, {})};
+      })[0];
 }
 
 at::Tensor ComparedOperations::layer_norm(const at::Tensor& x, const at::Tensor& weight,
@@ -187,11 +187,13 @@ at::Tensor ComparedOperations::layer_norm(const at::Tensor& x, const at::Tensor&
   })[0];
 }
 
-std::pair<at::Tensor, at::Tensor> ComparedOperations::branch_layer_norm(
-    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
-    at::ScalarType out) const {
-  const Tensors results =
-      compared({"branch_layer_norm"}, {x, weight, bias}, [=](const Operations& by, const Tensors& in) {
+std::pair<at::Tensor, at::Tensor> ComparedOperations::branch_layer_norm(const at::Tensor& x,
+                                                                        const at::Tensor& weight,
+                                                                        const at::Tensor& bias,
+                                                                        double eps,
+                                                                        at::ScalarType out) const {
+  const Tensors results = compared(
+      {"branch_layer_norm"}, {x, weight, bias}, [=](const Operations& by, const Tensors& in) {
         const auto [stream, normalised] = by.branch_layer_norm(in[0], in[1], in[2], eps, out);
         return Tensors{stream, normalised};
       });
@@ -201,8 +203,8 @@ std::pair<at::Tensor, at::Tensor> ComparedOperations::branch_layer_norm(
 std::pair<at::Tensor, at::Tensor> ComparedOperations::add_layer_norm(
     const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight, const at::Tensor& bias,
     double eps, at::ScalarType out) const {
-  const Tensors results =
-      compared({"add_layer_norm"}, {x, y, weight, bias}, [=](const Operations& by, const Tensors& in) {
+  const Tensors results = compared(
+      {"add_layer_norm"}, {x, y, weight, bias}, [=](const Operations& by, const Tensors& in) {
         const auto [sum, normalised] = by.add_layer_norm(in[0], in[1], in[2], in[3], eps, out);
         return Tensors{sum, normalised};
       });
@@ -212,9 +214,10 @@ std::pair<at::Tensor, at::Tensor> ComparedOperations::add_layer_norm(
 at::Tensor ComparedOperations::attention(const at::Tensor& qkv, std::int64_t heads,
                                          const kernels::AttentionOptions& options,
                                          const ForwardContext& context) const {
-  return compared({"attention", Between::more}, {qkv}, [=](const Operations& by, const Tensors& in) {
-    return Tensors{by.attention(in[0], heads, options, context)};
-  })[0];
+  return compared({"attention", Between::more}, {qkv},
+                  [=](const Operations& by, const Tensors& in) {
+                    return Tensors{by.attention(in[0], heads, options, context)};
+                  })[0];
 }
 
 at::Tensor ComparedOperations::dropout(const at::Tensor& x, double probability,
@@ -238,12 +241,11 @@ Loss ComparedOperations::linear_cross_entropy(
     kernels::PreparedWeight& prepared, const kernels::LinearCrossEntropyOptions& given) const {
   kernels::LinearCrossEntropyOptions options = given;
   options.overwrite_hidden = false;  // it is read again
-  const Tensors sum = compared({"linear_cross_entropy", Between::more}, {hidden, weight},
-                               [=, &prepared](const Operations& by, const Tensors& in) {
-                                 return Tensors{by.linear_cross_entropy(in[0], in[1], targets,
-                                                                        prepared, options)
-                                                    .sum};
-                               });
+  const Tensors sum = compared(
+      {"linear_cross_entropy", Between::more}, {hidden, weight},
+      [=, &prepared](const Operations& by, const Tensors& in) {
+        return Tensors{by.linear_cross_entropy(in[0], in[1], targets, prepared, options).sum};
+      });
   return {sum[0], kernels::label_weight(targets, options.loss.row_weights, options.loss.ignored)};
 }
 

@@ -16,9 +16,9 @@ struct OperationResult {
   std::string what;       ///< "the gradient of transformer.h.0.mlp.c_fc.weight", "the result"
   /// Dimensions of the parameter whose gradient it is; 0 for other results.
   std::int64_t parameter_dim = 0;
-  double scaling = 0;         ///< the bound along ATen's: a smaller scaling is not noticed
-  Evidence worst;         ///< relative to the size of ATen's
-  double factor = 1;      ///< the multiple of ATen's that is nearest to accrue's
+  double scaling = 0;  ///< the bound along ATen's: a smaller scaling is not noticed
+  Evidence worst;      ///< relative to the size of ATen's
+  double factor = 1;   ///< the multiple of ATen's that is nearest to accrue's
 };
 
 /// How an operation rounds between its inputs and its results, where these are bf16.
@@ -30,9 +30,9 @@ enum class Between {
 
 /// Does each operation by accrue's kernel, which the pass goes on with, and beside it, in backward,
 /// again by either way from the same inputs and the same upstream gradient. So rounding of one
-/// operation is all that may differ, and in low precision a fault shows that is lost in the rounding
-/// of a whole pass; and the operation at fault has a name. What is compared is what kernels return
-/// to autograd: how they add to slots is for others.
+/// operation is all that may differ, and in low precision a fault shows that is lost in the
+/// rounding of a whole pass; and the operation at fault has a name. What is compared is what
+/// kernels return to autograd: how they add to slots is for others.
 class ComparedOperations final : public kernels::Operations {
  public:
   /// `parameters` give inputs their names.

@@ -1,0 +1,34 @@
+#include "verify/config/check_plan_input.h"
+
+namespace accrue::proof {
+namespace {
+
+/// What a plain pass costs beside one as training runs it; in bf16 its products are fp32's.
+constexpr double plain_cost = 1.3, plain_cost_in_bf16 = 2.2;
+/// Of a model that does not tell its arithmetic: how often a pass multiplies with each parameter.
+constexpr double uses_of_a_parameter = 64;
+
+double flops_per_sample(const models::Model& model) {
+  const auto told = static_cast<double>(model.flops_per_sample());
+  return told > 0 ? told
+                  : 6 * uses_of_a_parameter * static_cast<double>(models::parameter_count(model));
+}
+
+}  // namespace
+
+bool is_coarse(const train::Config& config) {
+  return config.precision.compute == models::Compute::bf16 ||
+         config.precision.accumulate == accum::Accumulation::fixed;
+}
+
+CheckPlanInput plan_input(const train::Workload& work, const WindowToCheck& window) {
+  const bool in_bf16 = work.config.precision.compute == models::Compute::bf16;
+  return {.window_samples = window.samples,
+          .micro_batch = window.micro_batch,
+          .other_windows = window.other_windows + std::int64_t{is_coarse(work.config)},
+          .flops_per_sample = flops_per_sample(*work.model),
+          .plain_cost = in_bf16 ? plain_cost_in_bf16 : plain_cost,
+          .thorough = window.thorough};
+}
+
+}  // namespace accrue::proof

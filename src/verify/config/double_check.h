@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "accrue/verify/report.h"
+#include "verify/config/config_subject.h"
+#include "verify/prover.h"
+
+namespace accrue::proof {
+
+/// What the arbiter says: the model in fp64, its splits against one plain pass.
+struct DoubleCheck {
+  std::unique_ptr<ConfigSubject> twin;
+  Comparison comparison;
+  std::optional<Diagnosis> diagnosis;  ///< of a difference
+};
+
+/// Compares uneven parts of `samples` in fp64, and adds the line, the evidence and what had to be
+/// left out to `report`. Nothing where there is no arbiter: the config computes in fp64, or the model
+/// or the memory does not allow it.
+std::optional<DoubleCheck> check_in_double(ConfigSubject& subject, batch::Range samples,
+                                           Report& report);
+
+}  // namespace accrue::proof

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "accrue/verify/report.h"
+#include "verify/config/config_subject.h"
+#include "verify/operations/compared_operations.h"
+
+namespace accrue::proof {
+
+/// What came of a pass in which each operation was compared by itself.
+struct OperationCheck {
+  SplitResult result;                        ///< of the operation nearest to its bound
+  std::optional<OperationResult> differing;  ///< that operation, where it is beyond
+  Gradients returned;                        ///< by the kernels, to autograd
+  /// The smallest scaling of a parameter's gradient that single operations show.
+  double noticed_of_matrices = 0, noticed_of_vectors = 0;
+};
+
+/// Nothing for a model of which accrue does no operation.
+std::optional<OperationCheck> check_operations(ConfigSubject& subject, batch::Range samples);
+
+/// "by itself, from the same inputs, mlp_gelu gives ..."
+std::string text_of(const OperationResult& differing);
+
+}  // namespace accrue::proof
