@@ -124,6 +124,8 @@ class ConfigsToVerify : public ::testing::Test {
         "first", (0.1 * torch::randn({features, side * side})).requires_grad_(), false);
     module.register_parameter("second", (0.5 * torch::randn({classes, features})).requires_grad_(),
                               false);
+    if (body.find("self.unused") != std::string::npos)
+      module.register_parameter("unused", torch::ones({features}).requires_grad_(), false);
     module.register_buffer("mean", torch::zeros({features}));
     module.register_buffer("var", torch::ones({features}));
     module.register_attribute("training", c10::BoolType::get(), true);

@@ -19,9 +19,8 @@ std::optional<DoubleCheck> compared(ConfigSubject& subject, batch::Range samples
   check.comparison = prover.last();
   if (prover.worst().exceeds()) check.diagnosis = prover.explain();
   const Gradients computed = subject.native_pass(samples, {});
-  report.evidence.push_back(subject.compute() + "'s gradient of " +
-                            std::to_string(samples.size()) + " samples is " +
-                            number(relative_error(computed, prover.reference())) +
+  report.evidence.push_back(subject.compute() + "'s gradient of " + std::to_string(samples.size()) +
+                            " samples is " + number(relative_error(computed, prover.reference())) +
                             " from fp64's");
   return check;
 }

@@ -17,8 +17,8 @@ struct DoubleCheck {
 };
 
 /// Compares uneven parts of `samples` in fp64, and adds the line, the evidence and what had to be
-/// left out to `report`. Nothing where there is no arbiter: the config computes in fp64, or the model
-/// or the memory does not allow it.
+/// left out to `report`. Nothing where there is no arbiter: the config computes in fp64, or the
+/// model or the memory does not allow it.
 std::optional<DoubleCheck> check_in_double(ConfigSubject& subject, batch::Range samples,
                                            Report& report);
 

@@ -1,0 +1,267 @@
+// Faults planted in the operations of a model, and in how they put gradients into slots: verify finds
+// each, in fp32 and in bf16.
+#include <gmock/gmock.h>
+
+#include "accrue/kernels/grad_slot.h"
+#include "changed_model.h"
+#include "configs_to_verify.h"
+#include "kernels/operations.h"
+
+namespace accrue::proof {
+namespace {
+
+using testing::ChangedModel;
+using testing::Segments;
+
+/// Hands `x` on; its gradient comes back times `factor`.
+struct ScaledGradient : torch::autograd::Function<ScaledGradient> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            double factor) {
+    context->saved_data["factor"] = factor;
+    return x.view_as(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {gradients[0] * context->saved_data["factor"].toDouble(), at::Tensor()};
+  }
+};
+
+/// Only the first row's gradient of `x` [B, T, C] comes back times `factor`.
+struct FirstTokenCounts : torch::autograd::Function<FirstTokenCounts> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            double factor) {
+    context->saved_data["factor"] = factor;
+    return x.view_as(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor changed = gradients[0].clone();
+    changed[0][0].mul_(context->saved_data["factor"].toDouble());
+    return {changed, at::Tensor()};
+  }
+};
+
+/// accrue's operations, of which one has a fault.
+class FaultyOperations final : public kernels::Operations {
+ public:
+  double bias_factor = 1;       ///< of the gradient of every linear layer's bias; 0: skipped
+  double weight_factor = 1;     ///< of the gradient of every linear layer's weight
+  double token_factor = 1;      ///< of one token's gradient in the embedding
+  bool head_is_tied = true;     ///< whether the head's part reaches the embedding
+  bool norm_has_last_row = true;
+
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    kernels::PreparedWeight& prepared,
+                    const kernels::Remake& remake) const override {
+    return native().linear(x, scaled(weight, weight_factor), scaled(bias, bias_factor), prepared,
+                           remake);
+  }
+  at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
+                      kernels::PreparedWeight& prepared1, const at::Tensor& w2,
+                      const at::Tensor& b2, kernels::PreparedWeight& prepared2,
+                      const kernels::MlpOptions& options) const override {
+    return native().mlp_gelu(x, w1, b1, prepared1, w2, b2, prepared2, options);
+  }
+  at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        double eps, at::ScalarType out) const override {
+    if (norm_has_last_row || x.dim() != 3) return native().layer_norm(x, weight, bias, eps, out);
+    const std::int64_t rows = x.size(1);
+    const auto part = [&](std::int64_t begin, std::int64_t count, const at::Tensor& w,
+                          const at::Tensor& b) {
+      return native().layer_norm(x.narrow(1, begin, count).contiguous(), w, b, eps, out);
+    };
+    return at::cat({part(0, rows - 1, weight, bias),
+                    part(rows - 1, 1, weight.detach(), bias.detach())},
+                   1);
+  }
+  std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                      const at::Tensor& bias, double eps,
+                                                      at::ScalarType out) const override {
+    return native().branch_layer_norm(x, weight, bias, eps, out);
+  }
+  std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
+                                                   const at::Tensor& weight, const at::Tensor& bias,
+                                                   double eps, at::ScalarType out) const override {
+    return native().add_layer_norm(x, y, weight, bias, eps, out);
+  }
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
+                       const kernels::AttentionOptions& options,
+                       const ForwardContext& context) const override {
+    return native().attention(qkv, heads, options, context);
+  }
+  at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
+                     std::int64_t site) const override {
+    return native().dropout(x, probability, context, site);
+  }
+  at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
+                          const at::Tensor& position_table,
+                          const std::vector<SampleSpan>& spans) const override {
+    const at::Tensor x = native().embed_tokens(ids, token_table, position_table, spans);
+    return token_factor == 1 ? x : FirstTokenCounts::apply(x, token_factor);
+  }
+  Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& targets, kernels::PreparedWeight& prepared,
+                            const kernels::LinearCrossEntropyOptions& options) const override {
+    return native().linear_cross_entropy(hidden, head_is_tied ? weight : weight.detach(), targets,
+                                         prepared, options);
+  }
+
+ private:
+  static const kernels::Operations& native() { return kernels::native_operations(); }
+  static at::Tensor scaled(const at::Tensor& parameter, double factor) {
+    if (factor == 1 || !parameter.defined()) return parameter;
+    return factor == 0 ? parameter.detach() : ScaledGradient::apply(parameter, factor);
+  }
+};
+
+/// Whatever runs by accrue's own operations runs by the faulty ones.
+ChangedModel::Fault done_by(const kernels::Operations& faulty) {
+  const auto with_fault = [&faulty](ForwardContext context) {
+    if (!context.operations) context.operations = &faulty;
+    return context;
+  };
+  return {.segments =
+              [with_fault](Segments& segments) {
+                for (models::Segment& segment : segments)
+                  segment.forward = [with_fault, sound = segment.forward](
+                                        const models::Activations& x,
+                                        const batch::MicroBatch& micro,
+                                        const ForwardContext& context) {
+                    return sound(x, micro, with_fault(context));
+                  };
+              },
+          .losses =
+              [with_fault](testing::LossHeads& heads) {
+                for (models::LossHead& head : heads)
+                  head.forward = [with_fault, sound = head.forward](
+                                     const models::Activations& x, const batch::MicroBatch& micro,
+                                     const ForwardContext& context, double scale) {
+                    return sound(x, micro, with_fault(context), scale);
+                  };
+              }};
+}
+
+/// Contribution `which` of each window overwrites the sums: a slot forgets that it has one.
+ChangedModel::Fault overwrites(std::int64_t which, const NamedParameters& parameters) {
+  return {.segments = [=](Segments& segments) {
+    segments.front().forward = [=, sound = segments.front().forward](
+                                   const models::Activations& x, const batch::MicroBatch& micro,
+                                   const ForwardContext& context) {
+      for (const NamedParameter& parameter : parameters) {
+        kernels::GradSlot* const slot = kernels::open_slot_of(parameter.tensor);
+        if (slot && slot->contributions == which - 1) slot->fresh = true;
+      }
+      return sound(x, micro, context);
+    };
+  }};
+}
+
+class KernelFaults : public testing::ConfigsToVerify {
+ protected:
+  static Report verified(const train::Config& config, const ChangedModel::Fault& fault) {
+    train::Workload work = train::open_workload(config);
+    work.model = std::make_unique<ChangedModel>(std::move(work.model), fault);
+    return verify_workload(std::move(work));
+  }
+  static std::string why(const Report& report) {
+    return conclusion(report) + ::testing::PrintToString(report.evidence);
+  }
+  /// In fp32 and in bf16; the same config is sound without it.
+  static void expect_found(train::Config config, const FaultyOperations& faulty) {
+    for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
+      config.precision.compute = compute;
+      const Report broken = verified(config, done_by(faulty));
+      EXPECT_FALSE(broken.equal) << to_string(compute) << why(broken);
+      EXPECT_GT(broken.max_relative_error, broken.bound) << to_string(compute);
+      EXPECT_EQ(to_string(broken.cause), "unknown") << to_string(compute) << why(broken);
+    }
+  }
+  train::Config without_dropout() const {
+    train::Config config = of_text();
+    config.model.dropout = 0;
+    return config;
+  }
+};
+
+TEST_F(KernelFaults, SoundOperationsAreEqual) {
+  const FaultyOperations sound;
+  train::Config config = without_dropout();
+  for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
+    config.precision.compute = compute;
+    const Report report = verified(config, done_by(sound));
+    EXPECT_TRUE(report.equal) << why(report);
+    EXPECT_TRUE(report.conclusive) << why(report);
+    EXPECT_TRUE(report.complete);
+    EXPECT_THAT(report.left_out, ::testing::IsEmpty());
+  }
+}
+
+TEST_F(KernelFaults, ABiasWithoutGradientIsFound) {
+  FaultyOperations faulty;
+  faulty.bias_factor = 0;
+  expect_found(without_dropout(), faulty);
+}
+
+TEST_F(KernelFaults, ABiasGradientTimes1001ThousandthsIsFound) {
+  FaultyOperations faulty;
+  faulty.bias_factor = 1.001;
+  expect_found(without_dropout(), faulty);
+}
+
+TEST_F(KernelFaults, AWeightGradientTimes101HundredthsIsFound) {
+  FaultyOperations faulty;
+  faulty.weight_factor = 1.01;
+  expect_found(without_dropout(), faulty);
+}
+
+TEST_F(KernelFaults, ANormWithoutItsLastRowIsFound) {
+  FaultyOperations faulty;
+  faulty.norm_has_last_row = false;
+  expect_found(without_dropout(), faulty);
+}
+
+TEST_F(KernelFaults, ATiedContributionThatIsDroppedIsFound) {
+  FaultyOperations faulty;
+  faulty.head_is_tied = false;
+  expect_found(without_dropout(), faulty);
+}
+
+TEST_F(KernelFaults, OneTokenTwiceAmongTenThousandIsFound) {
+  FaultyOperations faulty;
+  faulty.token_factor = 2;
+  train::Config config = without_dropout();
+  config.model.layers = 1;
+  config.model.context = 20;
+  config.batch.samples = 504;
+  config.batch.micro = 504;
+  std::ofstream text(config.data.train.front(), std::ios::app);
+  for (int i = 0; i < 700; ++i) text << "line " << i * 7919 % 1000 << " of a larger text\n";
+  text.close();
+  expect_found(config, faulty);
+}
+
+TEST_F(KernelFaults, AContributionThatOverwritesIsFound) {
+  train::Config config = without_dropout();
+  for (const std::int64_t which : {4, 16}) {
+    config.batch.samples = which + 1;
+    config.batch.micro = 1;
+    for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
+      config.precision.compute = compute;
+      train::Workload work = train::open_workload(config);
+      const ChangedModel::Fault fault = overwrites(which, work.model->parameters());
+      work.model = std::make_unique<ChangedModel>(std::move(work.model), fault);
+      const Report broken = verify_workload(std::move(work));
+      EXPECT_FALSE(broken.equal) << which << to_string(compute) << why(broken);
+    }
+  }
+}
+
+/// A parameter that the loss does not depend on is sound, and said.
+TEST_F(KernelFaults, WhatGetsNoGradientIsNamed) {
+  const Report report = verify_config(of_torchscript("  y = x * self.unused\n"));
+  EXPECT_TRUE(report.equal) << why(report);
+  EXPECT_THAT(report.left_out, ::testing::ElementsAre(::testing::HasSubstr("unused")));
+}
+
+}  // namespace
+}  // namespace accrue::proof
