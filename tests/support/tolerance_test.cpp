@@ -45,8 +45,8 @@ TEST(Close, RefusesOtherShapesZerosAndWhatIsNotFinite) {
   EXPECT_FALSE(close(expected.t(), expected, at::kBFloat16, 1'000'000));
   EXPECT_FALSE(close(at::zeros_like(expected), expected, at::kBFloat16, 1'000'000));
   EXPECT_FALSE(close(expected, at::zeros_like(expected), at::kFloat, 1));
-  for (const double bad : {std::numeric_limits<double>::quiet_NaN(),
-                           std::numeric_limits<double>::infinity()}) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     at::Tensor wrong = expected.clone();
     wrong[0][0] = bad;
     EXPECT_FALSE(close(wrong, expected, at::kBFloat16, 1'000'000)) << bad;

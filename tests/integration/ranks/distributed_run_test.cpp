@@ -122,6 +122,18 @@ TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   EXPECT_FALSE(evaluates_alike(part, alone));
 }
 
+/// What the comparison of parameters is to notice: steps that are five percent too long.
+TEST_F(DistributedRun, StepsOfAnotherLengthWouldBeNoticedInEveryParameter) {
+  const Config alone = small("alone");
+  expect_runs(alone, 1);
+  Config longer = alone;
+  longer.run.out = (folder_ / "longer").string();
+  longer.optim.lr *= 1.05;
+  expect_runs(longer, 1);
+  for (const ::testing::AssertionResult& result : comparisons(longer, parameters_of(alone)))
+    EXPECT_FALSE(result);
+}
+
 TEST_F(DistributedRun, GoesOnLongerThanItWas) {
   Config alone = small("alone");
   alone.precision.accumulate = accum::Accumulation::fixed;
@@ -153,7 +165,7 @@ TEST_F(DistributedRun, RefusesARankWithAnotherConfigByKey) {
   for (const Program::Result& result : accrue::testing::run_ranks(
            folder_, 2, 2, [&](int rank) { return rank == 1 ? other : same; })) {
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, HasSubstr("optim.lr: '0.01' on rank 0, '0.5' on rank 1"));
+    EXPECT_THAT(result.errors, HasSubstr("optim.lr: '0.1' on rank 0, '0.5' on rank 1"));
   }
   EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
 }
