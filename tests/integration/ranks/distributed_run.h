@@ -35,7 +35,7 @@ class DistributedRun : public TinyRun {
     c.run.checkpoint_every = {3, Duration::Unit::steps};
     c.optim.kind = train::OptimizerKind::sgd;
     c.optim.lr = 0.1;  // so that each parameter's way is many of its roundings
-    c.dist.timeout = {20, Duration::Unit::seconds};
+    c.dist.timeout = {120, Duration::Unit::seconds};
     return c;
   }
 

@@ -240,7 +240,7 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
   for (const int frozen : {0, 1}) {
     Config c = small("frozen" + std::to_string(frozen));
     c.run.steps = 100000;
-    c.dist.timeout = {2, Duration::Unit::seconds};
+    c.dist.timeout = {5, Duration::Unit::seconds};
     std::vector<Program> ranks = start(c, world);
     wait_for_metrics(c);
     ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGSTOP);
@@ -332,7 +332,7 @@ class UnequalRun : public DistributedRun {
   void expect_runs_unequally(const Config& c, const Words& checkpoint = {}) const {
     const std::string file = command(c)[2];
     const auto waiting = [&](int rank) {
-      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "6" : "24"};
+      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "12" : "48"};
       words.insert(words.end(), checkpoint.begin(), checkpoint.end());
       return words;
     };
@@ -364,14 +364,15 @@ class UnequalRun : public DistributedRun {
         .pace()
         .seconds;
   }
-  /// Between the share that the measured speeds imply, and a quarter more or less.
+  /// The share that the measured speeds imply, up to half of it, as speeds change with what else
+  /// runs; fewer than equal shares.
   static void expect_share_of_its_speed(const Config& c, std::int64_t step) {
     const nlohmann::json ranks = ranks_in_checkpoint(c, step);
     ASSERT_EQ(ranks.size(), 2U);
     const double fast = pace(ranks[0]), slow = pace(ranks[1]);
     const double implied = static_cast<double>(kMicroBatches) * fast / (fast + slow);
-    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 4);
-    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2 - 6);
+    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 2);
+    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2);
   }
 };
 

@@ -21,7 +21,7 @@ import skips  # noqa: E402
 ACCRUE = ""
 LINK = netns.Shape(rate_mbit=100)
 STEPS = 3
-SECONDS = 60  # after which a run is ended
+SECONDS = 600  # after which a run is ended
 
 
 class Links(unittest.TestCase):
