@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline bench-spin fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline bench-spin fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -20,7 +20,9 @@ CONFIGURE = cmake --preset $(1) "-DACCRUE_LIBTORCH=$(LIBTORCH_DIR)" "-DCMAKE_PRE
             >build/$(1).configure.log 2>&1 \
             || { cat build/$(1).configure.log >&2; exit 1; }
 # A test that waits for the other thread by spinning slows everything when two of them run at once.
-TEST_ENV = OMP_WAIT_POLICY=passive
+# What is not set up fails instead of being skipped; REQUIRE_ALL= lets it be.
+REQUIRE_ALL ?= 1
+TEST_ENV = OMP_WAIT_POLICY=passive ACCRUE_REQUIRE_ALL=$(REQUIRE_ALL)
 
 help:
 	@echo 'make demo   set up, build, and train a small GPT on Python sources (about 5 minutes of training)'
@@ -37,7 +39,7 @@ help:
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
-	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
+	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
 
 setup:
 	@scripts/setup.sh build
@@ -76,6 +78,17 @@ asan: setup-test
 	@cmake --build build/asan-ubsan -j $(JOBS) --target $(addsuffix _test,$(ASAN_ROOMS))
 	@$(TEST_ENV) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	  ctest --test-dir build/asan-ubsan --output-on-failure -j 1 -R '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS))))$$'
+
+# Our own threads under the thread sanitizer: TSAN_<room> are the tests in which they run. Neither libtorch nor OpenMP is
+# instrumented: where several of their threads run, it sees races that are none.
+TSAN_ROOMS = data
+TSAN_data = Loader*
+tsan: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,tsan,-DACCRUE_BUILD_TESTS=ON)
+	@cmake --build build/tsan -j $(JOBS) --target $(addsuffix _test,$(TSAN_ROOMS))
+	@$(foreach room,$(TSAN_ROOMS),$(TEST_ENV) OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 \
+	  build/tsan/tests/$(room)/$(room)_test --gtest_brief=1 --gtest_filter='$(TSAN_$(room))' &&) true
 
 # libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target (two hours);
 # fuzz-corpus: what was kept of them (tests/fuzz/corpus), once each. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.

@@ -193,6 +193,38 @@ TEST(Fixed, ResumesBetweenWindowsFromItsUnits) {
       at::equal(two_windows(true), run(Accumulation::fixed, {contributions(0)[1] * 1e-4}).sum));
 }
 
+/// The first window leaves units other than those of a new buffer; the second is saved in its
+/// midst, closed or not.
+TEST(Fixed, ResumesFromAWindowsStateInItsUnits) {
+  const std::vector<at::Tensor> given = contributions(0);
+  const auto summed = [&](bool resumed, bool open, bool with_units = true) {
+    const auto make = [] {
+      return std::make_unique<StagedWindow>(Accumulation::fixed, at::IntArrayRef{kElements});
+    };
+    auto w = make();
+    w->window.open(0);
+    w->add(given[0] * 1e-4);
+    w->window.close();
+    if (open) {
+      w->window.open(1);
+      w->add(given[1] * 1e-4);
+    }
+    if (resumed) {
+      WindowState state = w->window.state();
+      if (!with_units) state.units = make()->buffer->units();
+      w = make();
+      w->window.load(state);
+    }
+    if (!open) w->window.open(1);
+    w->add(given[2] * 1e-4);
+    return w->sum();
+  };
+  for (const bool open : {true, false}) {
+    EXPECT_TRUE(at::equal(summed(true, open), summed(false, open))) << open;
+    EXPECT_FALSE(at::equal(summed(true, open, false), summed(false, open))) << open;
+  }
+}
+
 TEST(Fixed, RefusesUnitsThatDoNotFit) {
   StagedWindow w(Accumulation::fixed, {3});
   EXPECT_THAT(error_of([&] { w.buffer->set_units({1, 2}); }), HasSubstr("1 exponents"));

@@ -8,12 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+import skips  # noqa: E402
+
 try:
     import numpy
     from PIL import Image
 except ImportError as error:
-    print(f"skipped: {error}; scripts/setup.sh test installs what is missing")
-    sys.exit(77)
+    skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
 SIZES = [(40, 40), (64, 48), (37, 91), (9, 7), (224, 160), (130, 33)]
 TARGETS = [(32, 32), (8, 8), (48, 48), (20, 31), (31, 20)]

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "folder.h"
+#include "support/skip.h"
 
 namespace accrue::data {
 namespace {
@@ -89,13 +90,15 @@ void read_throughout_with_a_map(const std::string& file) {
 
 TEST(ResidentMemory, DoesNotGrowWithTheFile) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps freed memory resident, up to 256 MiB";
+  return accrue::testing::not_possible_here(
+      "the address sanitizer keeps freed memory resident, up to 256 MiB");
 #endif
   const Folder folder;
   const std::string large = folder.write("large.bin", "");
   std::error_code failure;
   std::filesystem::resize_file(large, ten_gigabytes, failure);
-  if (failure) GTEST_SKIP() << "no sparse file of 10 GB here: " << failure.message();
+  if (failure)
+    return accrue::testing::not_possible_here("no sparse file of 10 GB: " + failure.message());
   const std::string small = folder.write("small.bin", std::string(64 * stream_context, '\1'));
   const auto warm_up = [&] { read_throughout(small); };
 
@@ -120,7 +123,8 @@ void read_all_samples(const std::string& file) {
 
 TEST(ResidentMemory, OfJsonLinesIsOfTheirNumberNotTheirSize) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps freed memory resident, up to 256 MiB";
+  return accrue::testing::not_possible_here(
+      "the address sanitizer keeps freed memory resident, up to 256 MiB");
 #endif
   const Folder folder;
   const std::string large = folder.write("large.jsonl", jsonl_of(96 * mebibyte / long_line_bytes));
@@ -139,7 +143,8 @@ TEST(ResidentMemory, OfJsonLinesIsOfTheirNumberNotTheirSize) {
 
 TEST(ResidentMemory, DoesNotHoldWhatStandsBetweenJsonLines) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps freed memory resident, up to 256 MiB";
+  return accrue::testing::not_possible_here(
+      "the address sanitizer keeps freed memory resident, up to 256 MiB");
 #endif
   const Folder folder;
   const std::string sample = "{\"text\": \"abcdef\"}\n";

@@ -34,7 +34,7 @@ std::int64_t written_bytes() {
 }
 
 void collectives(const Launch& launch, const Words&) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   const auto rank = static_cast<double>(group->rank());
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kLong}) {
     at::Tensor values = at::arange(5, at::dtype(at::kDouble)).add(10 * rank).to(dtype);
@@ -63,7 +63,7 @@ void collectives(const Launch& launch, const Words&) {
 
 /// Several sums under way at a time, of which one is large.
 void traffic(const Launch& launch, const Words&) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   constexpr std::int64_t elements = 1 << 20;
   std::cout.precision(15);
   const std::int64_t counted_before = group->wire_bytes();
@@ -86,7 +86,7 @@ void sum_and_step(const std::shared_ptr<Group>& group) {
 /// `instead` is what rank 1 does where the others do `next`.
 void without_rank_1(const Launch& launch, const std::function<void(Group&)>& instead,
                     const std::function<void(const std::shared_ptr<Group>&)>& next = sum_and_step) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s});
   group->barrier("the first barrier");
   if (group->rank() == 1) return instead(*group);
   next(group);
@@ -98,7 +98,7 @@ void killed(const Launch& launch, const Words&) {
 }
 
 void stuck(const Launch& launch, const Words&) {
-  without_rank_1(launch, [](Group&) { std::this_thread::sleep_for(4s); });
+  without_rank_1(launch, [](Group&) { std::this_thread::sleep_for(12s); });
 }
 
 void failing(const Launch& launch, const Words&) {
@@ -108,7 +108,7 @@ void failing(const Launch& launch, const Words&) {
 /// `next` is what the others do.
 void without_the_host(const Launch& launch, const std::function<void(Group&)>& next,
                       int signal = SIGKILL) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 1s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s});
   group->barrier("the first barrier");
   if (group->rank() == 0) std::raise(signal);
   next(*group);
@@ -149,7 +149,7 @@ void frozen(const Launch& launch, const Words&) {
 
 /// Rank 2 comes to the sum when the others have given rank 1 up: their timeout is shorter.
 void heard_of(const Launch& launch, const Words&) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = launch.rank == 2 ? 1000s : 1s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = launch.rank == 2 ? 1000s : 3s});
   group->barrier("the first barrier");
   if (group->rank() == 1) std::raise(SIGSTOP);
   sum_and_step(group);
@@ -169,7 +169,7 @@ bool is_reachable(const char* address, std::uint16_t port) {
 }
 
 void reachable(const Launch& launch, const Words&) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   std::cout << "reachable " << is_reachable("127.0.0.1", launch.master_port) << ' '
             << is_reachable("127.0.0.2", launch.master_port) << '\n';
   group->barrier("the end");
@@ -177,7 +177,7 @@ void reachable(const Launch& launch, const Words&) {
 
 /// Each rank passes lists on to the next and back, several before the first is taken.
 void passing(const Launch& launch, const Words&) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   const auto rank = group->rank(), last = group->world() - 1;
   StageLink link(group);
   const at::Tensor matrix = at::arange(6, at::kFloat).view({3, 2}).t();
@@ -207,7 +207,7 @@ void unanswered(const Launch& launch, const Words&) {
 
 /// What the kernel does to a thread of the group that writes to a rank that is gone.
 void broken_pipes(const Launch& launch, const Words&) {
-  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   int threads = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     const pid_t thread = std::stoi(task.path().filename());
@@ -217,7 +217,7 @@ void broken_pipes(const Launch& launch, const Words&) {
   std::cout << "threads " << threads << '\n';
 }
 
-void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 1s}); }
+void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 3s}); }
 
 }  // namespace
 

@@ -50,7 +50,7 @@ class Rank {
       return run(static_cast<std::size_t>(micro.sample_ids.front()));
     });
     if (launch.world == 1) return;
-    group_ = connect(launch, {.timeout = 20s});
+    group_ = connect(launch, {.timeout = 120s});
     if (words.at(4) == "sharded")
       sharding_ = std::make_shared<Sharding>(group_, problem_.parameters, kBytesAtOnce);
     reduce_.emplace(group_, buffer_,

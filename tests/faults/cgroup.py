@@ -15,8 +15,10 @@ import sys
 import tempfile
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import skips  # noqa: E402
+
 MEBI = 1 << 20
-SKIPPED = 77
 ROOT = pathlib.Path("/sys/fs/cgroup")
 CONFIG = """
 [run]
@@ -110,8 +112,7 @@ def main() -> int:
     try:
         Group(512 * MEBI).remove()
     except OSError as error:
-        print(f"skipped: no memory cgroup can be made here ({error})")
-        return SKIPPED
+        skips.not_possible_here(f"no memory cgroup can be made here ({error})")
     small, large = dict(layers=4, width=128), dict(layers=6, width=384)
     budgets = [400] if options.short else options.budgets
     cases = [(size, f"{size}MiB", small) for size in budgets] + [(budgets[0], "auto", small)]

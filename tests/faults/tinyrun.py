@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-SECONDS = 120  # after which a process is taken to hang
+SECONDS = 600  # after which a process is taken to hang
 TIMES = {"time", "elapsed", "seconds", "tokens_per_second", "updates_per_hour", "accumulation_seconds",
          "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes",
          "wire_bytes", "world", "budget_bytes", "micro_batches", "retries"}

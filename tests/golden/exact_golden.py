@@ -10,9 +10,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import vision_golden
+import vision_golden  # which also finds tests/support
 import torch
 from safetensors.torch import load_file, save_file
+from tolerance import relative_error
 
 ACCRUE = ""
 IMAGES, SIDE, CLASSES, BATCH, STEPS = 40, 12, 5, 16, 5
@@ -101,7 +102,7 @@ class ExactGolden(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         actual = load_file(out / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors")
         self.assertEqual(actual.keys(), self.expected.keys())
-        return max(vision_golden.relative_error(actual[name], value) for name, value in self.expected.items())
+        return max(relative_error(actual[name], value) for name, value in self.expected.items())
 
     def test_any_split_ends_where_whole_batches_end(self):
         for micro in (1, 5, BATCH):

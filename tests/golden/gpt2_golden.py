@@ -11,14 +11,17 @@ import unittest
 import warnings
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+import skips  # noqa: E402
+from tolerance import PROJECTION_LIMIT, projection_error, relative_error  # noqa: E402
+
 try:
     import torch
     from safetensors.torch import load_file, save_file
     from transformers import GPT2Config, GPT2LMHeadModel
     from transformers.utils import logging
 except ImportError as error:
-    print(f"skipped: {error}; scripts/setup.sh test installs what is missing")
-    sys.exit(77)
+    skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
 HELPER = ""
 IGNORED = -100
@@ -35,12 +38,6 @@ DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.float32}
 
 def run_helper(*arguments):
     subprocess.run([HELPER, *map(str, arguments)], check=True)
-
-
-def relative_error(actual, expected):
-    actual, expected = actual.double(), expected.double()
-    scale = expected.abs().max().item()
-    return (actual - expected).abs().max().item() / (scale if scale > 0 else 1)
 
 
 def random_batch(vocab, rows, length):
@@ -103,6 +100,7 @@ class Gpt2Golden(unittest.TestCase):
                 for name, expected in gradients.items():
                     self.assertLessEqual(relative_error(ours[name], expected),
                                          GRADIENT_BOUND[precision], name)
+                    self.assertLessEqual(projection_error(ours[name], expected), PROJECTION_LIMIT, name)
 
     def test_a_model_in_several_files_has_the_same_loss(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -128,6 +126,15 @@ class Gpt2Golden(unittest.TestCase):
             name = "transformer.h.1.attn.c_proj.weight"  # square: only its values tell a missing transpose
             self.assertGreater(relative_error(ours[name].t(), gradients[name]), GRADIENT_BOUND["fp32"])
             self.assertGreater(relative_error(ours[name] * 1.001, gradients[name]), GRADIENT_BOUND["fp32"])
+
+    def test_the_comparison_sees_a_wrong_factor_in_bf16(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, gradients = self.reference(folder, "bf16")
+            run_helper("gradients", folder, "bf16")
+            ours = load_file(Path(folder, "ours.safetensors"))
+            for name, expected in gradients.items():
+                for factor in (0.97, 1.03):
+                    self.assertGreater(projection_error(factor * ours[name], expected), PROJECTION_LIMIT, name)
 
     def test_an_exported_model_loads_without_complaints_and_has_the_same_loss(self):
         for precision in ("fp32", "fp64"):

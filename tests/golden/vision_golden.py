@@ -8,6 +8,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+import skips  # noqa: E402
+from tolerance import PROJECTION_LIMIT, projection_error, relative_error  # noqa: E402
+
 try:
     import torch
     from safetensors.torch import load_file, save_file
@@ -15,8 +19,7 @@ try:
     from transformers import ViTConfig, ViTForImageClassification
     from transformers.utils import logging
 except ImportError as error:
-    print(f"skipped: {error}; scripts/setup.sh test installs what is missing")
-    sys.exit(77)
+    skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
 HELPER = ""
 IGNORED = -100
@@ -101,11 +104,10 @@ def save_model(model, folder):
         model.save_pretrained(folder)
 
 
-def relative_error(actual, expected, floor=0.0):
-    """To the largest element of the expected, or to `floor` if that is larger."""
-    actual, expected = actual.double(), expected.double()
-    scale = max(expected.abs().max().item(), floor)
-    return (actual - expected).abs().max().item() / (scale if scale > 0 else 1)
+def floor_of(expected):
+    """What gradients are at least compared to. A key's bias moves all scores of a query alike: its gradient is 0 but
+    for rounding."""
+    return 1e-3 * max(value.abs().max().item() for value in expected.values())
 
 
 class VisionGolden(unittest.TestCase):
@@ -136,10 +138,10 @@ class VisionGolden(unittest.TestCase):
             with self.subTest(f"{kind} {precision}"), tempfile.TemporaryDirectory() as folder:
                 ours, expected = self.run_both(kind, precision, folder)
                 self.assertEqual(ours.keys(), expected.keys())
-                # A key's bias moves all scores of a query alike: its gradient is 0 but for rounding.
-                floor = 1e-3 * max(value.abs().max().item() for value in expected.values())
+                floor = floor_of(expected)
                 for name, value in expected.items():
                     self.assertLessEqual(relative_error(ours[name], value, floor), bound(kind, precision), name)
+                    self.assertLessEqual(projection_error(ours[name], value, floor), PROJECTION_LIMIT, name)
 
     def test_the_comparison_sees_a_wrong_gradient(self):
         for kind, name in (("resnet", "layer1.0.conv1.weight"),
@@ -149,6 +151,16 @@ class VisionGolden(unittest.TestCase):
                 wrong = ours[name].transpose(0, 1)  # square: only its values tell
                 self.assertGreater(relative_error(wrong, expected[name]), bound(kind, "fp32"))
                 self.assertGreater(relative_error(ours[name] * 1.01, expected[name]), bound(kind, "fp32"))
+
+    def test_the_comparison_sees_a_wrong_factor_in_bf16(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours, expected = self.run_both("vit", "bf16", folder)
+            floor = floor_of(expected)
+            for name, value in expected.items():
+                if name.endswith("key.bias"):
+                    continue
+                for factor in (0.97, 1.03):
+                    self.assertGreater(projection_error(factor * ours[name], value, floor), PROJECTION_LIMIT, name)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKER = "<!-- tested -->"
-SECONDS = 120  # after which a command is taken to hang
+SECONDS = 600  # after which a command is taken to hang
 LANGUAGES = {"toml", "sh", "text", "cpp", "python"}
 # What a reader would type, where the test does not look.
 COMMAND = re.compile(r"^(    |\t)\s*(\$ )?(accrue|torchrun|mpirun|srun|make|cmake|python3?) ")

@@ -16,6 +16,7 @@
 
 #include "accrue_program.h"
 #include "core/atomic_file.h"
+#include "support/skip.h"
 
 namespace accrue::testing {
 namespace {
@@ -116,7 +117,7 @@ TEST_F(Signals, WipeTheBarOfATerminal) {
   if (const int probe = ::posix_openpt(O_RDWR | O_NOCTTY); probe >= 0)
     ::close(probe);
   else
-    GTEST_SKIP() << "this machine has no pseudo-terminals";
+    return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
   const std::string written = on_a_terminal_with_ctrl_c(
       folder_, {ACCRUE_PROGRAM, "train", "run.toml", "--run.steps=1000000"},
       [&] { return has_steps("out"); });

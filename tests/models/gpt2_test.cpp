@@ -19,6 +19,7 @@ std::vector<at::Tensor> leaves_of(const Gpt2& model) {
 
 struct Errors {
   double loss = 0, gradient = 0;
+  double projection = 0;  ///< how far a gradient's lies from 1
 };
 
 /// Relative to the reference's largest gradient of each parameter.
@@ -26,11 +27,14 @@ Errors compare(Gpt2& model, const batch::MicroBatch& micro) {
   const ReferenceGpt2 reference(model);
   const Loss loss = forward(model, micro, context_of(micro));
   EXPECT_EQ(loss.weight, static_cast<double>(micro.targets.numel() - micro.targets.size(0)));
-  Errors errors{relative_error(loss.sum, reference.loss(micro)), 0};
+  Errors errors{relative_error(loss.sum, reference.loss(micro))};
   const auto actual = torch::autograd::grad({loss.sum}, leaves_of(model));
   const auto expected = reference.gradients(micro);
-  for (std::size_t i = 0; i < actual.size(); ++i)
+  for (std::size_t i = 0; i < actual.size(); ++i) {
     errors.gradient = std::max(errors.gradient, relative_error(actual[i], expected[i]));
+    errors.projection = std::max(errors.projection,
+                                 std::abs(accrue::testing::projection(actual[i], expected[i]) - 1));
+  }
   return errors;
 }
 
@@ -54,6 +58,7 @@ TEST(Gpt2, LossAndGradientsInFp32AndBf16AreWithinRounding) {
       const Errors errors = compare(model, random_batch(model.options(), 3, 12));
       EXPECT_LT(errors.loss, tolerance(dtype).bound(1)) << packed;
       EXPECT_LT(errors.gradient, tolerance(dtype).bound(small_terms)) << packed;
+      EXPECT_LT(errors.projection, accrue::testing::projection_limit) << packed;
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "support/skip.h"
 
 namespace accrue::observe {
 namespace {
@@ -340,7 +341,8 @@ class PseudoTerminal {
 
 TEST(ChooseProgressStyle, FollowsTheSettingAndTheTerminal) {
   const PseudoTerminal terminal;
-  if (terminal.descriptor() < 0) GTEST_SKIP() << "this machine has no pseudo-terminals";
+  if (terminal.descriptor() < 0)
+    return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
   const int file = ::open("/dev/null", O_WRONLY);
   ::setenv("TERM", "xterm", 1);
   EXPECT_EQ(choose_progress_style(std::nullopt, terminal.descriptor()), ProgressStyle::bar);
@@ -356,7 +358,8 @@ TEST(ChooseProgressStyle, FollowsTheSettingAndTheTerminal) {
 
 TEST(TerminalWidth, IsTheTerminalsOrTheUsual) {
   const PseudoTerminal terminal;
-  if (terminal.descriptor() < 0) GTEST_SKIP() << "this machine has no pseudo-terminals";
+  if (terminal.descriptor() < 0)
+    return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
   const winsize size{.ws_row = 20, .ws_col = 133, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::ioctl(terminal.descriptor(), TIOCSWINSZ, &size), 0);
   EXPECT_EQ(terminal_width(terminal.descriptor()), 133);

@@ -19,9 +19,9 @@
 
 namespace accrue::testing {
 
-/// Returns when it is so; throws after two minutes, which ends the test and what it started.
+/// Returns when it is so; throws after ten minutes, which ends the test and what it started.
 inline void wait_until(const std::function<bool()>& is_so) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(10);
   while (!is_so()) {
     if (std::chrono::steady_clock::now() > deadline)
       throw std::runtime_error("the program does not come to what is waited for");

@@ -44,18 +44,36 @@ inline double relative_error(const at::Tensor& actual, const at::Tensor& expecte
   return difference == 0 ? 0 : difference / (scale == 0 ? 1 : scale);
 }
 
-/// Whether `actual` equals `expected` up to rounding of sums of `terms` terms in `dtype`. NaN never
-/// does.
-inline ::testing::AssertionResult close(const at::Tensor& actual, const at::Tensor& expected,
-                                        at::ScalarType dtype, std::int64_t terms) {
+/// How much of `expected` is in `actual`: <actual, expected> / <expected, expected>, in double; 1
+/// of a reference that is zero.
+inline double projection(const at::Tensor& actual, const at::Tensor& expected) {
+  const at::Tensor a = actual.detach().to(at::kDouble), e = expected.detach().to(at::kDouble);
+  const double square = e.square().sum().item<double>();
+  return square == 0 ? 1 : (a * e).sum().item<double>() / square;
+}
+
+/// How far a projection may lie from 1. A bound in units of a half-precision epsilon allows some
+/// percent of the largest element, so that a gradient of which all is a few percent too large would
+/// pass; roundings of both signs nearly cancel in the projection, a wrong factor does not.
+inline constexpr double projection_limit = 0.01;
+
+/// Whether the relative error is at most `bound` and the projection is 1. NaN never is.
+inline ::testing::AssertionResult within(const at::Tensor& actual, const at::Tensor& expected,
+                                         double bound) {
   if (actual.sizes() != expected.sizes())
     return ::testing::AssertionFailure()
            << "shapes " << actual.sizes() << " and " << expected.sizes();
-  const double error = relative_error(actual, expected);
-  const double bound = tolerance(dtype).bound(terms);
-  if (error <= bound)
-    return ::testing::AssertionSuccess() << "relative error " << error << " is within " << bound;
-  return ::testing::AssertionFailure() << "relative error " << error << " exceeds " << bound;
+  const double error = relative_error(actual, expected), part = projection(actual, expected);
+  const bool near = error <= bound, whole = std::abs(part - 1) <= projection_limit;
+  return (near && whole ? ::testing::AssertionSuccess() : ::testing::AssertionFailure())
+         << "relative error " << error << (near ? " is within " : " exceeds ") << bound
+         << ", projection on the reference " << part << (whole ? "" : " is not 1");
+}
+
+/// Whether `actual` equals `expected` up to rounding of sums of `terms` terms in `dtype`.
+inline ::testing::AssertionResult close(const at::Tensor& actual, const at::Tensor& expected,
+                                        at::ScalarType dtype, std::int64_t terms) {
+  return within(actual, expected, tolerance(dtype).bound(terms));
 }
 
 }  // namespace accrue::testing

@@ -15,6 +15,7 @@
 #include "distributed/ranks.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
+#include "train/workload/workload.h"
 
 namespace accrue::train::testing {
 
@@ -33,7 +34,8 @@ class DistributedRun : public TinyRun {
     c.run.eval_every = Duration{3, Duration::Unit::steps};
     c.run.checkpoint_every = {3, Duration::Unit::steps};
     c.optim.kind = train::OptimizerKind::sgd;
-    c.dist.timeout = {20, Duration::Unit::seconds};
+    c.optim.lr = 0.1;  // so that each parameter's way is many of its roundings
+    c.dist.timeout = {120, Duration::Unit::seconds};
     return c;
   }
 
@@ -42,15 +44,32 @@ class DistributedRun : public TinyRun {
                                   *c.batch.tokens * *c.run.steps);
   }
 
-  /// Parameters, up to the rounding of their gradients' sums.
+  /// For each parameter whether its way from the start is the expected one's, up to the rounding of
+  /// gradients' sums and of the parameter itself in each step. (The start is many times as large as
+  /// the way.)
+  static std::vector<::testing::AssertionResult> comparisons(const Config& c,
+                                                             const NamedParameters& expected) {
+    const NamedParameters start = open_workload(c).model->parameters(),
+                          parameters = parameters_of(c);
+    const auto steps = static_cast<double>(*c.run.steps);
+    const accrue::testing::Tolerance tolerance = accrue::testing::tolerance(at::kFloat);
+    std::vector<::testing::AssertionResult> results;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const at::Tensor from = start[i].tensor.detach().to(at::kDouble);
+      const at::Tensor actual = parameters[i].tensor.detach() - from,
+                       way = expected[i].tensor.detach() - from;
+      const double share =
+          way.abs().max().item<double>() / expected[i].tensor.abs().max().item<double>();
+      const double bound = tolerance.bound(*c.batch.tokens * *c.run.steps) +
+                           2 * steps * tolerance.unit_roundoff / share;
+      results.push_back(accrue::testing::within(actual, way, bound) << ": " << parameters[i].name);
+    }
+    return results;
+  }
+
   static ::testing::AssertionResult are_close(const Config& c, const NamedParameters& expected) {
-    const NamedParameters parameters = parameters_of(c);
-    const std::int64_t terms = *c.batch.tokens * *c.run.steps;
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      if (auto close =
-              accrue::testing::close(parameters[i].tensor, expected[i].tensor, at::kFloat, terms);
-          !close)
-        return close << ": " << parameters[i].name;
+    for (const ::testing::AssertionResult& result : comparisons(c, expected))
+      if (!result) return result;
     return ::testing::AssertionSuccess();
   }
   static ::testing::AssertionResult are_close(const Config& c, const Config& expected) {

@@ -122,6 +122,18 @@ TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   EXPECT_FALSE(evaluates_alike(part, alone));
 }
 
+/// What the comparison of parameters is to notice: steps that are five percent too long.
+TEST_F(DistributedRun, StepsOfAnotherLengthWouldBeNoticedInEveryParameter) {
+  const Config alone = small("alone");
+  expect_runs(alone, 1);
+  Config longer = alone;
+  longer.run.out = (folder_ / "longer").string();
+  longer.optim.lr *= 1.05;
+  expect_runs(longer, 1);
+  for (const ::testing::AssertionResult& result : comparisons(longer, parameters_of(alone)))
+    EXPECT_FALSE(result);
+}
+
 TEST_F(DistributedRun, GoesOnLongerThanItWas) {
   Config alone = small("alone");
   alone.precision.accumulate = accum::Accumulation::fixed;
@@ -153,7 +165,7 @@ TEST_F(DistributedRun, RefusesARankWithAnotherConfigByKey) {
   for (const Program::Result& result : accrue::testing::run_ranks(
            folder_, 2, 2, [&](int rank) { return rank == 1 ? other : same; })) {
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, HasSubstr("optim.lr: '0.01' on rank 0, '0.5' on rank 1"));
+    EXPECT_THAT(result.errors, HasSubstr("optim.lr: '0.1' on rank 0, '0.5' on rank 1"));
   }
   EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
 }
@@ -228,7 +240,7 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
   for (const int frozen : {0, 1}) {
     Config c = small("frozen" + std::to_string(frozen));
     c.run.steps = 100000;
-    c.dist.timeout = {2, Duration::Unit::seconds};
+    c.dist.timeout = {5, Duration::Unit::seconds};
     std::vector<Program> ranks = start(c, world);
     wait_for_metrics(c);
     ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGSTOP);
@@ -320,7 +332,7 @@ class UnequalRun : public DistributedRun {
   void expect_runs_unequally(const Config& c, const Words& checkpoint = {}) const {
     const std::string file = command(c)[2];
     const auto waiting = [&](int rank) {
-      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "6" : "24"};
+      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "12" : "48"};
       words.insert(words.end(), checkpoint.begin(), checkpoint.end());
       return words;
     };
@@ -352,14 +364,15 @@ class UnequalRun : public DistributedRun {
         .pace()
         .seconds;
   }
-  /// Between the share that the measured speeds imply, and a quarter more or less.
+  /// The share that the measured speeds imply, up to half of it, as speeds change with what else
+  /// runs; fewer than equal shares.
   static void expect_share_of_its_speed(const Config& c, std::int64_t step) {
     const nlohmann::json ranks = ranks_in_checkpoint(c, step);
     ASSERT_EQ(ranks.size(), 2U);
     const double fast = pace(ranks[0]), slow = pace(ranks[1]);
     const double implied = static_cast<double>(kMicroBatches) * fast / (fast + slow);
-    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 4);
-    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2 - 6);
+    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 2);
+    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2);
   }
 };
 

@@ -32,7 +32,7 @@ int run(const std::vector<std::string>& words) {
   try {
     Trainer trainer(load_config(words[0], {}),
                     distributed::connect(distributed::launch_of(distributed::this_environment()),
-                                         {.timeout = 20s}));
+                                         {.timeout = 120s}));
     trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
     return 0;
   } catch (const Error& error) {

@@ -98,7 +98,23 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::fp32},
         MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::bf16}));
 
-TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
+/// How far a final loss of about 3 nats may lie from fp32 state's, after 40 steps: 0.0134 with 8
+/// bits and 0.0072 with bf16 is the most that was seen, and chance in rounding makes it another
+/// number on each machine. Folding rounds as summing does: 5e-8 was seen.
+double loss_limit(const MemoryCase& tested) {
+  if (tested.kind == OptimizerKind::rmsprop) return 0.008;  // It learns little: 0.0018 was seen.
+  switch (tested.state) {
+    case StatePrecision::fp32:
+      return 1e-5;
+    case StatePrecision::bf16:
+      return 0.03;
+    case StatePrecision::int8:
+      return 0.05;
+  }
+  return 0;
+}
+
+TEST_P(LessOptimizerMemory, LearnsAsWithFullState) {
   const auto final_loss = [&](const MemoryCase& tested, std::uint64_t seed, double lr_factor = 1) {
     Config c = with(
         config(name_of(tested) + std::to_string(seed) + "lr" + std::to_string(lr_factor)), tested);
@@ -113,16 +129,14 @@ TEST_P(LessOptimizerMemory, LearnsWithinTheSpreadOfSeeds) {
     return steps->last_loss;
   };
   const MemoryCase plain{GetParam().kind, GradientPlace::buffer, StatePrecision::fp32};
-  double most = 0, spread = 0, first = 0;
+  double most = 0, slower = 0;
   for (const std::uint64_t seed : {1, 2, 3}) {
     const double expected = final_loss(plain, seed);
     most = std::max(most, std::abs(final_loss(GetParam(), seed) - expected));
-    if (seed == 1) first = expected;
-    spread = std::max(spread, std::abs(expected - first));
+    slower = std::max(slower, std::abs(final_loss(plain, seed, 0.8) - expected));
   }
-  EXPECT_LE(most, spread);
-  // The control: a run that hardly learns.
-  EXPECT_GT(std::abs(final_loss(GetParam(), 1, 1e-3) - first), spread);
+  EXPECT_LE(most, loss_limit(GetParam()));
+  EXPECT_GT(slower, loss_limit(GetParam())) << "the control: four fifths of the step";
 }
 
 TEST_F(OptimizerMemory, FoldedSgdTakesSgdsSteps) {

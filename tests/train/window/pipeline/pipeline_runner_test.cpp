@@ -194,7 +194,7 @@ std::vector<StageOutcome> run_stages(const PlantedFaults& faults, accum::Accumul
                                              .world = static_cast<int>(stages),
                                              .master_addr = "127.0.0.1",
                                              .master_port = port},
-                                            {.timeout = std::chrono::seconds(20)});
+                                            {.timeout = std::chrono::seconds(120)});
     Layers& model = *models[rank];
     const auto buffer = std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation);
     distributed::DeferredReduce reduce(group, buffer, {.overlap = false});

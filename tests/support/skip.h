@@ -1,0 +1,26 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace accrue::testing {
+
+/// Where this is set and not empty (`make test` does), what a build or a set-up lacks is a failure.
+inline constexpr const char* require_all_variable = "ACCRUE_REQUIRE_ALL";
+
+/// What a test needs was left out of this build, or not set up: the test is skipped, or fails where
+/// everything is required. To be returned from a test's body: `return missing_in_build("oneDNN");`
+inline void missing_in_build(std::string_view reason) {
+  const char* required = std::getenv(require_all_variable);
+  if (required != nullptr && *required != '\0')
+    FAIL() << reason << ", and " << require_all_variable << " is set";
+  GTEST_SKIP() << reason;
+}
+
+/// The machine, or the kind of build, cannot have what a test needs, whatever is installed: the
+/// test is skipped. To be returned from a test's body.
+inline void not_possible_here(std::string_view reason) { GTEST_SKIP() << reason; }
+
+}  // namespace accrue::testing
