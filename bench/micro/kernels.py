@@ -79,6 +79,27 @@ def section(title: str, rows: dict[str, dict], measured: list[str]) -> str:
         table(HEADER, [table_row(kernel, row) for kernel, row in sorted(rows.items())]), ""])
 
 
+def sections_of(file: ResultFile) -> dict[str, dict[str, dict]]:
+    """By workload and precision, the rows by kernel."""
+    sections = {}
+    for name, row in file.parts.items():
+        kernel, workload, precision = name.split("/")
+        sections.setdefault(f"{workload}, {precision}", {})[kernel] = row
+    return sections
+
+
+def measured_in(file: ResultFile, title: str) -> list[str]:
+    """The different ways in which the kernels of a section were measured."""
+    workload, precision = title.split(", ")
+    found = set()
+    for name, row in file.parts.items():
+        if name.endswith(f"/{workload}/{precision}"):
+            record = file.record_of(name)
+            versions = ", ".join(f"{what} {record['versions'][what]}" for what in ("gemm", "torch"))
+            found.add(f"{row['rounds']} rounds on {describe(record)}; {versions}")
+    return sorted(found)
+
+
 def overview(sections: dict[str, dict[str, dict]]) -> str:
     """How many times as fast as ATen, and the share of the roof, of each kernel."""
     titles = sorted(sections)
@@ -93,17 +114,10 @@ def overview_cell(row: dict | None) -> str:
 
 
 def document(file: ResultFile) -> str:
-    sections, measured = {}, {}
-    for name, row in file.parts.items():
-        kernel, workload, precision = name.split("/")
-        title = f"{workload}, {precision}"
-        sections.setdefault(title, {})[kernel] = row
-        record = file.record_of(name)
-        versions = ", ".join(f"{what} {record['versions'][what]}" for what in ("gemm", "torch"))
-        measured.setdefault(title, set()).add(f"{row['rounds']} rounds on {describe(record)}; {versions}")
+    sections = sections_of(file)
     return "\n".join(["How many times as fast as ATen, and the share of the roof (medians):", "",
                       overview(sections), "",
-                      *(section(title, rows, sorted(measured[title])) for title, rows in sorted(sections.items()))])
+                      *(section(title, rows, measured_in(file, title)) for title, rows in sorted(sections.items()))])
 
 
 def tables(file: ResultFile) -> dict[pathlib.Path, str]:
