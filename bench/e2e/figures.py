@@ -203,6 +203,11 @@ def choices() -> str:
     return ", ".join(f"{100 * ratio:.0f}%" for ratio in ratios)
 
 
+def least_budget() -> dict:
+    """The row of the least one that was not refused."""
+    return next(row for row in value("memory", "budgets/accrue") if "refused" not in row)
+
+
 def adama(what: str) -> str:
     return f"{100 * (value('memory', 'adama/adama')[what] - 1):+.1f}%"
 
@@ -212,8 +217,8 @@ SENTENCES = {
     "errors of seconds beyond a tenth": beyond_a_tenth,
     "predictions": lambda: str(len(errors("peak_bytes"))), "untried predictions": lambda: str(untried()),
     "choices": choices,
-    "resident with the least budget": lambda: formatted(value("memory", "budgets/accrue")[0]["peak_resident_bytes"], "GiB 2"),
-    "splits of the budgets": lambda: "{micro_batches} micro-batches of {micro_batch}".format(**value("memory", "budgets/accrue")[0]),
+    "resident with the least budget": lambda: formatted(least_budget()["peak_resident_bytes"], "GiB 2"),
+    "splits of the budgets": lambda: "{micro_batches} micro-batches of {micro_batch}".format(**least_budget()),
     "peak of adama": lambda: adama("peak_ratio"), "speed of adama": lambda: adama("throughput_ratio"),
     "least tokens/s of data": lambda: rate_of_data(min), "most tokens/s of data": lambda: rate_of_data(max),
 }
