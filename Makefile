@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline bench-spin fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -29,14 +29,20 @@ help:
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
 	@echo 'make build  set up and build build/release/accrue'
-	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop'
-	@echo 'make bench-dist   two ranks of unequal speed: leases beside equal shares'
-	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine'
-	@echo 'make bench-peers   the same training by other systems, in turn with accrue (ARGS=--quick: a tiny model)'
-	@echo 'make bench-spin   how threads wait, alone and beside a second such program (ARGS=--quick: a tiny model)'
-	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
-	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
-	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
+	@echo 'Measuring, alone on the machine, on 2 cores; ARGS=--quick: a tiny model, nothing kept, a minute or two unless said otherwise:'
+	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop; 40 minutes'
+	@echo 'make bench-memory   plans, budgets and smaller optimizers; 2 hours'
+	@echo 'make bench-parts   recomputation, the vocabulary loss, the data path and the demo, each alone; 35 minutes'
+	@echo 'make bench-stalls   what training waits for beside checkpoints; 15 minutes'
+	@echo 'make bench-dist   two ranks: leases beside equal shares, a divided optimizer; 10 minutes'
+	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine; 10 minutes (no --quick)'
+	@echo 'make bench-peers   the same training by other systems, installed and tuned; 3 hours (--quick: 5 minutes)'
+	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
+	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
+	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
+	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
+	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
+	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
@@ -108,18 +114,29 @@ bench: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/release -j $(JOBS)
-	@.venv/bin/python bench/e2e/speed.py
+	@.venv/bin/python bench/e2e/speed.py $(ARGS)
 
-# What plans predict, budgets cost and a smaller optimizer saves; about an hour.
+# What plans predict, budgets cost and a smaller optimizer saves; about 2 hours. ARGS=--quick: 10 minutes.
 bench-memory: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/release -j $(JOBS)
-	@for part in planner memory optimizer_memory; do .venv/bin/python bench/e2e/$$part.py || exit 1; done
+	@for part in planner memory optimizer_memory; do .venv/bin/python bench/e2e/$$part.py $(ARGS) || exit 1; done
 
-# Two ranks of unequal speed: leases beside equal shares; about 5 minutes.
+# Parts of training alone, and the demo; about 35 minutes. ARGS=--quick: a minute or two.
+bench-parts: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@cmake --build build/release -j $(JOBS) --target accrue recompute_bench data_bench kernels_bench
+	@for part in micro demo; do .venv/bin/python bench/e2e/$$part.py $(ARGS) || exit 1; done
+
+# How long training waits beside a checkpoint after every step; about 15 minutes. ARGS=--quick: a minute.
+bench-stalls: build
+	@.venv/bin/python bench/e2e/stalls.py $(ARGS)
+
+# Two ranks of unequal speed, and ranks that divide the optimizer's state; about 10 minutes. ARGS=--quick: a minute.
 bench-dist: build
-	@.venv/bin/python bench/e2e/unequal.py $(ARGS)
+	@for part in unequal divided; do .venv/bin/python bench/e2e/$$part.py $(ARGS) || exit 1; done
 
 # Two stages of a pipeline beside two ranks that share the batch; about 15 minutes. ARGS=--quick: a tiny model.
 bench-pipeline: build
@@ -136,12 +153,22 @@ bench-kernels: setup-test
 	@cmake --build build/release -j $(JOBS) --target kernels_bench
 	@.venv/bin/python bench/micro/kernels.py $(ARGS)
 
-# The same training by PyTorch, torch.compile, Accelerate, Lightning and DeepSpeed; hours. ARGS=--quick: minutes.
+# The same training by PyTorch, torch.compile, Accelerate, Lightning and DeepSpeed, as installed and tuned; about 3 hours.
+# ARGS=--quick: 5 minutes.
 bench-peers: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/peers.py $(ARGS)
 
-# Two ranks over links of 1 Gbit/s and 100 Mbit/s, beside PyTorch DDP; half an hour. ARGS=--quick: a minute or two.
+# The best micro-batch of each of them on one memory limit; about 4 hours. ARGS=--quick: 10 minutes.
+bench-peers-memory: build
+	@scripts/setup.sh peers
+	@.venv-peers/bin/python bench/e2e/peers_memory.py $(ARGS)
+
+# What documents say of measurements, from bench/results.
+bench-docs:
+	@python3 bench/e2e/write_benchmarks.py
+
+# Two ranks over links of 1 Gbit/s and 100 Mbit/s, beside PyTorch DDP; 35 minutes. ARGS=--quick: a minute or two.
 bench-links: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/links.py $(ARGS)

@@ -3,7 +3,7 @@
 #   scripts/setup.sh build   system packages by apt; libtorch and oneDNN in .venv
 #   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
-#   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, in .venv-peers (which sees .venv)
+#   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +17,7 @@ PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(clang-format clang-tidy libstb-dev)
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
+TCMALLOC=(libtcmalloc-minimal4t64 libtcmalloc-minimal4)  # the names that Debian and Ubuntu have for it, newest first
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'error: setup: %s\n' "$*" >&2; exit 2; }
@@ -90,6 +91,17 @@ pip_peers() {
   install_beside_build .venv-peers -r bench/peers/requirements.txt
   DS_BUILD_OPS=0 install_beside_build .venv-peers --no-build-isolation "$DEEPSPEED" >.venv-peers/deepspeed.log 2>&1 ||
     say "$DEEPSPEED does not install here (.venv-peers/deepspeed.log says why); the other peers do"
+  unpack_tcmalloc
+}
+
+# The allocator that PyTorch's tuning guide advises, unpacked where no root is needed. bench-peers says where it is missing.
+unpack_tcmalloc() {
+  local folder=.venv-peers/tcmalloc package
+  mkdir -p "$folder"
+  for package in "${TCMALLOC[@]}"; do
+    (cd "$folder" && apt-get download -q "$package" && dpkg-deb -x "$package"_*.deb .) >>.venv-peers/tcmalloc.log 2>&1 && return 0
+  done
+  say "none of ${TCMALLOC[*]} can be fetched here (.venv-peers/tcmalloc.log says why); tuned peers run without it"
 }
 
 make_build_venv() {
@@ -115,7 +127,7 @@ case "${1:-build}" in
   peers)
     install_packages "${PACKAGES[@]}"
     make_build_venv
-    make_venv .venv-peers "$TORCH $DEEPSPEED $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
+    make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
   *) die "expected build, test, fuzz or peers, received $1; try scripts/setup.sh build" ;;
 esac

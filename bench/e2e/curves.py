@@ -14,7 +14,6 @@ standard library, whose sources are also the text. See docs/notes/compression.md
 import argparse
 import contextlib
 import dataclasses
-import datetime
 import json
 import os
 import pathlib
@@ -29,8 +28,9 @@ import curves_report
 import netns
 from links import LINKS, WORLD, probe
 from peers import rotated
-from runs import BUILD, GPT2, RESULTS, ROOT, flags, lines_of, save, steps_of, train_command
+from runs import GPT2, QUICK, RESULTS, ROOT, flags, lines_of, save, steps_of, train_command
 from ranks import free_port
+from results import provenance
 
 LINK = LINKS["100 Mbit/s"]
 LOCAL_STEPS = 8
@@ -136,7 +136,7 @@ def per_step(steps: list[dict]) -> dict[str, float]:
 def measure(job: dict) -> Iterator[dict]:
     """What there is to report after each seed."""
     with cable_or_loopback() as (cable, link):
-        result = {"link": link, "job": job, "optimizer": OPTIMIZER, "date": datetime.date.today().isoformat(),
+        result = {"link": link, "job": job, "optimizer": OPTIMIZER,
                   "python": platform.python_version(), "variants": {variant: {} for variant in VARIANTS}}
         for number, seed in enumerate(job["seeds"]):
             for variant in rotated(list(VARIANTS), number):
@@ -153,13 +153,13 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="folder of curves.json and curves.svg; these are in "
                         "bench/results and docs/notes otherwise")
     options = parser.parse_args()
-    folder = options.out or (BUILD / "curves-quick" if options.quick else None)
+    folder = options.out or (QUICK if options.quick else None)
     try:
         for result in measure(QUICK_JOB if options.quick else JOB):
-            save("curves.json", result, (folder or RESULTS) / "curves.json")
+            save("curves.json", result, (folder or RESULTS) / "curves.json", versions=result["versions"])
     except netns.RankFailed as failed:
         sys.exit(f"error: {failed}")
-    print(curves_report.tables(result))
+    print(curves_report.tables(result, provenance()))
     ((folder or ROOT / "docs" / "notes") / "curves.svg").write_text(curves_report.plot(result))
 
 

@@ -3,22 +3,22 @@ import math
 
 import svg
 from links_report import of_spread
+from results import describe
 from runs import spread, table
 
 REFERENCE = "none"
 CONTROL = "none, rounded otherwise"
 
 
-def tables(result: dict) -> str:
-    job, machine, link = result["job"], result["machine"], result["link"]
+def tables(result: dict, record: dict) -> str:
+    job, link = result["job"], result["link"]
     model = job["model"]
     how = (f"a link of {link['rate_mbit']} Mbit/s each way (plain sockets get {link['probe']['mbit']:.0f} both ways at "
            f"once)" if link else "the loopback device")
     return "\n".join([
         f"GPT-2 {model['layers']}/{model['heads']}/{model['width']}, context {model['context']}, bytes, fp32; batches "
-        f"of {job['samples']} samples over two ranks on cores of {machine['processor']} ({machine['isa']}), over "
-        f"{how}; seeds: {len(job['seeds'])}; sources of Python {result['python']}; accrue "
-        f"{result['versions']['accrue']}; {result['date']}.", "",
+        f"of {job['samples']} samples over two ranks, a core each, over {how}; seeds: {len(job['seeds'])}; sources of "
+        f"Python {result['python']}; accrue {result['versions']['accrue']}; {describe(record)}.", "",
         table(["variant", f"validation loss after {job['steps']} steps, median (min to max)",
                f"less that of {REFERENCE} from the same seed, median (min to max)", "MB that a rank sends a step",
                "seconds a step, median (min to max)"],

@@ -11,7 +11,6 @@ cannot shape them, it says so and ends with 0. `make bench-links` sets up .venv-
 docs/notes/links.md.
 """
 import argparse
-import datetime
 import json
 import pathlib
 import sys
@@ -22,10 +21,10 @@ import links_report
 import netns
 from agreement import agrees, relative_errors
 from peers import PEERS, PYTHON, SMALL, TINY, WARM_UP_STEPS, accrue_arguments, accrue_outcome, prepare, rotated
-from runs import BUILD, RESULTS, ROOT, median, spread, steps_of, train_command
+from runs import QUICK, RESULTS, ROOT, median, spread, steps_of, train_command
 
 LINKS = {"1 Gbit/s": netns.Shape(rate_mbit=1000, delay_ms=0.2), "100 Mbit/s": netns.Shape(rate_mbit=100, delay_ms=1.0)}
-ROUNDS = {"1 Gbit/s": 3, "100 Mbit/s": 2}  # of 4 and 7 minutes
+ROUNDS = {"1 Gbit/s": 3, "100 Mbit/s": 3}  # of 4 and 7 minutes
 WORLD = 2
 PROBE_SECONDS = 2
 LEAST_SHARE = 0.85  # of its rate, that a cable gives to plain sockets; 0.95 is what headers leave
@@ -210,7 +209,7 @@ def measure(link: str, folder: pathlib.Path, options: argparse.Namespace) -> dic
     model = {key: value for key, value in (TINY if options.quick else MODEL).items() if key not in ("micro", "count")}
     with netns.cable(LINKS[link]) as cable:
         result = {"rate_mbit": cable.shape.rate_mbit, "delay_ms": cable.shape.delay_ms if cable.delays else None,
-                  "probe": probe(cable), "model": model, "date": datetime.date.today().isoformat()}
+                  "probe": probe(cable), "model": model}
         folder.mkdir()
         if options.part in (None, "systems"):
             cells = QUICK_CELLS if options.quick else CELLS_OF[link]
@@ -218,7 +217,7 @@ def measure(link: str, folder: pathlib.Path, options: argparse.Namespace) -> dic
         if options.part in (None, "hiding") and link == HIDING_LINK and not options.quick:
             (folder / "hiding").mkdir()
             cells = measure_hiding(cable, folder / "hiding", model, options.rounds or HIDING_ROUNDS)
-            result["hiding"] = {"probe": result["probe"], "date": result["date"], "cells": cells}
+            result["hiding"] = {"probe": result["probe"], "cells": cells}
         return result
 
 
@@ -233,7 +232,7 @@ def main() -> None:
     options = parser.parse_args()
     if not PYTHON.exists():
         sys.exit(f"error: expected {PYTHON.relative_to(ROOT)}, received no such file; try scripts/setup.sh peers")
-    out = options.out or (BUILD / "links-quick" if options.quick else RESULTS)
+    out = options.out or (QUICK if options.quick else RESULTS)
     links = [options.only] if options.only else [HIDING_LINK] if options.part == "hiding" else list(LINKS)
     with tempfile.TemporaryDirectory() as name:
         for i, link in enumerate(links):

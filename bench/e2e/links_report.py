@@ -1,9 +1,9 @@
 """What links.py measured, as links.json, tables (printed, and all of them in links.md) and a plot (links.svg)."""
-import json
 import math
 import pathlib
 
 import svg
+from results import ResultFile, describe, write_all
 from runs import table
 
 HIDING = {"reduction_seconds": "R: the whole reduction", "backward_seconds": "B: backward after the first bucket",
@@ -12,33 +12,49 @@ HIDING = {"reduction_seconds": "R: the whole reduction", "backward_seconds": "B:
 
 
 def add(folder: pathlib.Path, link: str, result: dict) -> None:
-    """Prints the link's tables and writes them into the folder's files, beside the links that are there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "links.json"
-    results = json.loads(path.read_text()) if path.exists() else {}
-    results[link] = results.get(link, {}) | result
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(section(link, results[link]), flush=True)
-    (folder / "links.md").write_text("\n".join(section(*item) for item in results.items()))
-    (folder / "links.svg").write_text(plot(results))
+    """Prints the link's tables and writes them into the folder's files, beside the links that are there. What "systems"
+    and "hiding" measured are parts of their own."""
+    file = ResultFile(folder / "links.json")
+    hiding = {hiding_of(link): result.pop("hiding")} if "hiding" in result else {}
+    file.add(({link: result} if "cells" in result else {}) | hiding, result.get("versions"))
+    file.write()
+    print(section(link, file), flush=True)
+    write_all(tables(file))
 
 
-def section(link: str, result: dict) -> str:
-    model, probe = result["model"], result["probe"]
-    delay = f"{result['delay_ms']} ms each way" if result["delay_ms"] else "none, which this kernel cannot add"
-    parts = [f"## {link}", "",
-             f"Rate {result['rate_mbit']} Mbit/s each way, delay {delay}; plain sockets get {probe['mbit']:.0f} Mbit/s "
-             f"both ways at once and a round trip of {probe['round_trip_ms']:.2f} ms. GPT-2 {model['layers']}/"
-             f"{model['heads']}/{model['width']}, context {model['context']}, vocabulary {model['vocab']}, fp32; two "
-             f"ranks, a core and a thread each; {result['date']}.", ""]
-    return "\n".join(parts + (compared(result) if "cells" in result else [])
-                     + (hidden(result["hiding"]) if "hiding" in result else []))
+def tables(file: ResultFile) -> dict[pathlib.Path, str]:
+    """What stands beside the file."""
+    compared = {link: file.parts[link] for link in links_in(file) if link in file.parts}
+    return {file.path.with_suffix(".md"): "\n".join(section(link, file) for link in links_in(file)),
+            file.path.with_suffix(".svg"): plot(compared)}
+
+
+def hiding_of(link: str) -> str:
+    return f"{link}, hiding"
+
+
+def links_in(file: ResultFile) -> list[str]:
+    return list(dict.fromkeys(part.split(",")[0] for part in file.parts))
+
+
+def section(link: str, file: ResultFile) -> str:
+    parts = [f"## {link}", ""]
+    if result := file.parts.get(link):
+        model, probe = result["model"], result["probe"]
+        delay = f"{result['delay_ms']} ms each way" if result["delay_ms"] else "none, which this kernel cannot add"
+        parts += [f"Rate {result['rate_mbit']} Mbit/s each way, delay {delay}; plain sockets get {probe['mbit']:.0f} Mbit/s "
+                  f"both ways at once and a round trip of {probe['round_trip_ms']:.2f} ms. GPT-2 {model['layers']}/"
+                  f"{model['heads']}/{model['width']}, context {model['context']}, vocabulary {model['vocab']}, fp32; two "
+                  f"ranks, a core and a thread each; {describe(file.record_of(link))}.", "", *compared(result)]
+    if hiding := file.parts.get(hiding_of(link)):
+        parts += hidden(hiding, file.record_of(hiding_of(link)))
+    return "\n".join(parts)
 
 
 def compared(result: dict) -> list[str]:
-    machine, cells = result["machine"], result["cells"]
-    return [f"K micro-batches of one sample a rank and step unless said otherwise; cores of {machine['processor']} "
-            f"({machine['isa']}); rounds of {result['steps']} timed steps: {result['rounds']}; "
+    cells = result["cells"]
+    return [f"K micro-batches of one sample a rank and step unless said otherwise; rounds of {result['steps']} timed "
+            f"steps: {result['rounds']}; "
             + ", ".join(f"{what} {version}" for what, version in result["versions"].items()) + ".", "",
             "Seconds a step, median (min to max):", "", step_times(cells), "",
             "MB that rank 0's interface sent in a step (and, for accrue, `wire_bytes`), medians:", "", sent(cells), ""]
@@ -74,11 +90,11 @@ def sent(cells: dict) -> str:
                   for system in systems_of(cells)])
 
 
-def hidden(result: dict) -> list[str]:
+def hidden(result: dict, record: dict) -> list[str]:
     rows = [[name, str(cell["steps"]), f"{cell['bytes_over_rate_seconds']:.3f}",
              *(shares(cell[what]) if what == "share" else of_spread(cell[what], 3) for what in HIDING)]
             for name, cell in result["cells"].items()]
-    return [f"What `dist.reduce = \"overlap\"` hides ({result['date']}, while plain sockets got "
+    return [f"What `dist.reduce = \"overlap\"` hides ({describe(record)}; plain sockets got "
             f"{result['probe']['mbit']:.0f} Mbit/s), seconds of a step, median (min to max):", "",
             table(["", "steps", "bytes / rate", *HIDING.values()], rows), ""]
 

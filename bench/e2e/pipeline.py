@@ -12,17 +12,18 @@ import pathlib
 import tempfile
 
 import ranks
-from runs import RESULTS, flags, gpt2, save, spread, steps_of
+from runs import flags, gpt2, save, spread, steps_of
 
 CORES = [0, 1]
-LAYOUTS = {"two stages": (2, CORES), "two ranks": (1, CORES), "one process": (1, CORES[:1])}
+LAYOUTS = {  # the ranks' cores, and what they are told
+    "two stages": (CORES, flags("dist", stages=2)), "two ranks": (CORES, flags("dist", shares="equal")),
+    "one process": (CORES[:1], [])}
 
 
 def train(folder: pathlib.Path, model: list[str], name: str, layout: str, steps: int) -> list[dict]:
     """The steps' lines, without the first, which is slow in its own way."""
-    stages, cores = LAYOUTS[layout]
-    ranks.train(folder, name, [*model, *flags("run", steps=steps, threads=1),
-                               *flags("dist", stages=stages, shares="equal")], cores)
+    cores, told = LAYOUTS[layout]
+    ranks.train(folder, name, [*model, *flags("run", steps=steps, threads=1), *told], cores)
     return steps_of(folder / name)[1:]
 
 
@@ -46,7 +47,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--quick", action="store_true", help="a tiny model, one round")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS / "pipeline.json")
+    parser.add_argument("--out", type=pathlib.Path, help="bench/results/pipeline.json")
     options = parser.parse_args()
     size, samples = ("tiny", 4) if options.quick else ("10.8M", 4)
     counts, rounds = ([2, 4], 1) if options.quick else ([1, 2, 4, 8, 16], options.rounds)
@@ -63,7 +64,8 @@ def main() -> None:
                     found += train(folder, model, f"{layout}-{count}-{turn}", layout, options.steps)
             results[count] = {layout: summarise(found) for layout, found in steps.items()}
             show(count, results[count])
-    save("pipeline.json", {"model": size, "samples_per_micro_batch": samples, "by_micro_batches": results}, options.out)
+    save("pipeline.json", {"model": size, "rounds": rounds, "samples_per_micro_batch": samples,
+                           "by_micro_batches": results}, options.out, options.quick)
 
 
 if __name__ == "__main__":

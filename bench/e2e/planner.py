@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Measures how well `accrue plan` predicts, and how good its plans are.
 
-    bench/e2e/planner.py [--quick] [--only PART] [--out bench/results/planner.json]
+    bench/e2e/planner.py [--quick] [--only PART] [--rounds 3] [--out bench/results/planner.json]
 
 Predictions: the planner's peak bytes and seconds for a size that none of its trials ran, beside what that size then
 takes, for GPT-2 from tiny to 124 M, ViT and ResNet, in fp32 and bf16, with and without recomputation.
 Choices: the chosen plan's throughput (accrue bench, median of 5) beside the best of an exhaustive search over powers
-of two and modes under the same budget. --quick takes the small models and fewer rounds. Only the standard library.
+of two and modes under the same budget. Predictions are made in rounds over all sizes; of each
+size the round with the median error of its seconds counts, and all errors are kept. --quick takes the small models and
+fewer rounds, and keeps nothing. Only the standard library.
 """
 import argparse
 import pathlib
@@ -62,6 +64,21 @@ def predict(name: str, arguments: list[str], folder: pathlib.Path) -> dict:
     print(f"{name:40} {row['micro_batch']:4} samples   peak {percent(row['peak_bytes']['error'])}   "
           f"seconds {percent(row['seconds_per_micro_batch']['error'])}", flush=True)
     return row
+
+
+def predicted(cases: dict[str, list[str]], folder: pathlib.Path, rounds: int) -> list[dict]:
+    found = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, arguments in cases.items():
+            found[name].append(predict(name, arguments, folder))
+    return [of_rounds(rows) for rows in found.values()]
+
+
+def of_rounds(rows: list[dict]) -> dict:
+    """The round with the median error of the seconds, with the errors of all."""
+    ordered = sorted(rows, key=lambda row: row["seconds_per_micro_batch"]["error"])
+    errors = {what: [row[what]["error"] for row in rows] for what in ("peak_bytes", "seconds_per_micro_batch")}
+    return ordered[len(ordered) // 2] | {"rounds": len(rows), "errors": errors}
 
 
 def prediction_table(rows: list[dict]) -> str:
@@ -132,22 +149,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=["predictions", "choices"])
+    parser.add_argument("--rounds", type=int, help="of the predictions: 3, with --quick 1")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         if options.only in (None, "predictions"):
-            rows = [predict(case, arguments, folder)
-                    for case, arguments in predictions(folder, options.quick).items()]
+            rows = predicted(predictions(folder, options.quick), folder, options.rounds or (1 if options.quick else 3))
             results["predictions"] = rows
             print("\n" + prediction_table(rows) + "\n", flush=True)
         if options.only in (None, "choices"):
-            rows = [choose(case, arguments, samples, folder, 3 if options.quick else 5)
+            results["choice_rounds"] = rounds = 3 if options.quick else 5
+            rows = [choose(case, arguments, samples, folder, rounds)
                     for case, (arguments, samples) in choices(folder, options.quick).items()]
             results["choices"] = rows
             print("\n" + choice_table(rows) + "\n", flush=True)
-    save("planner.json", results, options.out)
+    save("planner.json", results, options.out, options.quick)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ import sys
 import sysconfig
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from results import RESULTS, ROOT, ResultFile
+
 BUILD = ROOT / "build" / "release"
-RESULTS = ROOT / "bench" / "results"
+QUICK = BUILD / "bench-quick"
 
 GPT2 = {
     "tiny": dict(layers=2, heads=2, width=64, context=64),
@@ -73,10 +74,10 @@ def config_file(folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def run(command: list[str]) -> tuple[str, int]:
+def run(command: list[str], environment: dict[str, str] | None = None) -> tuple[str, int]:
     """Its standard output, and the most resident memory that it had, in bytes."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err)
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -140,10 +141,10 @@ def plain_libtorch(steps: int, sizes: dict) -> dict:
     return json.loads(out)
 
 
-def save(name: str, results: dict, out: pathlib.Path | None) -> None:
-    """Parts that were not measured now stay as they are in the file."""
-    path = out or RESULTS / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    before = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(before | results, indent=2) + "\n")
-    print(f"written to {path}")
+def save(name: str, results: dict, out: pathlib.Path | None, quick: bool = False,
+         versions: dict[str, str] | None = None) -> None:
+    """Into `out`, or where results are kept; quick ones are not. Parts that were not measured now stay as they are."""
+    file = ResultFile(out or (QUICK if quick else RESULTS) / name)
+    file.add(results, versions)
+    file.write()
+    print(f"written to {file.path}")

@@ -2,6 +2,7 @@
 """Measures accrue beside a plain libtorch loop, in turn, in one run.
 
     bench/e2e/speed.py [--rounds 5] [--only NAME] [--out bench/results/speed.json]
+    bench/e2e/speed.py --quick          a tiny model: whether everything runs, in half a minute
 
 Each round runs the plain loop (bench/peers/plain_libtorch) and `accrue bench` on the same model, batch and
 number of threads, one after the other, each in a process of its own; the ratio is taken round by round.
@@ -20,6 +21,7 @@ MODELS = {
     "10.8M bf16": dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16, compute="bf16"),
     "124M bf16": dict(layers=12, heads=12, width=768, context=64, vocab=50304, micro=4, count=8, compute="bf16"),
 }
+QUICK_MODELS = {"tiny fp32": dict(layers=2, heads=2, width=64, context=64, vocab=256, micro=4, count=4, compute="fp32")}
 
 
 def overrides(model: dict, folder: pathlib.Path) -> list[str]:
@@ -48,7 +50,7 @@ def compare(name: str, model: dict, folder: pathlib.Path, rounds: int) -> dict:
         last = accrue(model, folder, 2)
         ours.append(last["tokens_per_second"]["median"])
         ratios.append(ours[-1] / theirs[-1])
-    row = {"accrue_tokens_per_second": spread(ours), "plain_libtorch_fp32_tokens_per_second": spread(theirs),
+    row = {"rounds": rounds, "accrue_tokens_per_second": spread(ours), "plain_libtorch_fp32_tokens_per_second": spread(theirs),
            "ratio": spread(ratios), "model_gflops": last["model_gflops"], "ceiling_gflops": last["ceiling_gflops"],
            "share_of_ceiling": last["share_of_ceiling"]}
     print(f"{name:12} accrue {row['accrue_tokens_per_second']['median']:8.0f} tokens/s   plain libtorch fp32 "
@@ -58,11 +60,11 @@ def compare(name: str, model: dict, folder: pathlib.Path, rounds: int) -> dict:
     return row
 
 
-def overhead(folder: pathlib.Path, rounds: int) -> dict:
-    model = dict(MODELS["10.8M fp32"], count=64)
+def overhead(model: dict, folder: pathlib.Path, rounds: int) -> dict:
+    model = dict(model, count=64)
     many = accrue(model, folder, rounds)
     one = accrue(dict(model, count=1), folder, rounds)
-    row = {"accumulation_overhead": many["accumulation_overhead"],
+    row = {"rounds": rounds, "accumulation_overhead": many["accumulation_overhead"],
            "seconds_per_micro_batch": many["seconds_per_micro_batch"],
            "bare_seconds_per_micro_batch": many["bare_seconds_per_micro_batch"],
            "optimizer_seconds": many["optimizer_seconds"],
@@ -79,19 +81,21 @@ def overhead(folder: pathlib.Path, rounds: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, help="5, with --quick 1")
     parser.add_argument("--only", help="one of: " + ", ".join([*MODELS, "overhead"]))
     parser.add_argument("--out", type=pathlib.Path, help="file of the results (bench/results/speed.json)")
     options = parser.parse_args()
+    models, rounds = (QUICK_MODELS, options.rounds or 1) if options.quick else (MODELS, options.rounds or 5)
     results = {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for key, model in MODELS.items():
+        for key, model in models.items():
             if options.only in (None, key):
-                results[key] = compare(key, model, folder, options.rounds)
+                results[key] = compare(key, model, folder, rounds)
         if options.only in (None, "overhead"):
-            results["overhead"] = overhead(folder, options.rounds)
-    save("speed.json", results, options.out)
+            results["overhead"] = overhead(next(iter(models.values())), folder, rounds)
+    save("speed.json", results, options.out, options.quick)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What waiting threads cost: accrue train with each way to wait, alone and beside a second such program.
 
 Every policy in turn, again and again, so that what else the machine does falls on all of them; medians of the pairs' ratios.
-Run it alone on the machine. --quick: two rounds of the tiny model."""
+Run it alone on the machine. --quick: two rounds of the tiny model, kept nowhere."""
 import argparse
 import json
 import os
@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import tempfile
 
-from runs import BUILD, RESULTS, gpt2
+from runs import BUILD, gpt2, save
 
 # GOMP_SPINCOUNT=300000 is what libgomp does where its environment says nothing.
 POLICIES = {
@@ -52,6 +52,7 @@ def measure(folder: pathlib.Path, size: str, policy: dict[str, str], beside: int
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=pathlib.Path, help="bench/results/spinning.json")
     arguments = parser.parse_args()
     rounds, sizes = (2, ["tiny"]) if arguments.quick else (9, list(MODELS))
     results = []
@@ -70,9 +71,7 @@ def main() -> None:
                                         spread=[min(measured), max(measured)], relative=ratio))
                     print(f"{size:8} {'beside another' if beside else 'alone':16} {policy:20} "
                           f"{1e3 * statistics.median(measured):10.2f} ms a step  {ratio:6.2f} x", flush=True)
-    if not arguments.quick:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "spinning.json").write_text(json.dumps(results, indent=1) + "\n")
+    save("spinning.json", {"rounds": rounds, "policies": results}, arguments.out, arguments.quick)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How long training waits for its data, its checkpoints and its log, from the trace of a run.
 
-    bench/e2e/stalls.py [--steps 12] [--only NAME] [--out bench/results/stalls.json]
+    bench/e2e/stalls.py [--steps 12] [--rounds 3] [--only NAME] [--quick] [--out bench/results/stalls.json]
 
 Each run writes a checkpoint after every step, which is more than anybody would, and every metric; beside it one without checkpoints, as writing
-takes the same cores. Only the standard library.
+takes the same cores. Of the rounds the one with the median step counts. Only the standard library.
 """
 import argparse
 import json
@@ -13,14 +13,14 @@ import statistics
 import tempfile
 
 from runs import save, train
-from speed import MODELS, overrides
+from speed import MODELS, QUICK_MODELS, overrides
 
 WAITS = ("data: wait", "checkpoint: wait", "log")
 RUNS = ("10.8M fp32", "124M bf16")
 
 
 def traced(model: dict, folder: pathlib.Path, steps: int, checkpoint_every: int) -> list[dict]:
-    trace = folder / "trace.json"
+    trace = folder / f"trace-{checkpoint_every}.json"
     train(folder, f"every-{checkpoint_every}", ["--trace", str(trace), *overrides(model, folder), f"--run.steps={steps}",
                                                 f"--run.checkpoint_every={checkpoint_every} steps"])
     return [event for event in json.loads(trace.read_text()) if event["ph"] == "X"]
@@ -51,24 +51,40 @@ def waits(events: list[dict]) -> dict:
     return {"seconds": wall / 1e6, "waits": row, "beside": beside}
 
 
+def measured(model: dict, steps: int) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        beside = traced(model, pathlib.Path(folder), steps, 1)
+        none = traced(model, pathlib.Path(folder), steps, steps + 1)
+    return waits(beside) | {"seconds_per_step": {"with_checkpoint": seconds_per_step(beside),
+                                                 "without": seconds_per_step(none)}}
+
+
+def of_rounds(rows: list[dict]) -> dict:
+    ordered = sorted(rows, key=lambda row: row["seconds_per_step"]["with_checkpoint"])
+    return ordered[len(ordered) // 2] | {"rounds": len(rows)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, help="3, with --quick 1")
+    parser.add_argument("--quick", action="store_true", help="a tiny model, four steps")
     parser.add_argument("--only", choices=RUNS)
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
-    rows = {}
-    for name in [options.only] if options.only else RUNS:
-        with tempfile.TemporaryDirectory() as folder:
-            beside = traced(MODELS[name], pathlib.Path(folder), options.steps, 1)
-            none = traced(MODELS[name], pathlib.Path(folder), options.steps, options.steps + 1)
-        row = rows[name] = waits(beside) | {
-            "seconds_per_step": {"with_checkpoint": seconds_per_step(beside), "without": seconds_per_step(none)}}
+    models = QUICK_MODELS if options.quick else {name: MODELS[name] for name in RUNS if options.only in (None, name)}
+    rounds, steps = options.rounds or (1 if options.quick else 3), 4 if options.quick else options.steps
+    found = {name: [] for name in models}
+    for _ in range(rounds):
+        for name, model in models.items():
+            found[name].append(measured(model, steps))
+    rows = {name: of_rounds(of_name) for name, of_name in found.items()}
+    for name, row in rows.items():
         print(name + "".join(f"   {wait} {100 * found['share']:.3f}% (most {1000 * found['most_seconds']:.1f} ms)"
                              for wait, found in row["waits"].items())
               + f"   step {row['seconds_per_step']['with_checkpoint']:.2f} s beside a checkpoint, {row['seconds_per_step']['without']:.2f} s without"
               + "".join(f"   [{work} {100 * found['share']:.1f}%]" for work, found in row["beside"].items()), flush=True)
-    save("stalls.json", rows, options.out)
+    save("stalls.json", rows, options.out, options.quick)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures windows of two ranks of which one is about three times as slow: leased by speed, and shared equally.
 
-    bench/e2e/unequal.py [--rounds 3] [--steps 10] [--out bench/results/unequal.json]
+    bench/e2e/unequal.py [--rounds 3] [--steps 10] [--quick] [--out bench/results/unequal.json]
 
 Rank 0 has a core of its own. Rank 1 has another one, which it shares with two loops that do nothing: the scheduler
 gives each of the three a third. In turn, in one run: dist.shares = "speed" and "equal". The ideal is what the speeds,
@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 import ranks
-from runs import RESULTS, flags, gpt2, lines_of, save, spread
+from runs import flags, gpt2, lines_of, save, spread
 
 MICRO_BATCHES = 64
 SAMPLES_PER_MICRO_BATCH = 2
@@ -35,9 +35,9 @@ def busy(core: int, loops: int):
             process.wait()
 
 
-def train(folder: pathlib.Path, name: str, shares: str, steps: int) -> pathlib.Path:
+def train(folder: pathlib.Path, size: str, name: str, shares: str, steps: int) -> pathlib.Path:
     """The run's folder."""
-    arguments = [*gpt2(folder, "1.8M", MICRO_BATCHES * SAMPLES_PER_MICRO_BATCH),
+    arguments = [*gpt2(folder, size, MICRO_BATCHES * SAMPLES_PER_MICRO_BATCH),
                  *flags("run", steps=steps, threads=1, checkpoint_every=f"{steps} steps"),
                  f"--batch.micro={SAMPLES_PER_MICRO_BATCH}", f"--dist.shares={shares}"]
     with busy(SLOW_CORE, 2):
@@ -79,18 +79,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS / "unequal.json")
+    parser.add_argument("--quick", action="store_true", help="a tiny model, one round")
+    parser.add_argument("--out", type=pathlib.Path, help="bench/results/unequal.json")
     options = parser.parse_args()
+    size, rounds = ("tiny", 1) if options.quick else ("1.8M", options.rounds)
     runs = {"speed": [], "equal": []}
     with tempfile.TemporaryDirectory() as name:
-        for turn in range(options.rounds):
+        for turn in range(rounds):
             for shares, found in runs.items():
-                found.append(read(train(pathlib.Path(name), f"{shares}-{turn}", shares, options.steps)))
+                found.append(read(train(pathlib.Path(name), size, f"{shares}-{turn}", shares, options.steps)))
     results = {shares: summarise(found) for shares, found in runs.items()}
     for shares, row in results.items():
         show(shares, row)
         print("       " + "; ".join(sorted(set(row["divisions"]))))
-    save("unequal.json", {"micro_batches": MICRO_BATCHES, **results}, options.out)
+    save("unequal.json", {"micro_batches": MICRO_BATCHES, "rounds": rounds, **results}, options.out, options.quick)
 
 
 if __name__ == "__main__":

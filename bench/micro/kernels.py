@@ -8,7 +8,6 @@ after the other; all kernels' rounds come in random order. Ratios and shares are
 kernels.json and kernels.md; kernels that are not measured now stay in them. See docs/notes/kernels.md.
 """
 import argparse
-import datetime
 import json
 import pathlib
 import sys
@@ -16,7 +15,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "e2e"))
-from runs import BUILD, RESULTS, median, run, save, spread, table  # noqa: E402
+from results import ResultFile, describe, write_all  # noqa: E402
+from runs import BUILD, RESULTS, median, run, spread, table  # noqa: E402
 
 PREFIX = "against_aten/"
 HEADER = ["kernel", "accrue: median", "min", "max", "ATen: median", "accrue is faster by", "min", "max", "GFLOP/s",
@@ -30,12 +30,6 @@ def measure(only: str, rounds: int) -> dict:
              f"--benchmark_repetitions={rounds}", "--benchmark_enable_random_interleaving=true",
              f"--benchmark_out={out}", "--benchmark_out_format=json"])
         return json.loads(out.read_text())
-
-
-def processor() -> str:
-    names = [line.split(": ", 1)[1] for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]
-    return names[0] if names else "unknown processor"
 
 
 def rounds_by_kernel(report: dict) -> dict[str, list[dict]]:
@@ -75,15 +69,35 @@ def table_row(kernel: str, row: dict) -> list[str]:
             row["roof"], *(f"{100 * share[which]:.0f}%" for which in ("median", "min", "max"))]
 
 
-def section(title: str, rows: dict[str, dict]) -> str:
-    measured = {f"{row['rounds']} rounds on {row['machine']}, {row['date']}" for row in rows.values()}
+def section(title: str, rows: dict[str, dict], measured: list[str]) -> str:
     products = max(row["gemm_gflops"] for row in rows.values())
     bandwidths = [row["bandwidth_gbps"] for row in rows.values()]
     return "\n".join([
         f"## {title}", "",
-        f"{'; '.join(sorted(measured))}. The roof: products at up to {products:.0f} GFLOP/s, "
+        f"{'; '.join(measured)}. The roof: products at up to {products:.0f} GFLOP/s, "
         f"{min(bandwidths):.0f} (largest operands) to {max(bandwidths):.0f} GB/s (in the caches).", "",
         table(HEADER, [table_row(kernel, row) for kernel, row in sorted(rows.items())]), ""])
+
+
+def sections_of(file: ResultFile) -> dict[str, dict[str, dict]]:
+    """By workload and precision, the rows by kernel."""
+    sections = {}
+    for name, row in file.parts.items():
+        kernel, workload, precision = name.split("/")
+        sections.setdefault(f"{workload}, {precision}", {})[kernel] = row
+    return sections
+
+
+def measured_in(file: ResultFile, title: str) -> list[str]:
+    """The different ways in which the kernels of a section were measured."""
+    workload, precision = title.split(", ")
+    found = set()
+    for name, row in file.parts.items():
+        if name.endswith(f"/{workload}/{precision}"):
+            record = file.record_of(name)
+            versions = ", ".join(f"{what} {record['versions'][what]}" for what in ("gemm", "torch"))
+            found.add(f"{row['rounds']} rounds on {describe(record)}; {versions}")
+    return sorted(found)
 
 
 def overview(sections: dict[str, dict[str, dict]]) -> str:
@@ -99,31 +113,32 @@ def overview_cell(row: dict | None) -> str:
     return f"{row['faster_by']['median']:.2f}, {100 * row['share_of_roof']['median']:.0f}%" if row else ""
 
 
-def document(results: dict) -> str:
-    sections = {}
-    for name, row in results.items():
-        kernel, workload, precision = name.split("/")
-        sections.setdefault(f"{workload}, {precision}", {})[kernel] = row
+def document(file: ResultFile) -> str:
+    sections = sections_of(file)
     return "\n".join(["How many times as fast as ATen, and the share of the roof (medians):", "",
                       overview(sections), "",
-                      *(section(title, rows) for title, rows in sorted(sections.items()))])
+                      *(section(title, rows, measured_in(file, title)) for title, rows in sorted(sections.items()))])
+
+
+def tables(file: ResultFile) -> dict[pathlib.Path, str]:
+    """What stands beside the file."""
+    return {file.path.with_suffix(".md"): document(file)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help='such as "gelu", "124M/bf16" or "attention.*/10.8M"')
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, help="folder of kernels.json and kernels.md")
     options = parser.parse_args()
     report = measure(options.only, options.rounds)
     about = report["context"]
-    common = {"date": datetime.date.today().isoformat(), "rounds": options.rounds,
-              "machine": f"{about['threads']} threads of {processor()}, {about['gemm']}, torch {about['torch']}"}
-    path = options.out / "kernels.json"
-    save(path.name, {name: common | summary(lines) for name, lines in rounds_by_kernel(report).items()}, path)
-    text = document(json.loads(path.read_text()))
-    (options.out / "kernels.md").write_text(text)
-    print(text)
+    file = ResultFile(options.out / "kernels.json")
+    file.add({name: {"rounds": options.rounds, "threads": int(about["threads"]), **summary(lines)}
+              for name, lines in rounds_by_kernel(report).items()}, {"gemm": about["gemm"], "torch": about["torch"]})
+    file.write()
+    write_all(tables(file))
+    print(document(file))
 
 
 if __name__ == "__main__":

@@ -8,17 +8,18 @@ from torch.nn.parallel import DistributedDataParallel
 from gpt2 import Gpt2
 from job import Job
 from recipe import Record, autocast, make_optimizer, micro_batches
+from tuning import Tuning
 
 PACKAGES = ("torch",)
 BUCKET_MB = 4  # accrue's; DDP's own 25 were slower over 1 Gbit/s, as less of 43 MB is left to overlap with
 
 
-def train(job: Job, model: Gpt2, record: Record) -> None:
+def train(job: Job, model: Gpt2, record: Record, _: Tuning) -> None:
     """As PyTorch documents accumulation: the gradients are reduced with the last micro-batch only."""
     accumulate(job, model, record, reduces_each=False)
 
 
-def train_reducing_each(job: Job, model: Gpt2, record: Record) -> None:
+def train_reducing_each(job: Job, model: Gpt2, record: Record, _: Tuning) -> None:
     """Without `no_sync`: with every micro-batch."""
     accumulate(job, model, record, reduces_each=True)
 

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from job import Job
+from tuning import Tuning
 
 
 class TokenSamples(Dataset):
@@ -43,6 +44,12 @@ def make_optimizer(job: Job, model: torch.nn.Module) -> torch.optim.AdamW:
 
 def autocast(job: Job) -> contextlib.AbstractContextManager:
     return torch.autocast("cpu", dtype=torch.bfloat16) if job.precision == "bf16" else contextlib.nullcontext()
+
+
+def window_autocast(job: Job, tuning: Tuning) -> contextlib.AbstractContextManager:
+    """Around a window. Autocast keeps the casts of weights until its outermost context ends, which has to be before
+    they change: at the latest behind the step, before the next forward pass."""
+    return autocast(job) if tuning.tuned else contextlib.nullcontext()
 
 
 def norm_before_clipping(model: torch.nn.Module, reported: torch.Tensor, most_norm: float) -> float:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one job with one system and writes what came out: worker.py SYSTEM JOB_FOLDER RESULT.json
+"""Trains one job with one system and writes what came out: worker.py SYSTEM JOB_FOLDER RESULT.json [TUNING]
 
 RESULT.json: losses, grad_norms and times (Unix, of its end) of each step, seconds of each timed one, parameter_norm, update_norm (norms.py),
 peak_resident_bytes and versions; or, where the system does not run here, `unavailable` with the reason.
@@ -19,6 +19,7 @@ from gpt2 import Gpt2
 from job import Job
 from norms import norms
 from recipe import Record
+from tuning import AS_INSTALLED, TUNINGS, Tuning
 
 SYSTEMS = {  # to the module and its function
     "eager": ("pytorch_loop", "train"),
@@ -31,14 +32,16 @@ SYSTEMS = {  # to the module and its function
 }
 
 
-def run(system: str, job: Job) -> dict:
+def run(system: str, job: Job, tuning: Tuning) -> dict:
+    if tuning.tuned:
+        torch.set_flush_denormal(True)  # of this thread, and of those that it is yet to start
     torch.set_num_threads(job.threads)
     module_name, function = SYSTEMS[system]
     module = importlib.import_module(module_name)
     model = Gpt2(job)
     model.load(load_file(job.weights_file))
     record = Record(job.warm_up_steps)
-    getattr(module, function)(job, model, record)
+    getattr(module, function)(job, model, record, tuning)
     result = record.result()  # before anything else takes memory
     final = {name: tensor.numpy() for name, tensor in model.hugging_face_tensors().items()}
     initial = {name: tensor.numpy() for name, tensor in load_file(job.weights_file).items()}
@@ -48,8 +51,9 @@ def run(system: str, job: Job) -> dict:
 
 def main() -> None:
     system, folder, result = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    tuning = TUNINGS[sys.argv[4]] if len(sys.argv) > 4 else AS_INSTALLED
     try:
-        outcome = run(system, Job.read(folder))
+        outcome = run(system, Job.read(folder), tuning)
     except Exception as failure:  # whatever a peer raises is a reason to be shown; the others go on
         traceback.print_exc()
         outcome = {"unavailable": f"{type(failure).__name__}: {failure}"}

@@ -206,7 +206,7 @@ void Gpt2::load_file_tensors(const StoredTensors& tensors, const std::string& or
 std::int64_t Gpt2::flops_per_token() const {
   const Gpt2Options& options = impl_->options;
   const std::int64_t multiplied = parameter_count(*this) - impl_->wpe.numel();
-  return 6 * multiplied + 12 * options.layers * options.width * options.context;
+  return 6 * multiplied + 6 * options.layers * options.width * (options.context + 1);
 }
 
 }  // namespace accrue::models

@@ -66,9 +66,10 @@ class Gpt2 : public Model {
   const Gpt2Options& options() const;
 
   /// Arithmetic of forward and backward for one token of a full context, recomputation not counted:
-  /// 6N + 12 * layers * width * context, with N all parameters but the position table, which is
-  /// only looked up, and every query counted against the whole context (Chowdhery et al.,
-  /// arXiv:2204.02311, appendix B).
+  /// 6N + 6 * layers * width * (context + 1), with N all parameters but the position table, which
+  /// is only looked up. Attention is causal: a sample has context * (context + 1) / 2 pairs of a
+  /// query and a key, each 12 * width operations in a layer, where Chowdhery et al.
+  /// (arXiv:2204.02311, appendix B) count context * context of them.
   std::int64_t flops_per_token() const;
 
  private:

@@ -13,8 +13,10 @@ class Model : public Trainable {
  public:
   /// The name that model.kind has for it.
   virtual std::string kind() const = 0;
-  /// Arithmetic of forward and backward for one sample (a full context, an image), recomputation
-  /// not counted; 0 where it is not known.
+  /// Arithmetic that forward and backward of one sample (a full context, an image) need,
+  /// recomputation not counted: a multiplication and its addition are two operations, and the pairs
+  /// that a causal mask leaves out are none. 0 where it is not known. What `accrue bench` calls
+  /// model_gflops is this per second.
   virtual std::int64_t flops_per_sample() const = 0;
   /// What pack_weights(true) takes at most, in bytes, padding apart; 0 where it does nothing.
   virtual std::int64_t packed_weight_bytes() const { return 0; }

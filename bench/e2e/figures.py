@@ -1,0 +1,249 @@
+"""The figures that documents show, as they are made from the files of results.
+
+A document asks for them by expressions:
+
+    speed: overhead/peak_bytes/ratio: 4     a value of bench/results/speed.json by its path, in a format
+    measured speed: overhead                when, where and with what a part of a file was measured; or all of a file
+    table peers                             one of the tables below
+    largest error of a peak                 one of the sentences' figures below
+
+Formats: a number of decimals ("2"; ",0" sets off thousands), "%1" (a percentage), "MB", "MiB" and "GiB" (of bytes, with
+decimals as in "GiB 2"); "spread 2" shows median, least and most in such a format, where others show the median.
+"""
+import functools
+from collections.abc import Callable
+
+import peers_memory_report
+import peers_report
+from results import RESULTS, ResultFile, describe
+from runs import gib, table
+
+UNITS = {"MB": 1e6, "MiB": 2**20, "GiB": 2**30}
+
+
+@functools.cache
+def file(name: str) -> ResultFile:
+    return ResultFile(RESULTS / f"{name}.json")
+
+
+def value(name: str, path: str):
+    """Raises KeyError where there is none. A name in the path may contain slashes."""
+    found = file(name).parts
+    rest = path
+    while rest:
+        key = next((key for key in sorted(map(str, found), key=len, reverse=True)
+                    if rest == key or rest.startswith(key + "/")), None)
+        if key is None:
+            raise KeyError(f"{name}.json has no {path}")
+        found, rest = found[key], rest[len(key) + 1:]
+    return found
+
+
+def has(name: str, path: str | None = None) -> bool:
+    try:
+        return bool(file(name).parts) if path is None else value(name, path) is not None
+    except KeyError:
+        return False
+
+
+def formatted(found, how: str) -> str:
+    if how.startswith("spread "):
+        middle, least, most = (formatted(found[which], how.removeprefix("spread ")) for which in ("median", "min", "max"))
+        return f"{middle} ({least} to {most})"
+    if isinstance(found, dict):
+        found = found["median"]
+    unit, _, decimals = how.rpartition(" ")
+    if how in UNITS:
+        unit, decimals = how, "0"
+    if unit in UNITS:
+        return f"{found / UNITS[unit]:,.{decimals}f}"
+    if how.startswith("%"):
+        return f"{100 * found:.{how[1:]}f}%"
+    return f"{found:,.{how[1:]}f}" if how.startswith(",") else f"{found:.{how}f}"
+
+
+def measured(name: str, part: str | None = None) -> str:
+    """Of a part, or of all parts: one description, or one for each group of parts that were measured together."""
+    records = [record for record in file(name).measured if part is None or part in record["parts"]]
+    descriptions = {describe(record) for record in records}
+    if len(descriptions) == 1:
+        return descriptions.pop()
+    return "; ".join(f"{', '.join(record['parts'])}: {describe(record)}" for record in records)
+
+
+# --- Tables ----------------------------------------------------------------------------------------------------------
+
+MODELS = {  # jobs of speed.py
+    "10.8M fp32": "10.8 M, context 256, 16 micro-batches of 4, fp32", "124M fp32": "124 M, context 64, 8 micro-batches of 4, fp32",
+    "10.8M bf16": "10.8 M, context 256, 16 micro-batches of 4, bf16", "124M bf16": "124 M, context 64, 8 micro-batches of 4, bf16"}
+JOBS = {  # of peers.py
+    **MODELS, "124M fp32 long": "124 M, context 1,024, 2 micro-batches of 1, fp32",
+    "124M fp32 K = 1": "124 M, context 64, one micro-batch of 4 a step, fp32"}
+PEERS = {system: name for system, name in peers_report.NAMES.items() if system != "accrue"}
+
+
+def speed_table() -> str:
+    rows = []
+    for key, name in MODELS.items():
+        row = file("speed").parts.get(key)
+        if row:
+            share = f"{100 * row['share_of_ceiling']:.0f}%" if "share_of_ceiling" in row else "not measured yet"
+            rows.append([name, formatted(row["accrue_tokens_per_second"], ",0"),
+                         formatted(row["plain_libtorch_fp32_tokens_per_second"], ",0"),
+                         formatted(row["ratio"], "spread 2"), share, str(row["rounds"])])
+    return table(["model", "accrue, tokens/s", "plain libtorch fp32", "ratio", "share of the GEMM ceiling", "rounds"], rows)
+
+
+def peers_table() -> str:
+    """How many times as fast accrue is as each system's best tuning."""
+    def cell(row: dict | None) -> str:
+        if row is None or "accrue_ratio" not in row:
+            return ""
+        tuning = peers_report.tuning_of(row)
+        return formatted(row["accrue_ratio"], "spread 2") + (f", {tuning}" if tuning else "")
+
+    return over_jobs(cell, PEERS, lambda result: [str(result["rounds"])], ["rounds"])
+
+
+def peers_memory_table() -> str:
+    """The most resident memory of accrue and of each system's best tuning."""
+    return over_jobs(lambda row: gib(row["peak_resident_bytes"]) if row else "", peers_report.NAMES)
+
+
+def over_jobs(cell: Callable[[dict | None], str], systems: dict[str, str],
+              more: Callable[[dict], list[str]] = lambda result: [], headers: list[str] = []) -> str:
+    results = file("peers").parts
+    best = {job: peers_report.best_of(results[job]) for job in JOBS if job in results}
+    shown = [system for system in systems if any(system in rows for rows in best.values())]
+    return table(["model", *(systems[system] for system in shown), *headers],
+                 [[JOBS[job], *(cell(rows.get(system)) for system in shown), *more(results[job])]
+                  for job, rows in best.items()])
+
+
+def limit_tables() -> str:
+    found = file("peers_memory")
+    return "\n".join(peers_memory_report.section(name, result, found.record_of(name)).replace("## ", "**", 1)
+                     .replace("\n", "**\n", 1) for name, result in found.parts.items())
+
+
+def fastest_peer(job: str) -> dict | None:
+    """The row of the fastest system beside accrue, with its best tuning."""
+    result = file("peers").parts.get(job)
+    rows = [row for system, row in peers_report.best_of(result).items() if system != "accrue"] if result else []
+    return min(rows, key=lambda row: row["accrue_ratio"]["median"], default=None)
+
+
+def readme_table() -> str:
+    rows = []
+    for job in ("10.8M bf16", "124M bf16", "10.8M fp32", "124M fp32"):
+        speed, peer = file("speed").parts[job], fastest_peer(job)
+        model, precision = job.split()
+        beside = f"{peer['accrue_ratio']['median']:.2f} ({PEERS[peer['system']]}, {peer['tuning']})" if peer else ""
+        shape = "16 micro-batches of 4" if model == "10.8M" else "8 micro-batches of 4"
+        rows.append([f"{model[:-1]} M, {shape}, {precision}", formatted(speed["accrue_tokens_per_second"], ",0"),
+                     formatted(speed["ratio"], "2"), beside])
+    return table(["GPT-2", "accrue, tokens/s", "times plain libtorch in fp32",
+                  "times the fastest of PyTorch, torch.compile, Accelerate, Lightning and DeepSpeed, same precision"], rows)
+
+
+def cgroup_table() -> str:
+    budgets = file("memory").parts["cgroup"]["budgets"]
+    return table(["`memory.budget`", "most resident", "most charged, page cache included", "ended"],
+                 [[size, formatted(row["peak_resident_bytes"], "MiB"), formatted(row["charged_bytes"], "MiB"),
+                   "whole" if not any(row["statuses"]) else f"with {row['statuses']}"] for size, row in budgets.items()])
+
+
+def head_table() -> str:
+    cases = file("micro").parts["head"]["cases"]
+    rows = [[precision, *(formatted(cases[f"head_by_chunks/{precision}/rows:{chunk}"]["ratio"], "spread 2")
+                          for chunk in (0, 4096))] for precision in ("fp32", "bf16")]
+    return table(["", "chunks within 32 MB, times ATen", "whole logits in one chunk, times ATen"], rows)
+
+
+def recompute_table() -> str:
+    cases = file("micro").parts["recompute"]["cases"]
+    rows = []
+    for precision in ("fp32", "bf16"):
+        for mode in ("none", "selective", "full"):
+            row = cases[f"gpt2_10.8M/{precision}/{mode}"]
+            rows.append([f"{mode}, {precision}", formatted(row["peak_MB"], "0"), formatted(row["ratio"], "spread 2")])
+    return table(["recomputation", "MB kept", "time relative to none"], rows)
+
+
+def divided_table() -> str:
+    rows = {name: row for name, row in file("divided").parts.items() if name != "model"}
+    return table(["", "peak of a rank, MB", "MB sent a step"],
+                 [[name, formatted(row["peak_bytes"]["max"], "MB"), formatted(row["wire_bytes"], "MB 1")]
+                  for name, row in rows.items()])
+
+
+TABLES = {"speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
+          "readme": readme_table, "cgroup": cgroup_table, "head": head_table, "recompute": recompute_table,
+          "divided": divided_table}
+
+
+# --- Figures of sentences ---------------------------------------------------------------------------------------------
+
+def errors(what: str) -> list[float]:
+    return [row[what]["error"] for row in value("planner", "predictions")]
+
+
+def untried() -> int:
+    return sum(not row["tried"] for row in value("planner", "predictions"))
+
+
+def beyond_a_tenth() -> str:
+    """The errors of seconds above 10%, in percent."""
+    beyond = [f"{100 * error:+.0f}%" for error in sorted(errors("seconds_per_micro_batch")) if abs(error) > 0.1]
+    return f"but for {len(beyond)} ({', '.join(beyond)})" if beyond else "without exception"
+
+
+def choices() -> str:
+    ratios = sorted(row["ratio"] for row in value("planner", "choices"))
+    return ", ".join(f"{100 * ratio:.0f}%" for ratio in ratios)
+
+
+def least_budget() -> dict:
+    """The row of the least one that was not refused."""
+    return next(row for row in value("memory", "budgets/accrue") if "refused" not in row)
+
+
+def adama(what: str) -> str:
+    return f"{100 * (value('memory', 'adama/adama')[what] - 1):+.1f}%"
+
+
+SENTENCES = {
+    "largest error of a peak": lambda: f"{100 * max(map(abs, errors('peak_bytes'))):.1f}%",
+    "errors of seconds beyond a tenth": beyond_a_tenth,
+    "predictions": lambda: str(len(errors("peak_bytes"))), "untried predictions": lambda: str(untried()),
+    "choices": choices,
+    "resident with the least budget": lambda: formatted(least_budget()["peak_resident_bytes"], "GiB 2"),
+    "splits of the budgets": lambda: "{micro_batches} micro-batches of {micro_batch}".format(**least_budget()),
+    "peak of adama": lambda: adama("peak_ratio"), "speed of adama": lambda: adama("throughput_ratio"),
+    "least tokens/s of data": lambda: rate_of_data(min), "most tokens/s of data": lambda: rate_of_data(max),
+}
+
+
+def rate_of_data(which: Callable) -> str:
+    cases = value("micro", "data/cases").values()
+    return formatted(which(row["tokens_per_second"]["median"] for row in cases) / 1e6, "0")
+
+
+def figure(expression: str) -> str:
+    """Raises KeyError where no result has it."""
+    word, _, rest = expression.strip().partition(" ")
+    if word == "table":
+        return TABLES[rest]()
+    if word == "measured":
+        name, _, part = rest.partition(": ")
+        return measured(name, part or None)
+    if expression.strip() in SENTENCES:
+        return SENTENCES[expression.strip()]()
+    name, path, how = (piece.strip() for piece in expression.split(": "))
+    return formatted(value(name, path), how)
+
+
+def holds(condition: str) -> bool:
+    """Of an `if`: whether there are such results ("speed", "speed: overhead/peak_bytes")."""
+    name, _, path = condition.strip().partition(": ")
+    return has(name, path or None)

@@ -1,0 +1,99 @@
+"""What documents say of measurements is what bench/results has, and bench/e2e/write_benchmarks.py sees where it is not:
+figures are changed in a copy. A code of kernels that changed marks what was measured with the one before."""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("bench/e2e", "bench/micro", "bench/results", "src/kernels", "include/accrue/kernels")
+FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/kernels.md", "README.md")
+EARLIER = "with earlier kernels"
+SPEED = "bench/results/speed.json"
+
+
+def write(root: pathlib.Path, *words: str) -> tuple[int, str]:
+    command = [sys.executable, str(root / "bench" / "e2e" / "write_benchmarks.py"), *words]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def copied(scratch: pathlib.Path) -> pathlib.Path:
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, scratch / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (scratch / "docs" / "notes").mkdir(parents=True)
+    for name in FILES:
+        shutil.copy(ROOT / name, scratch / name)
+    return scratch
+
+
+def edited(root: pathlib.Path, name: str, change) -> None:
+    file = root / name
+    text = file.read_text()
+    assert change(text) != text, f"{name}: nothing was changed"
+    file.write_text(change(text))
+
+
+def expect(result: tuple[int, str], status: int, *words: str) -> None:
+    assert result[0] == status and all(word in result[1] for word in words), result
+
+
+def with_speed(change):
+    """An edit of the speed of the first model."""
+    def edit(text: str) -> str:
+        content = json.loads(text)
+        change(content)
+        return json.dumps(content, indent=2) + "\n"
+
+    return edit
+
+
+def of_present_kernels(root: pathlib.Path):
+    """Speed's records as if they had been measured now."""
+    version = subprocess.run([sys.executable, "-c", "import results; print(results.kernels_version())"],
+                             cwd=root / "bench" / "e2e", capture_output=True, text=True, check=True).stdout.strip()
+    return with_speed(lambda content: [record.update(kernels=version) for record in content["measured"]])
+
+
+def speed_line(root: pathlib.Path) -> str:
+    return next(line for line in (root / "docs/benchmarks.md").read_text().splitlines() if line.startswith("Measured on"))
+
+
+def main() -> None:
+    expect(write(ROOT, "--check"), 0)
+    with tempfile.TemporaryDirectory(prefix="accrue-figures-") as scratch:
+        root = copied(pathlib.Path(scratch))
+        expect(write(root, "--check"), 0)
+        ratio = "1.18 (1.18 to 1.19)"
+        for name, old, new in (("docs/benchmarks.md", ratio, "1.81 (1.18 to 1.19)"), ("README.md", "-->0.72%<!--", "-->0.27%<!--"),
+                               ("README.md", "11,603", "12,603"), ("bench/results/peers.md", "3,084", "2,084")):
+            edited(root, name, lambda text: text.replace(old, new, 1))
+            expect(write(root, "--check"), 1, name, "make bench-docs")
+            expect(write(root), 0, f"{name} written")
+            expect(write(root, "--check"), 0)
+        edited(root, SPEED, with_speed(lambda content: content["10.8M fp32"]["ratio"].update(median=1.5)))
+        expect(write(root, "--check"), 1, "docs/benchmarks.md", "README.md")
+        expect(write(root), 0)
+
+        edited(root, SPEED, of_present_kernels(root))
+        expect(write(root), 0)
+        assert EARLIER not in speed_line(root), speed_line(root)
+        kernel = "src/kernels/attention/attention.cpp"
+        edited(root, kernel, lambda text: "// A comment is no code.\n" + text)
+        expect(write(root, "--check"), 0)
+        edited(root, kernel, lambda text: text + "int another_kernel;\n")
+        expect(write(root, "--check"), 1, "docs/benchmarks.md")
+        expect(write(root), 0)
+        assert EARLIER in speed_line(root), speed_line(root)
+
+        template = "docs/benchmarks.in.md"
+        edited(root, template, lambda text: text + "{{speed: 10.8M fp32/rat: 2}}\n")
+        expect(write(root, "--check"), 1, template, "10.8M fp32/rat")
+        edited(root, template, lambda text: text.replace("{{speed: 10.8M fp32/rat: 2}}\n", "{{if speed}}\n"))
+        expect(write(root, "--check"), 1, template, "an end for each if")
+
+
+if __name__ == "__main__":
+    main()
