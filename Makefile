@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline bench-spin fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test faults build setup setup-test asan fmt fmt-check lint docs bench bench-curves bench-memory bench-data bench-dist bench-kernels bench-links bench-peers bench-pipeline bench-spin mutants fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -35,6 +35,7 @@ help:
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch (ARGS=--quick: a tiny model)'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP (ARGS=--quick: a tiny model)'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link (ARGS=--quick: a tiny model)'
+	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make fmt | lint | docs | asan | install PREFIX_DIR=... | clean'
@@ -67,6 +68,10 @@ matrix: setup-test
 faults: build
 	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
+
+# Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.
+mutants: build setup-test
+	@python3 scripts/mutants.py $(ARGS)
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
 ASAN_ROOMS = core kernels accum batch data memory optim train runs
