@@ -193,6 +193,29 @@ TEST(Fixed, ResumesBetweenWindowsFromItsUnits) {
       at::equal(two_windows(true), run(Accumulation::fixed, {contributions(0)[1] * 1e-4}).sum));
 }
 
+/// As from a checkpoint in the middle of a window: its sums are in the units of the state.
+TEST(Fixed, GoesOnInTheMiddleOfAWindowWithItsUnits) {
+  const auto second_window = [](bool resumed) {
+    auto w = std::make_unique<StagedWindow>(Accumulation::fixed, at::IntArrayRef{kElements});
+    w->window.open(0);
+    w->add(contributions(0)[0] * 1e-4);
+    w->window.close();
+    w->window.open(1);
+    w->add(contributions(0)[1] * 1e-4);
+    if (resumed) {
+      const WindowState state = w->window.state();
+      w = std::make_unique<StagedWindow>(Accumulation::fixed, at::IntArrayRef{kElements});
+      w->window.load(state);
+    }
+    w->add(contributions(0)[2] * 1e-4);
+    return std::pair(w->sum(), w->saved());
+  };
+  const auto [sum, saved] = second_window(false);
+  const auto [resumed_sum, resumed_saved] = second_window(true);
+  EXPECT_TRUE(at::equal(resumed_sum, sum));
+  EXPECT_TRUE(at::equal(resumed_saved, saved));
+}
+
 TEST(Fixed, RefusesUnitsThatDoNotFit) {
   StagedWindow w(Accumulation::fixed, {3});
   EXPECT_THAT(error_of([&] { w.buffer->set_units({1, 2}); }), HasSubstr("1 exponents"));
