@@ -209,7 +209,7 @@ def failures_of(copy: Copy, tests: dict[str, str], seconds: float) -> list[str]:
     failed = []
     for room, pattern in tests.items():
         program = copy.test_program(room)
-        status, out, errors = run([str(program), f"--gtest_filter={pattern}", "--gtest_brief=0"], program.parent, seconds)
+        status, out, errors = run([str(program), f"--gtest_filter={pattern}"], program.parent, seconds)
         names = sorted(set(re.findall(r"^\[  FAILED  \] ([^\s,]+)", out, re.MULTILINE)))
         names = [name for name in names if "." in name]
         if re.search(r"^\[=+\] Running 0 tests", out, re.MULTILINE):
