@@ -190,12 +190,12 @@ class Copy:
 
     def build(self, targets: list[str]) -> str:
         """What the compiler says where it fails, else nothing."""
-        status, out, _ = run(["cmake", "--build", str(self.build_folder), "-j", str(self.jobs), "--target", *targets],
-                             self.folder, BUILD_SECONDS)
-        if status == 0:
-            return ""
-        found = re.findall(r"^.*(?:error|Error|FAILED):.*$", out, re.MULTILINE)
-        return "; ".join(found[:3]) or out[-500:] or "it took too long"
+        status, out, errors = run(["cmake", "--build", str(self.build_folder), "-j", str(self.jobs), "--target", *targets],
+                                  self.folder, BUILD_SECONDS)
+        if status is None:
+            return f"it took more than {BUILD_SECONDS} s"
+        found = re.findall(r"^.*(?:error|Error|FAILED):.*$", out + errors, re.MULTILINE)
+        return "" if status == 0 else "; ".join(found[:3]) or (out + errors)[-500:]
 
     def test_program(self, name: str) -> pathlib.Path:
         found = [path for path in (self.build_folder / "tests").glob(f"**/{name}_test") if path.is_file()]
