@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -43,6 +43,7 @@ help:
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
 	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
+	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
@@ -75,6 +76,10 @@ matrix: setup-test
 faults: build
 	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
+
+# Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.
+mutants: build setup-test
+	@python3 scripts/mutants.py $(ARGS)
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
 ASAN_ROOMS = core kernels accum batch data memory optim train runs

@@ -2,6 +2,7 @@
 
 #include "accrue/accum/window.h"
 #include "accum/problem.h"
+#include "accum/staged.h"
 #include "support/tolerance.h"
 
 namespace accrue::accum {
@@ -35,6 +36,20 @@ TEST(MeanGradient, NormIsThatOfAllSlotsInDouble) {
   EXPECT_EQ(gradient->scale(), 1);
   EXPECT_TRUE(testing::close(big.grad(), big.detach() / (4 * expected), at::kFloat, 1));
   EXPECT_THAT(error_of([&] { gradient->clip(0); }), HasSubstr("above 0"));
+}
+
+TEST(MeanGradient, NormOfStagedSumsIsThatOfAllTheirElements) {
+  at::manual_seed(6);
+  const at::Tensor contribution = at::randn({200'003});  // more than one chunk
+  for (const Accumulation accumulation : testing::kStaged) {
+    testing::StagedWindow w(accumulation, contribution.sizes());
+    w.window.open(0);
+    w.add(contribution);
+    const double expected = w.sum().norm().item<double>();
+    std::optional<MeanGradient> gradient = w.window.close();
+    ASSERT_TRUE(gradient);
+    EXPECT_NEAR(gradient->norm(), expected, 1e-12 * expected) << to_string(accumulation);
+  }
 }
 
 }  // namespace

@@ -35,6 +35,17 @@ TEST(StatusRow, AddsUpWhatRanksSayOfOneWindow) {
   EXPECT_THAT(agreed.units, ElementsAre(-20, -21));
 }
 
+TEST(StatusRow, TakesTheLargestUnitsAndNamesWhoseWereSmaller) {
+  const RankStatus first = status_in(7);
+  RankStatus second = first, third = first;
+  second.units = {-19, -22};
+  third.units = {-19, -21};
+  const Agreed agreed = agree({first, second, third});
+  EXPECT_EQ(agreed.verdict, Agreed::Verdict::again);
+  EXPECT_THAT(agreed.units, ElementsAre(-19, -21));
+  EXPECT_EQ(agreed.reason, "the fixed-point units of rank 0, rank 1 were too small");
+}
+
 TEST(StatusRow, RefusesRanksThatAreInDifferentWindows) {
   const RankStatus behind = status_in(7), ahead = status_in(8);
   const auto agree_by_rows = [&] {

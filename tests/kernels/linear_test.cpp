@@ -125,6 +125,21 @@ TEST_P(LinearLayers, MlpMatchesATen) {
   }
 }
 
+/// Of operands that are rounded already, as closely as the sums' precision allows.
+TEST_P(LinearLayers, MlpsSecondWeightGetsTheProductOfItsOperands) {
+  const Layers layers(master());
+  const at::Tensor x = input(7, 5), grad = upstream(7, 6);
+  PreparedWeight unit;
+  const at::Tensor hidden = mlp_gelu(x, layers.w1, layers.b1, copy1_,
+                                     at::eye(Layers::hidden, layers.w1.options()), {}, unit)
+                                .detach();
+  mlp(x, layers).backward(grad);
+  const at::Tensor expected =
+      in_double(grad).detach().flatten(0, 1).t().mm(in_double(hidden).detach().flatten(0, 1));
+  EXPECT_TRUE(close(layers.w2.grad(), expected, master(), terms));
+  EXPECT_FALSE(close(layers.w2.grad(), expected * 1.01, master(), terms));
+}
+
 TEST_P(LinearLayers, MlpWorksWithoutBiases) {
   const Layers layers(master()), reference = layers.doubles();
   const at::Tensor x = input(3, 5), rx = in_double(x), grad = upstream(3, 6), none;
@@ -235,6 +250,27 @@ TEST_P(LinearLayers, AddUpInSlotsWithoutATemporary) {
     // Nothing of the parameter's size went through autograd.
     EXPECT_FALSE(whole.all()[i].grad().defined());
     EXPECT_FALSE(split.all()[i].grad().defined());
+  }
+}
+
+/// More often than any small count that a kernel might take for another.
+TEST_P(LinearLayers, AddUpInSlotsHoweverOftenTheyAreUsed) {
+  constexpr std::int64_t rows = 40;
+  const at::Tensor x = input(rows, 5), grad = upstream(rows, 6);
+  const Layers split(master()), plain(master());
+  std::vector<std::shared_ptr<GradSlot>> slots;
+  for (const at::Tensor& parameter : split.all()) slots.push_back(open_slot(parameter));
+  const auto run = [&](const Layers& layers, std::int64_t begin, std::int64_t count) {
+    const at::Tensor hidden = linear(x.narrow(0, begin, count), layers.w1, layers.b1, copy1_);
+    linear(hidden, layers.w2, layers.b2, copy2_).backward(grad.narrow(0, begin, count));
+  };
+  run(plain, 0, rows);
+  for (std::int64_t row = 0; row < rows; ++row) run(split, row, 1);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const at::Tensor expected = plain.all()[i].grad();
+    EXPECT_TRUE(close(slots[i]->main, expected, master(), 4 * rows)) << i;
+    EXPECT_FALSE(close(slots[i]->main, expected * 1.02, master(), 4 * rows)) << i;
+    EXPECT_EQ(slots[i]->contributions, rows);
   }
 }
 

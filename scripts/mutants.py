@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+"""Plants faults in accrue's sources, one after the other, and tells which tests see each, and whether `accrue verify` does.
+
+A mutant is a patch, tests/mutants/NAME.patch; tests/mutants/mutants.toml says what is wrong in it and who is to see it. They are
+planted in a copy of the tree (--work), which has a build folder of its own and is kept for the next time. First the copy as it
+is has to pass the same tests, and verify has to call it equal.
+
+    scripts/mutants.py --check                     # no build: each patch applies, and the table names each
+    scripts/mutants.py                             # all, an hour and a half on two cores
+    scripts/mutants.py 'attention*' --no-verify    # some of them, by the tests alone
+    scripts/mutants.py --room optim --json out.json
+
+Exit status 0: tests saw each mutant; 1: some survived; 2: a control failed, or a mutant does not apply or compile.
+"""
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass, field
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from mutant_data import write_data  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FOLDER = pathlib.Path("tests/mutants")
+ROOMS = ("kernels", "accum", "optim", "train", "batch", "data", "distributed", "checkpoint", "models")
+BUILD_SECONDS = 3600
+DIFFERS = 3  # verify's exit status where something differs
+
+
+class Failure(Exception):
+    """What ends the whole: the table is wrong, or a control fails."""
+
+
+@dataclass
+class Mutant:
+    name: str
+    wrong: str
+    room: str
+    tests: dict[str, str]
+    verify: list[str]
+    cause: str
+    why: str
+
+
+@dataclass
+class Outcome:
+    killed: list[str] = field(default_factory=list)
+    verify: list[dict] = field(default_factory=list)
+    error: str = ""
+    seconds: float = 0
+
+
+def configs_in(root: pathlib.Path) -> set[str]:
+    return {file.stem for file in (root / FOLDER / "configs").glob("*.toml")}
+
+
+def read_table(root: pathlib.Path) -> list[Mutant]:
+    with open(root / FOLDER / "mutants.toml", "rb") as file:
+        table = tomllib.load(file)
+    mutants = []
+    for name, row in table.items():
+        unknown = set(row) - {"wrong", "room", "tests", "verify", "cause", "why"}
+        if unknown:
+            raise Failure(f"{name}: no such keys: {', '.join(sorted(unknown))}")
+        mutants.append(Mutant(name, row.get("wrong", ""), row.get("room", ""), row.get("tests", {}), row.get("verify", []),
+                              row.get("cause", ""), row.get("why", "")))
+    return mutants
+
+
+def problems_of(root: pathlib.Path, mutants: list[Mutant]) -> list[str]:
+    """What is wrong with the table and the patches, without a build."""
+    problems = []
+    named, there = {m.name for m in mutants}, {file.stem for file in (root / FOLDER).glob("*.patch")}
+    problems += [f"{name}: the table names it, and there is no {FOLDER}/{name}.patch" for name in sorted(named - there)]
+    problems += [f"{name}: {FOLDER}/{name}.patch is in no row of the table" for name in sorted(there - named)]
+    configs = configs_in(root)
+    for mutant in mutants:
+        def complain(what: str, name: str = mutant.name) -> None:
+            problems.append(f"{name}: {what}")
+        if not mutant.wrong.endswith("."):
+            complain("'wrong' is no sentence")
+        if mutant.room not in ROOMS:
+            complain(f"'{mutant.room}' is none of the rooms {', '.join(ROOMS)}")
+        if not mutant.tests:
+            complain("no tests that are to see it")
+        if any("-" in pattern for pattern in mutant.tests.values()):
+            complain("a filter that leaves tests out ('-'), which cannot be joined with others")
+        if not mutant.verify and not mutant.why:
+            complain("no config for verify, and no reason why ('why')")
+        for asked in mutant.verify:
+            if asked.split()[0] not in configs:
+                complain(f"no {FOLDER}/configs/{asked.split()[0]}.toml")
+        if mutant.name in there and (refusal := refusal_of(root, mutant.name)):
+            complain(f"the patch does not apply: {refusal}")
+    return problems
+
+
+def outside_any_repository(folder: pathlib.Path) -> dict[str, str]:
+    """git takes paths from the folder that it runs in, and looks for no repository above it."""
+    return os.environ | {"GIT_DIR": str(folder / "no-repository"), "GIT_CEILING_DIRECTORIES": str(folder)}
+
+
+def apply_patch(root: pathlib.Path, name: str, *options: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["git", "apply", *options, str((root / FOLDER / f"{name}.patch").resolve())], cwd=root, text=True,
+                          capture_output=True, env=outside_any_repository(root))
+
+
+def refusal_of(root: pathlib.Path, name: str) -> str:
+    checked = apply_patch(root, name, "--check")
+    return checked.stderr.strip() if checked.returncode else ""
+
+
+def files_of(root: pathlib.Path, name: str) -> list[pathlib.Path]:
+    text = (root / FOLDER / f"{name}.patch").read_text()
+    return [root / path for path in re.findall(r"^--- a/(.+)$", text, re.MULTILINE)]
+
+
+def run(command: list[str], cwd: pathlib.Path, seconds: float) -> tuple[int | None, str, str]:
+    """The exit status (nothing where it took longer than `seconds`), and what was written to both outputs."""
+    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                               start_new_session=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"})
+    try:
+        out, errors = process.communicate(timeout=seconds)
+        return process.returncode, out, errors
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, errors = process.communicate()
+        return None, out, errors
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def tracked(root: pathlib.Path) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, check=True,
+                            capture_output=True, text=True)
+    return [name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+
+
+class Copy:
+    """A copy of the tree, with a build folder of its own."""
+
+    # Unity builds: after an edit of one file, up to 12 are compiled again, which takes 15 to 20 s against 12 s of one file
+    # alone; but all of it the first time takes 12 minutes against 34 (two cores).
+    def __init__(self, folder: pathlib.Path, jobs: int) -> None:
+        self.folder = folder.resolve()
+        self.build_folder = self.folder / "build" / "release"
+        self.jobs = jobs
+
+    def update(self) -> None:
+        """Brings the sources to those of the tree; files that are alike are left alone, and so are their objects."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        listing = self.folder / ".copied-files"
+        names = tracked(ROOT)
+        before = listing.read_text().splitlines() if listing.exists() else []
+        for name in set(before) - set(names):
+            (self.folder / name).unlink(missing_ok=True)
+        for name in names:
+            source, target = ROOT / name, self.folder / name
+            content = source.read_bytes()
+            if target.exists() and target.read_bytes() == content:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            shutil.copymode(source, target)
+        listing.write_text("\n".join(names) + "\n")
+        write_data(self.folder / "build" / "mutant-data")
+
+    def configure(self) -> None:
+        """With the libraries that the tree itself is built with."""
+        if (self.build_folder / "CMakeCache.txt").exists():
+            return
+        cache = ROOT / "build" / "release" / "CMakeCache.txt"
+        if not cache.exists():
+            raise Failure("the tree has no build/release; `make build` makes it")
+        known = dict(re.findall(r"^(ACCRUE_LIBTORCH|CMAKE_PREFIX_PATH):\w+=(.*)$", cache.read_text(), re.MULTILINE))
+        status, out, errors = run(["cmake", "--preset", "release", "-DCMAKE_UNITY_BUILD=ON", "-DACCRUE_BUILD_TESTS=ON",
+                                   *(f"-D{name}={value}" for name, value in known.items())], self.folder, BUILD_SECONDS)
+        if status != 0:
+            raise Failure(f"cmake: {out[-2000:]}{errors[-2000:]}")
+
+    def build(self, targets: list[str]) -> str:
+        """What the compiler says where it fails, else nothing."""
+        status, out, errors = run(["cmake", "--build", str(self.build_folder), "-j", str(self.jobs), "--target", *targets],
+                                  self.folder, BUILD_SECONDS)
+        if status is None:
+            return f"it took more than {BUILD_SECONDS} s"
+        found = re.findall(r"^.*(?:error|Error|FAILED):.*$", out + errors, re.MULTILINE)
+        return "" if status == 0 else "; ".join(found[:3]) or (out + errors)[-500:]
+
+    def test_program(self, name: str) -> pathlib.Path:
+        found = [path for path in (self.build_folder / "tests").glob(f"**/{name}_test") if path.is_file()]
+        if not found:
+            raise Failure(f"no test program of '{name}'")
+        return found[0]
+
+
+def failures_of(copy: Copy, tests: dict[str, str], seconds: float) -> list[str]:
+    """The tests that fail; a program that crashes or does not end counts, too."""
+    failed = []
+    for room, pattern in tests.items():
+        program = copy.test_program(room)
+        status, out, errors = run([str(program), f"--gtest_filter={pattern}"], program.parent, seconds)
+        names = sorted(set(re.findall(r"^\[  FAILED  \] ([^\s,]+)", out, re.MULTILINE)))
+        names = [name for name in names if "." in name]
+        if re.search(r"^\[=+\] Running 0 tests", out, re.MULTILINE):
+            raise Failure(f"no test of '{room}' is called {pattern}")
+        if status is None:
+            names.append(f"timeout of {room}")
+        elif status != 0 and not names:
+            last = re.findall(r"^\[ RUN      \] (\S+)", out, re.MULTILINE)
+            names.append(f"{last[-1] if last else room} (exit {status}: {errors.strip()[-100:]})")
+        failed += names
+    return failed
+
+
+def ask_verify(copy: Copy, asked: str, seconds: float) -> dict:
+    config, *arguments = asked.split()
+    status, out, errors = run([str(copy.build_folder / "accrue"), "verify", str(copy.folder / FOLDER / "configs" / f"{config}.toml"),
+                               "--json", *arguments], copy.folder / "build" / "mutant-data", seconds)
+    answer = {"config": asked, "status": "timeout" if status is None else status, "seen": status == DIFFERS}
+    if status in (0, DIFFERS):
+        report = json.loads(out)
+        answer |= {"cause": report["cause"], "error": report["max_relative_error"], "bound": report["bound"]}
+    else:
+        answer["message"] = errors.strip()[-300:]
+    return answer
+
+
+def union_of_tests(mutants: list[Mutant]) -> dict[str, str]:
+    patterns: dict[str, list[str]] = {}
+    for mutant in mutants:
+        for room, pattern in mutant.tests.items():
+            patterns.setdefault(room, []).append(pattern)
+    return {room: ":".join(dict.fromkeys(":".join(parts).split(":"))) for room, parts in patterns.items()}
+
+
+def targets_of(tests: dict[str, str], asks: bool) -> list[str]:
+    return [f"{room}_test" for room in tests] + (["accrue"] if asks else [])
+
+
+class Campaign:
+    def __init__(self, copy: Copy, options: argparse.Namespace) -> None:
+        self.copy, self.options = copy, options
+
+    def tests_of(self, mutants: list[Mutant]) -> dict[str, str]:
+        return {} if self.options.verify_only else union_of_tests(mutants)
+
+    def configs_of(self, mutants: list[Mutant]) -> list[str]:
+        return [] if self.options.no_verify else list(dict.fromkeys(asked for m in mutants for asked in m.verify))
+
+    def control(self, mutants: list[Mutant]) -> dict:
+        """The tree as it is: tests pass, and verify calls it equal."""
+        tests, configs = self.tests_of(mutants), self.configs_of(mutants)
+        if error := self.copy.build(targets_of(tests, bool(configs))):
+            raise Failure(f"the tree itself does not build: {error}")
+        failed = failures_of(self.copy, tests, self.options.timeout)
+        answers = [ask_verify(self.copy, asked, self.options.timeout) for asked in configs]
+        unequal = [f"verify of {a['config']} ({a['status']}: {a.get('cause', a.get('message'))})" for a in answers if a["status"] != 0]
+        if failed or unequal:
+            message = f"the tree itself fails: {', '.join(failed + unequal)}"
+            if not self.options.keep_going:
+                raise Failure(message)
+            print(message, file=sys.stderr)
+        return {"failed": failed, "verify": answers}
+
+    def outcome_of(self, mutant: Mutant) -> Outcome:
+        began = time.monotonic()
+        outcome = Outcome()
+        before = {path: path.read_bytes() for path in files_of(self.copy.folder, mutant.name)}
+        try:
+            applied = apply_patch(self.copy.folder, mutant.name)
+            if applied.returncode:
+                outcome.error = applied.stderr.strip()
+                return outcome
+            tests, configs = self.tests_of([mutant]), self.configs_of([mutant])
+            outcome.error = self.copy.build(targets_of(tests, bool(configs)))
+            if not outcome.error:
+                outcome.killed = failures_of(self.copy, tests, self.options.timeout)
+                outcome.verify = [ask_verify(self.copy, asked, self.options.timeout) for asked in configs]
+            return outcome
+        except Failure as failure:
+            outcome.error = str(failure)
+            return outcome
+        finally:
+            for path, content in before.items():
+                path.write_bytes(content)
+            outcome.seconds = round(time.monotonic() - began, 1)
+
+
+def in_words(outcome: Outcome, mutant: Mutant, options: argparse.Namespace) -> list[str]:
+    """The cells of the mutant's line: who killed it, whether verify saw it, its cause, the smallest error among those seen."""
+    if outcome.error:
+        return [f"ERROR: {outcome.error}".replace("|", "/").replace("\n", " ")[:200], "", "", ""]
+    killed = "not asked" if options.verify_only else ", ".join(outcome.killed[:2]) or "NOBODY"
+    if len(outcome.killed) > 2:
+        killed += f" and {len(outcome.killed) - 2} more"
+    if not outcome.verify:
+        return [killed, "not asked", "", ""]
+    seen = [answer for answer in outcome.verify if answer["seen"]]
+    broken = [answer for answer in outcome.verify if answer["status"] not in (0, DIFFERS)]
+    words = ", ".join([f"seen ({a['config']})" for a in seen] + [f"exit {a['status']} ({a['config']})" for a in broken])
+    causes = ", ".join(dict.fromkeys(answer["cause"] for answer in seen))
+    if mutant.cause and seen and mutant.cause not in causes:
+        causes += f" (expected: {mutant.cause})"
+    error = f"{min(answer['error'] for answer in seen):.1e}" if seen else ""
+    return [killed, words or "not", causes, error]
+
+
+def chosen(mutants: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    """In the order of the files that they change, so that fewer are compiled twice."""
+    some = [m for m in mutants if (not options.names or any(fnmatch.fnmatch(m.name, name) for name in options.names))
+            and (not options.room or m.room == options.room)]
+    if not some:
+        raise Failure("no such mutants")
+    return sorted(some, key=lambda m: [str(path) for path in files_of(ROOT, m.name)])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="which mutants, with * and ?; all where none is named")
+    parser.add_argument("--room", choices=ROOMS)
+    parser.add_argument("--check", action="store_true", help="only whether patches apply and the table is right")
+    parser.add_argument("--no-verify", action="store_true")
+    parser.add_argument("--verify-only", action="store_true", help="without tests")
+    parser.add_argument("--keep-going", action="store_true", help="after a control that fails and a mutant that does not compile")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutants", help="where the copy of the tree is kept")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--timeout", type=float, default=300, help="seconds that tests of a room, or verify of a config, may take")
+    parser.add_argument("--json", type=pathlib.Path, help="where results are written as they come")
+    return parser.parse_args()
+
+
+def campaign(options: argparse.Namespace) -> int:
+    mutants = read_table(ROOT)
+    if problems := problems_of(ROOT, mutants):
+        raise Failure("\n".join(problems))
+    if options.check:
+        print(f"mutants: {len(mutants)} apply, and the table names each")
+        return 0
+    some = chosen(mutants, options)
+    copy = Copy(options.work, options.jobs)
+    copy.update()
+    copy.configure()
+    work = Campaign(copy, options)
+    results = {"control": work.control(some), "mutants": {}}
+    print("| mutant | room | killed by tests | verify | cause | smallest error |\n|---|---|---|---|---|---|")
+    survived = errors = 0
+    for mutant in some:
+        outcome = work.outcome_of(mutant)
+        results["mutants"][mutant.name] = {"room": mutant.room, **vars(outcome)}
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+        print("| " + " | ".join([mutant.name, mutant.room, *in_words(outcome, mutant, options)]) + " |", flush=True)
+        errors += bool(outcome.error)
+        survived += not outcome.error and not outcome.killed and not options.verify_only
+        if outcome.error and not options.keep_going:
+            break
+    return 2 if errors else 1 if survived else 0
+
+
+def main() -> int:
+    try:
+        return campaign(arguments())
+    except Failure as failure:
+        print(f"error: mutants: {failure}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
