@@ -62,8 +62,6 @@ void sharpen_scaling(std::vector<SmallestFault>& faults, double matrix, double v
   }
 }
 
-bool is_of_samples(const SmallestFault& fault) { return fault.kind == sample_counted; }
-
 void sharpen(std::vector<SmallestFault>& faults, const std::vector<SmallestFault>& others) {
   for (const SmallestFault& other : others) {
     const auto found = std::ranges::find(faults, other.kind, &SmallestFault::kind);
@@ -75,9 +73,14 @@ void sharpen(std::vector<SmallestFault>& faults, const std::vector<SmallestFault
   }
 }
 
+void sharpen_samples(std::vector<SmallestFault>& faults, std::vector<SmallestFault> others) {
+  std::erase_if(others, [](const SmallestFault& fault) { return fault.kind != sample_counted; });
+  sharpen(faults, others);
+}
+
 bool are_conclusive(const std::vector<SmallestFault>& faults) {
   return std::ranges::all_of(faults, [](const SmallestFault& fault) {
-    return is_of_samples(fault) || fault.relative <= most_conclusive_fault;
+    return fault.kind == sample_counted || fault.relative <= most_conclusive_fault;
   });
 }
 

@@ -22,10 +22,10 @@ std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
 /// gradient.
 void sharpen_scaling(std::vector<SmallestFault>& faults, double matrix, double vector);
 
-bool is_of_samples(const SmallestFault& fault);
-
 /// Each kind's smallest of both.
 void sharpen(std::vector<SmallestFault>& faults, const std::vector<SmallestFault>& others);
+/// The same of faults in how often a sample counts, and of no others.
+void sharpen_samples(std::vector<SmallestFault>& faults, std::vector<SmallestFault> others);
 
 /// Whether a fault of each kind that matters would have been noticed.
 bool are_conclusive(const std::vector<SmallestFault>& faults);

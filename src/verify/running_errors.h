@@ -18,6 +18,8 @@ class RunningErrors {
   /// To be called after every micro-batch, while the window is open. Where contributions
   /// interleave, once for `micro_batches` of them: the last sum stands for each before it.
   void added(std::int64_t micro_batches = 1);
+  /// Exponents of 2 of fixed-point sums in this window; empty where sums are of another kind.
+  const std::vector<int>& units() const { return units_; }
   /// The first parameter whose sum was not finite then; empty where all were.
   const std::string& not_finite() const { return not_finite_; }
   /// Per parameter, L2 (docs/numerics.md, "Accumulation precisions"). Of a bf16 sum what an fp32
@@ -28,7 +30,7 @@ class RunningErrors {
   const accum::GradientBuffer& buffer_;
   std::vector<double> norms_, squares_;  ///< of the sums so far, added over micro-batches
   double count_ = 0;
-  std::vector<int> units_;  ///< of fixed-point sums, in this window
+  std::vector<int> units_;
   std::string not_finite_;
 };
 

@@ -1,5 +1,5 @@
-// Faults planted in the operations of a model, and in how they put gradients into slots: verify finds
-// each, in fp32 and in bf16.
+// Faults planted in the operations of a model, and in how they put gradients into slots: verify
+// finds each, in fp32 and in bf16.
 #include <gmock/gmock.h>
 
 #include "accrue/kernels/grad_slot.h"
@@ -44,10 +44,10 @@ struct FirstTokenCounts : torch::autograd::Function<FirstTokenCounts> {
 /// accrue's operations, of which one has a fault.
 class FaultyOperations final : public kernels::Operations {
  public:
-  double bias_factor = 1;       ///< of the gradient of every linear layer's bias; 0: skipped
-  double weight_factor = 1;     ///< of the gradient of every linear layer's weight
-  double token_factor = 1;      ///< of one token's gradient in the embedding
-  bool head_is_tied = true;     ///< whether the head's part reaches the embedding
+  double bias_factor = 1;    ///< of the gradient of every linear layer's bias; 0: skipped
+  double weight_factor = 1;  ///< of the gradient of every linear layer's weight
+  double token_factor = 1;   ///< of one token's gradient in the embedding
+  bool head_is_tied = true;  ///< whether the head's part reaches the embedding
   bool norm_has_last_row = true;
 
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -70,9 +70,8 @@ class FaultyOperations final : public kernels::Operations {
                           const at::Tensor& b) {
       return native().layer_norm(x.narrow(1, begin, count).contiguous(), w, b, eps, out);
     };
-    return at::cat({part(0, rows - 1, weight, bias),
-                    part(rows - 1, 1, weight.detach(), bias.detach())},
-                   1);
+    return at::cat(
+        {part(0, rows - 1, weight, bias), part(rows - 1, 1, weight.detach(), bias.detach())}, 1);
   }
   std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
                                                       const at::Tensor& bias, double eps,

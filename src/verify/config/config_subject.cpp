@@ -153,6 +153,9 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
   Gradients result = totals_of(run);
   result.accumulation_errors = window.accumulation_errors();
   result.sums_are_biased = !keeps_sums();
+  fixed_point_.reset();
+  if (accumulation == accum::Accumulation::fixed)
+    fixed_point_ = fixed_point_of(*buffer, window.units());
   // What optimizers read, times the weight: a window that divides by anything else is found.
   for (std::size_t i = 0; i < trained_.size(); ++i)
     result.sums.push_back(run.gradient->source(i).scaled_copy(run.gradient->scale() * result.weight,

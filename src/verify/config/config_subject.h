@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "accrue/accum/window.h"
 #include "accrue/models/model.h"
@@ -9,6 +10,7 @@
 #include "support/snapshot.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
+#include "verify/config/fixed_sums.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
@@ -49,6 +51,9 @@ class ConfigSubject : public Subject {
   /// Adds up as training does with a buffer: by model.batchnorm, precision.accumulate and the
   /// recomputation that was set.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
+  /// The fixed-point sums of the last accumulated(), where training keeps such.
+  const std::optional<FixedPoint>& fixed_point() const { return fixed_point_; }
+  std::vector<std::string> shared_parameters() const { return model_.shared_parameters(); }
   /// One pass through autograd, the operations of accrue's models by `operations`.
   Gradients pass_by(const kernels::Operations& operations, batch::Range part);
   std::string compute() const { return std::string(to_string(config_.precision.compute)); }
@@ -111,6 +116,7 @@ class ConfigSubject : public Subject {
   Recompute recompute_ = Recompute::none;
   bool exact_ = false;
   bool buffers_moved_ = false;
+  std::optional<FixedPoint> fixed_point_;
 };
 
 }  // namespace accrue::proof

@@ -43,6 +43,8 @@ class TrainedWindow {
   train::WindowRun run(std::int64_t index, const Parts& parts);
   /// RunningErrors::bounds() of the last run; empty where gradients are folded.
   std::vector<double> accumulation_errors() const;
+  /// RunningErrors::units() of the last run.
+  std::vector<int> units() const { return errors_ ? errors_->units() : std::vector<int>(); }
 
  private:
   class Watch;

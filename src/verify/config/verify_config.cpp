@@ -128,6 +128,7 @@ class ConfigVerification {
     const Stopwatch watch;
     as_training_.push_back({own, subject_.accumulated(own.parts, {})});
     report_.times->window = watch.seconds();
+    fixed_point_ = subject_.fixed_point();
     if (!subject_.folds()) return;
     own.name += ", folded";
     tell(own.name);
@@ -195,11 +196,14 @@ class ConfigVerification {
                              const Gradients& reference) {
     const Comparison comparison = compare(subject_.parameters(), actual, reference, {});
     findings_.add(comparison);
-    SplitResult result = result_of(name, parts.back().end - parts.front().begin, std::ssize(parts),
-                                   subject_.parameters(), comparison);
+    note_close(result_of(name, parts.back().end - parts.front().begin, std::ssize(parts),
+                         subject_.parameters(), comparison));
+    return comparison;
+  }
+
+  void note_close(SplitResult result) {
     if (!result.equal && !differs_closely_) differs_closely_ = result;
     report_.splits.push_back(std::move(result));
-    return comparison;
   }
 
   Prover on_window(const Prover& few) {
@@ -216,19 +220,19 @@ class ConfigVerification {
     Prover prover(subject_, passes, std::move(reference), few.noise());
     for (const TrainingsWay& way : as_training_)
       report_.splits.push_back(prover.record(way.split, way.gradients, findings_));
-    const Gradients sample = subject_.one_pass(smallest_pass(subject_), {});
+    const NamedParameters& parameters = subject_.parameters();
     report_.smallest_fault =
-        smallest_faults(subject_.parameters(), prover.last(), prover.reference(), sample);
-    sharpen(report_.smallest_fault,
-            smallest_faults(subject_.parameters(), few.last(), few.reference(), {}));
+        smallest_faults(parameters, prover.last(), prover.reference(), smallest_gradient());
+    sharpen(report_.smallest_fault, smallest_faults(parameters, few.last(), few.reference(), {}));
     if (operations_)
       sharpen_scaling(report_.smallest_fault, operations_->noticed_of_matrices,
                       operations_->noticed_of_vectors);
-    for (std::string& left :
-         parameters_left_out(subject_.parameters(), prover.last(), prover.reference()))
-      report_.left_out.push_back(std::move(left));
+    std::ranges::move(parameters_left_out(parameters, prover.last(), prover.reference()),
+                      std::back_inserter(report_.left_out));
     return prover;
   }
+
+  Gradients smallest_gradient() { return subject_.one_pass(smallest_pass(subject_), {}); }
 
   /// In coarse arithmetic, the window beside its micro-batches each in a pass by itself: these
   /// round alike, so that only what sums lose may differ.
@@ -239,14 +243,19 @@ class ConfigVerification {
       return;
     tell(own.split.name + ", each by itself");
     Gradients sum;
-    for (const batch::Range part : own.split.parts) add_to(sum, subject_.native_pass(part, {}));
+    std::optional<FixedSums> fixed;
+    if (fixed_point_)
+      fixed.emplace(*fixed_point_, subject_.parameters(), subject_.shared_parameters());
+    for (const batch::Range samples : own.split.parts) {
+      const Gradients part = subject_.native_pass(samples, {});
+      add_to(sum, part);
+      if (fixed) fixed->add(part);
+    }
+    if (fixed) note_close(fixed->result(subject_.samples()));
     const Comparison comparison = compare_closely(own.split.name + ", beside each by itself",
                                                   own.split.parts, own.gradients, sum);
-    const Gradients sample = subject_.native_pass(smallest_pass(subject_), {});
-    std::vector<SmallestFault> faults =
-        smallest_faults(subject_.parameters(), comparison, sum, sample);
-    std::erase_if(faults, [](const SmallestFault& fault) { return !is_of_samples(fault); });
-    sharpen(report_.smallest_fault, faults);
+    sharpen_samples(report_.smallest_fault,
+                    smallest_faults(subject_.parameters(), comparison, sum, smallest_gradient()));
   }
 
   void take_steps() {
@@ -371,6 +380,7 @@ class ConfigVerification {
   Report report_;
   CheckPlan plan_;
   std::vector<TrainingsWay> as_training_;
+  std::optional<FixedPoint> fixed_point_;  ///< of the first of them
   std::int64_t limit_ = 1;
   std::optional<OperationCheck> operations_;    ///< none: the model has none of accrue's
   std::optional<SplitResult> differs_closely_;  ///< first of compare_closely() that does

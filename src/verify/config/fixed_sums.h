@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+#include "accrue/verify/report.h"
+#include "verify/subject.h"
+
+namespace accrue::proof {
+
+/// A window's fixed-point sums as they are, in units (docs/numerics.md, "Accumulation precisions").
+struct FixedPoint {
+  std::vector<at::Tensor> sums;  ///< fp64, exact
+  std::vector<int> units;        ///< exponents of 2
+};
+/// Of `buffer`, while it holds the sums of a closed window, which was added up in these `units`.
+FixedPoint fixed_point_of(const accum::GradientBuffer& buffer, std::vector<int> units);
+
+/// Adds up micro-batches' gradients, each by itself, as fixed-point sums are defined: each
+/// contribution rounded to the nearest unit, ties to even, and the integers added.
+class FixedSums {
+ public:
+  /// `shared` parameters (Trainable::shared_parameters) are left out: they get several
+  /// contributions of a micro-batch, of which only the sum is known here.
+  FixedSums(FixedPoint of_training, const NamedParameters& parameters,
+            const std::vector<std::string>& shared);
+  /// To be called for each of the window's micro-batches with its gradient in fp32.
+  void add(const Gradients& part);
+  /// The sums of training are to be these to the last unit.
+  SplitResult result(std::int64_t samples) const;
+
+ private:
+  double unit(std::size_t i) const;
+
+  FixedPoint of_training_;
+  const NamedParameters& parameters_;
+  std::vector<std::size_t> compared_;  ///< places of parameters
+  std::vector<at::Tensor> sums_;       ///< in units, fp64, exact
+  std::int64_t parts_ = 0;
+};
+
+}  // namespace accrue::proof
