@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
+#include "memory/out_of_memory.h"
 #include "verify/config/skipped.h"
 #include "verify/module_subject.h"
+#include "verify/power.h"
 #include "verify/prover.h"
 
 namespace accrue::detail {
@@ -60,10 +62,22 @@ std::optional<proof::Diagnosis> confirm_in_double(proof::Subject& subject,
     report.splits.push_back(in_double.check(split, findings));
     report.conclusive = true;
     if (in_double.worst().exceeds()) return in_double.explain();
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
     // A loss with fp32 tensors of its own: there is no arbiter then.
+    if (memory::is_out_of_memory(error))
+      report.left_out.push_back("the comparison in fp64: " + memory::why_out_of_memory(error));
   }
   return {};
+}
+
+/// What the last split would have let pass.
+void state_power(const proof::Subject& subject, const proof::Prover& prover,
+                 proof::Report& report) {
+  report.smallest_fault =
+      proof::smallest_faults(subject.parameters(), prover.last(), prover.reference(), {});
+  for (std::string& left :
+       proof::parameters_left_out(subject.parameters(), prover.last(), prover.reference()))
+    report.left_out.push_back(std::move(left));
 }
 
 }  // namespace
@@ -81,12 +95,14 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
   for (const Split& split : splits_of(all, options))
     proof::check_or_skip(prover, split, findings, report);
   proof::require_some_split(report, model.samples);
+  state_power(subject, prover, report);
   std::optional<proof::Diagnosis> in_double = confirm_in_double(subject, prover, findings, report);
   findings.write(report);
   proof::Diagnosis diagnosis = in_double ? std::move(*in_double) : prover.explain();
   report.cause = diagnosis.cause;
   report.besides = std::move(diagnosis.besides);
   report.evidence = std::move(diagnosis.evidence);
+  report.ruled_out = std::move(diagnosis.ruled_out);
   report.equal = report.cause == proof::Cause::none;
   return report;
 }

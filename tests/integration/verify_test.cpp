@@ -72,6 +72,44 @@ TEST_F(VerifyVerb, PassesTheOtherPrecisions) {
   expect_equal(verify({"--precision.accumulate=fixed"}));
 }
 
+TEST_F(VerifyVerb, SaysWhatItWouldHaveNoticedAndWhatItLeftOut) {
+  const Outcome outcome = verify();
+  expect_equal(outcome);
+  EXPECT_EQ(outcome.report.at("conclusive"), true);
+  EXPECT_TRUE(outcome.report.at("left_out").empty()) << outcome.report.at("left_out");
+  ASSERT_GE(outcome.report.at("smallest_fault").size(), 4u);
+  for (const auto& fault : outcome.report.at("smallest_fault")) {
+    EXPECT_FALSE(fault.at("kind").get<std::string>().empty());
+    EXPECT_GT(fault.at("relative").get<double>(), 0);
+    EXPECT_LT(fault.at("relative").get<double>(), 0.05) << fault;
+  }
+  expect_equal(verify({"--thorough"}));
+  const auto table = accrue({"verify", "run.toml"});
+  EXPECT_THAT(table.output, ::testing::HasSubstr("Smallest faults that it would have noticed"));
+}
+
+TEST_F(VerifyVerb, DoesNotSayEqualWhereStepsWereLeftOut) {
+  const auto result = accrue({"verify", "run.toml", "--optim.kind=adama", "--optim.clip=0"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, ::testing::HasSubstr("No difference in what was compared"));
+  EXPECT_THAT(result.output, ::testing::HasSubstr("left out: optimizer steps"));
+  EXPECT_THAT(result.output, ::testing::Not(::testing::HasSubstr("Equal: ")));
+}
+
+/// 3 says that a difference was found, which a budget that is too small is not.
+TEST_F(VerifyVerb, ABudgetThatCannotBeMetIsNoDifference) {
+  std::int64_t ended_otherwise = 0;
+  for (const char* budget : {"--memory.budget=170MB", "--memory.budget=185MB"}) {
+    const auto result = accrue({"verify", "run.toml", budget});
+    EXPECT_NE(result.status, 3) << result.errors;
+    ended_otherwise += result.status != 0;
+    if (result.status != 0) {
+      EXPECT_THAT(result.errors, ::testing::HasSubstr("memory.budget"));
+    }
+  }
+  EXPECT_GT(ended_otherwise, 0) << "a smaller budget is needed here";
+}
+
 TEST_F(VerifyVerb, NamesABf16SumThatStalls) {
   expect_cause(verify({"--precision.accumulate=bf16", "--batch.micro=1", "--batch.samples=256"}),
                "precision");

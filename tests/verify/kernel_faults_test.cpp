@@ -178,6 +178,7 @@ class KernelFaults : public testing::ConfigsToVerify {
   train::Config without_dropout() const {
     train::Config config = of_text();
     config.model.dropout = 0;
+    config.run.threads = 1;  // operations are small
     return config;
   }
 };

@@ -14,6 +14,7 @@
 #include "train/pass/run_micro_batch.h"
 #include "train/ranks/alone.h"
 #include "verify/comparison.h"
+#include "verify/config/draws_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/reference_optimizer.h"
 #include "verify/config/trained_window.h"
@@ -342,6 +343,15 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
   for (const NamedParameter& parameter : trained_)
     result.push_back(parameter.tensor.detach().clone());
   return result;
+}
+
+std::vector<std::string> ConfigSubject::faults_of_data() const {
+  std::vector<std::string> faults = faults_of_draws(work_);
+  const std::optional<data::Format> format = config_.data.format;
+  if (format == data::Format::text || format == data::Format::tokens)
+    std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
+                      std::back_inserter(faults));
+  return faults;
 }
 
 std::vector<std::string> ConfigSubject::frozen_that_moved() const {

@@ -94,6 +94,8 @@ class ConfigSubject : public Subject {
                                                 const Conditions& conditions = {});
   /// The names of parameters that are not trained and have moved since the subject was made.
   std::vector<std::string> frozen_that_moved() const;
+  /// What is wrong with the run's draws, and with the window's labels where these are running text.
+  std::vector<std::string> faults_of_data() const;
 
  private:
   Gradients autograd_pass(batch::Range part, std::int64_t window, const Conditions& conditions,

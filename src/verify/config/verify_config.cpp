@@ -165,9 +165,7 @@ class ConfigVerification {
     Prover prover(subject_, samples, plan_.noise_draws);
     prover.repeat();
     if (samples.size() < 2) {
-      leave_out(
-          "other splits and orders: two samples do not fit into one pass; a larger "
-          "memory.budget or a smaller model has them");
+      leave_out("other splits and orders: two samples do not fit into one pass");
       return prover;
     }
     check(prover, {"one pass by accrue's operations", {samples}});
@@ -221,8 +219,8 @@ class ConfigVerification {
     for (const TrainingsWay& way : as_training_)
       report_.splits.push_back(prover.record(way.split, way.gradients, findings_));
     const NamedParameters& parameters = subject_.parameters();
-    report_.smallest_fault =
-        smallest_faults(parameters, prover.last(), prover.reference(), smallest_gradient());
+    report_.smallest_fault = smallest_faults(parameters, prover.last(), prover.reference(),
+                                             subject_.one_pass(smallest_pass(subject_), {}));
     sharpen(report_.smallest_fault, smallest_faults(parameters, few.last(), few.reference(), {}));
     if (operations_)
       sharpen_scaling(report_.smallest_fault, operations_->noticed_of_matrices,
@@ -231,8 +229,6 @@ class ConfigVerification {
                       std::back_inserter(report_.left_out));
     return prover;
   }
-
-  Gradients smallest_gradient() { return subject_.one_pass(smallest_pass(subject_), {}); }
 
   /// In coarse arithmetic, the window beside its micro-batches each in a pass by itself: these
   /// round alike, so that only what sums lose may differ.
@@ -255,7 +251,8 @@ class ConfigVerification {
     const Comparison comparison = compare_closely(own.split.name + ", beside each by itself",
                                                   own.split.parts, own.gradients, sum);
     sharpen_samples(report_.smallest_fault,
-                    smallest_faults(subject_.parameters(), comparison, sum, smallest_gradient()));
+                    smallest_faults(subject_.parameters(), comparison, sum,
+                                    subject_.one_pass(smallest_pass(subject_), {})));
   }
 
   void take_steps() {
@@ -310,21 +307,12 @@ class ConfigVerification {
     steps_faults_ = steps.smallest_fault;
   }
 
-  bool agrees_in_double() const { return double_ && !double_->diagnosis; }
-
   void judge_bounds(double joint) {
     if (joint <= most_conclusive_bound && are_conclusive(report_.smallest_fault)) return;
     report_.conclusive = agrees_in_double();
     report_.evidence.push_back("in " + compute_ + " rounding may change " + number(joint) +
                                " of the gradient, which proves little" +
                                (agrees_in_double() ? "; the comparison in fp64 does" : ""));
-  }
-
-  void use(const Diagnosis& found) {
-    report_.cause = found.cause;
-    report_.besides = found.besides;
-    report_.ruled_out = found.ruled_out;
-    report_.evidence.insert(report_.evidence.begin(), found.evidence.begin(), found.evidence.end());
   }
 
   /// What agrees in one pass and differs elsewhere is named by where it differs.
@@ -343,7 +331,10 @@ class ConfigVerification {
     if (worse.worst().exceeds()) tell("looking for the cause");
     Diagnosis found = worse.worst().exceeds() ? worse.explain() : few.explain();
     if (found.cause == Cause::none && double_ && double_->diagnosis) found = *double_->diagnosis;
-    use(found);
+    report_.cause = found.cause;
+    report_.besides = found.besides;
+    report_.ruled_out = found.ruled_out;
+    report_.evidence.insert(report_.evidence.begin(), found.evidence.begin(), found.evidence.end());
     if (operations_ && operations_->differing) {
       const OperationResult& worst = *operations_->differing;
       if (found.cause == Cause::none)
@@ -364,11 +355,14 @@ class ConfigVerification {
               report_.steps->splits + "): " + report_.steps->parameter,
           report_.steps->relative_error, report_.steps->bound);
     for (const std::string& name : subject_.frozen_that_moved())
-      blame("the parameter " + name + " is not trained, and moved", INFINITY, 0);
+      blame("the parameter " + name + " is not trained, and moved", 1, 0);
+    for (const std::string& fault : subject_.faults_of_data()) blame(fault, 1, 0);
     report_.equal = report_.cause == Cause::none;
     judge_bounds(std::max(few.joint_bound(), all.joint_bound()));
     sharpen(report_.smallest_fault, steps_faults_);
   }
+
+  bool agrees_in_double() const { return double_ && !double_->diagnosis; }
 
   const VerifyConfigOptions& options_;
   const std::int64_t ranks_;  ///< or stages

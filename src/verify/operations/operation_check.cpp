@@ -6,29 +6,37 @@
 
 namespace accrue::proof {
 
-std::optional<OperationCheck> check_operations(ConfigSubject& subject, batch::Range samples) {
-  const ComparedOperations operations(subject.parameters());
-  OperationCheck check{.returned = subject.pass_by(operations, samples)};
-  const std::vector<OperationResult>& results = operations.results();
-  if (results.empty()) return std::nullopt;
+namespace {
+
+OperationCheck summed_up(const std::vector<OperationResult>& results, batch::Range samples) {
+  OperationCheck check;
   const auto ratio = [](const OperationResult& result) { return result.worst.ratio(); };
   const OperationResult& worst = *std::ranges::max_element(results, {}, ratio);
   if (worst.worst.exceeds()) check.differing = worst;
-  check.result = {.name = "each operation by itself",
-                  .samples = samples.size(),
-                  .micro_batches = 1,
-                  .parameter = worst.operation + ", " + worst.what,
-                  .relative_error = worst.worst.error,
-                  .bound = worst.worst.bound,
-                  .largest_error = worst.worst.error,
-                  .largest_bound = worst.worst.bound,
-                  .equal = !worst.worst.exceeds()};
+  check.result.name = "each operation by itself";
+  check.result.samples = samples.size();
+  check.result.micro_batches = 1;
+  check.result.parameter = worst.operation + ", " + worst.what;
+  check.result.relative_error = check.result.largest_error = worst.worst.error;
+  check.result.bound = check.result.largest_bound = worst.worst.bound;
+  check.result.equal = !worst.worst.exceeds();
   for (const OperationResult& result : results) {
     if (result.parameter_dim == 0) continue;
     double& noticed =
         result.parameter_dim >= 2 ? check.noticed_of_matrices : check.noticed_of_vectors;
     noticed = std::max(noticed, result.scaling);
   }
+  return check;
+}
+
+}  // namespace
+
+std::optional<OperationCheck> check_operations(ConfigSubject& subject, batch::Range samples) {
+  const ComparedOperations operations(subject.parameters());
+  Gradients returned = subject.pass_by(operations, samples);
+  if (operations.results().empty()) return std::nullopt;
+  OperationCheck check = summed_up(operations.results(), samples);
+  check.returned = std::move(returned);
   return check;
 }
 
