@@ -32,6 +32,7 @@ def write_data(folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(1)
     (folder / "text.txt").write_text(text_of(draw, 32 * 256 + 1))
+    (folder / "long.txt").write_text(text_of(draw, 512 * 130))  # of rows enough for several chunks
     (folder / "short.txt").write_text(text_of(draw, 32 * 11 + 1))  # of fewer samples than a batch
     lines = [json.dumps({"prompt": text_of(draw, draw.randrange(2, 20)), "completion": text_of(draw, draw.randrange(1, 40))})
              for _ in range(64)]

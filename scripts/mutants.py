@@ -319,7 +319,7 @@ def in_words(outcome: Outcome, mutant: Mutant, options: argparse.Namespace) -> l
 def chosen(mutants: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
     """In the order of the files that they change, so that fewer are compiled twice."""
     some = [m for m in mutants if (not options.names or any(fnmatch.fnmatch(m.name, name) for name in options.names))
-            and (not options.room or m.room == options.room)]
+            and (not options.room or m.room == options.room) and (m.verify or not options.verify_only)]
     if not some:
         raise Failure("no such mutants")
     return sorted(some, key=lambda m: [str(path) for path in files_of(ROOT, m.name)])

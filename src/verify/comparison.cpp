@@ -45,15 +45,17 @@ class Together {
     squares_ += norm * norm;
     bounds_ += bound * bound * norm * norm;
   }
-  ParameterComparison result(double roundoff) const {
+  /// `noise` is what the draws have in common over parameters (Noise::together).
+  ParameterComparison result(double roundoff, double noise) const {
     ParameterComparison all;
     if (squares_ == 0) return all;
     all.scale = std::sqrt(squares_);
     all.factor = 1 + dot_ / squares_;
-    // Rounding in one parameter is independent of that in another, but for a common part.
-    all.along.push_back({.error = std::abs(dot_) / all.scale,
-                         .bound = std::sqrt(bounds_) / all.scale + 8 * roundoff * all.scale,
-                         .measure = Measure::gradient});
+    // Rounding in one parameter is independent of that in another, but for what draws show.
+    all.along.push_back(
+        {.error = std::abs(dot_) / all.scale,
+         .bound = std::sqrt(bounds_) / all.scale + 8 * noise + 8 * roundoff * all.scale,
+         .measure = Measure::gradient});
     return all;
   }
 
@@ -79,7 +81,7 @@ class Comparer {
       result.parameters.push_back(parameter(i));
       roundoff = std::max(roundoff, unit_roundoff(parameters_[i].tensor.scalar_type()));
     }
-    result.together = together_.result(roundoff);
+    result.together = together_.result(roundoff, noise_.together);
     if (!actual_.has_totals) return result;
     result.weight = relative(actual_.weight, reference_.weight, weight_tolerance);
     result.loss =
@@ -145,6 +147,13 @@ double l2_norm(const at::Tensor& tensor) {
   return at::linalg_vector_norm(tensor.detach(), 2, {}, false, at::kDouble).item<double>();
 }
 
+double l2_norm(const std::vector<at::Tensor>& tensors) {
+  double squares = 0;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined()) squares += std::pow(l2_norm(tensor), 2);
+  return std::sqrt(squares);
+}
+
 std::vector<double> mean_norms(const Gradients& gradients) {
   std::vector<double> norms;
   for (const at::Tensor& sum : gradients.sums) norms.push_back(l2_norm(sum) / gradients.weight);
@@ -206,6 +215,16 @@ Difference Comparison::difference() const {
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise) {
   return Comparer(parameters, actual, reference, noise).compared();
+}
+
+Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
+                           const Gradients& reference) {
+  actual.accumulation_errors.resize(actual.sums.size(), 0.0);
+  for (std::size_t i = 0; i < actual.sums.size(); ++i)
+    actual.accumulation_errors[i] += std::sqrt(reference.weight) / 8 *
+                                     unit_roundoff(actual.sums[i].scalar_type()) *
+                                     l2_norm(actual.sums[i]);
+  return compare(parameters, actual, reference, {});
 }
 
 double joint_bound(const Comparison& comparison, const Gradients& reference) {

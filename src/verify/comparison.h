@@ -14,6 +14,8 @@ namespace accrue::proof {
 double unit_roundoff(at::ScalarType dtype);
 
 double l2_norm(const at::Tensor& tensor);
+/// Of all together; undefined ones are none.
+double l2_norm(const std::vector<at::Tensor>& tensors);
 std::vector<double> mean_norms(const Gradients& gradients);
 /// Of the mean gradients of parameter `i`, in the actual one's dtype.
 at::Tensor mean_difference(const Gradients& actual, const Gradients& reference, std::size_t i);
@@ -64,6 +66,11 @@ struct Comparison {
 /// `noise` without draws: bounds are those of the sums' rounding alone.
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);
+
+/// Of sums of gradients that rounded alike: only what sums lose may differ. Their terms (a table's
+/// rows) may be added in another order, of which half the root of their number is lost.
+Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
+                           const Gradients& reference);
 
 /// A comparison whose bounds allow more than this part of the gradient proves nothing.
 constexpr double most_conclusive_bound = 0.1;

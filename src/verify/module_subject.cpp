@@ -57,12 +57,6 @@ Loss scaled(Loss loss, double factor) {
   return {loss.sum * factor, loss.weight * factor};
 }
 
-void require_weight(double weight) {
-  if (weight > 0) return;
-  throw usage_error("verify", "a batch in which some term counts", "a total weight of 0",
-                    "another batch");
-}
-
 /// The lowest floating-point dtype, below `own`, of what the graph of `root` works on.
 std::string lowest_dtype_below(const at::Tensor& root, at::ScalarType own) {
   std::unordered_set<const torch::autograd::Node*> seen;
@@ -186,7 +180,6 @@ Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& condi
     result.loss_sum += loss.sum.item<double>();
     errors.added();
   }
-  require_weight(result.weight);
   for (const auto& entry : entries) result.sums.push_back(sum_of(entry));
   result.accumulation_errors = errors.bounds();
   accumulator.discard();

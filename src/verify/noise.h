@@ -24,6 +24,7 @@ using Along = std::array<double, directions>;
 struct Noise {
   std::vector<double> norm;  ///< L2, per parameter (RoundingTerms::noise / weight)
   std::vector<Along> along;  ///< per parameter, in units of the gradient
+  double together = 0;       ///< of all parameters, along the gradient of all
   double loss = 0;           ///< relative
   bool any() const { return !norm.empty(); }
 };

@@ -37,12 +37,6 @@ Parts clipped(const Parts& parts, batch::Range to) {
   return result;
 }
 
-double norm_of(const Tensors& tensors) {
-  double squares = 0;
-  for (const at::Tensor& tensor : tensors) squares += std::pow(l2_norm(tensor), 2);
-  return std::sqrt(squares);
-}
-
 void add(Tensors& total, const Tensors& terms, double factor) {
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (total.size() <= i) total.push_back(at::zeros_like(terms[i], at::kDouble));
@@ -187,12 +181,12 @@ AddedUp Prover::fit_training() {
   for (const batch::Range range : worst_split_.parts) {
     Gradients part = subject_.native_pass(range, {});
     add_to(sum, part);
-    partial_norms += norm_of(sum.sums);
+    partial_norms += l2_norm(sum.sums);
     if (worst_split_.parts.size() <= most_combined) parts.push_back(std::move(part.sums));
   }
   AddedUp added{.residual = relative_error(worst_gradients_, sum), .tolerance = fit_tolerance()};
   added.sum_rounding =
-      unit_roundoff(at::kBFloat16) * partial_norms / std::max(norm_of(sum.sums), 1e-300);
+      unit_roundoff(at::kBFloat16) * partial_norms / std::max(l2_norm(sum.sums), 1e-300);
   const Tensors& own = worst_gradients_.sums;
   const double scale = worst_gradients_.weight / sum.weight;
   added.multiple = fit_multiple(own, sum.sums, added.tolerance);

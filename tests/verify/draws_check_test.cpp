@@ -1,5 +1,5 @@
-// What is wrong with draws and labels is found by what they promise. (tests/mutants has the faults of
-// samplers and schedules, which no test can hand in.)
+// What is wrong with draws and labels is found by what they promise. (tests/mutants has the faults
+// of samplers and schedules, which no test can hand in.)
 #include "verify/config/draws_check.h"
 
 #include <gmock/gmock.h>

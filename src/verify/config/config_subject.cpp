@@ -276,8 +276,7 @@ Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
   }
   window.set_replay({});
   window.discard();
-  if (result.weight > 0) return result;
-  throw no_weight();
+  return result;
 }
 
 std::vector<std::string> ConfigSubject::foreign(models::ForeignLayer::Kind kind) const {
@@ -347,8 +346,7 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
 
 std::vector<std::string> ConfigSubject::faults_of_data() const {
   std::vector<std::string> faults = faults_of_draws(work_);
-  const std::optional<data::Format> format = config_.data.format;
-  if (format == data::Format::text || format == data::Format::tokens)
+  if (work_.data.train->uniform_tokens())  // running text
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
                       std::back_inserter(faults));
   return faults;

@@ -124,7 +124,7 @@ class ConfigVerification {
   void run_as_training(std::int64_t micro) {
     Split own = even_split(subject_.window(), micro);
     tell("the window as training runs it, " + own.name);
-    subject_.accumulated({own.parts.front()}, {});  // kernels and memory are ready from here on
+    subject_.native_pass(own.parts.front(), {});  // kernels and memory are ready from here on
     const Stopwatch watch;
     as_training_.push_back({own, subject_.accumulated(own.parts, {})});
     report_.times->window = watch.seconds();
@@ -185,14 +185,13 @@ class ConfigVerification {
     operations_ = check_operations(subject_, samples);
     if (!operations_) return;
     report_.splits.push_back(operations_->result);
-    compare_closely("slots, beside what kernels return", {samples},
-                    subject_.native_pass(samples, {}), operations_->returned);
+    closely("slots, beside what kernels return", {samples}, subject_.native_pass(samples, {}),
+            operations_->returned);
   }
 
-  /// Two sums of gradients that rounded alike, so that only what sums lose may differ.
-  Comparison compare_closely(const std::string& name, const Parts& parts, const Gradients& actual,
-                             const Gradients& reference) {
-    const Comparison comparison = compare(subject_.parameters(), actual, reference, {});
+  Comparison closely(const std::string& name, const Parts& parts, const Gradients& actual,
+                     const Gradients& reference) {
+    const Comparison comparison = compare_closely(subject_.parameters(), actual, reference);
     findings_.add(comparison);
     note_close(result_of(name, parts.back().end - parts.front().begin, std::ssize(parts),
                          subject_.parameters(), comparison));
@@ -248,8 +247,8 @@ class ConfigVerification {
       if (fixed) fixed->add(part);
     }
     if (fixed) note_close(fixed->result(subject_.samples()));
-    const Comparison comparison = compare_closely(own.split.name + ", beside each by itself",
-                                                  own.split.parts, own.gradients, sum);
+    const Comparison comparison =
+        closely(own.split.name + ", beside each by itself", own.split.parts, own.gradients, sum);
     sharpen_samples(report_.smallest_fault,
                     smallest_faults(subject_.parameters(), comparison, sum,
                                     subject_.one_pass(smallest_pass(subject_), {})));
@@ -377,7 +376,7 @@ class ConfigVerification {
   std::optional<FixedPoint> fixed_point_;  ///< of the first of them
   std::int64_t limit_ = 1;
   std::optional<OperationCheck> operations_;    ///< none: the model has none of accrue's
-  std::optional<SplitResult> differs_closely_;  ///< first of compare_closely() that does
+  std::optional<SplitResult> differs_closely_;  ///< first of closely() that does
   std::vector<SmallestFault> steps_faults_;
   std::optional<DoubleCheck> double_;
 };

@@ -68,6 +68,10 @@ Way run_way(const Tensors& results, const Tensors& leaves, const Tensors& upstre
   return way;
 }
 
+double rows_of(const at::Tensor& x) {
+  return x.dim() == 0 ? 1 : static_cast<double>(x.numel()) / static_cast<double>(x.size(-1));
+}
+
 bool in_bf16(const Tensors& tensors) {
   return std::ranges::any_of(tensors, [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.scalar_type() == at::kBFloat16;
@@ -76,6 +80,8 @@ bool in_bf16(const Tensors& tensors) {
 
 /// What products and sums of one operation may lose, in u.
 constexpr double roundings = 64, roundings_of_bf16_products = 1024;
+/// The same for each row that is summed, and sums of rows lose as the root of their number.
+constexpr double roundings_of_a_row = 4;
 /// Standard deviations of independent roundings along a direction.
 constexpr double deviations = 8;
 /// What rounding probabilities or exponentials to bf16 may leave along a direction: dropped ones
@@ -100,14 +106,16 @@ const std::string* ComparedOperations::parameter_of(const at::Tensor& input) con
 
 void ComparedOperations::note(const Operation& operation, const std::string& what,
                               const at::Tensor& native, const at::Tensor& plain,
-                              bool in_bf16) const {
+                              const Sums& sums) const {
   const at::Tensor expected = plain.detach().to(at::kDouble);
   const at::Tensor difference = native.detach().to(at::kDouble) - expected;
   const double size = l2_norm(expected);
-  const double scale = size > 0 ? size : 1;
+  const double largest = std::max(size, sums.size);  // a sum that cancels rounds as its terms do
+  const double scale = largest > 0 ? largest : 1;
   const double unit = unit_roundoff(plain.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  const double fine = unit * (in_bf16 ? roundings_of_bf16_products : roundings);
-  const double coarse = in_bf16 ? coarse_bound(operation.between, plain.scalar_type()) : 0;
+  const double fine = unit * ((sums.in_bf16 ? roundings_of_bf16_products : roundings) +
+                              roundings_of_a_row * std::sqrt(sums.rows));
+  const double coarse = sums.in_bf16 ? coarse_bound(operation.between, plain.scalar_type()) : 0;
   const double along = components(difference, expected)[0] / scale;
   // Elements that round by themselves count along the direction by their squares.
   const double weighted = size > 0 ? l2_norm(expected * expected) / (size * size) : 1;
@@ -130,14 +138,18 @@ void ComparedOperations::compare(const Operation& operation, const Tensors& inpu
   const Tensors of_native = as_leaves(inputs), of_plain = as_leaves(inputs);
   const Way native = run_way(run(kernels::native_operations(), of_native), of_native, upstream);
   const Way plain = run_way(run(kernels::plain_operations(), of_plain), of_plain, upstream);
-  const bool low = in_bf16(inputs) || in_bf16(native.results);
+  Sums sums{.in_bf16 = in_bf16(inputs) || in_bf16(native.results),
+            .rows = std::max(rows_of(inputs[0]), rows_of(native.results[0]))};
   for (std::size_t i = 0; i < native.results.size(); ++i)
-    note(operation, "the result", native.results[i], plain.results[i], low);
+    note(operation, "the result", native.results[i], plain.results[i], sums);
+  const double row_of_x =
+      parameter_of(inputs[0]) ? 1 : l2_norm(inputs[0]) / std::sqrt(rows_of(inputs[0]));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!native.gradients[i].defined() || !plain.gradients[i].defined()) continue;
     const std::string* const name = parameter_of(inputs[i]);
+    sums.size = name ? l2_norm(upstream) * (inputs[i].dim() >= 2 ? row_of_x : 1) : 0;
     note(operation, "the gradient of " + (name ? *name : "input " + std::to_string(i + 1)),
-         native.gradients[i], plain.gradients[i], low);
+         native.gradients[i], plain.gradients[i], sums);
     if (name) results_.back().parameter_dim = inputs[i].dim();
   }
 }

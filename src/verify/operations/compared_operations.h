@@ -79,8 +79,14 @@ class ComparedOperations final : public kernels::Operations {
   Tensors compared(const Operation& operation, const Tensors& inputs, const Run& run) const;
   void compare(const Operation& operation, const Tensors& inputs, const Run& run,
                const Tensors& upstream) const;
+  /// What the rounding of a result is measured by, besides its size.
+  struct Sums {
+    bool in_bf16 = false;
+    double rows = 1;  ///< of the tensors that go through the operation
+    double size = 0;  ///< of a sum over these rows whose terms have random signs; 0: no such sum
+  };
   void note(const Operation& operation, const std::string& what, const at::Tensor& native,
-            const at::Tensor& plain, bool in_bf16) const;
+            const at::Tensor& plain, const Sums& sums) const;
   const std::string* parameter_of(const at::Tensor& input) const;
 
   const NamedParameters& parameters_;
