@@ -45,17 +45,17 @@ class Together {
     squares_ += norm * norm;
     bounds_ += bound * bound * norm * norm;
   }
-  /// `noise` is what the draws have in common over parameters (Noise::together).
-  ParameterComparison result(double roundoff, double noise) const {
+  ParameterComparison result(double roundoff, const Noise& noise) const {
     ParameterComparison all;
     if (squares_ == 0) return all;
     all.scale = std::sqrt(squares_);
     all.factor = 1 + dot_ / squares_;
-    // Rounding in one parameter is independent of that in another, but for what draws show.
-    all.along.push_back(
-        {.error = std::abs(dot_) / all.scale,
-         .bound = std::sqrt(bounds_) / all.scale + 8 * noise + 8 * roundoff * all.scale,
-         .measure = Measure::gradient});
+    // Rounding in one parameter is independent of that in another, but for what draws show and
+    // what goes one way.
+    all.along.push_back({.error = std::abs(dot_) / all.scale,
+                         .bound = std::sqrt(bounds_) / all.scale + 8 * noise.together +
+                                  (8 * roundoff + noise.one_way) * all.scale,
+                         .measure = Measure::gradient});
     return all;
   }
 
@@ -81,12 +81,12 @@ class Comparer {
       result.parameters.push_back(parameter(i));
       roundoff = std::max(roundoff, unit_roundoff(parameters_[i].tensor.scalar_type()));
     }
-    result.together = together_.result(roundoff, noise_.together);
+    result.together = together_.result(roundoff, noise_);
     if (!actual_.has_totals) return result;
     result.weight = relative(actual_.weight, reference_.weight, weight_tolerance);
     result.loss =
         relative(actual_.loss_sum / actual_.weight, reference_.loss_sum / reference_.weight,
-                 8 * noise_.loss + 64 * roundoff);
+                 8 * noise_.loss + 64 * roundoff + noise_.one_way);
     return result;
   }
 
@@ -110,8 +110,9 @@ class Comparer {
     const Along along = components(difference, reference_.sums[i]);
     for (std::size_t d = 0; d < directions; ++d) {
       terms.noise = noise_.any() ? noise_.along[i][d] : 0;
-      result.along.push_back(
-          {.error = std::abs(along[d]), .bound = rounding_bound(terms), .measure = measure_of(d)});
+      result.along.push_back({.error = std::abs(along[d]),
+                              .bound = rounding_bound(terms) + noise_.one_way * result.scale,
+                              .measure = measure_of(d)});
     }
     const double projection = along[static_cast<std::size_t>(Direction::gradient)];
     if (norms_[i] > 0) result.factor = 1 + projection / norms_[i];

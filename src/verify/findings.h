@@ -20,8 +20,15 @@ class Findings {
  private:
   std::vector<ParameterError> parameters_;
   std::vector<double> ratios_;
-  Evidence
-      beyond_;  ///< of weights or of all parameters together: the worst that no parameter shows
+  Evidence beyond_;  ///< the worst that no parameter shows: of weights, or of all together
+};
+
+/// What comparisons with one pass do not show: something agrees there and differs elsewhere.
+struct Blame {
+  Cause cause = Cause::unknown;
+  std::string what;
+  double error = 1;
+  double bound = 0;
 };
 
 /// What a split came to.

@@ -72,9 +72,9 @@ double drawn_scale(std::uint64_t seed) {
 }
 
 void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
-                const Gradients& reference, std::uint64_t seed) {
+                const Gradients& reference, std::uint64_t seed, double least) {
   const KeepParameters keep(parameters);
-  perturb(parameters, seed);
+  perturb(parameters, seed, least);
   const Gradients moved = pass(drawn_scale(seed));
   noise.norm.resize(parameters.size(), 0.0);
   noise.along.resize(parameters.size(), Along{});
@@ -98,12 +98,12 @@ void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPas
     noise.loss = std::max(noise.loss, std::abs(mean_loss(moved) - loss) / std::abs(loss));
 }
 
-void perturb(const NamedParameters& parameters, std::uint64_t seed) {
+void perturb(const NamedParameters& parameters, std::uint64_t seed, double least) {
   const at::NoGradGuard no_grad;
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   for (const NamedParameter& parameter : parameters) {
     const at::Tensor& tensor = parameter.tensor;
-    const double unit = 2 * unit_roundoff(tensor.scalar_type());
+    const double unit = std::max(2 * unit_roundoff(tensor.scalar_type()), least);
     const at::Tensor factor =
         at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
     at::Tensor(tensor).mul_(factor);

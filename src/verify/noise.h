@@ -26,25 +26,28 @@ struct Noise {
   std::vector<Along> along;  ///< per parameter, in units of the gradient
   double together = 0;       ///< of all parameters, along the gradient of all
   double loss = 0;           ///< relative
+  /// Of a gradient, along any direction: what no draw shows (Subject::rounds_elsewhere).
+  double one_way = 0;
   bool any() const { return !norm.empty(); }
 };
 
 using ScaledPass = std::function<Gradients(double weighting)>;
 
-/// One draw: every parameter is moved by a unit in the last place, up or down at random by `seed`,
-/// the loss is scaled by drawn_scale(seed), and what `pass` gives is compared with `reference`,
-/// which it gave before. Raises `noise` to what was found; a parameter whose draw was small by
-/// chance is given the usual noise, relative to its gradient. Along a direction it is at least what
-/// elements that round independently of one another would make of the draw.
+/// One draw: every parameter is moved by a unit in the last place, or by the part `least` of itself
+/// where that is more, up or down at random by `seed`, the loss is scaled by drawn_scale(seed), and
+/// what `pass` gives is compared with `reference`, which it gave before. Raises `noise` to what was
+/// found; a parameter whose draw was small by chance is given the usual noise, relative to its
+/// gradient. Along a direction it is at least what elements that round independently of one another
+/// would make of the draw.
 void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
-                const Gradients& reference, std::uint64_t seed);
+                const Gradients& reference, std::uint64_t seed, double least = 0);
 
 /// Between 1/2 and 1, exact in every dtype, and no power of two: a loss that is scaled by it rounds
 /// every product and every partial sum of its backward pass anew.
 double drawn_scale(std::uint64_t seed);
 
-/// Moves every element by a unit in the last place, up or down at random.
-void perturb(const NamedParameters& parameters, std::uint64_t seed);
+/// Moves every element by a unit in the last place or by `least` of it, up or down at random.
+void perturb(const NamedParameters& parameters, std::uint64_t seed, double least = 0);
 
 /// Components of `difference` along the directions; the gradient's direction is `gradient`'s.
 Along components(const at::Tensor& difference, const at::Tensor& gradient);

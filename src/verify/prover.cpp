@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "memory/out_of_memory.h"
 #include "verify/fit.h"
+#include "verify/running_sum.h"
 
 namespace accrue::proof {
 namespace {
@@ -47,7 +48,8 @@ void add(Tensors& total, const Tensors& terms, double factor) {
 }  // namespace
 
 Prover::Prover(Subject& subject, batch::Range samples, int noise_draws)
-    : Prover(subject, Parts{samples}, subject.one_pass(samples, {}), {}) {
+    : Prover(subject, Parts{samples}, subject.one_pass(samples, {}),
+             Noise{.one_way = subject.rounds_elsewhere()}) {
   for (int i = 0; i < noise_draws; ++i) draw();
 }
 
@@ -175,18 +177,16 @@ void Prover::fit(Observations& seen) {
 
 /// What training made of the worst split, beside its parts each by itself.
 AddedUp Prover::fit_training() {
-  Gradients sum;
+  RunningSum running;
   std::vector<Tensors> parts;
-  double partial_norms = 0;
   for (const batch::Range range : worst_split_.parts) {
     Gradients part = subject_.native_pass(range, {});
-    add_to(sum, part);
-    partial_norms += l2_norm(sum.sums);
+    running.add(part);
     if (worst_split_.parts.size() <= most_combined) parts.push_back(std::move(part.sums));
   }
+  const Gradients& sum = running.total();
   AddedUp added{.residual = relative_error(worst_gradients_, sum), .tolerance = fit_tolerance()};
-  added.sum_rounding =
-      unit_roundoff(at::kBFloat16) * partial_norms / std::max(l2_norm(sum.sums), 1e-300);
+  added.sum_rounding = running.lost_in_bf16();
   const Tensors& own = worst_gradients_.sums;
   const double scale = worst_gradients_.weight / sum.weight;
   added.multiple = fit_multiple(own, sum.sums, added.tolerance);

@@ -72,6 +72,9 @@ class Subject {
   virtual bool buffers_moved() const = 0;
   /// The dtype below the parameters' that the loss was computed in, or empty.
   virtual std::string low_precision() const { return {}; }
+  /// By which part of a gradient accumulated() may differ from one_pass() along one direction,
+  /// since its operations round at other places.
+  virtual double rounds_elsewhere() const { return 0; }
   /// Whether accumulated() keeps its sums in no less than the parameters' precision, so that no
   /// rounding of them explains what exceeds its bound.
   virtual bool keeps_sums() const { return false; }

@@ -21,6 +21,15 @@ bool is_coarse(const train::Config& config) {
          config.precision.accumulate == accum::Accumulation::fixed;
 }
 
+bool sums_are_bf16(const train::Config& config) {
+  return to_string(config.precision.accumulate).starts_with("bf16");
+}
+
+bool sums_are_coarse(const train::Config& config) {
+  return sums_are_bf16(config) || (config.precision.accumulate == accum::Accumulation::fixed &&
+                                   config.precision.compute == models::Compute::fp64);
+}
+
 CheckPlanInput plan_input(const train::Workload& work, const WindowToCheck& window) {
   const bool in_bf16 = work.config.precision.compute == models::Compute::bf16;
   return {.window_samples = window.samples,

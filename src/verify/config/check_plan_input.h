@@ -16,6 +16,11 @@ struct WindowToCheck {
 /// the window is then compared with its micro-batches each by itself, too.
 bool is_coarse(const train::Config& config);
 
+/// Whether sums are kept in bf16, with or without what rounding lost.
+bool sums_are_bf16(const train::Config& config);
+/// Whether sums are kept in less than the parameters' precision.
+bool sums_are_coarse(const train::Config& config);
+
 /// What the checks of a workload's window are planned from.
 CheckPlanInput plan_input(const train::Workload& work, const WindowToCheck& window);
 

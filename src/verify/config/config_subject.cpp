@@ -14,6 +14,7 @@
 #include "train/pass/run_micro_batch.h"
 #include "train/ranks/alone.h"
 #include "verify/comparison.h"
+#include "verify/config/check_plan_input.h"
 #include "verify/config/draws_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/reference_optimizer.h"
@@ -34,10 +35,11 @@ train::Config config_of(const train::Config& given, bool is_twin) {
   return config;
 }
 
-/// The optimizer's steps with moments that rounding does not make jump.
+/// The optimizer's steps with moments and sums that rounding does not make jump.
 train::Config with_exact_moments(train::Config config, StepsBy by) {
   if (by == StepsBy::buffer) config.memory.gradients = train::GradientPlace::buffer;
   config.optim.state = optim::StatePrecision::fp32;
+  if (sums_are_coarse(config)) config.precision.accumulate = accum::Accumulation::fp32;
   return config;
 }
 
@@ -172,9 +174,12 @@ Gradients ConfigSubject::accumulated(const Parts& parts, const Conditions& condi
              : run(parts, conditions, accumulation);
 }
 
-bool ConfigSubject::keeps_sums() const {
-  return !to_string(config_.precision.accumulate).starts_with("bf16");
+double ConfigSubject::rounds_elsewhere() const {
+  const bool low = config_.precision.compute == models::Compute::bf16;
+  return low ? unit_roundoff(at::kBFloat16) : 0;
 }
+
+bool ConfigSubject::keeps_sums() const { return !sums_are_bf16(config_); }
 
 bool ConfigSubject::folds() const { return train::folds_gradients(config_); }
 

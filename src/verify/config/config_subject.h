@@ -76,6 +76,7 @@ class ConfigSubject : public Subject {
   bool can(Mode mode) const override { return mode != Mode::batch_norms_frozen; }
   bool buffers_moved() const override { return buffers_moved_; }
   bool keeps_sums() const override;
+  double rounds_elsewhere() const override;
   std::unique_ptr<Subject> in_double() override { return twin_in_double(); }
   /// Null for a config that computes in fp64.
   std::unique_ptr<ConfigSubject> twin_in_double();

@@ -7,6 +7,7 @@
 
 #include "train/config/gradient_folding.h"
 #include "verify/comparison.h"
+#include "verify/config/check_plan_input.h"
 #include "verify/findings.h"
 
 namespace accrue::proof {
@@ -28,6 +29,7 @@ class Steps {
  public:
   Steps(ConfigSubject& subject, const StepsSplit& split)
       : subject_(subject), split_(split), keep_(subject.parameters()) {
+    noise_.one_way = subject.rounds_elsewhere();
     move_vectors(subject.parameters());
     reference_ = by_reference(1);
     ways_.push_back(moved_by(subject.after_steps(split.coarse)));
@@ -37,7 +39,7 @@ class Steps {
   void draw(std::uint64_t seed) {
     draw_noise(
         noise_, subject_.parameters(), [this](double weighting) { return by_reference(weighting); },
-        reference_, seed);
+        reference_, seed, subject_.rounds_elsewhere());
   }
 
   /// Of the way that is farther from the reference.
@@ -110,6 +112,7 @@ StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int
     split.fine_by = StepsBy::folding;
   }
   split.name += ", against torch::optim";
+  if (sums_are_coarse(work.config)) split.name += ", sums in the parameters' precision";
   for (std::int64_t step = 0; step < steps; ++step) {
     const batch::Range all = schedule.window(step);
     const batch::Range range{all.begin, std::min(all.end, all.begin + samples)};

@@ -13,6 +13,7 @@
 #include "verify/config/check_plan_input.h"
 #include "verify/config/config_subject.h"
 #include "verify/config/double_check.h"
+#include "verify/config/each_by_itself.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/samples_that_fit.h"
 #include "verify/config/skipped.h"
@@ -65,7 +66,7 @@ class ConfigVerification {
     run_by_ranks({.samples = micro, .recompute = planned.recompute});
     Prover few = on_first_samples();
     Prover all = on_window(few);
-    each_by_itself();
+    beside_each_by_itself();
     require_some_split(report_, subject_.samples());
     take_steps();
     const Stopwatch watch_double;
@@ -199,7 +200,13 @@ class ConfigVerification {
   }
 
   void note_close(SplitResult result) {
-    if (!result.equal && !differs_closely_) differs_closely_ = result;
+    if (!result.equal && !sums_differ_)
+      sums_differ_ = {.what = result.name +
+                              ": sums of the same gradients differ by more than sums may lose, "
+                              "most in " +
+                              result.parameter,
+                      .error = result.relative_error,
+                      .bound = result.bound};
     report_.splits.push_back(std::move(result));
   }
 
@@ -231,26 +238,20 @@ class ConfigVerification {
 
   /// In coarse arithmetic, the window beside its micro-batches each in a pass by itself: these
   /// round alike, so that only what sums lose may differ.
-  void each_by_itself() {
+  void beside_each_by_itself() {
     const TrainingsWay& own = as_training_.front();
     if (!is_coarse(work_.config) || subject_.takes_statistics_of_window() ||
         own.split.parts.size() < 2)
       return;
     tell(own.split.name + ", each by itself");
-    Gradients sum;
-    std::optional<FixedSums> fixed;
-    if (fixed_point_)
-      fixed.emplace(*fixed_point_, subject_.parameters(), subject_.shared_parameters());
-    for (const batch::Range samples : own.split.parts) {
-      const Gradients part = subject_.native_pass(samples, {});
-      add_to(sum, part);
-      if (fixed) fixed->add(part);
-    }
-    if (fixed) note_close(fixed->result(subject_.samples()));
-    const Comparison comparison =
-        closely(own.split.name + ", beside each by itself", own.split.parts, own.gradients, sum);
+    const EachByItself each = each_by_itself(subject_, own.split.parts, fixed_point_);
+    if (each.fixed) note_close(*each.fixed);
+    const Comparison comparison = closely(own.split.name + ", beside each by itself",
+                                          own.split.parts, own.gradients, each.sum);
+    if (comparison.exceeds() && !subject_.keeps_sums())
+      blame_precision(*sums_differ_, own.gradients, each);
     sharpen_samples(report_.smallest_fault,
-                    smallest_faults(subject_.parameters(), comparison, sum,
+                    smallest_faults(subject_.parameters(), comparison, each.sum,
                                     subject_.one_pass(smallest_pass(subject_), {})));
   }
 
@@ -314,14 +315,13 @@ class ConfigVerification {
                                (agrees_in_double() ? "; the comparison in fp64 does" : ""));
   }
 
-  /// What agrees in one pass and differs elsewhere is named by where it differs.
-  void blame(const std::string& what, double error, double bound) {
-    report_.cause = Cause::unknown;
+  void blame(const Blame& blamed) {
+    report_.cause = blamed.cause;
     if (report_.max_relative_error <= report_.bound) {
-      report_.max_relative_error = error;
-      report_.bound = bound;
+      report_.max_relative_error = blamed.error;
+      report_.bound = blamed.bound;
     }
-    report_.evidence.push_back(what);
+    report_.evidence.push_back(blamed.what);
   }
 
   /// Explains by the comparison that is worst: the window's, or that of the few samples.
@@ -337,25 +337,20 @@ class ConfigVerification {
     if (operations_ && operations_->differing) {
       const OperationResult& worst = *operations_->differing;
       if (found.cause == Cause::none)
-        blame(text_of(worst), worst.worst.error, worst.worst.bound);
+        blame({.what = text_of(worst), .error = worst.worst.error, .bound = worst.worst.bound});
       else
         report_.evidence.push_back(text_of(worst));
     }
-    if (found.cause == Cause::none && differs_closely_)
-      blame(differs_closely_->name +
-                ": sums of the same gradients differ by more than sums may "
-                "lose, most in " +
-                differs_closely_->parameter,
-            differs_closely_->relative_error, differs_closely_->bound);
+    if (found.cause == Cause::none && sums_differ_) blame(*sums_differ_);
     if (found.cause == Cause::none && report_.steps && !report_.steps->equal)
-      blame(
-          "gradients agree, but the optimizer's steps leave other parameters than torch::optim's "
-          "do (" +
-              report_.steps->splits + "): " + report_.steps->parameter,
-          report_.steps->relative_error, report_.steps->bound);
+      blame({.what = "gradients agree, but the optimizer's steps leave other parameters than "
+                     "torch::optim's do (" +
+                     report_.steps->splits + "): " + report_.steps->parameter,
+             .error = report_.steps->relative_error,
+             .bound = report_.steps->bound});
     for (const std::string& name : subject_.frozen_that_moved())
-      blame("the parameter " + name + " is not trained, and moved", 1, 0);
-    for (const std::string& fault : subject_.faults_of_data()) blame(fault, 1, 0);
+      blame({.what = "the parameter " + name + " is not trained, and moved"});
+    for (const std::string& fault : subject_.faults_of_data()) blame({.what = fault});
     report_.equal = report_.cause == Cause::none;
     judge_bounds(std::max(few.joint_bound(), all.joint_bound()));
     sharpen(report_.smallest_fault, steps_faults_);
@@ -375,8 +370,8 @@ class ConfigVerification {
   std::vector<TrainingsWay> as_training_;
   std::optional<FixedPoint> fixed_point_;  ///< of the first of them
   std::int64_t limit_ = 1;
-  std::optional<OperationCheck> operations_;    ///< none: the model has none of accrue's
-  std::optional<SplitResult> differs_closely_;  ///< first of closely() that does
+  std::optional<OperationCheck> operations_;  ///< none: the model has none of accrue's
+  std::optional<Blame> sums_differ_;          ///< the first of note_close()
   std::vector<SmallestFault> steps_faults_;
   std::optional<DoubleCheck> double_;
 };
