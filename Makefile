@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -44,6 +44,7 @@ help:
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
 	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
 	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
+	@echo 'make sound-runs   verify on 300 drawn configs in which nothing is wrong, under load; a difference is a false alarm'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
@@ -80,6 +81,9 @@ faults: build
 # Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.
 mutants: build setup-test
 	@python3 scripts/mutants.py $(ARGS)
+
+sound-runs: build setup-test
+	@.venv/bin/python -W ignore scripts/sound_runs.py build/release/accrue $(ARGS)
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
 ASAN_ROOMS = core kernels accum batch data memory optim train runs
