@@ -40,6 +40,10 @@ class NativeOperations final : public Operations {
                      std::int64_t site) const override {
     return kernels::dropout(x, probability, context, site);
   }
+  at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
+                         const ForwardContext& context, std::int64_t site) const override {
+    return kernels::add_dropout(x, y, probability, context, site);
+  }
   at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                           const at::Tensor& position_table,
                           const std::vector<SampleSpan>& spans) const override {

@@ -40,6 +40,8 @@ class Operations {
                                const ForwardContext& context) const = 0;
   virtual at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                              std::int64_t site) const = 0;
+  virtual at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
+                                 const ForwardContext& context, std::int64_t site) const = 0;
   virtual at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                                   const at::Tensor& position_table,
                                   const std::vector<SampleSpan>& spans) const = 0;

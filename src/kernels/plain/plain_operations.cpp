@@ -44,6 +44,13 @@ at::Tensor dropout_mask(const at::Tensor& x, const DropoutSite& site,
   return mask.view(x.sizes());
 }
 
+/// x times the mask and its scale, widened.
+at::Tensor dropped(const at::Tensor& x, double probability, const ForwardContext& context,
+                   std::int64_t site) {
+  if (!context.training || probability == 0) return widened(x);
+  return widened(x) * dropout_mask(x, {probability, context.seed, context.window, site}, context);
+}
+
 /// q, k or v of packed rows [..., T, 3 * C] as [..., heads, T, C / heads].
 at::Tensor part_of(const at::Tensor& qkv, std::int64_t heads, std::int64_t part) {
   const std::int64_t channels = qkv.size(-1) / 3;
@@ -128,10 +135,11 @@ class PlainOperations final : public Operations {
   }
   at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                      std::int64_t site) const override {
-    if (!context.training || probability == 0) return x;
-    const at::Tensor mask =
-        dropout_mask(x, {probability, context.seed, context.window, site}, context);
-    return (widened(x) * mask).to(x.scalar_type());
+    return dropped(x, probability, context, site).to(x.scalar_type());
+  }
+  at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
+                         const ForwardContext& context, std::int64_t site) const override {
+    return (x + dropped(y, probability, context, site)).to(x.scalar_type());
   }
   at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                           const at::Tensor& position_table,

@@ -4,17 +4,21 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/recompute.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
 #include "kernels/first_order.h"
+#include "kernels/grain.h"
 #include "kernels/rows/dropout_simd.h"
 #include "kernels/saved_value.h"
 #include "kernels/spans.h"
+#include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
@@ -51,28 +55,36 @@ std::vector<Piece> pieces_of(const DropoutPlan& plan, std::int64_t columns) {
   return pieces;
 }
 
-/// x times the mask and its scale: the same map forwards and backwards.
-at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan) {
+/// What positions hold that no part covers.
+at::Tensor uncovered(const at::Tensor& x, const at::Tensor& added, at::ScalarType dtype) {
+  return added.defined() ? added.clone() : at::zeros_like(x, dtype);
+}
+
+/// `added` (none where undefined) + x times the mask and its scale, in `dtype`: the same map
+/// forwards and backwards.
+at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan, at::ScalarType dtype,
+                       const at::Tensor& added = {}) {
   const at::Tensor x = source.contiguous();
-  at::Tensor out = plan.whole ? at::empty_like(x) : at::zeros_like(x);
-  RECORD_FUNCTION("accrue::dropout", span_of({x, out}));
-  const std::int64_t columns = x.size(-1), row_bytes = columns * x.element_size();
-  const Element type = element_of(x.scalar_type(), "dropout");
-  const auto* from = static_cast<const char*>(x.const_data_ptr());
-  auto* to = static_cast<char*>(out.mutable_data_ptr());
+  at::Tensor out = plan.whole ? at::empty_like(x, dtype) : uncovered(x, added, dtype);
+  RECORD_FUNCTION("accrue::dropout", span_of({x, added, out}));
+  const std::int64_t columns = x.size(-1);
+  const Element from_type = element_of(x.scalar_type(), "dropout"),
+                to_type = element_of(dtype, "dropout");
   const std::vector<Piece> pieces = pieces_of(plan, columns);
   at::parallel_for(0, static_cast<std::int64_t>(pieces.size()), 1,
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t i = begin; i < end; ++i) {
                        const auto& [part, first, rows] = pieces[static_cast<std::size_t>(i)];
-                       const std::int64_t offset = (part->begin + first) * row_bytes;
+                       const std::int64_t offset = (part->begin + first) * columns;
                        rows::drop({
-                           .type = type,
+                           .from_type = from_type,
+                           .to_type = to_type,
                            .first_row = static_cast<std::size_t>(first),
                            .rows = static_cast<std::size_t>(rows),
                            .columns = static_cast<std::size_t>(columns),
-                           .from = from + offset,
-                           .to = to + offset,
+                           .added = added.defined() ? element(added, offset) : nullptr,
+                           .from = element(x, offset),
+                           .to = element(out, offset),
                            .mask = part->mask,
                        });
                      }
@@ -84,14 +96,60 @@ struct Dropout : torch::autograd::Function<Dropout> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const DropoutPlan& plan) {
     context->saved_data["plan"] = to_saved(plan);
-    return apply_masks(x, plan);
+    return apply_masks(x, plan, x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     expect_first_order("dropout");
-    return {apply_masks(grads[0], from_saved<DropoutPlan>(context->saved_data["plan"])), {}};
+    return {apply_masks(grads[0], from_saved<DropoutPlan>(context->saved_data["plan"]),
+                        grads[0].scalar_type()),
+            {}};
   }
 };
+
+/// fp32 x + bf16 y, or both of one dtype.
+at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y) {
+  if (x.scalar_type() == y.scalar_type()) return at::add(x, y);
+  const at::Tensor left = x.contiguous(), right = y.contiguous();
+  at::Tensor out = at::empty_like(left);
+  RECORD_FUNCTION("accrue::add", span_of({left, right, out}));
+  at::parallel_for(0, out.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::add(reinterpret_cast<const float*>(element(left, begin)),
+              reinterpret_cast<const Bf16*>(element(right, begin)),
+              reinterpret_cast<float*>(element(out, begin)), static_cast<std::size_t>(end - begin));
+  });
+  return out;
+}
+
+struct AddDropout : torch::autograd::Function<AddDropout> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
+                            const std::optional<DropoutPlan>& plan, bool result_unread) {
+    if (plan) context->saved_data["plan"] = to_saved(*plan);
+    context->saved_data["dtype"] = static_cast<std::int64_t>(y.scalar_type());
+    if (result_unread) return unread_result(x.sizes(), x.options());
+    return plan ? apply_masks(y, *plan, x.scalar_type(), x.contiguous()) : sum_of(x, y);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("add_dropout");
+    const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
+    const auto plan = context->saved_data.find("plan");
+    at::Tensor grad_y;
+    if (context->needs_input_grad(1))
+      grad_y = plan == context->saved_data.end()
+                   ? grads[0].to(dtype)
+                   : apply_masks(grads[0], from_saved<DropoutPlan>(plan->second), dtype);
+    return {grads[0], grad_y, {}, {}};
+  }
+};
+
+void expect_addends(const at::Tensor& x, const at::Tensor& y) {
+  const bool dtypes = x.scalar_type() == y.scalar_type() ||
+                      (x.scalar_type() == at::kFloat && y.scalar_type() == at::kBFloat16);
+  if (dtypes && x.sizes() == y.sizes()) return;
+  throw usage_error("add_dropout", "x and y of the same sizes, in one dtype or fp32 and bf16",
+                    "x " + text_of(x) + ", y " + text_of(y), "converting y to x's dtype");
+}
 
 void expect_probability(double probability) {
   if (!(probability >= 0 && probability < 1))
@@ -125,6 +183,18 @@ at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext
   if (!context.training || probability == 0) return x;
   expect_rows(x);
   return Dropout::apply(x, plan_of(x, {probability, context.seed, context.window, site}, context));
+}
+
+at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
+                       const ForwardContext& context, std::int64_t site) {
+  expect_probability(probability);
+  expect_addends(x, y);
+  std::optional<DropoutPlan> plan;
+  if (context.training && probability > 0) {
+    expect_rows(y);
+    plan = plan_of(y, {probability, context.seed, context.window, site}, context);
+  }
+  return AddDropout::apply(x, y, plan, context.result_unread);
 }
 
 }  // namespace accrue::kernels

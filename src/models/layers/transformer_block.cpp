@@ -65,7 +65,7 @@ at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions&
       normalised, mlp_in.weight, mlp_in.bias, mlp_in.prepared, mlp_out.weight, mlp_out.bias,
       mlp_out.prepared,
       {.remake_x = remake(after, residual), .result_unread = context.result_unread});
-  return residual + kernels.dropout(fed_forward, options.dropout, context, first_site + 2);
+  return kernels.add_dropout(residual, fed_forward, options.dropout, context, first_site + 2);
 }
 
 std::int64_t packed_weight_bytes(const std::vector<TransformerBlock>& blocks,

@@ -289,7 +289,8 @@ class ConfigVerification {
     double_ = check_in_double(subject_, samples, report_);
     if (!double_) return;
     if (double_->diagnosis && !findings_.exceed()) findings_.add(double_->comparison);
-    if (report_.steps && !report_.steps->conclusive) take_steps_in_double(samples.size());
+    if (report_.steps && report_.steps->equal && !report_.steps->conclusive)
+      take_steps_in_double(samples.size());
   }
 
   /// Where rounding may move parameters as far as training does.
@@ -298,12 +299,10 @@ class ConfigVerification {
     report_.evidence.push_back(
         "optimizer steps in " + compute_ + " prove nothing: rounding may move the parameters by " +
         number(report_.steps->joint_bound) + " of their movement; those in fp64 do");
-    const bool equal = report_.steps->equal;
     const StepsComparison steps =
         compare_steps(*double_->twin, split_steps(work_, plan_.steps, samples));
     report_.steps = steps.result;
     report_.steps->splits += ", in fp64";
-    report_.steps->equal = report_.steps->equal && equal;
     steps_faults_ = steps.smallest_fault;
   }
 

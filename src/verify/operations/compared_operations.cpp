@@ -239,6 +239,14 @@ at::Tensor ComparedOperations::dropout(const at::Tensor& x, double probability,
   })[0];
 }
 
+at::Tensor ComparedOperations::add_dropout(const at::Tensor& x, const at::Tensor& y,
+                                           double probability, const ForwardContext& context,
+                                           std::int64_t site) const {
+  return compared({"add_dropout"}, {x, y}, [=](const Operations& by, const Tensors& in) {
+    return Tensors{by.add_dropout(in[0], in[1], probability, context, site)};
+  })[0];
+}
+
 at::Tensor ComparedOperations::embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                                             const at::Tensor& position_table,
                                             const std::vector<SampleSpan>& spans) const {

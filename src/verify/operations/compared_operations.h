@@ -61,6 +61,8 @@ class ComparedOperations final : public kernels::Operations {
                        const ForwardContext& context) const override;
   at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                      std::int64_t site) const override;
+  at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
+                         const ForwardContext& context, std::int64_t site) const override;
   at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                           const at::Tensor& position_table,
                           const std::vector<SampleSpan>& spans) const override;
