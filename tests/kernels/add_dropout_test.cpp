@@ -35,8 +35,7 @@ at::Tensor factors(const ForwardContext& context) {
 }
 
 /// Of x and y: the dtypes that a residual stream and its branch have.
-class AddDropout
-    : public ::testing::TestWithParam<std::pair<at::ScalarType, at::ScalarType>> {
+class AddDropout : public ::testing::TestWithParam<std::pair<at::ScalarType, at::ScalarType>> {
  protected:
   /// Two roundings of the sum's dtype, relative to what was added.
   static bool close(const at::Tensor& actual, const at::Tensor& expected, at::ScalarType dtype) {
