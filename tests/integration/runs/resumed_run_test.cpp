@@ -1,4 +1,7 @@
+#include <gmock/gmock.h>
+
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2_io.h"
@@ -37,6 +40,44 @@ TEST_F(ResumeTest, ContinuesToTheBitAfterAnySignalAtAnyMicroBatch) {
     EXPECT_EQ(end.step, 6);
     expect_same_bits(parameters_of(broken), parameters_of(straight));
   }
+}
+
+/// The units of fixed-point sums follow the gradients, so a window's sums round by those before it.
+TEST_F(ResumeTest, ContinuesWithTheUnitsOfFixedPointSums) {
+  Config straight = config("straight");
+  straight.precision.accumulate = accum::Accumulation::fixed;
+  Trainer(straight).run();
+  Config broken = straight;
+  broken.run.out = (folder_ / "broken").string();
+  Trainer first(broken);
+  first.add_observer(std::make_shared<SignalAfter>(10, SIGINT));
+  first.run();
+  Trainer(broken).run({.resume = true});
+  expect_same_bits(parameters_of(broken), parameters_of(straight));
+  const auto units = [](const Config& c) {
+    const std::string text = read_file(RunDirectory(c.run.out).checkpoint(6) / "state.json");
+    return nlohmann::json::parse(text).at("units").get<std::vector<int>>();
+  };
+  EXPECT_EQ(units(broken), units(straight));
+  EXPECT_THAT(units(straight), ::testing::Contains(::testing::Ne(-40))) << "they have moved";
+}
+
+TEST_F(ResumeTest, CountsTokensAndSamplesOn) {
+  Config c = config();
+  Trainer first(c);
+  const auto before = std::make_shared<Recorder>(), after = std::make_shared<Recorder>();
+  first.add_observer(before);
+  first.add_observer(std::make_shared<SignalAfter>(10, SIGINT));
+  first.run();
+  Trainer second(c);
+  second.add_observer(after);
+  second.run({.resume = true});
+  ASSERT_FALSE(before->steps.empty());
+  ASSERT_FALSE(after->steps.empty());
+  const StepReport &one = before->steps.front(), &last = after->steps.back();
+  EXPECT_EQ(last.step, 6);
+  EXPECT_EQ(last.tokens, 6 * one.tokens.value());
+  EXPECT_EQ(last.samples, 6 * one.samples);
 }
 
 TEST_F(ResumeTest, DoesNotMeasureTheMicroBatchAgain) {

@@ -179,6 +179,13 @@ TEST_F(TrainerMemory, ACheckpointKeepsTheSizeThatMemoryLeft) {
   EXPECT_EQ(state.at("micro_batch_now"), 16);
   EXPECT_EQ(state.at("quiet_windows"), 4);
   EXPECT_EQ(state.at("recompute"), "none");
+  // The run that goes on begins with that size.
+  c.run.steps = 7;
+  const auto later = std::make_shared<Watcher>();
+  run(c, later, true);
+  ASSERT_EQ(later->steps.size(), 1U);
+  EXPECT_EQ(later->steps[0].micro_batch, 16);
+  EXPECT_EQ(later->steps[0].retries, 0);
 }
 
 TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {

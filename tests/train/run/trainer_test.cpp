@@ -123,13 +123,30 @@ TEST_F(TrainerTest, AnEpochEndsWithAShortWindow) {
   EXPECT_DOUBLE_EQ(recorder->steps.back().weight, plan.train_samples % 7 * 16);
 }
 
-TEST_F(TrainerTest, KeepsTheNewestCheckpointsAndTheBest) {
+TEST_F(TrainerTest, KeepsTheNewestCheckpoints) {
   Config c = config();
   c.run.checkpoint_every = {1, Duration::Unit::steps};
   c.run.keep = 2;
   c.run.keep_best = false;
   Trainer(c).run();
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), (std::vector<std::int64_t>{5, 6}));
+}
+
+TEST_F(TrainerTest, KeepsTheBestCheckpointHoweverOldItIs) {
+  Config c = config();
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  c.run.eval_every = {1, Duration::Unit::steps};
+  c.run.keep = 2;
+  c.optim.lr = 100;  // each step makes the loss worse
+  c.optim.schedule.kind = optim::ScheduleKind::constant;
+  Trainer trainer(c);
+  const auto recorder = std::make_shared<testing::Recorder>();
+  trainer.add_observer(recorder);
+  trainer.run();
+  const auto best = std::ranges::min_element(recorder->evaluations, {}, &Evaluation::loss);
+  ASSERT_LT(best->step, 5) << "else it is among the newest";
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(),
+            (std::vector<std::int64_t>{best->step, 5, 6}));
 }
 
 TEST_F(TrainerTest, AnErrorInTheMiddleLosesNoStep) {
