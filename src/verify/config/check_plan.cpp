@@ -39,7 +39,7 @@ double windows_of(const CheckPlan& plan, const CheckPlanInput& input) {
   samples += static_cast<double>(plan.steps) * (2 * cost_of(subset, 2) + 2 * plain);
   samples += input.plain_cost * cost_of(input.window_samples, input.window_samples);
   const double window = cost_of(input.window_samples, input.micro_batch);
-  return 1 + samples / window + static_cast<double>(input.other_windows);
+  return 1 + samples / window + input.other_windows;
 }
 
 }  // namespace

@@ -7,11 +7,11 @@ namespace accrue::proof {
 
 struct CheckPlanInput {
   std::int64_t window_samples = 1;
-  std::int64_t micro_batch = 1;    ///< that training takes
-  std::int64_t other_windows = 0;  ///< that training's other ways take: folded, by ranks
-  double flops_per_sample = 0;     ///< arithmetic of forward and backward
-  double plain_cost = 1;           ///< of one plain pass, in passes as training runs them
-  bool thorough = false;           ///< everything on all of the window, whatever it takes
+  std::int64_t micro_batch = 1;  ///< that training takes
+  double other_windows = 0;      ///< that other ways take: folded, by ranks, each by itself
+  double flops_per_sample = 0;   ///< arithmetic of forward and backward
+  double plain_cost = 1;         ///< of one plain pass, in passes as training runs them
+  bool thorough = false;         ///< everything on all of the window, whatever it takes
 };
 
 /// What is compared on all of the window and what on its first samples only, since every pass over

@@ -4,7 +4,9 @@ namespace accrue::proof {
 namespace {
 
 /// What a plain pass costs beside one as training runs it; in bf16 its products are fp32's.
-constexpr double plain_cost = 1.3, plain_cost_in_bf16 = 2.2;
+constexpr double plain_cost = 1.8, plain_cost_in_bf16 = 3.6;
+/// What a window's micro-batches cost each by itself, in windows.
+constexpr double each_by_itself_cost = 1.6;
 /// Of a model that does not tell its arithmetic: how often a pass multiplies with each parameter.
 constexpr double uses_of_a_parameter = 64;
 
@@ -34,7 +36,8 @@ CheckPlanInput plan_input(const train::Workload& work, const WindowToCheck& wind
   const bool in_bf16 = work.config.precision.compute == models::Compute::bf16;
   return {.window_samples = window.samples,
           .micro_batch = window.micro_batch,
-          .other_windows = window.other_windows + std::int64_t{is_coarse(work.config)},
+          .other_windows = static_cast<double>(window.other_windows) +
+                           (is_coarse(work.config) ? each_by_itself_cost : 0),
           .flops_per_sample = flops_per_sample(*work.model),
           .plain_cost = in_bf16 ? plain_cost_in_bf16 : plain_cost,
           .thorough = window.thorough};
