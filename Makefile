@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test faults build setup setup-test asan tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -47,6 +47,7 @@ help:
 	@echo 'make sound-runs   verify on 300 drawn configs in which nothing is wrong, under load; a difference is a false alarm'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
+	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; hours'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -87,6 +88,7 @@ sound-runs: build setup-test
 
 # The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
 ASAN_ROOMS = core kernels accum batch data memory optim train runs
+ASAN_ALL_ROOMS = $(ASAN_ROOMS) observe models distributed verify
 asan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)
@@ -94,10 +96,26 @@ asan: setup-test
 	@$(TEST_ENV) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	  ctest --test-dir build/asan-ubsan --output-on-failure -j 1 -R '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS))))$$'
 
+asan-all:
+	@$(MAKE) --no-print-directory asan "ASAN_ROOMS=$(ASAN_ALL_ROOMS)"
+
+# What takes too long for every change, after what every change must pass: hours.
+test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory asan-all
+	@$(MAKE) --no-print-directory tsan
+	@$(MAKE) --no-print-directory fuzz-corpus
+	@$(MAKE) --no-print-directory matrix ARGS=
+	@$(MAKE) --no-print-directory faults FAULTS=
+	@$(MAKE) --no-print-directory sound-runs ARGS=
+	@$(MAKE) --no-print-directory mutants ARGS=
+
 # Our own threads under the thread sanitizer: TSAN_<room> are the tests in which they run. Neither libtorch nor OpenMP is
 # instrumented: where several of their threads run, it sees races that are none.
-TSAN_ROOMS = data
+TSAN_ROOMS = data train distributed
 TSAN_data = Loader*
+TSAN_train = CheckpointWrit*
+TSAN_distributed = RunUntil.*:GroupTest.*:DeferredReduce.*
 tsan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,tsan,-DACCRUE_BUILD_TESTS=ON)
