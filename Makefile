@@ -25,7 +25,7 @@ REQUIRE_ALL ?= 1
 TEST_ENV = OMP_WAIT_POLICY=passive ACCRUE_REQUIRE_ALL=$(REQUIRE_ALL)
 
 help:
-	@echo 'make demo   set up, build, and train a small GPT on Python sources (about 5 minutes of training)'
+	@echo 'make demo   set up, build, and train a small GPT on Python sources (five to ten minutes of training)'
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
 	@echo 'make build  set up and build build/release/accrue'
