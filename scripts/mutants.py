@@ -393,6 +393,9 @@ def main() -> int:
     except Failure as failure:
         print(f"error: mutants: {failure}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("mutants: interrupted; what came of those above is stored", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":
