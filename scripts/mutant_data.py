@@ -38,3 +38,4 @@ def write_data(folder: pathlib.Path) -> None:
              for _ in range(64)]
     (folder / "chat.jsonl").write_text("\n".join(lines) + "\n")
     write_images(folder, draw, 64, 12)
+    (folder / "thousand.txt").write_text(text_of(draw, 12 * 1064 + 1))

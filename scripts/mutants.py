@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Plants faults in accrue's sources, one after the other, and tells which tests see each, and whether `accrue verify` does.
 
-A mutant is a patch, tests/mutants/NAME.patch; tests/mutants/mutants.toml says what is wrong in it and who is to see it. They are
-planted in a copy of the tree (--work), which has a build folder of its own and is kept for the next time. First the copy as it
-is has to pass the same tests, and verify has to call it equal.
+A mutant is a patch, tests/mutants/NAME.patch; tests/mutants/mutants.toml says what is wrong in it, which tests are to see it and what
+verify is to say. They are planted in a copy of the tree (--work), which has a build folder of its own and is kept for the next
+time. First the copy as it is has to pass the same tests, and verify has to call it equal.
 
-    scripts/mutants.py --check                     # no build: each patch applies, and the table names each
+What came of it is stored, row by row, with date and commit: tests/mutants/results.json, from which docs/notes/mutants.md is
+written (mutant_results.py). Rows that a run does not ask stay as they are.
+
+    scripts/mutants.py --check                     # no build: each patch applies, and table and stored results agree
+    scripts/mutants.py --page                      # no build: the page anew, after an edit of the table
     scripts/mutants.py                             # all, an hour and a half on two cores
     scripts/mutants.py 'attention*' --no-verify    # some of them, by the tests alone
-    scripts/mutants.py --room optim --json out.json
+    scripts/mutants.py --room optim --verify-only
 
-Exit status 0: tests saw each mutant; 1: some survived; 2: a control failed, or a mutant does not apply or compile.
+Exit status 0: tests saw each mutant, and verify said what the table expects; 1: some survived, or verify said otherwise;
+2: a control failed, or a mutant does not apply or compile.
 """
 import argparse
 import fnmatch
@@ -28,12 +33,17 @@ from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from mutant_data import write_data  # noqa: E402
+from mutant_results import Results, commit_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = pathlib.Path("tests/mutants")
 ROOMS = ("kernels", "accum", "optim", "train", "batch", "data", "distributed", "checkpoint", "models")
 BUILD_SECONDS = 3600
 DIFFERS = 3  # verify's exit status where something differs
+EQUAL = "equal"
+# What verify may be expected to say: the cause of a difference that it sees, that there is none, or an error.
+EXPECTED = re.compile(rf"{EQUAL}|exit [12]|batchnorm|dropout|weighting|normalization|precision|nondeterminism|batch-coupled-loss"
+                      "|unknown|zeroed-mid-window|stepped-mid-window")
 
 
 class Failure(Exception):
@@ -46,9 +56,11 @@ class Mutant:
     wrong: str
     room: str
     tests: dict[str, str]
-    verify: list[str]
-    cause: str
+    verify: dict[str, str]  # what is asked, and what verify is expected to say
     why: str
+
+    def seen_by_verify(self) -> bool:
+        return any(said != EQUAL and not said.startswith("exit") for said in self.verify.values())
 
 
 @dataclass
@@ -68,11 +80,11 @@ def read_table(root: pathlib.Path) -> list[Mutant]:
         table = tomllib.load(file)
     mutants = []
     for name, row in table.items():
-        unknown = set(row) - {"wrong", "room", "tests", "verify", "cause", "why"}
+        unknown = set(row) - {"wrong", "room", "tests", "verify", "why"}
         if unknown:
             raise Failure(f"{name}: no such keys: {', '.join(sorted(unknown))}")
-        mutants.append(Mutant(name, row.get("wrong", ""), row.get("room", ""), row.get("tests", {}), row.get("verify", []),
-                              row.get("cause", ""), row.get("why", "")))
+        mutants.append(Mutant(name, row.get("wrong", ""), row.get("room", ""), row.get("tests", {}), row.get("verify", {}),
+                              row.get("why", "")))
     return mutants
 
 
@@ -94,11 +106,13 @@ def problems_of(root: pathlib.Path, mutants: list[Mutant]) -> list[str]:
             complain("no tests that are to see it")
         if any("-" in pattern for pattern in mutant.tests.values()):
             complain("a filter that leaves tests out ('-'), which cannot be joined with others")
-        if not mutant.verify and not mutant.why:
-            complain("no config for verify, and no reason why ('why')")
-        for asked in mutant.verify:
+        if not mutant.seen_by_verify() and not mutant.why:
+            complain("nothing shows it to verify, and no reason why ('why')")
+        for asked, said in mutant.verify.items():
             if asked.split()[0] not in configs:
                 complain(f"no {FOLDER}/configs/{asked.split()[0]}.toml")
+            if not EXPECTED.fullmatch(said):
+                complain(f"verify of {asked} cannot say '{said}'")
         if mutant.name in there and (refusal := refusal_of(root, mutant.name)):
             complain(f"the patch does not apply: {refusal}")
     return problems
@@ -227,13 +241,11 @@ def ask_verify(copy: Copy, asked: str, seconds: float) -> dict:
     config, *arguments = asked.split()
     status, out, errors = run([str(copy.build_folder / "accrue"), "verify", str(copy.folder / FOLDER / "configs" / f"{config}.toml"),
                                "--json", *arguments], copy.folder / "build" / "mutant-data", seconds)
-    answer = {"config": asked, "status": "timeout" if status is None else status, "seen": status == DIFFERS}
-    if status in (0, DIFFERS):
-        report = json.loads(out)
-        answer |= {"cause": report["cause"], "error": report["max_relative_error"], "bound": report["bound"]}
-    else:
-        answer["message"] = errors.strip()[-300:]
-    return answer
+    if status not in (0, DIFFERS):
+        return {"config": asked, "said": "timeout" if status is None else f"exit {status}", "message": errors.strip()[-300:]}
+    report = json.loads(out)
+    return {"config": asked, "said": report["cause"] if status == DIFFERS else EQUAL, "error": report["max_relative_error"],
+            "bound": report["bound"]}
 
 
 def union_of_tests(mutants: list[Mutant]) -> dict[str, str]:
@@ -258,20 +270,19 @@ class Campaign:
     def configs_of(self, mutants: list[Mutant]) -> list[str]:
         return [] if self.options.no_verify else list(dict.fromkeys(asked for m in mutants for asked in m.verify))
 
-    def control(self, mutants: list[Mutant]) -> dict:
+    def control(self, mutants: list[Mutant]) -> None:
         """The tree as it is: tests pass, and verify calls it equal."""
         tests, configs = self.tests_of(mutants), self.configs_of(mutants)
         if error := self.copy.build(targets_of(tests, bool(configs))):
             raise Failure(f"the tree itself does not build: {error}")
         failed = failures_of(self.copy, tests, self.options.timeout)
         answers = [ask_verify(self.copy, asked, self.options.timeout) for asked in configs]
-        unequal = [f"verify of {a['config']} ({a['status']}: {a.get('cause', a.get('message'))})" for a in answers if a["status"] != 0]
+        unequal = [f"verify of {a['config']} ({a['said']}: {a.get('message', '')})" for a in answers if a["said"] != EQUAL]
         if failed or unequal:
             message = f"the tree itself fails: {', '.join(failed + unequal)}"
             if not self.options.keep_going:
                 raise Failure(message)
             print(message, file=sys.stderr)
-        return {"failed": failed, "verify": answers}
 
     def outcome_of(self, mutant: Mutant) -> Outcome:
         began = time.monotonic()
@@ -297,23 +308,21 @@ class Campaign:
             outcome.seconds = round(time.monotonic() - began, 1)
 
 
+def deviations(outcome: Outcome, mutant: Mutant) -> list[str]:
+    """Where verify said something else than the table expects."""
+    return [f"{answer['config']}: {answer['said']}, expected: {mutant.verify[answer['config']]}" for answer in outcome.verify
+            if answer["said"] != mutant.verify[answer["config"]]]
+
+
 def in_words(outcome: Outcome, mutant: Mutant, options: argparse.Namespace) -> list[str]:
-    """The cells of the mutant's line: who killed it, whether verify saw it, its cause, the smallest error among those seen."""
+    """The cells of the mutant's line: who killed it, what verify said of each config, where that is not as expected."""
     if outcome.error:
-        return [f"ERROR: {outcome.error}".replace("|", "/").replace("\n", " ")[:200], "", "", ""]
+        return [f"ERROR: {outcome.error}".replace("|", "/").replace("\n", " ")[:200], "", ""]
     killed = "not asked" if options.verify_only else ", ".join(outcome.killed[:2]) or "NOBODY"
     if len(outcome.killed) > 2:
         killed += f" and {len(outcome.killed) - 2} more"
-    if not outcome.verify:
-        return [killed, "not asked", "", ""]
-    seen = [answer for answer in outcome.verify if answer["seen"]]
-    broken = [answer for answer in outcome.verify if answer["status"] not in (0, DIFFERS)]
-    words = ", ".join([f"seen ({a['config']})" for a in seen] + [f"exit {a['status']} ({a['config']})" for a in broken])
-    causes = ", ".join(dict.fromkeys(answer["cause"] for answer in seen))
-    if mutant.cause and seen and mutant.cause not in causes:
-        causes += f" (expected: {mutant.cause})"
-    error = f"{min(answer['error'] for answer in seen):.1e}" if seen else ""
-    return [killed, words or "not", causes, error]
+    said = ", ".join(f"{answer['said']} ({answer['config']})" for answer in outcome.verify)
+    return [killed, said or "not asked", "; ".join(deviations(outcome, mutant))]
 
 
 def chosen(mutants: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
@@ -330,19 +339,27 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="which mutants, with * and ?; all where none is named")
     parser.add_argument("--room", choices=ROOMS)
     parser.add_argument("--check", action="store_true", help="only whether patches apply and the table is right")
+    parser.add_argument("--page", action="store_true", help="only writes the page anew, and drops results of what the table has no more")
     parser.add_argument("--no-verify", action="store_true")
     parser.add_argument("--verify-only", action="store_true", help="without tests")
     parser.add_argument("--keep-going", action="store_true", help="after a control that fails and a mutant that does not compile")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutants", help="where the copy of the tree is kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=float, default=300, help="seconds that tests of a room, or verify of a config, may take")
-    parser.add_argument("--json", type=pathlib.Path, help="where results are written as they come")
+    parser.add_argument("--dry", action="store_true", help="without storing what comes of it")
     return parser.parse_args()
 
 
 def campaign(options: argparse.Namespace) -> int:
     mutants = read_table(ROOT)
-    if problems := problems_of(ROOT, mutants):
+    results = Results(ROOT)
+    problems = problems_of(ROOT, mutants)
+    if options.page and not problems:
+        results.write(mutants)
+        return 0
+    if options.check:
+        problems += results.problems(mutants)
+    if problems:
         raise Failure("\n".join(problems))
     if options.check:
         print(f"mutants: {len(mutants)} apply, and the table names each")
@@ -352,20 +369,22 @@ def campaign(options: argparse.Namespace) -> int:
     copy.update()
     copy.configure()
     work = Campaign(copy, options)
-    results = {"control": work.control(some), "mutants": {}}
-    print("| mutant | room | killed by tests | verify | cause | smallest error |\n|---|---|---|---|---|---|")
-    survived = errors = 0
+    work.control(some)
+    print("| mutant | room | killed by tests | verify | not as expected |\n|---|---|---|---|---|")
+    commit = commit_of(ROOT)
+    errors = unlike = 0
     for mutant in some:
         outcome = work.outcome_of(mutant)
-        results["mutants"][mutant.name] = {"room": mutant.room, **vars(outcome)}
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
         print("| " + " | ".join([mutant.name, mutant.room, *in_words(outcome, mutant, options)]) + " |", flush=True)
         errors += bool(outcome.error)
-        survived += not outcome.error and not outcome.killed and not options.verify_only
+        survived = not outcome.error and not outcome.killed and not options.verify_only
+        unlike += survived or bool(deviations(outcome, mutant))
+        if not options.dry and not outcome.error:
+            results.take_in(mutant.name, None if options.verify_only else outcome.killed, outcome.verify, commit)
+            results.write(mutants)
         if outcome.error and not options.keep_going:
             break
-    return 2 if errors else 1 if survived else 0
+    return 2 if errors else 1 if unlike else 0
 
 
 def main() -> int:
@@ -373,6 +392,9 @@ def main() -> int:
         return campaign(arguments())
     except Failure as failure:
         print(f"error: mutants: {failure}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("mutants: interrupted; what came of those above is stored", file=sys.stderr)
         return 2
 
 

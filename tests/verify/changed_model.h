@@ -19,13 +19,18 @@ class ChangedModel final : public models::Model {
   struct Fault {
     std::function<void(Segments&)> segments = {};
     std::function<void(LossHeads&)> losses = {};
+    /// Called with the model's parameters before each forward pass.
+    std::function<void(const NamedParameters&, const batch::MicroBatch&)> before_pass = {};
+    std::int64_t flops_per_sample = 0;  ///< that it tells; 0: as it is
   };
 
   ChangedModel(std::unique_ptr<models::Model> sound, Fault fault)
       : sound_(std::move(sound)), fault_(std::move(fault)) {}
 
   std::string kind() const override { return sound_->kind(); }
-  std::int64_t flops_per_sample() const override { return sound_->flops_per_sample(); }
+  std::int64_t flops_per_sample() const override {
+    return fault_.flops_per_sample > 0 ? fault_.flops_per_sample : sound_->flops_per_sample();
+  }
   NamedParameters file_tensors() const override { return sound_->file_tensors(); }
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override {
     sound_->load_file_tensors(tensors, origin);
@@ -41,6 +46,7 @@ class ChangedModel final : public models::Model {
   Segments segments() override {
     Segments segments = sound_->segments();
     if (fault_.segments) fault_.segments(segments);
+    if (fault_.before_pass) segments.front().forward = told_of(segments.front().forward);
     return segments;
   }
   LossHeads losses() override {
@@ -50,6 +56,16 @@ class ChangedModel final : public models::Model {
   }
 
  private:
+  using Forward = decltype(models::Segment::forward);
+  Forward told_of(Forward sound) {
+    return [sound = std::move(sound), told = fault_.before_pass, parameters = parameters()](
+               const models::Activations& x, const batch::MicroBatch& micro,
+               const ForwardContext& context) {
+      told(parameters, micro);
+      return sound(x, micro, context);
+    };
+  }
+
   std::unique_ptr<models::Model> sound_;
   Fault fault_;
 };

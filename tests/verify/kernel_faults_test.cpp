@@ -6,25 +6,14 @@
 #include "changed_model.h"
 #include "configs_to_verify.h"
 #include "kernels/operations.h"
+#include "scaled_gradient.h"
 
 namespace accrue::proof {
 namespace {
 
 using testing::ChangedModel;
+using testing::ScaledGradient;
 using testing::Segments;
-
-/// Hands `x` on; its gradient comes back times `factor`.
-struct ScaledGradient : torch::autograd::Function<ScaledGradient> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            double factor) {
-    context->saved_data["factor"] = factor;
-    return x.view_as(x);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    return {gradients[0] * context->saved_data["factor"].toDouble(), at::Tensor()};
-  }
-};
 
 /// Only the first row's gradient of `x` [B, T, C] comes back times `factor`.
 struct FirstTokenCounts : torch::autograd::Function<FirstTokenCounts> {
@@ -145,17 +134,12 @@ ChangedModel::Fault done_by(const kernels::Operations& faulty) {
 }
 
 /// Contribution `which` of each window overwrites the sums: a slot forgets that it has one.
-ChangedModel::Fault overwrites(std::int64_t which, const NamedParameters& parameters) {
-  return {.segments = [=](Segments& segments) {
-    segments.front().forward = [=, sound = segments.front().forward](
-                                   const models::Activations& x, const batch::MicroBatch& micro,
-                                   const ForwardContext& context) {
-      for (const NamedParameter& parameter : parameters) {
-        kernels::GradSlot* const slot = kernels::open_slot_of(parameter.tensor);
-        if (slot && slot->contributions == which - 1) slot->fresh = true;
-      }
-      return sound(x, micro, context);
-    };
+ChangedModel::Fault overwrites(std::int64_t which) {
+  return {.before_pass = [=](const NamedParameters& parameters, const batch::MicroBatch&) {
+    for (const NamedParameter& parameter : parameters) {
+      kernels::GradSlot* const slot = kernels::open_slot_of(parameter.tensor);
+      if (slot && slot->contributions == which - 1) slot->fresh = true;
+    }
   }};
 }
 
@@ -252,8 +236,7 @@ TEST_F(KernelFaults, AContributionThatOverwritesIsFound) {
     for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
       config.precision.compute = compute;
       train::Workload work = train::open_workload(config);
-      const ChangedModel::Fault fault = overwrites(which, work.model->parameters());
-      work.model = std::make_unique<ChangedModel>(std::move(work.model), fault);
+      work.model = std::make_unique<ChangedModel>(std::move(work.model), overwrites(which));
       const Report broken = verify_workload(std::move(work));
       EXPECT_FALSE(broken.equal) << which << to_string(compute) << why(broken);
     }

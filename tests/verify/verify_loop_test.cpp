@@ -43,11 +43,12 @@ void backward_of_mean(Model& model, const Batch& micro, double divisor) {
 }
 
 TEST_F(VerifyLoop, PassesALoopThatDividesByTheTotalWeight) {
-  expect(Cause::none, [](Model& m, const Slices& slices) {
+  const auto report = expect(Cause::none, [](Model& m, const Slices& slices) {
     double total = 0;
     for (const Batch& micro : slices) total += micro[2].sum().item<double>();
     for (const Batch& micro : slices) (squared_error(m, micro).sum / total).backward();
   });
+  EXPECT_THAT(report.ruled_out, ::testing::IsEmpty());
 }
 
 TEST_F(VerifyLoop, PassesAnAccumulatorAndAStepAtTheEnd) {
@@ -70,6 +71,13 @@ TEST_F(VerifyLoop, NamesTheMeanOfMeans) {
       backward_of_mean(m, micro, static_cast<double>(slices.size()));
   });
   EXPECT_THAT(report.evidence, ::testing::Contains(::testing::HasSubstr("mean of the micro")));
+  EXPECT_THAT(report.ruled_out,
+              ::testing::IsSupersetOf({::testing::StartsWith("stepped-mid-window: "),
+                                       ::testing::StartsWith("zeroed-mid-window: "),
+                                       ::testing::StartsWith("nondeterminism: "),
+                                       ::testing::StartsWith("normalization: ")}));
+  EXPECT_THAT(report.ruled_out,
+              ::testing::Not(::testing::Contains(::testing::StartsWith("weighting: "))));
 }
 
 TEST_F(VerifyLoop, NamesAConstantFactor) {

@@ -12,10 +12,10 @@
 #include "train/config/gradient_folding.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
-#include "train/ranks/alone.h"
 #include "verify/comparison.h"
 #include "verify/config/check_plan_input.h"
 #include "verify/config/draws_check.h"
+#include "verify/config/loading_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/reference_optimizer.h"
 #include "verify/config/trained_window.h"
@@ -85,8 +85,9 @@ Gradients totals_of(const train::WindowRun& run) {
 
 }  // namespace
 
-std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config) {
-  std::unique_ptr<models::Model> made = train::make_model(config);
+std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config,
+                                       const TrainingParts& parts) {
+  std::unique_ptr<models::Model> made = parts.model(config);
   const at::NoGradGuard no_grad;
   const auto copy = [](const NamedParameters& source, const NamedParameters& target) {
     for (std::size_t i = 0; i < source.size(); ++i)
@@ -97,8 +98,10 @@ std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::C
   return made;
 }
 
-ConfigSubject::ConfigSubject(const train::Workload& work, std::unique_ptr<models::Model> twin)
+ConfigSubject::ConfigSubject(const train::Workload& work, const TrainingParts& parts,
+                             std::unique_ptr<models::Model> twin)
     : work_(work),
+      parts_(parts),
       config_(config_of(work.config, twin != nullptr)),
       twin_(std::move(twin)),
       model_(twin_ ? *twin_ : *work.model),
@@ -147,9 +150,9 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
   const KeepState keep(trained_, model_.buffers());
   const auto buffer =
       std::make_shared<accum::GradientBuffer>(trained_, accumulation, config_.run.seed);
-  train::Alone alone;
+  const std::unique_ptr<train::Parallelism> alone = parts_.parallelism();
   TrainedWindow window(
-      {config_, model_, *loader_, buffer, config_.run.seed + conditions.seed - 1, alone},
+      {config_, model_, *loader_, buffer, config_.run.seed + conditions.seed - 1, *alone},
       {.recompute = recompute, .weighting = conditions.weighting});
   const train::WindowRun run = window.run(0, parts);
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
@@ -189,7 +192,7 @@ Gradients ConfigSubject::folded(const Parts& parts, std::vector<double> accumula
   const FoldedMoment moment = config.optim.kind == train::OptimizerKind::adama
                                   ? FoldedMoment{"exp_avg.", 1 - config.optim.beta1}
                                   : FoldedMoment{"momentum."};
-  Gradients result = folded_into(*train::make_optimizer(config, trained_), moment, parts);
+  Gradients result = folded_into(*parts_.optimizer(config, trained_), moment, parts);
   result.accumulation_errors = std::move(accumulation_errors);
   return result;
 }
@@ -198,10 +201,10 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
                                      const Parts& parts) {
   const KeepState keep_state(trained_, model_.buffers());
   const KeepParameters keep(trained_);
-  train::Alone alone;
+  const std::unique_ptr<train::Parallelism> alone = parts_.parallelism();
   TrainedWindow window(
       {config_, model_, *loader_, train::make_gradient_buffer(config_, model_, &optimizer),
-       config_.run.seed, alone},
+       config_.run.seed, *alone},
       {.recompute = recompute_});
   train::WindowRun run = window.run(0, parts);
   Gradients result = totals_of(run);
@@ -219,7 +222,7 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
 Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision& micro) {
   const KeepState keep(trained_, model_.buffers());  // ranks' threads share the generator
   std::vector<std::unique_ptr<models::Model>> copies;
-  while (std::ssize(copies) < ranks) copies.push_back(copy_of(model_, config_));
+  while (std::ssize(copies) < ranks) copies.push_back(copy_of(model_, config_, parts_));
   return window_of_ranks(work_, std::move(copies), micro);
 }
 
@@ -305,8 +308,8 @@ std::vector<std::string> ConfigSubject::dropouts() const {
 
 std::unique_ptr<ConfigSubject> ConfigSubject::twin_in_double() {
   if (config_.precision.compute == models::Compute::fp64) return nullptr;
-  auto twin =
-      std::make_unique<ConfigSubject>(work_, copy_of(model_, config_of(config_, /*is_twin=*/true)));
+  auto twin = std::make_unique<ConfigSubject>(
+      work_, parts_, copy_of(model_, config_of(config_, /*is_twin=*/true), parts_));
   twin->set_recompute(recompute_);
   return twin;
 }
@@ -316,11 +319,11 @@ std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& win
   const KeepState keep_state(trained_, model_.buffers());
   const KeepParameters keep(trained_);
   const train::Config config = with_exact_moments(config_, by);
-  const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(config, trained_);
-  train::Alone alone;
+  const std::unique_ptr<optim::Optimizer> optimizer = parts_.optimizer(config, trained_);
+  const std::unique_ptr<train::Parallelism> alone = parts_.parallelism();
   TrainedWindow window(
       {config, model_, *loader_, train::make_gradient_buffer(config, model_, optimizer.get()),
-       config.run.seed + conditions.seed - 1, alone},
+       config.run.seed + conditions.seed - 1, *alone},
       {.recompute = recompute_, .weighting = conditions.weighting});
   for (std::size_t i = 0; i < windows.size(); ++i) {
     train::WindowRun run = window.run(static_cast<std::int64_t>(i), windows[i]);
@@ -349,8 +352,9 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
   return result;
 }
 
-std::vector<std::string> ConfigSubject::faults_of_data() const {
+std::vector<std::string> ConfigSubject::faults_of_data(const Parts& parts) const {
   std::vector<std::string> faults = faults_of_draws(work_);
+  std::ranges::move(faults_of_loading(*loader_, parts), std::back_inserter(faults));
   if (work_.data.train->uniform_tokens())  // running text
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
                       std::back_inserter(faults));

@@ -11,12 +11,14 @@
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
 #include "verify/config/fixed_sums.h"
+#include "verify/config/training_parts.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
 
 /// A copy of `from`, a model of `config`, in the precision that `config` computes in.
-std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config);
+std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config,
+                                       const TrainingParts& parts = training_parts());
 
 /// The state of an optimizer that is linear in the gradients folded into it.
 struct FoldedMoment {
@@ -34,9 +36,9 @@ enum class StepsBy { buffer, folding };
 /// through plain autograd and ATen's operators (kernels/plain).
 class ConfigSubject : public Subject {
  public:
-  /// `work` is kept by reference. With `model`, that one stands for the config's (the twin in fp64,
-  /// whose gradients are added up in fp64).
-  explicit ConfigSubject(const train::Workload& work,
+  /// `work` and `parts` are kept by reference. With `twin`, that model stands for the config's (in
+  /// fp64, and its gradients are added up in fp64).
+  explicit ConfigSubject(const train::Workload& work, const TrainingParts& parts = training_parts(),
                          std::unique_ptr<models::Model> twin = nullptr);
 
   const NamedParameters& parameters() const override { return trained_; }
@@ -95,8 +97,9 @@ class ConfigSubject : public Subject {
                                                 const Conditions& conditions = {});
   /// The names of parameters that are not trained and have moved since the subject was made.
   std::vector<std::string> frozen_that_moved() const;
-  /// What is wrong with the run's draws, and with the window's labels where these are running text.
-  std::vector<std::string> faults_of_data() const;
+  /// What is wrong with the run's draws, with the window's micro-batches as they are loaded, and
+  /// with its labels where these are running text.
+  std::vector<std::string> faults_of_data(const Parts& parts) const;
 
  private:
   Gradients autograd_pass(batch::Range part, std::int64_t window, const Conditions& conditions,
@@ -109,6 +112,7 @@ class ConfigSubject : public Subject {
   std::vector<std::string> foreign(models::ForeignLayer::Kind kind) const;
 
   const train::Workload& work_;
+  const TrainingParts& parts_;
   train::Config config_;  ///< the workload's, or the twin's
   std::unique_ptr<models::Model> twin_;
   models::Model& model_;

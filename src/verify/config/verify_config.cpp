@@ -45,11 +45,12 @@ train::Workload open(train::Config config, std::int64_t ranks) {
 
 class ConfigVerification {
  public:
-  ConfigVerification(train::Workload work, const VerifyConfigOptions& options)
+  ConfigVerification(train::Workload work, const VerifyConfigOptions& options,
+                     const TrainingParts& parts)
       : options_(options),
         ranks_(ranks_of(work.config, options)),
         work_(std::move(work)),
-        subject_(work_),
+        subject_(work_, parts),
         findings_(subject_.parameters()) {
     if (subject_.samples() >= 2) return;
     throw usage_error("verify", "a batch of at least 2 samples", std::to_string(subject_.samples()),
@@ -349,7 +350,8 @@ class ConfigVerification {
              .bound = report_.steps->bound});
     for (const std::string& name : subject_.frozen_that_moved())
       blame({.what = "the parameter " + name + " is not trained, and moved"});
-    for (const std::string& fault : subject_.faults_of_data()) blame({.what = fault});
+    for (const std::string& fault : subject_.faults_of_data(as_training_.front().split.parts))
+      blame({.what = fault});
     report_.equal = report_.cause == Cause::none;
     judge_bounds(std::max(few.joint_bound(), all.joint_bound()));
     sharpen(report_.smallest_fault, steps_faults_);
@@ -385,8 +387,9 @@ Report verify_config(train::Config config, const VerifyConfigOptions& options) {
   return report;
 }
 
-Report verify_workload(train::Workload work, const VerifyConfigOptions& options) {
-  return ConfigVerification(std::move(work), options).run();
+Report verify_workload(train::Workload work, const VerifyConfigOptions& options,
+                       const TrainingParts& parts) {
+  return ConfigVerification(std::move(work), options, parts).run();
 }
 
 }  // namespace accrue::proof

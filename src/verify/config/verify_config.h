@@ -7,6 +7,7 @@
 #include "accrue/train/config.h"
 #include "accrue/verify/report.h"
 #include "train/workload/workload.h"
+#include "verify/config/training_parts.h"
 
 namespace accrue::proof {
 
@@ -34,7 +35,8 @@ struct VerifyConfigOptions {
 /// loss or gradient that is not finite; a runtime Error where it does not fit into the memory.
 Report verify_config(train::Config config, const VerifyConfigOptions& options = {});
 
-/// Verifies a workload whose model was found to be one that training takes.
-Report verify_workload(train::Workload work, const VerifyConfigOptions& options = {});
+/// Verifies a workload whose model was found to be one that training takes, made of `parts`.
+Report verify_workload(train::Workload work, const VerifyConfigOptions& options = {},
+                       const TrainingParts& parts = training_parts());
 
 }  // namespace accrue::proof

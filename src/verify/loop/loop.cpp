@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/verify/verify.h"
 #include "verify/fit.h"
+#include "verify/loop/loop_ruled_out.h"
 #include "verify/loop/loop_watch.h"
 #include "verify/module_subject.h"
 #include "verify/prover.h"
@@ -150,6 +151,7 @@ void use(proof::Report& report, proof::Diagnosis diagnosis) {
   report.cause = diagnosis.cause;
   report.besides = std::move(diagnosis.besides);
   report.evidence = std::move(diagnosis.evidence);
+  report.ruled_out = std::move(diagnosis.ruled_out);
   report.equal = report.cause == proof::Cause::none;
 }
 
@@ -198,13 +200,17 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
                         .saw_sums = run.saw_sums};
   report.splits.push_back(proof::result_of("the loop, " + split.name, model.samples,
                                            seen.micro_batches, subject.parameters(), comparison));
+  const bool fitted =
+      seen.difference.exceeds() && !run.no_gradient && split.parts.size() <= most_fitted;
   if (seen.difference.exceeds() && !run.no_gradient) {
     const LoopRun again = run_loop(model, subject.parameters(), loop, micro, options.seed);
     seen.repeated =
         proof::compare(subject.parameters(), again.gradients, run.gradients, {}).difference();
-    if (split.parts.size() <= most_fitted) fit(seen, run, prover, split.parts);
+    if (fitted) fit(seen, run, prover, split.parts);
   }
-  use(report, proof::diagnose_loop(seen));
+  proof::Diagnosis diagnosis = proof::diagnose_loop(seen);
+  diagnosis.ruled_out = proof::ruled_out_of_loop(seen, fitted, diagnosis.cause);
+  use(report, std::move(diagnosis));
   return report;
 }
 

@@ -1,0 +1,79 @@
+#include "verify/config/loading_check.h"
+
+#include <ATen/ATen.h>
+
+namespace accrue::proof {
+namespace {
+
+using batch::MicroBatch;
+
+constexpr std::int64_t padded_label = -100;
+
+/// Sample `i` of a micro-batch: its own row, or its columns of a packed one. Of a row that is
+/// longer than the sample is `length` columns; 0: all of it, as of images.
+struct Place {
+  std::int64_t row = 0, begin = 0, length = 0;
+  at::Tensor of(const at::Tensor& rows) const {
+    const at::Tensor own = rows.select(0, row);
+    return length == 0 ? own : own.narrow(0, begin, length);
+  }
+  at::Tensor behind(const at::Tensor& rows) const {
+    return rows.select(0, row).slice(0, begin + length);
+  }
+};
+
+std::int64_t columns(const MicroBatch& micro) {
+  return micro.targets.dim() == 2 ? micro.targets.size(1) : 0;
+}
+
+Place place_of(const MicroBatch& micro, std::int64_t i, std::int64_t length) {
+  if (micro.spans.empty()) return {.row = i, .length = length};
+  const SampleSpan& span = micro.spans[static_cast<std::size_t>(i)];
+  return {.row = span.row, .begin = span.begin, .length = span.end - span.begin};
+}
+
+at::Tensor weights_of(const MicroBatch& micro) {
+  return micro.weights.defined() ? micro.weights : at::ones(micro.targets.sizes());
+}
+
+bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
+  const std::int64_t length = columns(alone);
+  const Place place = place_of(micro, i, length), own = place_of(alone, 0, length);
+  if (place.length != own.length || place.begin + place.length > columns(micro)) return false;
+  const bool counts_alike = at::equal(place.of(weights_of(micro)), own.of(weights_of(alone)));
+  if (!counts_alike || !at::equal(place.of(micro.inputs), own.of(alone.inputs)) ||
+      !at::equal(place.of(micro.targets), own.of(alone.targets)))
+    return false;
+  const bool fills_its_row = !micro.spans.empty() || columns(micro) == length;
+  return fills_its_row || place.behind(micro.targets).eq(padded_label).all().item<bool>();
+}
+
+/// Samples that cannot be read have no row.
+std::string fault_of(const data::Loader& loader, batch::Range part) {
+  const MicroBatch micro = loader.fetch(part);
+  const std::string of = " of the micro-batch of draws " + std::to_string(part.begin) + " to " +
+                         std::to_string(part.end - 1);
+  std::int64_t i = 0;
+  for (std::int64_t draw = part.begin; draw < part.end; ++draw) {
+    const MicroBatch alone = loader.fetch({draw, draw + 1});
+    if (alone.is_empty()) continue;
+    if (i >= std::ssize(micro.sample_ids) || micro.sample_ids[static_cast<std::size_t>(i)] != draw)
+      return "draw " + std::to_string(draw) + of + " is not in its place";
+    if (!is_same(micro, i, alone))
+      return "draw " + std::to_string(draw) + of + " is not the sample that it is by itself";
+    ++i;
+  }
+  return i == std::ssize(micro.sample_ids) ? "" : "there are more samples than draws" + of;
+}
+
+}  // namespace
+
+std::vector<std::string> faults_of_loading(const data::Loader& loader, const Parts& parts) {
+  for (const batch::Range part : parts) {
+    std::string fault = fault_of(loader, part);
+    if (!fault.empty()) return {std::move(fault)};
+  }
+  return {};
+}
+
+}  // namespace accrue::proof

@@ -1,0 +1,26 @@
+#include "verify/config/training_parts.h"
+
+#include "train/ranks/alone.h"
+#include "train/workload/workload.h"
+
+namespace accrue::proof {
+
+std::unique_ptr<models::Model> TrainingParts::model(const train::Config& config) const {
+  return train::make_model(config);
+}
+
+std::unique_ptr<optim::Optimizer> TrainingParts::optimizer(const train::Config& config,
+                                                           const NamedParameters& trained) const {
+  return train::make_optimizer(config, trained);
+}
+
+std::unique_ptr<train::Parallelism> TrainingParts::parallelism() const {
+  return std::make_unique<train::Alone>();
+}
+
+const TrainingParts& training_parts() {
+  static const TrainingParts own;
+  return own;
+}
+
+}  // namespace accrue::proof

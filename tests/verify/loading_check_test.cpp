@@ -1,0 +1,91 @@
+// What is wrong with how micro-batches are loaded is found by what their samples are alone.
+#include "verify/config/loading_check.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "configs_to_verify.h"
+
+namespace accrue::proof {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Change = std::function<void(batch::MicroBatch&)>;
+
+/// Data of which micro-batches of several samples are changed.
+class ChangedSource final : public data::Source {
+ public:
+  ChangedSource(std::shared_ptr<const data::Source> sound, Change change)
+      : sound_(std::move(sound)), change_(std::move(change)) {}
+
+  std::int64_t size() const override { return sound_->size(); }
+  std::int64_t vocab() const override { return sound_->vocab(); }
+  std::int64_t tokens(std::int64_t index) const override { return sound_->tokens(index); }
+  std::optional<std::int64_t> uniform_tokens() const override { return sound_->uniform_tokens(); }
+  std::string fingerprint() const override { return sound_->fingerprint(); }
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    batch::MicroBatch micro = sound_->fetch(indices);
+    if (indices.size() > 1) change_(micro);
+    return micro;
+  }
+
+ private:
+  std::shared_ptr<const data::Source> sound_;
+  Change change_;
+};
+
+class LoadingCheck : public testing::ConfigsToVerify {
+ protected:
+  static std::vector<std::string> faults(const train::Config& config, Change change) {
+    const train::Workload work = train::open_workload(config);
+    const auto source = std::make_shared<ChangedSource>(work.data.train, std::move(change));
+    const data::Loader loader(source, train::make_sampler(work.config, *source));
+    return faults_of_loading(loader, {{0, 4}, {4, 8}, {8, 10}});
+  }
+  train::Config of_lines(bool packing) const {
+    std::ofstream lines(folder_ / "data.jsonl");
+    for (int i = 0; i < 40; ++i)
+      lines << R"({"prompt": ")" << std::string(static_cast<std::size_t>(1 + i % 5), 'a')
+            << R"(", "completion": ")" << std::string(static_cast<std::size_t>(1 + i * 3 % 11), 'b')
+            << R"(", "weight": )" << 1 + i % 3 << "}\n";
+    lines.close();
+    train::Config config = base();
+    config.model.heads = 2;
+    config.model.width = 16;
+    config.model.context = 24;
+    config.data.packing = packing;
+    config.data.train = {(folder_ / "data.jsonl").string()};
+    return config;
+  }
+};
+
+TEST_F(LoadingCheck, SoundMicroBatchesOfAnyKindAreFound) {
+  const Change none = [](batch::MicroBatch&) {};
+  EXPECT_THAT(faults(of_text(), none), IsEmpty());
+  EXPECT_THAT(faults(of_resnet(models::BatchNormPolicy::micro), none), IsEmpty());
+  for (const bool packing : {false, true})
+    EXPECT_THAT(faults(of_lines(packing), none), IsEmpty()) << packing;
+}
+
+TEST_F(LoadingCheck, WhatIsNotAsItIsAloneIsFound) {
+  const auto in_place_2 =
+      ElementsAre(HasSubstr("draw 2 of the micro-batch of draws 0 to 3 is not"));
+  EXPECT_THAT(faults(of_text(), [](batch::MicroBatch& m) { m.inputs[2][3] = 1; }), in_place_2);
+  EXPECT_THAT(faults(of_text(), [](batch::MicroBatch& m) { m.targets[2][3] = 1; }), in_place_2);
+  EXPECT_THAT(faults(of_lines(false), [](batch::MicroBatch& m) { m.weights[2].mul_(2); }),
+              in_place_2);
+  EXPECT_THAT(faults(of_resnet(models::BatchNormPolicy::micro),
+                     [](batch::MicroBatch& m) { m.inputs[2] = m.inputs[1]; }),
+              in_place_2);
+}
+
+TEST_F(LoadingCheck, LabelsBehindASampleAreFound) {
+  EXPECT_THAT(faults(of_lines(false),
+                     [](batch::MicroBatch& m) { m.targets.masked_fill_(m.targets.eq(-100), 7); }),
+              ElementsAre(HasSubstr("is not the sample that it is by itself")));
+}
+
+}  // namespace
+}  // namespace accrue::proof
