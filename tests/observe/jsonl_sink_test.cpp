@@ -28,18 +28,33 @@ StepReport full_report() {
           .tokens = 6144,
           .weight = 2048,
           .loss = 2.25,
+          .losses = {{"tokens", 2}, {"boxes", 0.5}},
           .grad_norm = 0.1,
           .lr = 3e-4,
+          .lrs = {{"decayed", 3e-4}, {"undecayed", 1e-4}},
           .micro_batch = 4,
           .micro_batches = 8,
+          .batch_samples = 32,
           .batch_tokens = 2048,
           .seconds = 2.5,
+          .epoch_seconds = 60.5,
           .tokens_per_second = 819.2,
           .updates_per_hour = 1440,
           .accumulation_seconds = 2.25,
+          .micro_batch_seconds = MicroBatchSeconds{.median = 0.25, .max = 0.5},
           .optimizer_seconds = 0.125,
+          .data_seconds = 0.0625,
+          .checkpoint_seconds = 0.03125,
+          .share_of_ceiling = 0.75,
+          .joules = 40.5,
           .peak_bytes = 1 << 30,
           .budget_bytes = 3 << 29,
+          .memory = MemoryByKind{.parameters = 1,
+                                 .gradients = 2,
+                                 .optimizer = 3,
+                                 .activations = 4,
+                                 .packed = 5,
+                                 .reserved = 16},
           .quarantined = 1,
           .retries = 2,
           .world = 1};
@@ -70,23 +85,30 @@ class JsonlSinkTest : public ::testing::Test {
 };
 
 TEST(JsonLine, OfAStepHasTheDocumentedKeysInOrder) {
-  EXPECT_EQ(
-      to_json_line(full_report()),
-      R"({"step":3,"epoch":0.5,"time":1000.25,"elapsed":7.5,"samples":96,"tokens":6144,)"
-      R"("weight":2048.0,"loss":2.25,"grad_norm":0.1,"lr":0.0003,"micro_batch":4,)"
-      R"("micro_batches":8,"batch_tokens":2048,"seconds":2.5,"tokens_per_second":819.2,)"
-      R"("updates_per_hour":1440.0,"accumulation_seconds":2.25,"optimizer_seconds":0.125,)"
-      R"("peak_bytes":1073741824,"budget_bytes":1610612736,"quarantined":1,"retries":2,"world":1})"
-      "\n");
+  EXPECT_EQ(to_json_line(full_report()),
+            R"({"step":3,"epoch":0.5,"time":1000.25,"elapsed":7.5,"samples":96,"tokens":6144,)"
+            R"("weight":2048.0,"loss":2.25,"losses":{"boxes":0.5,"tokens":2.0},"grad_norm":0.1,)"
+            R"("lr":0.0003,"lrs":{"decayed":0.0003,"undecayed":0.0001},"micro_batch":4,)"
+            R"("micro_batches":8,"batch_samples":32,"batch_tokens":2048,"seconds":2.5,)"
+            R"("epoch_seconds":60.5,"tokens_per_second":819.2,"updates_per_hour":1440.0,)"
+            R"("accumulation_seconds":2.25,"micro_batch_seconds":{"median":0.25,"max":0.5},)"
+            R"("optimizer_seconds":0.125,"data_seconds":0.0625,"checkpoint_seconds":0.03125,)"
+            R"("share_of_ceiling":0.75,"joules":40.5,"peak_bytes":1073741824,)"
+            R"("budget_bytes":1610612736,"memory":{"parameters":1,"gradients":2,"optimizer":3,)"
+            R"("activations":4,"packed":5,"reserved":16},"quarantined":1,"retries":2,"world":1})"
+            "\n");
 }
 
 TEST(JsonLine, LeavesOutWhatWasNotMeasuredOrIsNotFinite) {
   StepReport report;
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   report.loss = std::numeric_limits<double>::infinity();
+  report.losses = {{"tokens", std::numeric_limits<double>::infinity()}};
   const json line = json::parse(to_json_line(report));
   for (const char* key :
-       {"loss", "grad_norm", "lr", "epoch", "tokens", "peak_bytes", "budget_bytes"})
+       {"loss", "losses", "grad_norm", "lr", "lrs", "epoch", "tokens", "batch_samples",
+        "epoch_seconds", "micro_batch_seconds", "data_seconds", "checkpoint_seconds",
+        "share_of_ceiling", "joules", "peak_bytes", "budget_bytes", "memory"})
     EXPECT_FALSE(line.contains(key)) << key;
   EXPECT_TRUE(line.contains("quarantined"));
   EXPECT_THAT(line.dump(), ::testing::Not(HasSubstr("null")));
