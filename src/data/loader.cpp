@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/timed_scope.h"
 #include "data/fetch.h"
 
 namespace accrue::data {
@@ -46,11 +47,17 @@ batch::MicroBatch Loader::fetch(batch::Range ordinals) const {
 }
 
 batch::MicroBatch Loader::fetch_draws(std::vector<std::int64_t> ordinals) const {
+  const TimedScope waiting(waited_seconds_);
+  return load(std::move(ordinals));
+}
+
+batch::MicroBatch Loader::load(std::vector<std::int64_t> ordinals) const {
   const std::vector<std::int64_t> samples = samples_of(ordinals);
   return fetch_as(*source_, samples, std::move(ordinals));
 }
 
 batch::MicroBatch Loader::fetch_full(batch::Range ordinals) const {
+  const TimedScope waiting(waited_seconds_);
   std::vector<std::int64_t> ids = numbers_of(ordinals);
   const std::vector<std::int64_t> samples = samples_of(ids);
   return data::fetch_full(*source_, samples, std::move(ids));
@@ -79,6 +86,7 @@ batch::MicroBatch Loader::next() {
   }
   {
     RECORD_USER_SCOPE("data: wait");
+    const TimedScope waiting(waited_seconds_);
     work_done_.wait(lock, [this] { return !ready_.empty(); });
   }
   Outcome outcome = std::move(ready_.front());
@@ -120,7 +128,7 @@ void Loader::work() {
 Loader::Outcome Loader::attempt(batch::Range range) const noexcept {
   RECORD_USER_SCOPE("data: load");
   try {
-    return fetch(range);
+    return load(numbers_of(range));
   } catch (...) {
     return std::current_exception();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -51,15 +52,20 @@ class Loader {
   /// Forgets what was asked for and not yet taken: the caller splits a window anew.
   void cancel();
 
+  /// Seconds, since it was made, that callers of next() and of the fetches waited for samples.
+  double waited_seconds() const { return waited_seconds_; }
+
  private:
   using Outcome = std::variant<batch::MicroBatch, std::exception_ptr>;
 
+  batch::MicroBatch load(std::vector<std::int64_t> ordinals) const;
   void work();
   Outcome attempt(batch::Range range) const noexcept;
 
   std::shared_ptr<const Source> source_;
   batch::Sampler sampler_;
   std::size_t ahead_;
+  mutable std::atomic<double> waited_seconds_ = 0;
 
   std::mutex mutex_;  ///< guards all members below
   std::condition_variable work_to_do_, work_done_;

@@ -29,6 +29,27 @@ void put(Json& line, const char* name, std::int64_t value) { line[name] = value;
 
 void put(Json& line, const char* name, const std::string& value) { line[name] = value; }
 
+void put(Json& line, const char* name, const std::map<std::string, double>& values) {
+  Json object;
+  for (const auto& [key, value] : values) put(object, key.c_str(), value);
+  if (!object.empty()) line[name] = std::move(object);
+}
+
+void put(Json& line, const char* name, const MicroBatchSeconds& seconds) {
+  put(line[name], "median", seconds.median);
+  put(line[name], "max", seconds.max);
+}
+
+void put(Json& line, const char* name, const MemoryByKind& memory) {
+  Json& bytes = line[name];
+  put(bytes, "parameters", memory.parameters);
+  put(bytes, "gradients", memory.gradients);
+  put(bytes, "optimizer", memory.optimizer);
+  put(bytes, "activations", memory.activations);
+  put(bytes, "packed", memory.packed);
+  put(bytes, "reserved", memory.reserved);
+}
+
 template <typename T>
 void put(Json& line, const char* name, const std::optional<T>& value) {
   if (value) put(line, name, *value);
@@ -82,24 +103,34 @@ std::string to_json_line(const StepReport& report) {
   put(line, "tokens", report.tokens);
   put(line, "weight", report.weight);
   put(line, "loss", report.loss);
+  put(line, "losses", report.losses);
   put(line, "grad_norm", report.grad_norm);
   put(line, "lr", report.lr);
+  put(line, "lrs", report.lrs);
   put(line, "micro_batch", report.micro_batch);
   put(line, "micro_batches", report.micro_batches);
+  put(line, "batch_samples", report.batch_samples);
   put(line, "batch_tokens", report.batch_tokens);
   put(line, "seconds", report.seconds);
+  put(line, "epoch_seconds", report.epoch_seconds);
   put(line, "tokens_per_second", report.tokens_per_second);
   put(line, "updates_per_hour", report.updates_per_hour);
   put(line, "accumulation_seconds", report.accumulation_seconds);
+  put(line, "micro_batch_seconds", report.micro_batch_seconds);
   put(line, "optimizer_seconds", report.optimizer_seconds);
+  put(line, "data_seconds", report.data_seconds);
+  put(line, "checkpoint_seconds", report.checkpoint_seconds);
   put(line, "reduce_seconds", report.reduce_seconds);
   put(line, "reduce_exposed_seconds", report.reduce_exposed_seconds);
   put(line, "wire_bytes", report.wire_bytes);
   put(line, "pipeline_bubble", report.pipeline_bubble);
   put(line, "pipeline_bubble_formula", report.pipeline_bubble_formula);
+  put(line, "share_of_ceiling", report.share_of_ceiling);
+  put(line, "joules", report.joules);
   put(line, "peak_bytes", report.peak_bytes);
   put(line, "budget_bytes", report.budget_bytes);
   put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);
+  put(line, "memory", report.memory);
   put(line, "quarantined", report.quarantined);
   put(line, "retries", report.retries);
   put(line, "world", report.world);

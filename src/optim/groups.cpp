@@ -119,7 +119,8 @@ std::vector<Trained> slice_of(std::vector<Trained> trained, const RankSlice& sli
 
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all) {
-  ParameterGroup decayed{.weight_decay = weight_decay}, plain{};
+  ParameterGroup decayed{.weight_decay = weight_decay, .name = "decayed"};
+  ParameterGroup plain{.name = "undecayed"};
   for (const auto& [name, tensor] : trained_of(parameters))
     (decay_all || tensor.dim() >= 2 ? decayed : plain).names.push_back(name);
   std::vector<ParameterGroup> groups;

@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
+#include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "folder.h"
 
@@ -18,7 +21,7 @@ using testing::Folder;
 using testing::values;
 
 // Sample i is the token i; one index can be made to fail, and every fetch is counted.
-class CountingSource final : public Source {
+class CountingSource : public Source {
  public:
   explicit CountingSource(std::int64_t size, std::int64_t failing = -1)
       : size_(size), failing_(failing) {}
@@ -142,6 +145,40 @@ TEST(Loader, EndsCleanlyWhateverIsLeft) {
     for (int i = 0; i < std::min(taken, 7); ++i) loader.next();
   }
   sequential(std::make_shared<CountingSource>(1));
+}
+
+/// Its samples come when the gate is opened.
+class GatedSource final : public CountingSource {
+ public:
+  explicit GatedSource(std::shared_future<void> gate)
+      : CountingSource(10), gate_(std::move(gate)) {}
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    gate_.wait();
+    return CountingSource::fetch(indices);
+  }
+
+ private:
+  std::shared_future<void> gate_;
+};
+
+TEST(Loader, CountsTheTimeThatItsCallersWait) {
+  constexpr std::chrono::milliseconds shut(20);
+  std::promise<void> gate;
+  Loader loader = sequential(std::make_shared<GatedSource>(gate.get_future().share()));
+  loader.prefetch({{0, 1}, {1, 2}});
+  EXPECT_EQ(loader.waited_seconds(), 0) << "its own thread waits, and nobody else";
+  const Stopwatch watch;
+  const std::jthread opener([&] {
+    std::this_thread::sleep_for(shut);
+    gate.set_value();
+  });
+  loader.fetch({2, 3});
+  const double fetched = loader.waited_seconds();
+  EXPECT_GT(fetched, 0);
+  EXPECT_LE(fetched, watch.seconds());
+  loader.next();
+  EXPECT_GE(loader.waited_seconds(), fetched);
+  EXPECT_LE(loader.waited_seconds(), watch.seconds());
 }
 
 TEST(Loader, RefusesASamplerOfOtherDataAndNoRoom) {

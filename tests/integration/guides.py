@@ -252,7 +252,7 @@ accrue train tiny.toml \\
   --dry-run
 ```
 ```text output
-batch        2 samples x 2 accumulation steps = 4 samples, ...
+effective batch 2 samples x 2 accumulation steps = 4 samples, ...
 ```
 ```sh status=2
 accrue train tiny.toml --batch.samples=0

@@ -27,7 +27,7 @@ TEST_F(TaggingTest, AGradientBufferIsGradientsInEachPrecision) {
   EXPECT_EQ(usage().live_as(MemoryTag::gradients), start_.live_as(MemoryTag::gradients));
 }
 
-TEST_F(TaggingTest, APreparedWeightIsParameters) {
+TEST_F(TaggingTest, AWeightsCopyIsParametersAndItsPackedLayoutsArePacked) {
   const at::Tensor master = at::zeros({300'000});
   const std::int64_t before = usage().live_as(MemoryTag::parameters);
   kernels::PreparedWeight copy;
@@ -35,6 +35,14 @@ TEST_F(TaggingTest, APreparedWeightIsParameters) {
   EXPECT_EQ(usage().live_as(MemoryTag::parameters), before) << "the master itself";
   copy.copy(master, at::kBFloat16);
   EXPECT_EQ(usage().live_as(MemoryTag::parameters) - before, 600'000);
+  const at::Tensor weight = at::zeros({64, 64});
+  kernels::PreparedWeight packed;
+  packed.pack(true);
+  const at::Tensor operand = packed.operands(weight, at::kFloat, false).forward;
+  const bool packs = operand.dim() == 1;
+  EXPECT_EQ(usage().live_as(MemoryTag::packed) - start_.live_as(MemoryTag::packed),
+            packs ? static_cast<std::int64_t>(operand.nbytes()) : 0);
+  EXPECT_EQ(usage().live_as(MemoryTag::parameters) - before, 600'000) << "no more than before";
 }
 
 }  // namespace

@@ -12,38 +12,14 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "observe/full_step.h"
 
 namespace accrue::observe {
 namespace {
 
 using nlohmann::json;
+using observe::testing::full_step;
 using ::testing::HasSubstr;
-
-StepReport full_report() {
-  return {.step = 3,
-          .epoch = 0.5,
-          .time = 1000.25,
-          .elapsed = 7.5,
-          .samples = 96,
-          .tokens = 6144,
-          .weight = 2048,
-          .loss = 2.25,
-          .grad_norm = 0.1,
-          .lr = 3e-4,
-          .micro_batch = 4,
-          .micro_batches = 8,
-          .batch_tokens = 2048,
-          .seconds = 2.5,
-          .tokens_per_second = 819.2,
-          .updates_per_hour = 1440,
-          .accumulation_seconds = 2.25,
-          .optimizer_seconds = 0.125,
-          .peak_bytes = 1 << 30,
-          .budget_bytes = 3 << 29,
-          .quarantined = 1,
-          .retries = 2,
-          .world = 1};
-}
 
 class JsonlSinkTest : public ::testing::Test {
  protected:
@@ -71,12 +47,20 @@ class JsonlSinkTest : public ::testing::Test {
 
 TEST(JsonLine, OfAStepHasTheDocumentedKeysInOrder) {
   EXPECT_EQ(
-      to_json_line(full_report()),
+      to_json_line(full_step()),
       R"({"step":3,"epoch":0.5,"time":1000.25,"elapsed":7.5,"samples":96,"tokens":6144,)"
-      R"("weight":2048.0,"loss":2.25,"grad_norm":0.1,"lr":0.0003,"micro_batch":4,)"
-      R"("micro_batches":8,"batch_tokens":2048,"seconds":2.5,"tokens_per_second":819.2,)"
-      R"("updates_per_hour":1440.0,"accumulation_seconds":2.25,"optimizer_seconds":0.125,)"
-      R"("peak_bytes":1073741824,"budget_bytes":1610612736,"quarantined":1,"retries":2,"world":1})"
+      R"("weight":2048.0,"loss":2.25,"losses":{"boxes":0.5,"tokens":2.0},"grad_norm":0.1,)"
+      R"("lr":0.0003,"lrs":{"decayed":0.0003,"undecayed":0.0001},"micro_batch":4,)"
+      R"("micro_batches":8,"batch_samples":32,"batch_tokens":2048,"seconds":2.5,)"
+      R"("epoch_seconds":60.5,"tokens_per_second":819.2,"updates_per_hour":1440.0,)"
+      R"("accumulation_seconds":2.25,"micro_batch_seconds":{"median":0.25,"max":0.5},)"
+      R"("optimizer_seconds":0.125,"data_seconds":0.0625,"checkpoint_seconds":0.03125,)"
+      R"("reduce_seconds":0.5,"reduce_exposed_seconds":0.25,"wire_bytes":4096,)"
+      R"("pipeline_bubble":0.125,"pipeline_bubble_formula":0.25,"share_of_ceiling":0.75,)"
+      R"("joules":40.5,"peak_bytes":1073741824,"budget_bytes":1610612736,)"
+      R"("micro_batch_peak_bytes":536870912,"memory":{"parameters":1,"gradients":2,"optimizer":3,)"
+      R"("activations":4,"packed":5,"reserved":16},"quarantined":1,"retries":2,"world":1,)"
+      R"("batchnorm":"micro"})"
       "\n");
 }
 
@@ -84,9 +68,12 @@ TEST(JsonLine, LeavesOutWhatWasNotMeasuredOrIsNotFinite) {
   StepReport report;
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   report.loss = std::numeric_limits<double>::infinity();
+  report.losses = {{"tokens", std::numeric_limits<double>::infinity()}};
   const json line = json::parse(to_json_line(report));
   for (const char* key :
-       {"loss", "grad_norm", "lr", "epoch", "tokens", "peak_bytes", "budget_bytes"})
+       {"loss", "losses", "grad_norm", "lr", "lrs", "epoch", "tokens", "batch_samples",
+        "epoch_seconds", "micro_batch_seconds", "data_seconds", "checkpoint_seconds",
+        "share_of_ceiling", "joules", "peak_bytes", "budget_bytes", "memory"})
     EXPECT_FALSE(line.contains(key)) << key;
   EXPECT_TRUE(line.contains("quarantined"));
   EXPECT_THAT(line.dump(), ::testing::Not(HasSubstr("null")));
@@ -100,7 +87,7 @@ TEST(JsonLine, SaysWhereBatchNormTookMicroBatches) {
 }
 
 TEST(JsonLine, KeepsDoublesToTheBit) {
-  StepReport report = full_report();
+  StepReport report = full_step();
   report.loss = 0.1 + 0.2;
   EXPECT_EQ(json::parse(to_json_line(report))["loss"].get<double>(), 0.1 + 0.2);
 }
@@ -116,7 +103,7 @@ TEST(JsonLine, OfAnEventSurvivesAnyReason) {
 TEST_F(JsonlSinkTest, WritesStepsEvaluationsAndEvents) {
   JsonlSink writer = sink(0);
   writer.on_event({"decision", "micro-batch 4", 0});
-  writer.on_step(full_report());
+  writer.on_step(full_step());
   writer.on_evaluation({.step = 3, .loss = 2.5, .accuracy = 0.75, .weight = 100, .seconds = 0.5});
   const auto written = lines();
   ASSERT_EQ(written.size(), 3u);
@@ -134,7 +121,7 @@ TEST_F(JsonlSinkTest, RemovesStepsThatAResumedRunTakesAgain) {
                        << "{\"step\":3}\n{\"step\":2,\"event\":\"resume\",\"reason\":\"\"}\n"
                        << "not json\n{\"loss\":1}\n{\"step\":2,\"lo";
   JsonlSink writer = sink(2);
-  writer.on_step(full_report());
+  writer.on_step(full_step());
   const auto written = lines();
   ASSERT_EQ(written.size(), 5u);
   EXPECT_EQ(written[2]["eval_loss"], 1.5);
@@ -159,7 +146,7 @@ TEST_F(JsonlSinkTest, LeavesAFileThatHoldsSomethingElseAlone) {
 
 TEST_F(JsonlSinkTest, TakesAFileWhoseOnlyLineIsTorn) {
   std::ofstream(file_) << "{\"step\":1,\"lo";
-  sink(0).on_step(full_report());
+  sink(0).on_step(full_step());
   EXPECT_EQ(lines().size(), 1u);
 }
 
@@ -169,8 +156,8 @@ TEST_F(JsonlSinkTest, SaysWhyItCannotBeOpened) {
 
 TEST_F(JsonlSinkTest, WarnsOnceOfAFullDiskAndGoesOn) {
   JsonlSink writer("/dev/full", 0, warnings_, [] { return 0.0; });
-  writer.on_step(full_report());
-  writer.on_step(full_report());
+  writer.on_step(full_step());
+  writer.on_step(full_step());
   const std::string warning = warnings_.str();
   EXPECT_THAT(warning, HasSubstr("/dev/full"));
   EXPECT_THAT(warning, HasSubstr("No space left"));
@@ -199,12 +186,12 @@ class FileSizeLimit {
 };
 
 TEST_F(JsonlSinkTest, TakesBackALineThatWasCutShort) {
-  const auto line_bytes = static_cast<rlim_t>(to_json_line(full_report()).size());
+  const auto line_bytes = static_cast<rlim_t>(to_json_line(full_step()).size());
   {
     JsonlSink writer = sink(0);
     const FileSizeLimit limit(line_bytes + line_bytes / 2);
-    writer.on_step(full_report());
-    writer.on_step(full_report());
+    writer.on_step(full_step());
+    writer.on_step(full_step());
   }
   EXPECT_EQ(std::filesystem::file_size(file_), line_bytes);
   EXPECT_EQ(lines().size(), 1u);

@@ -117,7 +117,7 @@ void print_breakdown(const memory::Breakdown& b) {
 void print(const train::PlanReport& report) {
   const memory::Plan& plan = report.plan;
   for (const std::string& remark : report.remarks) print_row("note", remark);
-  print_row("batch", in_words(report.effective));
+  print_row("effective batch", in_words(report.effective));
   print_row("plan", "micro-batches of " + memory::describe(plan.chosen.point));
   print_row("peak", format_bytes(plan.chosen.peak_bytes) + " predicted, " +
                         format_bytes(report.measured.peak_bytes) + " measured");

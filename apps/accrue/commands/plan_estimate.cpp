@@ -153,7 +153,7 @@ void print(const train::MachineEstimate& m) {
 
 void print(const RunEstimate& e) {
   print_figure("model", parameters_text(e.parameters));
-  print_figure("batch", in_words(e.effective) + " (micro-batch " + e.micro_reason + ")");
+  print_figure("effective batch", in_words(e.effective) + " (micro-batch " + e.micro_reason + ")");
   print_figure("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
   print_figure("accrue holds", sum_text(e.held));
   for (const RunEstimate::Mode& mode : e.modes)

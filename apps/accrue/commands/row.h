@@ -7,7 +7,7 @@ namespace accrue::cli {
 
 /// A line of what `train` and `plan` say about a run.
 inline void print_row(const char* name, const std::string& value) {
-  std::printf("%-13s%s\n", name, value.c_str());
+  std::printf("%-16s%s\n", name, value.c_str());
 }
 
 }  // namespace accrue::cli

@@ -53,7 +53,7 @@ void print_plan(const train::RunPlan& plan) {
   print_row("data", number(plan.train_samples) + " training samples, " + number(plan.val_samples) +
                         " validation samples");
   for (const std::string& remark : plan.remarks) print_row("note", remark);
-  print_row("batch", in_words(plan.effective));
+  print_row("effective batch", in_words(plan.effective));
   print_row("micro-batch",
             memory::describe({plan.micro_batch, plan.recompute}) + " (" + plan.micro_reason + ")");
   print_row("steps", number(plan.total_steps) + ", " + number(plan.steps_per_epoch) + " per epoch");

@@ -10,10 +10,11 @@ namespace accrue {
 enum class MemoryTag : std::uint8_t {
   working,     ///< activations, temporaries, data: all that is in no MemoryTagScope
   parameters,  ///< masters and their low-precision copies, buffers
+  packed,      ///< weights in the layouts that products read
   gradients,   ///< main gradients and what sums them
   optimizer,   ///< an optimizer's state
 };
-inline constexpr std::size_t kMemoryTags = 4;
+inline constexpr std::size_t kMemoryTags = 5;
 
 /// The calling thread's tag.
 MemoryTag memory_tag();

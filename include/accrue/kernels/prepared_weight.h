@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "accrue/core/memory_tag.h"
+
 namespace accrue::kernels {
 
 /// A weight [N, K] as its products read it, without autograd. Each is the weight itself, a copy of
@@ -43,10 +45,11 @@ class PreparedWeight {
                   at::IntArrayRef sizes) const;
     bool is_current(const at::Tensor& master, const at::TensorOptions& options,
                     at::IntArrayRef sizes) const;
-    /// write(tensor) puts in what the master is now. Where it throws, the tensor is outdated.
+    /// write(tensor) puts in what the master is now, into memory that counts as `kind`. Where it
+    /// throws, the tensor is outdated.
     template <class Write>
     const at::Tensor& remake(const at::Tensor& master, const at::TensorOptions& options,
-                             at::IntArrayRef sizes, const Write& write);
+                             at::IntArrayRef sizes, MemoryTag kind, const Write& write);
   };
 
   bool packs_ = false;

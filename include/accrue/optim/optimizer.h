@@ -16,13 +16,15 @@ namespace accrue::optim {
 struct ParameterGroup {
   std::vector<std::string> names;
   double weight_decay = 0;
-  double lr_factor = 1;  ///< times the schedule's learning rate
+  double lr_factor = 1;   ///< times the schedule's learning rate
+  std::string name = {};  ///< for metrics
 };
 
 /// `parameters` without frozen ones; tied ones stand once, under their first name.
 NamedParameters trained_of(const NamedParameters& parameters);
 
-/// Two groups, of which only the matrices (dimension >= 2) decay; one group with `decay_all`.
+/// Two groups, "decayed" and "undecayed", of which only the matrices (dimension >= 2) decay; one
+/// group with `decay_all`.
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all);
 

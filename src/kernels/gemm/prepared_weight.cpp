@@ -21,11 +21,12 @@ bool PreparedWeight::Made::is_current(const at::Tensor& master, const at::Tensor
 template <class Write>
 const at::Tensor& PreparedWeight::Made::remake(const at::Tensor& master,
                                                const at::TensorOptions& options,
-                                               at::IntArrayRef sizes, const Write& write) {
+                                               at::IntArrayRef sizes, MemoryTag kind,
+                                               const Write& write) {
   const at::NoGradGuard no_grad;
   // It is written in place, so that autograd tells a graph that still holds the old values.
   if (!has_room(master, options, sizes)) {
-    const MemoryTagScope tag(MemoryTag::parameters);
+    const MemoryTagScope tag(kind);
     tensor = at::empty(sizes, options);
   }
   version = outdated;
@@ -39,7 +40,7 @@ const at::Tensor& PreparedWeight::copy(const at::Tensor& master, at::ScalarType 
   if (master.scalar_type() == dtype) return master;
   const at::TensorOptions options = master.options().dtype(dtype);
   if (copy_.is_current(master, options, master.sizes())) return copy_.tensor;
-  return copy_.remake(master, options, master.sizes(),
+  return copy_.remake(master, options, master.sizes(), MemoryTag::parameters,
                       [&](at::Tensor& tensor) { tensor.copy_(master); });
 }
 
@@ -52,7 +53,7 @@ WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType
     const std::int64_t elements = packs_ ? packed_elements(options, k, n) : 0;
     if (elements == 0) return copy(master, dtype);
     if (made.is_current(master, options, elements)) return made.tensor;
-    return made.remake(master, options, elements, [&](at::Tensor& packed) {
+    return made.remake(master, options, elements, MemoryTag::packed, [&](at::Tensor& packed) {
       if (!plain.defined()) plain = master.detach().to(dtype).contiguous();
       pack_out(packed, transposed ? plain.t() : plain);
     });

@@ -17,6 +17,8 @@ class CheckpointWriter {
 
   /// Runs `write` on another thread. To be called after finish().
   void start(std::function<void()> write);
+  /// Whether finish() has something to wait for, or to throw.
+  bool is_busy() const { return writing_.valid(); }
   /// Waits until what was started is done. Throws what it threw, once.
   void finish();
 

@@ -157,6 +157,7 @@ json to_json(const TrainState& state) {
              {"samples", state.data.samples},
              {"held_out", state.data.held_out},
              {"checked", state.data.checked}}}};
+  if (state.epoch_began) out["epoch_began"] = *state.epoch_began;
   if (state.ranks.size() > 1)
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
   if (!state.units.empty()) out["units"] = state.units;
@@ -175,6 +176,8 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
   state.samples = reader.integer("samples", 0);
   state.tokens = reader.integer("tokens", 0);
   state.elapsed = reader.number_of_at_least_0("elapsed");
+  state.epoch_began.reset();
+  if (reader.has("epoch_began")) state.epoch_began = reader.number_of_at_least_0("epoch_began");
   const StateReader plan = reader.object("plan");
   state.micro_batches = micro_batches_from_json(plan);
   if (plan.has("recompute"))

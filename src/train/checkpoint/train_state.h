@@ -22,6 +22,9 @@ struct TrainState {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   double elapsed = 0;  ///< seconds, over all resumptions
+  /// What `elapsed` was when the epoch under way began; none where the run goes on within it from a
+  /// checkpoint that does not tell.
+  std::optional<double> epoch_began = 0;
   /// The micro-batches of the plan: a resume does not measure anew.
   memory::RecoveryState micro_batches;
   Recompute recompute = Recompute::none;

@@ -4,7 +4,7 @@
 
 #include "accrue/memory/caching_allocator.h"
 #include "train/measure/bench_subject.h"
-#include "train/measure/gemm_ceiling.h"
+#include "train/measure/gemm_shapes.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {

@@ -5,9 +5,9 @@
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "core/machine.h"
-#include "train/measure/gemm_ceiling.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/setup.h"
+#include "train/watch/gemm_rate.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {

@@ -9,9 +9,9 @@
 #include "accrue/core/clock.h"
 #include "train/measure/bench_subject.h"
 #include "train/measure/benchmark.h"
-#include "train/measure/gemm_ceiling.h"
 #include "train/measure/kernel_names.h"
 #include "train/measure/kernel_times.h"
+#include "train/watch/gemm_rate.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {

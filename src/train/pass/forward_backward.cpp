@@ -11,14 +11,17 @@ namespace accrue::train {
 
 PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& micro,
                             const ForwardContext& context, const PassOptions& options) {
-  if (micro.is_empty()) return {.weights = std::vector<double>(model.losses().size(), 0)};
+  if (micro.is_empty()) {
+    const std::vector<double> none(model.losses().size(), 0);
+    return {.heads = {.sums = none, .weights = none}};
+  }
   ChainRun chain(model.segments(), micro, context, options.recompute);
   const models::Activations output = as_leaves(chain.forward());
   const HeadLosses::Total total = HeadLosses(model, options).total(output, micro, context);
   const PassResult result{.loss_sum = total.sum * options.weighting,
                           .weight = total.weight * options.weighting,
                           .finite = std::isfinite(total.sum),
-                          .weights = total.weights};
+                          .heads = total.heads};
   if (!result.finite) return result;
   if (!total.roots.empty()) torch::autograd::backward(total.roots, total.gradients);
   chain.backward(gradients_of(output));

@@ -6,6 +6,7 @@
 #include "accrue/core/recompute.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/models/trainable.h"
+#include "train/pass/head_sums.h"
 
 namespace accrue::train {
 
@@ -26,8 +27,8 @@ struct PassOptions {
 struct PassResult {
   double loss_sum = 0;  ///< over all heads, by their factors; without the loss scale
   double weight = 0;
-  bool finite = true;           ///< false: the loss was not finite, and backward was not run
-  std::vector<double> weights;  ///< each head's
+  bool finite = true;  ///< false: the loss was not finite, and backward was not run
+  HeadSums heads;
 };
 
 /// Runs the chain forward, cut between its segments, takes the losses, and runs it backward segment

@@ -37,21 +37,24 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const double factor = factor_of(i);
     if (factor == 0) {
-      total.weights.push_back(heads_[i].weight ? heads_[i].weight(micro) : 0);
+      total.heads.sums.push_back(0);
+      total.heads.weights.push_back(heads_[i].weight ? heads_[i].weight(micro) : 0);
       continue;
     }
     const double gradient = factor * options_.loss_scale * options_.weighting;
     const Loss loss = heads_[i].forward(output, micro, of_head, gradient);
     if (!first_weight) first_weight = loss.weight;
     expect_one_denominator(heads_[i], loss.weight, *first_weight);
-    total.weights.push_back(loss.weight);
-    total.sum += factor * loss.sum.item<double>();
+    const auto sum = loss.sum.item<double>();
+    total.heads.sums.push_back(sum);
+    total.heads.weights.push_back(loss.weight);
+    total.sum += factor * sum;
     if (!loss.sum.requires_grad()) continue;
     total.roots.push_back(loss.sum);
     total.gradients.push_back(at::full_like(loss.sum.detach(), gradient));
   }
-  total.weight =
-      options_.factors.empty() ? first_weight.value_or(0) : total.weights.at(options_.reference);
+  total.weight = options_.factors.empty() ? first_weight.value_or(0)
+                                          : total.heads.weights.at(options_.reference);
   return total;
 }
 

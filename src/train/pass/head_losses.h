@@ -15,7 +15,7 @@ class HeadLosses {
   struct Total {
     double sum = 0;  ///< over all heads, by their factors; without the loss scale
     double weight = 0;
-    std::vector<double> weights;  ///< each head's
+    HeadSums heads;
     /// What backward starts from: the heads' sums, each with its factor times the loss scale.
     std::vector<at::Tensor> roots, gradients;
   };

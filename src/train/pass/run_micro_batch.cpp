@@ -7,7 +7,7 @@ MicroBatchRun run_micro_batch(accum::Window& window, models::Trainable& model, c
                               const PassOptions& options, const WindowLosses* losses) {
   window.begin(ref);
   MicroBatchRun run{.pass = forward_backward(model, micro, context, options)};
-  if (losses != nullptr) losses->check(ref, run.pass.weights);
+  if (losses != nullptr) losses->check(ref, run.pass.heads.weights);
   if (run.pass.finite) {
     run.status = window.commit(run.pass.loss_sum, run.pass.weight);
   } else {

@@ -10,6 +10,7 @@ namespace accrue::train {
 void WindowLosses::count(std::span<const batch::Range> micro_batches, const Fetch& fetch) {
   weights_.clear();
   totals_.reset();
+  noted_.clear();
   const std::vector<models::LossHead> heads = model_.losses();
   if (!is_counted(heads)) return;
   take_weights(micro_batches, fetch);
@@ -53,7 +54,18 @@ PassOptions WindowLosses::pass_options() const {
   return {.factors = totals_->factors(), .reference = totals_->reference()};
 }
 
+void WindowLosses::note(std::int64_t index, const HeadSums& heads) {
+  if (heads.sums.size() > 1) noted_[index] = heads;
+}
+
+std::map<std::string, double> WindowLosses::means() const {
+  HeadSums sums;
+  for (const auto& [index, heads] : noted_) sums += heads;
+  return means_of(model_.losses(), sums);
+}
+
 bool WindowLosses::quarantine(std::int64_t index) {
+  noted_.erase(index);
   if (!totals_) return false;
   weights_.at(static_cast<std::size_t>(index)).clear();
   return add_up();

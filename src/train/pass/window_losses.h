@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "accrue/accum/loss_totals.h"
@@ -37,6 +40,11 @@ class WindowLosses {
   std::optional<double> total_weight() const;
   /// Takes micro-batch `index` out. Returns whether the others' factors changed.
   bool quarantine(std::int64_t index);
+  /// Keeps what micro-batch `index` came to, once it is committed.
+  void note(std::int64_t index, const HeadSums& heads);
+  /// Each loss's own mean over the micro-batches of this window that were noted and not
+  /// quarantined since (means_of).
+  std::map<std::string, double> means() const;
   /// Throws a usage Error where a loss had another weight than LossHead::weight told.
   void check(const MicroRef& ref, const std::vector<double>& seen) const;
 
@@ -49,6 +57,7 @@ class WindowLosses {
   bool needs_total_weight_;
   std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty where it was quarantined
   std::optional<LossTotals> totals_;
+  std::map<std::int64_t, HeadSums> noted_;  ///< by micro-batch
 };
 
 }  // namespace accrue::train

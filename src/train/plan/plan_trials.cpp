@@ -102,8 +102,9 @@ std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
 /// Counts the copies that layers keep of their weights, which the first micro-batch makes.
 memory::Resident PlanTrials::resident() const {
   memory::Resident resident = resident_;
-  resident.parameters =
-      std::max(resident.parameters, memory::usage().live_as(MemoryTag::parameters));
+  const memory::Usage usage = memory::usage();
+  resident.parameters = std::max(
+      resident.parameters, usage.live_as(MemoryTag::parameters) + usage.live_as(MemoryTag::packed));
   return resident;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/timed_scope.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
@@ -31,7 +32,10 @@ void Checkpointer::write_if_due(bool last) {
   if (parallelism_.writes_together() ? run_.ranks.as_first_says(due) : due) write();
 }
 
-void Checkpointer::write() { begin_writing(parallelism_.state(progress_.state)); }
+void Checkpointer::write() {
+  const TimedScope still(seconds_);
+  begin_writing(parallelism_.state(progress_.state));
+}
 
 void Checkpointer::write_last() {
   if (written_step_ != progress_.state.step) write();
@@ -49,7 +53,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   state.units = buffer_.units();
   state.micro_batches = recovery_.state();
   state.ranks = parallelism_.records();
-  finish();
+  wait();
   const RunConfig& config = run_.work.config.run;
   CheckpointContent content =
       checkpoint_content(state, run_.work.config.model, *run_.work.model, run_.optimizer);
@@ -67,11 +71,17 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   written_step_ = state.step;
   // What is folded into the optimizer's state changes it within the window; what is brought
   // together from the ranks must not meet the next window's collectives.
-  if (buffer_.folds() || is_gathered) finish();
+  if (buffer_.folds() || is_gathered) wait();
   cadence_.done();
 }
 
 void Checkpointer::finish() {
+  if (!writer_.is_busy()) return;
+  const TimedScope still(seconds_);
+  wait();
+}
+
+void Checkpointer::wait() {
   RECORD_USER_SCOPE("checkpoint: wait");
   try {
     writer_.finish();
@@ -91,6 +101,11 @@ void Checkpointer::save_what_was_done(bool is_whole) noexcept {
   } catch (const std::exception&) {
     // The first error is the one to report; earlier checkpoints are untouched.
   }
+}
+
+std::optional<double> Checkpointer::take_seconds() {
+  const double seconds = std::exchange(seconds_, 0);
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
 
 void Checkpointer::go_back(const std::string& reason) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "accrue/accum/gradient_buffer.h"
@@ -37,11 +38,15 @@ class Checkpointer {
   /// Goes back to the last checkpoint: what was folded into the optimizer's state cannot be taken
   /// out again.
   void go_back(const std::string& reason);
+  /// Seconds that training stood still for checkpoints since this was asked last, which begins with
+  /// this object; none where it did not.
+  std::optional<double> take_seconds();
   /// Says where a resumption begins, for who lost a rank.
   std::string what_is_saved() const;
 
  private:
   void begin_writing(NamedParameters of_ranks);
+  void wait();
 
   const RunContext& run_;
   Progress& progress_;
@@ -51,6 +56,7 @@ class Checkpointer {
   RunLog& log_;
   Cadence cadence_;
   CheckpointWriter writer_;
+  double seconds_ = 0;              ///< what take_seconds() gives
   std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };
 

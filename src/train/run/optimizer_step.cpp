@@ -15,17 +15,34 @@
 #include "train/window/quarantine_limits.h"
 
 namespace accrue::train {
+namespace {
+
+InputKind kind_of(const data::Source& source) {
+  if (source.image_shape()) return InputKind::images;
+  return source.uniform_tokens() ? InputKind::stream : InputKind::lines;
+}
+
+std::vector<optim::ParameterGroup> settings_of_groups(const Workload& work) {
+  auto groups = parameter_groups(work.config, work.model->parameters());
+  for (optim::ParameterGroup& group : groups) group.names.clear();
+  return groups;
+}
+
+}  // namespace
 
 OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
-                             const WindowFlow& flow, Checkpointer& checkpointer,
-                             RunControl& control)
+                             const WindowFlow& flow, const data::Loader& loader,
+                             Checkpointer& checkpointer, RunControl& control)
     : run_(run),
       progress_(progress),
       recovery_(recovery),
       flow_(flow),
       checkpointer_(checkpointer),
       control_(control),
+      meters_(run, loader, checkpointer),
+      watch_(make_sampler(run.work.config, *run.work.data.train), kind_of(*run.work.data.train)),
       learning_rate_(make_learning_rate(run.work.config, make_horizon(run.plan))),
+      groups_(settings_of_groups(run.work)),
       rollback_history_(flow.retries),
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
@@ -33,20 +50,23 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
 OptimizerStep::Taken OptimizerStep::take() {
   const Stopwatch watch;
   const memory::PeakScope peak;
+  meters_.begin();
   settle_memory();
   const std::int64_t micro_batch = recovery_.state().micro_batch;
   const batch::Range range = run_.work.schedule.window(progress_.state.window);
-  std::optional<WindowRun> window = run_unless_torn(flow_.parallelism.share(range), micro_batch);
+  const Draws draws{.all = range, .own = flow_.parallelism.share(range)};
+  std::optional<WindowRun> window = run_unless_torn(draws.own, micro_batch);
   if (!window) return Taken::went_back;
   if (window->interrupted) return Taken::stopped;
   tell_of(*window);
   require_a_finite_loss(*window);
   const Update update = update_parameters(*window);
   advance(range, *window);
-  StepReport report = report_of(*window, update, watch.seconds());
+  StepReport report = report_of(*window, draws, update, watch.seconds());
   report.micro_batch = std::min(micro_batch, range.size());
-  if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
+  meters_.report(*window, draws.own.size(), peak.peak(), report);
   tell_step(report, *window);
+  tell_what_looks_wrong(report, range);
   if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
   return window->stop_requested ? Taken::stopped : Taken::whole;
@@ -145,28 +165,35 @@ std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient)
                       "a lower optim.lr, or --resume from the last checkpoint");
 }
 
-StepReport OptimizerStep::report_of(const WindowRun& window, const Update& update, double seconds) {
+StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
+                                    const Update& update, double seconds) {
   progress_.keep_time();
+  const std::optional<double> epoch_seconds = seconds_of_epoch_that_ended();
   const TrainState& state = progress_.state;
-  StepReport report{.step = state.step,
-                    .epoch = run_.work.schedule.epoch_at(state.window),
-                    .time = unix_time(),
-                    .elapsed = state.elapsed,
-                    .samples = state.samples,
-                    .weight = window.weight,
-                    .grad_norm = update.grad_norm,
-                    .lr = update.lr,
-                    .micro_batches = window.micro_batches,
-                    .seconds = seconds,
-                    .updates_per_hour = 3600 / seconds,
-                    .accumulation_seconds = window.seconds,
-                    .optimizer_seconds = window.closing_seconds + update.seconds,
-                    .micro_batch_peak_bytes = window.micro_batch_peak_bytes,
-                    .budget_bytes = memory::budget(),
-                    .quarantined = window.quarantined,
-                    .retries = window.retries,
-                    .world = run_.ranks.world(),
-                    .stepped = window.gradient.has_value()};
+  StepReport report{
+      .step = state.step,
+      .epoch = run_.work.schedule.epoch_at(state.window),
+      .time = unix_time(),
+      .elapsed = state.elapsed,
+      .samples = state.samples,
+      .weight = window.weight,
+      .losses = window.losses,
+      .grad_norm = update.grad_norm,
+      .lr = update.lr,
+      .lrs = rates_of_groups(update.lr),
+      .micro_batches = window.micro_batches,
+      .batch_samples = (flow_.parallelism.steps_alone() ? draws.own : draws.all).size(),
+      .seconds = seconds,
+      .epoch_seconds = epoch_seconds,
+      .updates_per_hour = 3600 / seconds,
+      .accumulation_seconds = window.seconds,
+      .optimizer_seconds = window.closing_seconds + update.seconds,
+      .micro_batch_peak_bytes = window.micro_batch_peak_bytes,
+      .budget_bytes = memory::budget(),
+      .quarantined = window.quarantined,
+      .retries = window.retries,
+      .world = run_.ranks.world(),
+      .stepped = window.gradient.has_value()};
   if (window.weight > 0) report.loss = progress_.last_loss = window.loss_sum / window.weight;
   if (!run_.work.data.train->image_shape()) {
     report.tokens = state.tokens;
@@ -178,12 +205,36 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Update& updat
   return report;
 }
 
+/// Windows do not cross the ends of epochs.
+std::optional<double> OptimizerStep::seconds_of_epoch_that_ended() {
+  const batch::WindowSchedule& schedule = run_.work.schedule;
+  const std::int64_t window = progress_.state.window;
+  if (std::floor(schedule.epoch_at(window)) == std::floor(schedule.epoch_at(window - 1)))
+    return std::nullopt;
+  return progress_.end_epoch();
+}
+
+std::map<std::string, double> OptimizerStep::rates_of_groups(double lr) const {
+  std::map<std::string, double> rates;
+  if (groups_.size() < 2) return rates;
+  for (const optim::ParameterGroup& group : groups_) rates[group.name] = group.lr_factor * lr;
+  return rates;
+}
+
 void OptimizerStep::tell_step(const StepReport& report, const WindowRun& window) const {
   flow_.log.step(report);
   if (report.stepped || !window.lost_reason.empty()) return;
   flow_.log.event_of_last_step("no_step", window.quarantined > 0 || !window.unreadable.empty()
                                               ? "no label counts in what is left of the batch"
                                               : "no label in the batch counts");
+}
+
+void OptimizerStep::tell_what_looks_wrong(const StepReport& report, batch::Range draws) {
+  if (const auto spike = watch_.see_loss(report, draws)) flow_.log.tell({&*spike, 1});
+  for (Event& event : watch_.see_machine(report, memory::tensor_budget()))
+    flow_.log.event_of_this_rank(std::move(event));
+  if (const auto measured = meters_.measure_ceiling_if_due(report))
+    flow_.log.event_of_last_step("ceiling", *measured);
 }
 
 }  // namespace accrue::train

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "accrue/core/step_report.h"
 #include "memory/recovery.h"
@@ -9,18 +11,22 @@
 #include "train/run/progress.h"
 #include "train/run/run_context.h"
 #include "train/run/run_window.h"
+#include "train/run/step_meters.h"
+#include "train/watch/run_watch.h"
 #include "train/window/rollback_history.h"
 
 namespace accrue::train {
 
 /// Takes one optimizer step of a run: this rank's share of a window is filled and closed, the
-/// optimizer consumes the mean gradient, and observers are told what it came to.
+/// optimizer consumes the mean gradient, and observers are told what it came to, with what looks
+/// wrong about it.
 class OptimizerStep {
  public:
   /// All arguments are kept by reference. `retries` deal with memory that runs out, and a copy of
   /// them where a window is torn.
   OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
-                const WindowFlow& flow, Checkpointer& checkpointer, RunControl& control);
+                const WindowFlow& flow, const data::Loader& loader, Checkpointer& checkpointer,
+                RunControl& control);
 
   enum class Taken {
     whole,
@@ -32,6 +38,10 @@ class OptimizerStep {
   bool is_half_done() const { return is_half_done_; }
 
  private:
+  /// The samples of a step's window, and those of them that are this rank's.
+  struct Draws {
+    batch::Range all, own;
+  };
   /// What the optimizer did with a window's gradient.
   struct Update {
     double lr = 0;
@@ -47,8 +57,12 @@ class OptimizerStep {
   std::optional<double> consume(accum::MeanGradient gradient, double lr);
   std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
   void advance(batch::Range samples, WindowRun& window);
-  StepReport report_of(const WindowRun& window, const Update& update, double seconds);
+  StepReport report_of(const WindowRun& window, const Draws& draws, const Update& update,
+                       double seconds);
+  std::optional<double> seconds_of_epoch_that_ended();
+  std::map<std::string, double> rates_of_groups(double lr) const;
   void tell_step(const StepReport& report, const WindowRun& window) const;
+  void tell_what_looks_wrong(const StepReport& report, batch::Range draws);
 
   const RunContext& run_;
   Progress& progress_;
@@ -56,7 +70,10 @@ class OptimizerStep {
   WindowFlow flow_;
   Checkpointer& checkpointer_;
   RunControl& control_;
+  StepMeters meters_;
+  RunWatch watch_;
   optim::LearningRate learning_rate_;
+  std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
   RollbackHistory rollback_history_;
   bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;

@@ -5,6 +5,7 @@
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/plan/make_run_plan.h"
 #include "train/ranks/rank_remarks.h"
+#include "train/watch/rare_updates.h"
 
 namespace accrue::train {
 namespace {
@@ -41,6 +42,18 @@ std::string plan_in_words(const RunPlan& plan) {
          plan.micro_reason;
 }
 
+/// A run that is resumed was told when it began, unless its length is another one now.
+std::string remark_on_updates(const StartFacts& start) {
+  const bool is_new = !start.resumed || (start.length && start.length->changes);
+  const Config& config = start.work.config;
+  if (!is_new) return {};
+  return rare_updates(make_learning_rate(config, make_horizon(start.plan)),
+                      {.steps = start.plan.total_steps,
+                       .accumulation_steps = start.plan.effective.accumulation_steps(),
+                       .samples = start.plan.batch_samples,
+                       .is_stated = config.run.steps.has_value()});
+}
+
 std::string remark_on_bf16(const Config& config) {
   if (config.precision.compute != models::Compute::bf16 || kernels::multiplies_bf16()) return {};
   return "this processor multiplies no bf16 (" + kernels::gemm_backend() +
@@ -62,6 +75,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   const std::int64_t step = resumed ? resumed->state.step : 0;
   Events events(step);
   events.add("length", length_change_in_words(config, start.plan, start.length, step));
+  events.add("rare_updates", remark_on_updates(start));
   events.add("precision", remark_on_bf16(config));
   events.add_all("data", data_remarks(start.work.data));
   events.add_all("dist", rank_remarks(config, start.plan.effective, start.ranks, resumed));

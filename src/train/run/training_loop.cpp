@@ -54,7 +54,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
           parallelism_->stage())),
       checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_),
       evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_),
-      step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_},
+      step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_}, loader_,
             checkpointer_, control_) {
   window_.set_reduction(parallelism_->reduction());
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);

@@ -90,7 +90,7 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
     const batch::MicroBatch micro = context_.loader.next();
     ref.sample_ids = micro.sample_ids;
     const memory::PeakScope peak;
-    run_micro_batch(ref, micro, request, position + 1 == micro_batches.size());
+    run_micro_batch(ref, micro, request, run);
     if (memory::caching_allocator_installed())
       run.micro_batch_peak_bytes =
           std::max(run.micro_batch_peak_bytes.value_or(0), peak.peak().live);
@@ -139,6 +139,7 @@ Filled MicroBatchRunner::closed(WindowRequest& request, WindowRun& run) {
   const LedgerView ledger = context_.window.ledger();
   require_few_quarantined(ledger, options_.max_quarantined, std::ssize(request.micro_batches));
   if (ledger.count(MicroStatus::committed) == 0) at_open_.restore();
+  run.losses = losses_.means();
   if (options_.loss_scaler && run.gradient) options_.loss_scaler->window_done();
   return Filled::whole;
 }
@@ -149,17 +150,24 @@ void MicroBatchRunner::undo() {
 }
 
 void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,
-                                       const WindowRequest& request, bool is_last) {
+                                       const WindowRequest& request, WindowRun& run) {
   RECORD_USER_SCOPE("micro-batch");
   replayed_ = false;
+  const bool is_last = ref.index + 1 == std::ssize(request.micro_batches);
   if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last);
   if (!ref.sample_ids.empty() && request.to_quarantine.contains(ref.sample_ids.front())) {
     context_.window.begin(ref);
     context_.window.abort(MicroStatus::quarantined, "its gradient was not finite before");
     return;
   }
+  const double reducing_before = reducing_seconds();
+  const Stopwatch watch;
   const MicroBatchRun ran = train::run_micro_batch(context_.window, context_.model, ref, micro,
                                                    context_of(micro), pass_options(), &losses_);
+  if (ran.status == MicroStatus::committed) {
+    run.micro_batch_seconds.push_back(watch.seconds() - (reducing_seconds() - reducing_before));
+    losses_.note(ref.index, ran.pass.heads);
+  }
   if (ran.status == MicroStatus::committed || replayed_) {
     settled_.keep();
   } else {

@@ -34,7 +34,7 @@ class MicroBatchRunner final : public Runner {
   bool run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run);
   void undo_micro_batch();
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,
-                       const WindowRequest& request, bool is_last);
+                       const WindowRequest& request, WindowRun& run);
   void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                   std::int64_t micro);
   double reducing_seconds() const;

@@ -58,8 +58,12 @@ void RunLog::event_of_last_step(const std::string& name, const std::string& reas
 }
 
 void RunLog::event_of_this_rank(const std::string& name, const std::string& reason) {
-  if (is_first_rank_) return event(name, reason);
-  noted_.push_back({.name = name, .reason = reason, .step = steps_done() + 1});
+  event_of_this_rank({.name = name, .reason = reason, .step = steps_done() + 1});
+}
+
+void RunLog::event_of_this_rank(Event event) {
+  if (is_first_rank_) return tell({&event, 1});
+  noted_.push_back(std::move(event));
 }
 
 void RunLog::quarantine(const MicroRef& micro, const std::string& reason,

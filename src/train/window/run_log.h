@@ -35,8 +35,10 @@ class RunLog {
   void event(const std::string& name, const std::string& reason) const;
   /// Tells an event of the step that was done last.
   void event_of_last_step(const std::string& name, const std::string& reason) const;
-  /// Tells, or notes, an event that this rank alone knows of.
+  /// Tells, or notes, an event of the step under way that this rank alone knows of.
   void event_of_this_rank(const std::string& name, const std::string& reason);
+  /// Tells, or notes, an event of any step that this rank alone knows of.
+  void event_of_this_rank(Event event);
   /// Tells that a micro-batch was quarantined, whose draws took these samples of the data.
   void quarantine(const MicroRef& micro, const std::string& reason,
                   std::span<const std::int64_t> samples);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -41,6 +42,7 @@ struct WindowRun {
   bool interrupted = false;  ///< stopped between micro-batches; the window was discarded
   double loss_sum = 0;
   double weight = 0;
+  std::map<std::string, double> losses = {};  ///< each loss's own mean, where there are several
   std::int64_t tokens = 0;
   std::int64_t micro_batches = 0;
   std::int64_t quarantined = 0;
@@ -49,7 +51,10 @@ struct WindowRun {
   double loss_scale = 1;           ///< with which the window closed
   /// Most bytes in tensors while a micro-batch ran; none where nothing meters them.
   std::optional<std::int64_t> micro_batch_peak_bytes;
-  double seconds = 0;          ///< forward and backward
+  double seconds = 0;  ///< forward and backward
+  /// Of each micro-batch that was committed, without reductions that overlapped; empty where
+  /// micro-batches interleave (exact batch normalisation, a pipeline).
+  std::vector<double> micro_batch_seconds = {};
   double own_seconds = 0;      ///< `seconds` without waiting for other ranks
   double closing_seconds = 0;  ///< the gradient's norm, and the audit where it is not finite
   std::string lost_reason;     ///< empty unless the window was lost

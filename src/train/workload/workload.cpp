@@ -189,12 +189,17 @@ std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config
                                                  config.run.seed);
 }
 
+std::vector<optim::ParameterGroup> parameter_groups(const Config& config,
+                                                    const NamedParameters& parameters) {
+  const OptimConfig& o = config.optim;
+  return optim::default_groups(parameters, o.weight_decay, o.decay == Decay::all);
+}
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const NamedParameters& parameters,
                                                  const RankSlice& slice) {
   const OptimConfig& o = config.optim;
-  std::vector<optim::ParameterGroup> groups =
-      optim::default_groups(parameters, o.weight_decay, o.decay == Decay::all);
+  std::vector<optim::ParameterGroup> groups = parameter_groups(config, parameters);
   const optim::StateOptions state{.precision = o.state, .seed = config.run.seed, .slice = slice};
   if (o.kind == OptimizerKind::adama)
     return optim::make_adama(parameters, std::move(groups),

@@ -61,6 +61,9 @@ std::int64_t total_windows(const Config& config, const batch::WindowSchedule& sc
 std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
                                                             const models::Trainable& model,
                                                             optim::Optimizer* optimizer = nullptr);
+/// The groups that the optimizer's parameters form.
+std::vector<optim::ParameterGroup> parameter_groups(const Config& config,
+                                                    const NamedParameters& parameters);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const NamedParameters& parameters,
                                                  const RankSlice& slice = {});

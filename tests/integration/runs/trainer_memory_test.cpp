@@ -300,5 +300,26 @@ TEST_F(TrainerMemory, TheStepAndItsMicroBatchesArePeaked) {
   }
 }
 
+TEST_F(TrainerMemory, APeakNearTheBudgetIsToldOnceWithItsCause) {
+  Config c = large_config();
+  c.run.out = (folder_ / "free").string();
+  const std::int64_t peak = peak_of(c);
+  const auto reasons_with_room = [&](std::int64_t room) {
+    c.run.out = (folder_ / std::to_string(room)).string();
+    c.memory.budget_file = (folder_ / "budget").string();
+    write_budget(std::to_string(peak + room) + " B");
+    const auto watcher = std::make_shared<Watcher>();
+    run(c, watcher);
+    return watcher->reasons_of("memory_near_budget");
+  };
+  // Where the budget is so close that micro-batches are split, the peak is another one.
+  std::vector<std::string> told;
+  for (std::int64_t thousandths = 10; told.empty() && thousandths <= 30; thousandths += 5)
+    told = reasons_with_room(peak * thousandths / 1000);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr("that memory.budget has for them: the micro-batch is suspected"));
+  EXPECT_TRUE(reasons_with_room(peak / 5).empty());
+}
+
 }  // namespace
 }  // namespace accrue::train

@@ -10,7 +10,7 @@
 
 #include "accrue/core/clock.h"
 #include "core/kernel_span.h"
-#include "train/measure/gemm_ceiling.h"
+#include "train/measure/gemm_shapes.h"
 #include "train/measure/kernel_names.h"
 #include "train/measure/kernel_times.h"
 #include "train/measure/micro_sweep.h"

@@ -28,8 +28,9 @@ TEST(RunLog, EventsBelongToTheStepUnderWayOrToTheOneThatWasDone) {
   listened.state.step = 8;
   listened.log.event_of_this_rank("budget", "c");
   std::vector<std::int64_t> steps;
+  listened.log.event_of_this_rank({.name = "slow_input", .reason = "d", .step = 5});
   for (const Event& event : listened.recorder->events) steps.push_back(event.step);
-  EXPECT_THAT(steps, ElementsAre(8, 7, 9));
+  EXPECT_THAT(steps, ElementsAre(8, 7, 9, 5));
   EXPECT_THAT(listened.log.noted(), IsEmpty());
 }
 

@@ -2,8 +2,11 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <csignal>
+#include <map>
 #include <set>
+#include <string>
 
 #include "accrue/core/error.h"
 #include "accum/poison.h"
@@ -158,6 +161,34 @@ TEST(Runner, AddsLossesByTheirOwnDenominators) {
   expect_the_means_of_both_losses<ExactRunner>({}, all);
   expect_the_means_of_both_losses<MicroBatchRunner>({6}, without_the_second);
   expect_the_means_of_both_losses<ExactRunner>({6}, without_the_second);
+}
+
+using Means = std::map<std::string, double>;
+
+TEST(Runner, TellsTheMeanOfEachLoss) {
+  const Means all{{"all", 7.5}, {"even", 7}},
+      without_the_second{{"all", 98.0 / 12}, {"even", 46.0 / 6}};
+  RunnerFixture f;
+  EXPECT_EQ(f.run<MicroBatchRunner>().losses, all);
+  EXPECT_EQ(f.run<ExactRunner>().losses, all);
+  for (std::set<std::int64_t>* bad : {&f.model.bad_losses, &f.model.bad_gradients}) {
+    *bad = {6};
+    EXPECT_EQ(f.run<MicroBatchRunner>().losses, without_the_second);
+    EXPECT_EQ(f.run<ExactRunner>().losses, without_the_second);
+    bad->clear();
+  }
+}
+
+TEST(Runner, TellsTheTimeOfEachMicroBatchThatCounts) {
+  RunnerFixture f;
+  f.model.bad_losses = {6};
+  const WindowRun run = f.run<MicroBatchRunner>();
+  ASSERT_EQ(run.micro_batch_seconds.size(), 3U);
+  double sum = 0;
+  for (const double seconds : run.micro_batch_seconds) sum += seconds;
+  EXPECT_GT(std::ranges::min(run.micro_batch_seconds), 0);
+  EXPECT_LE(sum, run.seconds);
+  EXPECT_TRUE(f.run<ExactRunner>().micro_batch_seconds.empty()) << "they interleave";
 }
 
 TEST(Runner, StopsAnExactWindowWhereTooManyAreQuarantined) {

@@ -152,6 +152,7 @@ ExactPass::Seeds ExactPass::seeds_of_loss(std::size_t place, const models::Activ
   }
   loss_sum_ += total.sum;
   weight_ += total.weight;
+  heads_ += total.heads;
   return {total.roots, total.gradients};
 }
 

@@ -46,6 +46,7 @@ class ExactPass {
   const std::vector<NonFiniteMicroBatch>& non_finite() const { return non_finite_; }
   double loss_sum() const { return loss_sum_; }
   double weight() const { return weight_; }
+  const HeadSums& heads() const { return heads_; }
   void update_running_statistics() const;
 
  private:
@@ -90,6 +91,7 @@ class ExactPass {
   std::vector<Cut> cuts_;  ///< by segment
   std::vector<NonFiniteMicroBatch> non_finite_;
   double loss_sum_ = 0, weight_ = 0;
+  HeadSums heads_;
   std::int64_t steps_done_ = 0;
 };
 

@@ -65,6 +65,7 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   const ExactRun filled = exact_.run(request.index, request.micro_batches);
   run.tokens = filled.tokens;
   run.micro_batches = micro_batches_;
+  run.losses = means_of(context_.model.losses(), filled.heads);
   run.unreadable = filled.unreadable;
   run.seconds = run.own_seconds = watch.seconds();
   require_few_unreadable(run.unreadable, options_.max_quarantined, request.micro_batches,

@@ -122,6 +122,7 @@ ExactRun ExactWindow::run(std::int64_t index, std::span<const batch::Range> rang
       case ExactPass::Outcome::done:
         result.loss_sum = attempt.loss_sum();
         result.weight = attempt.weight();
+        result.heads = attempt.heads();
         return result;
     }
   }

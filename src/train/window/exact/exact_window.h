@@ -41,6 +41,7 @@ struct ExactRun {
   bool interrupted = false;  ///< the window was discarded
   double loss_sum = 0;
   double weight = 0;
+  HeadSums heads;
   std::int64_t tokens = 0;
   std::int64_t micro_batches = 0;                   ///< with the quarantined ones
   std::vector<std::int64_t> quarantined;            ///< by their place in the window

@@ -1,4 +1,4 @@
-#include "train/measure/gemm_ceiling.h"
+#include "train/watch/gemm_rate.h"
 
 #include <ATen/ATen.h>
 
@@ -46,26 +46,7 @@ double seconds_of(const GemmShape& shape, at::ScalarType dtype) {
   return std::min(plain, packed) * static_cast<double>(shape.count);
 }
 
-void add_linear(std::vector<GemmShape>& shapes, std::int64_t tokens, std::int64_t in,
-                std::int64_t out, std::int64_t count) {
-  shapes.push_back({tokens, out, in, count});
-  shapes.push_back({tokens, in, out, count});
-  shapes.push_back({out, in, tokens, count});
-}
-
 }  // namespace
-
-std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens) {
-  if (model.kind != ModelKind::gpt2 && model.kind != ModelKind::vit) return {peak_shape};
-  std::vector<GemmShape> shapes;
-  const std::int64_t width = model.width;
-  add_linear(shapes, tokens, width, 3 * width, model.layers);
-  add_linear(shapes, tokens, width, width, model.layers);
-  add_linear(shapes, tokens, width, 4 * width, model.layers);
-  add_linear(shapes, tokens, 4 * width, width, model.layers);
-  add_linear(shapes, tokens, width, *model.vocab, 1);
-  return shapes;
-}
 
 double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute) {
   double flops = 0, seconds = 0;
@@ -81,6 +62,13 @@ double best_gemm_rate(models::Compute compute) {
   double best = 0;
   for (int i = 0; i < repeats; ++i) best = std::max(best, measure_gemm_rate({peak_shape}, compute));
   return best;
+}
+
+std::int64_t bytes_of_measurement(const GemmShape& shape, models::Compute compute) {
+  const std::int64_t weights = 3 * shape.n * shape.k;  // as it is, transposed and packed
+  const std::int64_t results = 2 * shape.m * shape.n;
+  const std::int64_t elements = weights + shape.m * shape.k + results;
+  return elements * static_cast<std::int64_t>(at::elementSize(operand_dtype(compute)));
 }
 
 }  // namespace accrue::train

@@ -1,4 +1,4 @@
-#include "train/measure/gemm_ceiling.h"
+#include "train/measure/gemm_shapes.h"
 
 #include <gtest/gtest.h>
 

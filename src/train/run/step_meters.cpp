@@ -1,0 +1,66 @@
+#include "train/run/step_meters.h"
+
+#include <algorithm>
+
+#include "core/median.h"
+
+namespace accrue::train {
+namespace {
+
+/// What the ceiling's largest product takes is this much, where nothing meters memory.
+constexpr std::int64_t room_without_a_meter = std::int64_t{256} << 20;
+
+/// The arithmetic that this rank's samples stand for; not known where it runs a part of the model,
+/// or samples have unequal lengths.
+CeilingShare::Model arithmetic_of(const RunContext& run) {
+  const Workload& work = run.work;
+  const bool is_known = work.config.dist.stages == 1 && work.schedule.variable == nullptr;
+  return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
+          .compute = work.config.precision.compute};
+}
+
+}  // namespace
+
+MemoryByKind memory_by_kind(const memory::Usage& now, const memory::Peak& peak) {
+  MemoryByKind bytes{.parameters = now.live_as(MemoryTag::parameters),
+                     .gradients = now.live_as(MemoryTag::gradients),
+                     .optimizer = now.live_as(MemoryTag::optimizer),
+                     .packed = now.live_as(MemoryTag::packed),
+                     .reserved = peak.reserved};
+  bytes.activations = std::max<std::int64_t>(
+      0, peak.live - bytes.parameters - bytes.gradients - bytes.optimizer - bytes.packed);
+  return bytes;
+}
+
+StepMeters::StepMeters(const RunContext& run, const data::Loader& loader,
+                       Checkpointer& checkpointer)
+    : loader_(loader),
+      checkpointer_(checkpointer),
+      ceiling_(arithmetic_of(run), CeilingCache(ceiling_cache_file())),
+      is_first_rank_(run.ranks.is_first()) {}
+
+void StepMeters::begin() {
+  waited_before_ = loader_.waited_seconds();
+  energy_.restart();
+}
+
+void StepMeters::report(const WindowRun& window, std::int64_t samples, const memory::Peak& peak,
+                        StepReport& report) {
+  report.joules = energy_.joules();
+  report.data_seconds = loader_.waited_seconds() - waited_before_;
+  report.checkpoint_seconds = checkpointer_.take_seconds();
+  report.share_of_ceiling = ceiling_.of(samples, window.own_seconds);
+  if (const std::vector<double>& seconds = window.micro_batch_seconds; !seconds.empty())
+    report.micro_batch_seconds =
+        MicroBatchSeconds{.median = median_of(seconds), .max = std::ranges::max(seconds)};
+  if (!memory::caching_allocator_installed()) return;
+  report.peak_bytes = peak.live;
+  report.memory = memory_by_kind(memory::usage(), peak);
+}
+
+std::optional<std::string> StepMeters::measure_ceiling_if_due(const StepReport& step) {
+  if (!is_first_rank_) return std::nullopt;
+  return ceiling_.measure_if_due(step.memory ? step.memory->activations : room_without_a_meter);
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,94 @@
+#include "train/watch/loss_spikes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "core/median.h"
+
+namespace accrue::train {
+namespace {
+
+/// Of a normal distribution, the standard deviation in median distances from the median.
+constexpr double deviations_of_a_distance = 1.4826;
+constexpr double deviations_of_a_spike = 6;
+constexpr double least_part_of_a_spike = 0.1;
+
+std::vector<double> values_of(const std::deque<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+/// How far from `median` values usually lie: as a standard deviation that outliers do not move.
+double spread_about(double median, const std::deque<double>& values) {
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - median));
+  return deviations_of_a_distance * median_of(std::move(distances));
+}
+
+void remember(std::deque<double>& values, double value) {
+  values.push_back(value);
+  if (values.size() > LossSpikes::most_steps) values.pop_front();
+}
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+}  // namespace
+
+std::optional<Event> LossSpikes::observe(const WatchedLoss& step) {
+  std::optional<Event> told;
+  if (pending_)
+    told = {.name = "loss_spike", .reason = judge(*pending_, step.loss), .step = pending_->at.step};
+  pending_ = spike_at(step);
+  last_ = step;
+  remember(losses_, step.loss);
+  if (step.grad_norm) remember(norms_, *step.grad_norm);
+  return told;
+}
+
+std::optional<LossSpikes::Spike> LossSpikes::spike_at(const WatchedLoss& step) {
+  if (losses_.size() < fewest_steps) return std::nullopt;
+  const double usual = median_of(values_of(losses_));
+  const double height = std::max(deviations_of_a_spike * spread_about(usual, losses_),
+                                 least_part_of_a_spike * std::abs(usual));
+  if (height <= 0 || !alarm_.rings((step.loss - usual) / height)) return std::nullopt;
+  Spike spike{.at = step, .before = last_, .usual = usual, .high = usual + height / 2};
+  if (!norms_.empty()) spike.usual_norm = median_of(values_of(norms_));
+  return spike;
+}
+
+std::string LossSpikes::judge(const Spike& spike, double next_loss) const {
+  const std::string what = "the loss was " + short_number(spike.at.loss) +
+                           ", where the steps before had about " + short_number(spike.usual) +
+                           ", and the next step had " + short_number(next_loss);
+  const std::string samples = samples_of(spike.at.draws);
+  if (next_loss < spike.high) return what + ": its samples are suspected, " + samples;
+  return what + " with other samples: " + updates_before(spike) + "; the step's own were " +
+         samples;
+}
+
+std::string LossSpikes::updates_before(const Spike& spike) {
+  std::string text = "the updates before are suspected (lr " + short_number(spike.before.lr);
+  if (spike.before.grad_norm && spike.usual_norm)
+    text += ", the last one by a gradient of norm " + short_number(*spike.before.grad_norm) +
+            " where " + short_number(*spike.usual_norm) + " is usual";
+  return text + "); try a lower optim.lr, a longer warm-up or a lower optim.clip";
+}
+
+/// The window's draws, and the first of the samples of the data that they took.
+std::string LossSpikes::samples_of(batch::Range draws) const {
+  constexpr std::int64_t most = 64;
+  std::string text;
+  for (std::int64_t draw = draws.begin; draw < std::min(draws.end, draws.begin + most); ++draw)
+    text += (text.empty() ? "" : ", ") + std::to_string(sampler_.sample(draw));
+  if (draws.size() > most) text += ", ... (" + std::to_string(draws.size()) + " in all)";
+  return "draws " + std::to_string(draws.begin) + " to " + std::to_string(draws.end - 1) +
+         "; in the data: samples " + text;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "accrue/core/observer.h"
+#include "batch/sampler.h"
+#include "batch/schedule.h"
+#include "train/watch/alarm.h"
+
+namespace accrue::train {
+
+/// A step as its loss is watched.
+struct WatchedLoss {
+  std::int64_t step = 0;
+  double loss = 0;
+  std::optional<double> grad_norm;
+  double lr = 0;
+  batch::Range draws;  ///< of the step's window
+};
+
+/// Finds losses far above those of the steps before: by more than six times their usual distance
+/// from their median, and by a tenth of it. The step after it tells the cause: where its loss is
+/// usual again, with other samples and parameters that differ by one update, the window's samples
+/// were unusual; where it stays high, the parameters were damaged by the update before.
+///
+/// Nothing is found in the first steps, which have nothing to be compared with.
+class LossSpikes {
+ public:
+  static constexpr std::size_t fewest_steps = 20, most_steps = 64;
+
+  /// `sampler` says which samples of the data a window's draws take.
+  explicit LossSpikes(batch::Sampler sampler) : sampler_(sampler) {}
+
+  /// To be told of each step that had a loss. Returns an event `loss_spike` of the step before,
+  /// where that was one; a spike that lasts is told once.
+  std::optional<Event> observe(const WatchedLoss& step);
+
+ private:
+  struct Spike {
+    WatchedLoss at, before;
+    double usual = 0;
+    double high = 0;  ///< a loss of this much is not usual any more
+    std::optional<double> usual_norm;
+  };
+
+  std::optional<Spike> spike_at(const WatchedLoss& step);
+  std::string judge(const Spike& spike, double next_loss) const;
+  std::string samples_of(batch::Range draws) const;
+  static std::string updates_before(const Spike& spike);
+
+  batch::Sampler sampler_;
+  std::deque<double> losses_, norms_;  ///< of the last steps
+  Alarm alarm_{1, 0.5};                ///< in heights of a spike above the median
+  WatchedLoss last_;
+  std::optional<Spike> pending_;
+};
+
+}  // namespace accrue::train

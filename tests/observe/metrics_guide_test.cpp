@@ -1,0 +1,63 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "observe/full_step.h"
+#include "observe/jsonl_sink.h"
+
+/// docs/guide/metrics.md has every field of metrics.jsonl, and no other.
+namespace accrue::observe {
+namespace {
+
+using Names = std::set<std::string>;
+
+/// The names in the first column of the tables below this heading.
+Names rows_below(const std::string& heading) {
+  std::ifstream guide(ACCRUE_METRICS_GUIDE);
+  EXPECT_TRUE(guide) << ACCRUE_METRICS_GUIDE;
+  Names names;
+  bool is_below = false;
+  for (std::string line; std::getline(guide, line);) {
+    if (line.starts_with("## ")) is_below = line == "## " + heading;
+    if (is_below && line.starts_with("| `")) names.insert(line.substr(3, line.find('`', 3) - 3));
+  }
+  return names;
+}
+
+/// Fields as the guide names them: parts of an object by dots, but for objects whose keys are the
+/// run's own.
+Names fields_of(const std::string& line) {
+  Names names;
+  for (const auto& [name, value] : nlohmann::json::parse(line).items()) {
+    if (!value.is_object() || name == "losses" || name == "lrs") {
+      names.insert(name);
+      continue;
+    }
+    for (const auto& [part, unused] : value.items()) names.insert(name + "." + part);
+  }
+  return names;
+}
+
+TEST(MetricsGuide, HasTheFieldsOfAStep) {
+  EXPECT_EQ(rows_below("A step"), fields_of(to_json_line(testing::full_step())));
+}
+
+TEST(MetricsGuide, HasTheFieldsOfAnEvaluation) {
+  EXPECT_EQ(rows_below("An evaluation"),
+            fields_of(to_json_line(Evaluation{.step = 1, .accuracy = 0.5}, 1)));
+}
+
+/// A field that this test's step does not have would be looked for in vain.
+TEST(MetricsGuide, IsComparedWithAStepThatHasEverything) {
+  const Names guide = rows_below("A step");
+  for (const char* field : {"pipeline_bubble", "wire_bytes", "memory.packed", "batchnorm"})
+    EXPECT_TRUE(guide.contains(field)) << field;
+  EXPECT_FALSE(fields_of(to_json_line(StepReport{})).contains("memory.packed"));
+}
+
+}  // namespace
+}  // namespace accrue::observe
