@@ -26,6 +26,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       checkpointer_(checkpointer),
       control_(control),
       learning_rate_(make_learning_rate(run.work.config, make_horizon(run.plan))),
+      histograms_(run),
       rollback_history_(flow.retries),
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
@@ -41,12 +42,14 @@ OptimizerStep::Taken OptimizerStep::take() {
   if (window->interrupted) return Taken::stopped;
   tell_of(*window);
   require_a_finite_loss(*window);
+  if (window->gradient) histograms_.see(*window->gradient, progress_.state.step + 1);
   const Update update = update_parameters(*window);
   advance(range, *window);
   StepReport report = report_of(*window, update, watch.seconds());
   report.micro_batch = std::min(micro_batch, range.size());
   if (memory::caching_allocator_installed()) report.peak_bytes = peak.peak().live;
   tell_step(report, *window);
+  histograms_.tell(flow_.log);
   if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
   return window->stop_requested ? Taken::stopped : Taken::whole;

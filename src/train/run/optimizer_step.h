@@ -6,6 +6,7 @@
 #include "accrue/core/step_report.h"
 #include "memory/recovery.h"
 #include "train/run/checkpointer.h"
+#include "train/run/histogram_taker.h"
 #include "train/run/progress.h"
 #include "train/run/run_context.h"
 #include "train/run/run_window.h"
@@ -57,6 +58,7 @@ class OptimizerStep {
   Checkpointer& checkpointer_;
   RunControl& control_;
   optim::LearningRate learning_rate_;
+  HistogramTaker histograms_;
   RollbackHistory rollback_history_;
   bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;
