@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/histogram.h"
 #include "accrue/core/step_report.h"
 
 namespace accrue {
@@ -36,6 +37,7 @@ struct RunStart {
 struct RunEnd {
   std::int64_t step = 0;
   bool interrupted = false;
+  bool failed = false;
 };
 
 /// Receives what a run does, on the thread that trains, in order. Implementations must not throw
@@ -48,6 +50,8 @@ class Observer {
   virtual void on_micro_batch(std::int64_t /*done*/, std::int64_t /*total*/) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const Evaluation&) {}
+  /// As often as observe.histograms says, behind the step's on_step.
+  virtual void on_histograms(const StepHistograms&) {}
   virtual void on_event(const Event&) {}
   /// The run went back to a checkpoint: what was told of steps after `step` no longer counts.
   virtual void on_rollback(std::int64_t /*step*/) {}

@@ -162,6 +162,8 @@ struct DistConfig {
 
 struct ObserveConfig {
   bool jsonl = true;
+  bool tensorboard = true;
+  std::optional<Duration> histograms;              ///< how often TensorBoard gets them; none: never
   std::optional<observe::ProgressStyle> progress;  ///< none: auto
 };
 

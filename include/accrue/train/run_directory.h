@@ -12,7 +12,7 @@
 
 namespace accrue::train {
 
-/// A run's folder: config.toml, run.json, metrics.jsonl, checkpoints/step-00000010/
+/// A run's folder: config.toml, run.json, metrics.jsonl, tb/, checkpoints/step-00000010/
 /// (docs/design.md, section 5).
 class RunDirectory {
  public:
@@ -22,6 +22,7 @@ class RunDirectory {
   std::filesystem::path config_file() const { return root_ / "config.toml"; }
   std::filesystem::path run_file() const { return root_ / "run.json"; }
   std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+  std::filesystem::path tensorboard_folder() const { return root_ / "tb"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   std::filesystem::path checkpoint(std::int64_t step) const;
 

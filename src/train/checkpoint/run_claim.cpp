@@ -17,6 +17,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "observe/tensorboard/event_files.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/run_info.h"
 
@@ -159,7 +160,7 @@ void RunClaim::check_there() const {
 
 void RunClaim::create(const Config& config, const std::string& run_json) {
   try {
-    // The metrics are the sinks' to write, in a folder that had none.
+    // Metrics and event files are the sinks' to write, in a folder that had none.
     made_files_ = {run_.config_file(), run_.run_file(), run_.metrics_file()};
     write_file_atomically(run_.config_file(), to_toml(config));
     write_file_atomically(run_.run_file(), run_json);
@@ -175,6 +176,7 @@ void RunClaim::abandon() {
   if (made_files_.empty() || !run_.checkpoint_steps().empty()) return;
   std::error_code ignored;
   for (const fs::path& path : made_files_) fs::remove(path, ignored);
+  observe::remove_event_files(run_.tensorboard_folder());
   sweep(run_);
   fs::remove(run_.checkpoints(), ignored);
   made_files_.clear();

@@ -172,6 +172,18 @@ Key duration_key(std::string name, DurationRule rule, Access access) {
                   });
 }
 
+/// An optional member whose absence is written as `word` ("none").
+template <typename Access>
+Key duration_or_word_key(std::string name, DurationRule rule, std::string word, Access access) {
+  return make_key(
+      std::move(name), rule.in_words() + " or \"" + word + "\"", access,
+      [=](const Stated& stated, const std::string& expected) {
+        return is_word(stated, word) ? std::optional<Duration>()
+                                     : std::optional(read_duration(stated, expected, rule));
+      },
+      [=](const auto& member) { return member ? value_of(*member) : value_of(word); });
+}
+
 template <typename Enum, std::size_t N, typename Access>
 Key choice_key(std::string name, const EnumWords<Enum, N>& words, std::vector<Refused> refused,
                Access access, Synonyms synonyms = nullptr) {

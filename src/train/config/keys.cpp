@@ -319,8 +319,14 @@ std::vector<Key> observe_keys() {
   return {
       resumable(boolean_key(
           "observe.jsonl", [](auto& c) -> auto& { return c.observe.jsonl; })),
-      // The default in docs/design.md is true; stating that would ask for files nobody writes yet.
-      resumable(later_key("observe.tensorboard", {{false}})),
+      resumable(boolean_key(
+          "observe.tensorboard", [](auto& c) -> auto& { return c.observe.tensorboard; })),
+      read_where(
+          "observe.tensorboard = true", "histograms go to TensorBoard's files",
+          "observe.tensorboard", [](const Config& c) { return c.observe.tensorboard; },
+          resumable(duration_or_word_key(
+              "observe.histograms", {}, "none",
+              [](auto& c) -> auto& { return c.observe.histograms; }))),
       resumable(choice_or_auto_key(
           "observe.progress", observe::progress_style_words, {},
           [](auto& c) -> auto& { return c.observe.progress; })),

@@ -43,6 +43,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       watch_(make_sampler(run.work.config, *run.work.data.train), kind_of(*run.work.data.train)),
       learning_rate_(make_learning_rate(run.work.config, make_horizon(run.plan))),
       groups_(settings_of_groups(run.work)),
+      histograms_(run),
       rollback_history_(flow.retries),
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
@@ -60,6 +61,7 @@ OptimizerStep::Taken OptimizerStep::take() {
   if (window->interrupted) return Taken::stopped;
   tell_of(*window);
   require_a_finite_loss(*window);
+  if (window->gradient) histograms_.see(*window->gradient, progress_.state.step + 1);
   const Update update = update_parameters(*window);
   advance(range, *window);
   StepReport report = report_of(*window, draws, update, watch.seconds());
@@ -67,6 +69,7 @@ OptimizerStep::Taken OptimizerStep::take() {
   meters_.report(*window, draws.own.size(), peak.peak(), report);
   tell_step(report, *window);
   tell_what_looks_wrong(report, range);
+  histograms_.tell(flow_.log);
   if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
   return window->stop_requested ? Taken::stopped : Taken::whole;

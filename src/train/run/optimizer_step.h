@@ -8,6 +8,7 @@
 #include "accrue/core/step_report.h"
 #include "memory/recovery.h"
 #include "train/run/checkpointer.h"
+#include "train/run/histogram_taker.h"
 #include "train/run/progress.h"
 #include "train/run/run_context.h"
 #include "train/run/run_window.h"
@@ -74,6 +75,7 @@ class OptimizerStep {
   RunWatch watch_;
   optim::LearningRate learning_rate_;
   std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
+  HistogramTaker histograms_;
   RollbackHistory rollback_history_;
   bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;

@@ -2,16 +2,20 @@
 
 #include "observe/jsonl_sink.h"
 #include "observe/progress_sink.h"
+#include "observe/tensorboard/tensorboard_sink.h"
+#include "train/run/tensorboard_run.h"
 
 namespace accrue::train {
 
-std::vector<std::shared_ptr<Observer>> make_sinks(const ObserveConfig& config,
-                                                  const RunDirectory& directory,
-                                                  std::int64_t first_step) {
+std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run) {
+  const ObserveConfig& observe = run.config.observe;
   std::vector<std::shared_ptr<Observer>> sinks;
-  if (config.jsonl)
-    sinks.push_back(std::make_shared<observe::JsonlSink>(directory.metrics_file(), first_step));
-  sinks.push_back(std::make_shared<observe::ProgressSink>(config.progress));
+  if (observe.jsonl)
+    sinks.push_back(
+        std::make_shared<observe::JsonlSink>(run.directory.metrics_file(), run.first_step));
+  if (observe.tensorboard)
+    sinks.push_back(std::make_shared<observe::TensorboardSink>(tensorboard_run(run)));
+  sinks.push_back(std::make_shared<observe::ProgressSink>(observe.progress));
   return sinks;
 }
 

@@ -7,13 +7,20 @@
 #include "accrue/core/observer.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
+#include "accrue/train/run_plan.h"
 
 namespace accrue::train {
 
-/// The observers that [observe] asks for. `first_step` is the number of steps done already; later
-/// lines of an earlier attempt are removed from metrics.jsonl.
-std::vector<std::shared_ptr<Observer>> make_sinks(const ObserveConfig& config,
-                                                  const RunDirectory& directory,
-                                                  std::int64_t first_step);
+/// The run that sinks are made for.
+struct SinkContext {
+  const Config& config;
+  const RunPlan& plan;
+  const RunDirectory& directory;
+  std::int64_t first_step = 0;  ///< steps done already
+};
+
+/// The observers that [observe] asks for. What an earlier attempt told of steps after `first_step`
+/// no longer counts.
+std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run);
 
 }  // namespace accrue::train

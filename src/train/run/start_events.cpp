@@ -6,6 +6,7 @@
 #include "train/plan/make_run_plan.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/watch/rare_updates.h"
+#include "train/run/histogram_taker.h"
 
 namespace accrue::train {
 namespace {
@@ -77,6 +78,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   events.add("length", length_change_in_words(config, start.plan, start.length, step));
   events.add("rare_updates", remark_on_updates(start));
   events.add("precision", remark_on_bf16(config));
+  events.add("histograms", histogram_remark(config, start.work.slice));
   events.add_all("data", data_remarks(start.work.data));
   events.add_all("dist", rank_remarks(config, start.plan.effective, start.ranks, resumed));
   if (!have_one_size(start.records)) events.add("plan", sizes_in_words(start.records));

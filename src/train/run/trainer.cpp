@@ -209,7 +209,7 @@ struct Trainer::Impl {
         options.resume ? continue_run(optimizer, options) : start_new(optimizer, options, claim);
     ranks.check_state(work, optimizer, state.step);
     if (ranks.is_first()) {
-      for (std::shared_ptr<Observer>& sink : make_sinks(given.observe, directory, state.step))
+      for (std::shared_ptr<Observer>& sink : make_sinks({given, *plan, directory, state.step}))
         observers.push_back(std::move(sink));
     } else {
       observers.clear();

@@ -129,7 +129,7 @@ void TrainingLoop::expect_folder() const {
 }
 
 void TrainingLoop::save_what_was_done() noexcept {
-  log_.end(false);
+  log_.failed();
   checkpointer_.save_what_was_done(!step_.is_half_done());
 }
 

@@ -40,12 +40,20 @@ void RunLog::evaluation(const Evaluation& evaluation) const {
   each([&](Observer& o) { o.on_evaluation(evaluation); });
 }
 
+void RunLog::histograms(const StepHistograms& histograms) const {
+  each([&](Observer& o) { o.on_histograms(histograms); });
+}
+
 void RunLog::rollback() const {
   each([&](Observer& o) { o.on_rollback(steps_done()); });
 }
 
 void RunLog::end(bool interrupted) const {
   each([&](Observer& o) { o.on_end({.step = steps_done(), .interrupted = interrupted}); });
+}
+
+void RunLog::failed() const {
+  each([&](Observer& o) { o.on_end({.step = steps_done(), .failed = true}); });
 }
 
 void RunLog::event(const std::string& name, const std::string& reason) const {

@@ -29,7 +29,9 @@ class RunLog {
   void step(const StepReport& report) const;
   void evaluation(const Evaluation& evaluation) const;
   void rollback() const;
+  void histograms(const StepHistograms& histograms) const;
   void end(bool interrupted) const;
+  void failed() const;
 
   /// Tells an event of the step under way that all ranks know of.
   void event(const std::string& name, const std::string& reason) const;

@@ -101,6 +101,9 @@ TEST_F(RunClaimTest, TakesBackWhatItMadeAndNothingElse) {
     RunClaim claim(run());
     claim.create(config(), "{}\n");
     EXPECT_TRUE(run().holds_run());
+    fs::create_directory(run().tensorboard_folder());
+    std::ofstream(run().tensorboard_folder() / "events.out.tfevents.1700000000.host.1")
+        << "a sink's";
     claim.abandon();
   }
   EXPECT_EQ(entries(), before);

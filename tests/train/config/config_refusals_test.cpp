@@ -154,7 +154,11 @@ INSTANTIATE_TEST_SUITE_P(
              {"dist.compress", "sums in fp32"}},
         Case{"adapt", "batch = \"norm-test\"", {"not in this version"}},
         Case{"adapt", "max = 8", {"not in this version"}},
-        Case{"observe", "tensorboard = true", {"not in this version"}},
+        Case{"observe", "histograms = \"often\"", {"observe.histograms", "\"none\""}},
+        Case{"observe", "histograms = 0", {"observe.histograms"}},
+        Case{"observe",
+             "histograms = \"9 steps\"\ntensorboard = false",
+             {"observe.histograms", "observe.tensorboard = true", "TensorBoard's files"}},
         Case{"observe", "prometheus = \"localhost:9\"", {"not in this version"}}));
 
 INSTANTIATE_TEST_SUITE_P(

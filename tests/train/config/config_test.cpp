@@ -171,7 +171,16 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.dist.shard, Shard::optimizer);
   EXPECT_EQ(config.dist.timeout, (Duration{90, Duration::Unit::seconds}));
   EXPECT_FALSE(config.observe.jsonl);
+  EXPECT_FALSE(config.observe.tensorboard);
   EXPECT_EQ(config.observe.progress, observe::ProgressStyle::lines);
+}
+
+TEST(Histograms, AreAskedForByADuration) {
+  EXPECT_FALSE(parse(smallest).observe.histograms.has_value());
+  const Config config = parse(smallest, {"observe.histograms=200 steps"});
+  EXPECT_EQ(config.observe.histograms, (Duration{200, Duration::Unit::steps}));
+  EXPECT_EQ(parse(to_toml(config)).observe.histograms, config.observe.histograms);
+  EXPECT_FALSE(parse(smallest, {"observe.histograms=none"}).observe.histograms.has_value());
 }
 
 TEST(ToToml, ReadsBackToTheSameConfig) {
@@ -250,9 +259,10 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
 }
 
 TEST(MayChangeOnResume, TheLengthAndWhatLeavesTheStepsAlone) {
-  for (const char* key : {"run.steps", "run.tokens", "run.epochs", "run.out", "run.threads",
-                          "run.keep", "run.keep_best", "run.eval_every", "run.eval_batches",
-                          "run.checkpoint_every", "observe.jsonl", "observe.progress"})
+  for (const char* key :
+       {"run.steps", "run.tokens", "run.epochs", "run.out", "run.threads", "run.keep",
+        "run.keep_best", "run.eval_every", "run.eval_batches", "run.checkpoint_every",
+        "observe.jsonl", "observe.tensorboard", "observe.histograms", "observe.progress"})
     EXPECT_TRUE(may_change_on_resume(key)) << key;
   for (const char* key : {"run.seed", "batch.tokens", "batch.micro", "optim.lr", "data.train",
                           "model.layers", "precision.compute", "no.key"})

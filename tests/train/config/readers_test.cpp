@@ -45,7 +45,8 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"constant", {"optim.schedule.kind=constant"}},
     {"scaled", {"optim.scale_lr=sqrt", "optim.base_batch=4"}},
     {"local steps", {"dist.local_steps=4"}},
-    {"stages", {"dist.stages=2"}}};
+    {"stages", {"dist.stages=2"}},
+    {"no tensorboard", {"observe.tensorboard=false"}}};
 
 /// Where a key is refused although its value is a usual one; all others are read everywhere.
 struct Expectation {
@@ -112,6 +113,7 @@ const std::map<std::string, Expectation> expectations{
     {"dist.compress", {"none"}},
     {"dist.timeout", {"9 s"}},
     {"observe.jsonl", {"true"}},
+    {"observe.histograms", {"\"200 steps\"", {"no tensorboard"}}},
     {"observe.progress", {"off"}}};
 
 /// Those that decide who reads others, or that exclude each other, are stated by `variants`.
@@ -119,7 +121,8 @@ const std::vector<std::string> deciders{
     "run.steps",           "run.tokens",     "run.epochs",          "batch.tokens",
     "batch.micro_batches", "model.kind",     "model.from",          "data.format",
     "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
-    "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients"};
+    "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients",
+    "observe.tensorboard"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

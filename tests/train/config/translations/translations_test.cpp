@@ -289,8 +289,8 @@ TEST(UnknownKeys, ThatAreNearNothingAreToldWhatThereIs) {
   EXPECT_THAT(
       said({"frobnicate=1"}),
       AllOf(HasSubstr("one of the sections run, model, data, batch"), Not(HasSubstr("adapt"))));
-  EXPECT_THAT(said({"observe.tensorbord=true"}),
-              HasSubstr("leaving it out: observe.tensorboard is not in this version"));
+  EXPECT_THAT(said({"observe.prometeus=localhost"}),
+              HasSubstr("leaving it out: observe.prometheus is not in this version"));
 }
 
 }  // namespace

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+
+#include "accrue/accum/mean_gradient.h"
+#include "accrue/core/histogram.h"
+#include "accrue/core/parameter.h"
+#include "train/run/cadence.h"
+#include "train/run/run_context.h"
+#include "train/window/run_log.h"
+
+namespace accrue::train {
+
+/// Takes histograms of a run's gradients and weights as often as observe.histograms says, on the
+/// first rank, with the same values for any number of threads.
+class HistogramTaker {
+ public:
+  explicit HistogramTaker(const RunContext& run);
+
+  /// Takes the mean gradient that step `step` is about to consume, before clipping, if that step is
+  /// due. What cannot be read here is left out: a gradient that was folded into the optimizer, or
+  /// one that is divided among the ranks.
+  void see(const accum::MeanGradient& gradient, std::int64_t step);
+  /// Adds the weights after that step, and tells both; does nothing where it was not due.
+  void tell(const RunLog& log);
+
+ private:
+  std::optional<Cadence> cadence_;
+  std::optional<StepHistograms> seen_;
+  NamedParameters weights_;  ///< of what was seen
+};
+
+/// Why a run's histograms are of weights alone; empty where they are not.
+std::string histogram_remark(const Config& config, const RankSlice& slice);
+
+}  // namespace accrue::train

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "observe/tensorboard/tensorboard_sink.h"
+#include "train/run/sinks.h"
+
+namespace accrue::train {
+
+/// What TensorBoard shows of a run besides its measurements: the config by its keys (those that it
+/// reads, but for run.out, which is the run's name there) and as text, and the plan as text.
+observe::TensorboardRun tensorboard_run(const SinkContext& run);
+
+}  // namespace accrue::train
