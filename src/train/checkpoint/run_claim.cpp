@@ -18,6 +18,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/environment.h"
 #include "train/checkpoint/run_info.h"
 
 namespace accrue::train {
