@@ -29,6 +29,7 @@ class Slice final : public Source {
   std::string fingerprint() const override {
     return source_->fingerprint() + ", samples " + range();
   }
+  std::vector<DataFile> files() const override { return source_->files(); }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
     std::vector<std::int64_t> shifted;

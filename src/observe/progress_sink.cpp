@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "accrue/core/units.h"
+#include "observe/live_view.h"
 
 namespace accrue::observe {
 namespace {
@@ -21,9 +22,14 @@ constexpr int widest_bar = 30;
 constexpr int narrowest_bar = 8;
 constexpr int columns_per_cell = 6;  ///< of the bar's parts
 
-/// Clears to the end of the screen: below the bar there is only what a terminal that became
+/// Clears to the end of the screen: below what is redrawn there is only what a terminal that became
 /// narrower wrapped of it.
 constexpr const char* clear_the_rest = "\x1b[J";
+
+/// Moves the cursor by so many lines, up (A) or down (B).
+std::string moved(std::size_t lines, char direction) {
+  return lines == 0 ? "" : "\x1b[" + std::to_string(lines) + direction;
+}
 
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -57,13 +63,15 @@ std::string drawn_bar(double done, int columns) {
 ProgressSink::ProgressSink(std::ostream& out, ProgressOptions options)
     : out_(out), options_(std::move(options)) {
   if (!options_.clock) options_.clock = monotonic_seconds;
-  if (!options_.width) options_.width = [] { return 80; };
+  if (!options_.size) options_.size = [] { return TerminalSize{}; };
 }
 
 ProgressSink::ProgressSink(std::optional<ProgressStyle> stated)
     : ProgressSink(std::cerr, {.style = choose_progress_style(stated, STDERR_FILENO),
                                .clock = {},
-                               .width = [] { return terminal_width(STDERR_FILENO); }}) {}
+                               .size = [] { return terminal_size(STDERR_FILENO); },
+                               .utf8 = locale_is_utf8(),
+                               .colours = takes_colours(STDERR_FILENO)}) {}
 
 void ProgressSink::on_start(const RunStart& start) {
   start_ = start;
@@ -90,6 +98,7 @@ void ProgressSink::on_step(const StepReport& report) {
   if (last_ && report.seconds > 0)
     samples_per_second_ = static_cast<double>(report.samples - last_->samples) / report.seconds;
   last_ = report;
+  if (report.loss) losses_.add(*report.loss);
   micro_done_ = 0;
   step_began_ = options_.clock();
   redraw(first || report.step == start_.total_steps);
@@ -119,8 +128,8 @@ void ProgressSink::on_end(const RunEnd& end) {
     print_line(position(end.step) + "  interrupted");
   else
     redraw(true);
-  if (bar_drawn_) out_ << "\n" << std::flush;
-  bar_drawn_ = false;
+  if (lines_drawn_ > 0) out_ << moved(lines_drawn_ - 1, 'B') + "\n" << std::flush;
+  lines_drawn_ = 0;
 }
 
 std::string ProgressSink::position(std::int64_t step) const {
@@ -130,15 +139,18 @@ std::string ProgressSink::position(std::int64_t step) const {
   return "step " + number + "/" + total;
 }
 
+std::string ProgressSink::rate() const {
+  if (last_ && last_->tokens_per_second)
+    return format_count(*last_->tokens_per_second) + " tokens/s";
+  return samples_per_second_ ? format_count(*samples_per_second_) + " samples/s" : "";
+}
+
 std::vector<ProgressSink::Field> ProgressSink::fields() const {
   std::vector<Field> fields;
   if (!last_) return fields;
   if (last_->loss) fields.push_back({Field::loss, "  loss " + loss_text(*last_->loss)});
   if (eval_loss_) fields.push_back({Field::evaluation, "  eval " + loss_text(*eval_loss_)});
-  if (last_->tokens_per_second)
-    fields.push_back({Field::rate, "  " + format_count(*last_->tokens_per_second) + " tokens/s"});
-  else if (samples_per_second_)
-    fields.push_back({Field::rate, "  " + format_count(*samples_per_second_) + " samples/s"});
+  if (!rate().empty()) fields.push_back({Field::rate, "  " + rate()});
   if (last_->peak_bytes) fields.push_back({Field::memory, "  " + format_bytes(*last_->peak_bytes)});
   if (const auto seconds = seconds_left())
     fields.push_back({Field::time_left, "  left " + format_duration(*seconds)});
@@ -182,12 +194,41 @@ bool ProgressSink::shows_micro_batches() const {
          (!last_ || options_.clock() - step_began_ >= seconds_of_a_long_step);
 }
 
-std::string ProgressSink::bar_line() const {
-  const int columns = std::max(options_.width() - 1, 1);  // the last one would wrap
+double ProgressSink::share_of_run() const {
   const std::int64_t step = last_ ? last_->step : start_.first_step;
-  const double share =
-      (static_cast<double>(step) + share_of_step()) / static_cast<double>(start_.total_steps);
-  const Field bar{Field::bar, drawn_bar(share, bar_columns(columns)) + " "};
+  return (static_cast<double>(step) + share_of_step()) / static_cast<double>(start_.total_steps);
+}
+
+std::vector<std::string> ProgressSink::live_lines() const {
+  const std::int64_t step = last_ ? last_->step : start_.first_step;
+  LiveStatus status{.position = std::to_string(step) + "/" + std::to_string(start_.total_steps),
+                    .done = share_of_run(),
+                    .seconds_left = seconds_left(),
+                    .eval_loss = eval_loss_,
+                    .losses = losses_,
+                    .rate = rate(),
+                    .batch = start_.batch,
+                    .batch_in_short = start_.batch_in_short};
+  if (last_) {
+    status.loss = last_->loss;
+    status.step_seconds = last_->seconds > 0 ? std::optional(last_->seconds) : std::nullopt;
+    status.peak_bytes = last_->peak_bytes;
+    status.budget_bytes = last_->budget_bytes;
+    status.rank_samples = last_->rank_samples;
+  }
+  if (shows_micro_batches())
+    status.micro_batch = std::to_string(micro_done_) + "/" + std::to_string(micro_total_);
+  const TerminalSize size = options_.size();
+  return live_view(status, {.columns = size.columns,
+                            .rows = size.rows,
+                            .utf8 = options_.utf8,
+                            .colours = options_.colours});
+}
+
+std::string ProgressSink::bar_line() const {
+  const int columns = std::max(options_.size().columns - 1, 1);  // the last one would wrap
+  const std::int64_t step = last_ ? last_->step : start_.first_step;
+  const Field bar{Field::bar, drawn_bar(share_of_run(), bar_columns(columns)) + " "};
   const std::string place = position(step);
 
   std::vector<Field> shown = fields();
@@ -202,23 +243,32 @@ std::string ProgressSink::bar_line() const {
   return text.substr(0, static_cast<std::size_t>(columns));
 }
 
-/// The cursor rests at the line's beginning, where it stays when the terminal is resized, however
-/// the terminal wraps the line then. A key that was pressed (^C) may have moved it.
 void ProgressSink::redraw(bool always) {
-  if (options_.style != ProgressStyle::bar || start_.total_steps == 0) return;
+  const bool redraws =
+      options_.style == ProgressStyle::bar || options_.style == ProgressStyle::live;
+  if (!redraws || start_.total_steps == 0) return;
   const double now = options_.clock();
   if (!always && now - last_output_ < seconds_between_redraws) return;
   last_output_ = now;
-  bar_drawn_ = true;
-  out_ << "\r" << bar_line() << clear_the_rest << "\r" << std::flush;
+  draw(options_.style == ProgressStyle::bar ? std::vector{bar_line()} : live_lines());
+}
+
+/// The cursor rests at the beginning of the first line, where it stays when the terminal is
+/// resized, however the terminal wraps the lines then. A key that was pressed (^C) may have moved
+/// it.
+void ProgressSink::draw(const std::vector<std::string>& lines) {
+  std::string bytes = "\r" + lines.front() + clear_the_rest;
+  for (std::size_t i = 1; i < lines.size(); ++i) bytes += "\n" + lines[i];
+  lines_drawn_ = lines.size();
+  out_ << bytes + "\r" + moved(lines_drawn_ - 1, 'A') << std::flush;
 }
 
 void ProgressSink::print_line(const std::string& text) {
   if (options_.style == ProgressStyle::off || text.empty()) return;
   last_output_ = options_.clock();
-  if (bar_drawn_) out_ << "\r" << clear_the_rest;
-  bar_drawn_ = false;
-  out_ << text << "\n" << std::flush;
+  const std::string wipe = lines_drawn_ > 0 ? std::string("\r") + clear_the_rest : "";
+  lines_drawn_ = 0;
+  out_ << wipe + text + "\n" << std::flush;
 }
 
 }  // namespace accrue::observe

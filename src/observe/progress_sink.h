@@ -9,20 +9,17 @@
 
 #include "accrue/core/observer.h"
 #include "accrue/observe/progress_style.h"
+#include "observe/curve.h"
+#include "observe/terminal.h"
 
 namespace accrue::observe {
 
-/// The style that was stated; where none was, a bar on a terminal that can redraw and lines
-/// elsewhere.
-ProgressStyle choose_progress_style(std::optional<ProgressStyle> stated, int descriptor);
-
-/// Columns of the terminal behind `descriptor` as of now; 80 where it does not tell.
-int terminal_width(int descriptor);
-
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::lines;
-  std::function<double()> clock;  ///< seconds, monotonic; empty: the system's
-  std::function<int()> width;     ///< columns, for the bar; empty: 80
+  std::function<double()> clock;       ///< seconds, monotonic; empty: the system's
+  std::function<TerminalSize()> size;  ///< for what is redrawn; empty: 80 x 24
+  bool utf8 = false;                   ///< the terminal shows characters beyond ASCII
+  bool colours = false;
 };
 
 /// Tells people how a run goes. The line before the first step and the micro-batches done within it
@@ -32,6 +29,10 @@ struct ProgressOptions {
 /// has no room is left out, in this order: peak memory, the evaluation's loss, micro-batches (shown
 /// for steps that take 2 seconds and more), tokens a second, the bar, the time left, the loss. The
 /// bar of a run that was interrupted is wiped, and what comes next begins a line of its own.
+///
+/// A live view (live_view.h) is several such lines, below those that scroll: events and evaluations
+/// go above it, and so stay in what the terminal keeps. Both are redrawn at most ten times a
+/// second.
 class ProgressSink : public Observer {
  public:
   /// `out` must outlive the sink.
@@ -61,9 +62,13 @@ class ProgressSink : public Observer {
   std::optional<double> seconds_left() const;
   bool shows_micro_batches() const;
   std::string position(std::int64_t step) const;
+  std::string rate() const;
+  double share_of_run() const;
   std::string bar_line() const;
+  std::vector<std::string> live_lines() const;
   bool step_line_is_due(double now) const;
   void redraw(bool always);
+  void draw(const std::vector<std::string>& lines);
   void print_line(const std::string& text);
 
   std::ostream& out_;
@@ -72,13 +77,14 @@ class ProgressSink : public Observer {
   std::optional<StepReport> last_;
   std::optional<double> eval_loss_;
   std::optional<double> samples_per_second_;
+  Curve losses_;
   std::int64_t micro_done_ = 0;
   std::int64_t micro_total_ = 0;
   double started_ = 0;
   double step_began_ = 0;
   double last_output_ = 0;
   std::int64_t tenths_told_ = 0;
-  bool bar_drawn_ = false;
+  std::size_t lines_drawn_ = 0;  ///< of what is redrawn; the cursor rests at the first
 };
 
 }  // namespace accrue::observe

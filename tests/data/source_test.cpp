@@ -233,5 +233,43 @@ TEST(Fingerprint, IsTheSameOnEveryMachine) {
             "text: 1 files, 10 bytes, hash ebcfa822d019168d");
 }
 
+TEST(Files, AreThoseThatTheFingerprintIsMadeOf) {
+  const Folder folder;
+  folder.write("a.txt", "0123456789");
+  folder.write("b.txt", "abcdefghij");
+  const auto files = [&] { return open(folder.path("*.txt"), 4)->files(); };
+  const std::vector<DataFile> before = files();
+  ASSERT_EQ(before.size(), 2U);
+  EXPECT_EQ(before[0].path.filename(), "a.txt");
+  EXPECT_EQ(before[0].bytes, 10);
+  EXPECT_EQ(before[0].files, 1);
+  EXPECT_EQ(before[0].fingerprint.size(), 16U);
+  EXPECT_EQ(files(), before);
+  folder.write("b.txt", "abcdefgXij");
+  const std::vector<DataFile> after = files();
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_NE(after[1].fingerprint, before[1].fingerprint);
+  const std::shared_ptr<const Source> source = open(folder.path("*.txt"), 4);
+  EXPECT_EQ(slice(source, 0, 1)->files(), after);
+}
+
+TEST(Files, AreToldByFolderWhereThereAreMany) {
+  const Folder folder;
+  for (int i = 0; i < 1001; ++i)
+    folder.write((i % 2 == 0 ? "even/" : "odd/") + std::to_string(i) + ".txt", "0123456789");
+  const auto files = [&] { return open(folder.path("*/*.txt"), 4)->files(); };
+  const std::vector<DataFile> before = files();
+  ASSERT_EQ(before.size(), 2U);
+  EXPECT_EQ(before[0].path.filename(), "even");
+  EXPECT_EQ(before[0].files, 501);
+  EXPECT_EQ(before[0].bytes, 5010);
+  EXPECT_EQ(before[1].files, 500);
+  EXPECT_NE(before[0].fingerprint, before[1].fingerprint);
+  folder.write("odd/7.txt", "0123456780");
+  const std::vector<DataFile> after = files();
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_NE(after[1].fingerprint, before[1].fingerprint);
+}
+
 }  // namespace
 }  // namespace accrue::data

@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "accrue/train/config.h"
+#include "accrue/train/run_record.h"
 #include "fuzz_targets.h"
 #include "models/files/gpt2_config.h"
 #include "scratch.h"
@@ -34,6 +35,12 @@ void fuzz_overrides(Input input) {
   std::istringstream lines{std::string(text_of(input))};
   for (std::string line; std::getline(lines, line);) overrides.push_back(line);
   expect_reads_back(train::parse_config(whole_config, "fuzz.toml", overrides));
+}
+
+void fuzz_run_record(Input input) {
+  const train::RunDirectory run(put("run/run.json", input).parent_path());
+  const auto record = train::read_run_record(run);
+  expect(train::config_to_repeat(*record).run.threads > 0, "a repetition has threads");
 }
 
 void fuzz_gpt2_config(Input input) {

@@ -28,6 +28,7 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"safetensors_index", fuzz_safetensors_index},
                              Target{"state", fuzz_state},
                              Target{"manifest", fuzz_manifest},
+                             Target{"run_record", fuzz_run_record},
                              Target{"block_codec", fuzz_block_codec},
                              Target{"parcels", fuzz_parcels}};
 

@@ -119,7 +119,8 @@ TEST_F(Signals, WipeTheBarOfATerminal) {
   else
     return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
   const std::string written = on_a_terminal_with_ctrl_c(
-      folder_, {ACCRUE_PROGRAM, "train", "run.toml", "--run.steps=1000000"},
+      folder_,
+      {ACCRUE_PROGRAM, "train", "run.toml", "--run.steps=1000000", "--observe.progress=bar"},
       [&] { return has_steps("out"); });
   const std::size_t last = written.find("  interrupted\r\n");
   ASSERT_NE(last, std::string::npos) << written;

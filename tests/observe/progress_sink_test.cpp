@@ -1,33 +1,29 @@
 #include "observe/progress_sink.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include "accrue/core/error.h"
-#include "support/skip.h"
 
 namespace accrue::observe {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// A sink on a string, with a clock and a width that the test moves.
 class Stage {
  public:
   explicit Stage(ProgressStyle style)
-      : sink(out,
-             {.style = style, .clock = [this] { return now; }, .width = [this] { return width; }}) {
-  }
+      : sink(out, {.style = style,
+                   .clock = [this] { return now; },
+                   .size = [this] { return TerminalSize{.columns = width, .rows = rows}; }}) {}
 
   std::string taken() {
     std::string text = out.str();
@@ -37,6 +33,7 @@ class Stage {
 
   double now = 100;
   int width = 100;
+  int rows = 24;
   std::ostringstream out;
   ProgressSink sink;
 };
@@ -109,7 +106,7 @@ TEST(ProgressLines, TellTheLastStepAndWhatHappensBesides) {
 }
 
 TEST(ProgressSink, TellsDecisionsTakenBeforeTheStart) {
-  for (const auto style : {ProgressStyle::lines, ProgressStyle::bar}) {
+  for (const auto style : {ProgressStyle::lines, ProgressStyle::bar, ProgressStyle::live}) {
     Stage stage(style);
     stage.sink.on_event({"plan", "micro-batch of 4", 0});
     EXPECT_EQ(stage.taken(), "plan: micro-batch of 4\n");
@@ -234,14 +231,18 @@ class Screen {
       if (text[i] == '\r') {
         offset_ -= offset_ % columns();
       } else if (text[i] == '\n') {
-        lines_.insert(lines_.begin() + static_cast<std::ptrdiff_t>(++line_), "");
+        if (++line_ == lines_.size()) lines_.emplace_back();
         offset_ = 0;
+      } else if (text[i] == '\x1b' && std::isdigit(text[i + 2]) != 0) {
+        i = moved(text, i);
       } else if (text.compare(i, 3, "\x1b[J") == 0) {
         lines_.resize(line_ + 1);
         lines_[line_].resize(offset_);
         i += 2;
       } else if (text.compare(i, 3, "\x1b[K") == 0) {
         const std::size_t row_end = offset_ - offset_ % columns() + columns();
+        if (row_end >= lines_[line_].size())
+          lines_[line_].resize(std::min(offset_, lines_[line_].size()));
         for (std::size_t at = offset_; at < std::min(row_end, lines_[line_].size()); ++at)
           lines_[line_][at] = ' ';
         i += 2;
@@ -255,6 +256,13 @@ class Screen {
 
  private:
   std::size_t columns() const { return static_cast<std::size_t>(width); }
+  /// Takes "\x1b[3A" (up) or "\x1b[3B" (down) at `i`; returns where it ends.
+  std::size_t moved(const std::string& text, std::size_t i) {
+    std::size_t digits = 0;
+    const std::size_t lines = std::stoul(text.substr(i + 2), &digits);
+    line_ = text[i + 2 + digits] == 'A' ? line_ - lines : line_ + lines;
+    return i + 2 + digits;
+  }
   std::vector<std::string> lines_{""};
   std::size_t line_ = 0, offset_ = 0;
 };
@@ -318,52 +326,108 @@ TEST(ProgressOff, IsSilent) {
   EXPECT_EQ(stage.taken(), "");
 }
 
-/// The program's end of a new pseudo-terminal.
-class PseudoTerminal {
- public:
-  PseudoTerminal() : controller_(::posix_openpt(O_RDWR | O_NOCTTY)) {
-    ::grantpt(controller_);
-    ::unlockpt(controller_);
-    terminal_ = ::open(::ptsname(controller_), O_RDWR | O_NOCTTY);
-  }
-  ~PseudoTerminal() {
-    ::close(terminal_);
-    ::close(controller_);
-  }
-  PseudoTerminal(const PseudoTerminal&) = delete;
-  PseudoTerminal& operator=(const PseudoTerminal&) = delete;
-  int descriptor() const { return terminal_; }
+// --- the live view
 
- private:
-  int controller_;
-  int terminal_;
-};
+const RunStart live_start{.total_steps = 200,
+                          .parameters = 10,
+                          .summary = "gpt2, 10",
+                          .batch = "8 samples x 8 accumulation steps = 64 samples",
+                          .batch_in_short = "8 x 8 = 64 samples"};
 
-TEST(ChooseProgressStyle, FollowsTheSettingAndTheTerminal) {
-  const PseudoTerminal terminal;
-  if (terminal.descriptor() < 0)
-    return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
-  const int file = ::open("/dev/null", O_WRONLY);
-  ::setenv("TERM", "xterm", 1);
-  EXPECT_EQ(choose_progress_style(std::nullopt, terminal.descriptor()), ProgressStyle::bar);
-  EXPECT_EQ(choose_progress_style(std::nullopt, file), ProgressStyle::lines);
-  EXPECT_EQ(choose_progress_style(ProgressStyle::lines, terminal.descriptor()),
-            ProgressStyle::lines);
-  EXPECT_EQ(choose_progress_style(ProgressStyle::off, terminal.descriptor()), ProgressStyle::off);
-  EXPECT_EQ(choose_progress_style(ProgressStyle::bar, file), ProgressStyle::bar);
-  ::setenv("TERM", "dumb", 1);
-  EXPECT_EQ(choose_progress_style(std::nullopt, terminal.descriptor()), ProgressStyle::lines);
-  ::close(file);
+TEST(LiveProgress, IsRedrawnInPlaceBelowWhatScrolls) {
+  Stage stage(ProgressStyle::live);
+  Screen screen;
+  const auto shown = [&] {
+    screen.write(stage.taken());
+    return screen.lines();
+  };
+  stage.sink.on_event({"plan", "micro-batches of 8", 0});
+  stage.sink.on_start(live_start);
+  EXPECT_THAT(shown(), ::testing::ElementsAre("plan: micro-batches of 8", "gpt2, 10", "",
+                                              StartsWith("step    0/200  0%"),
+                                              StartsWith("batch   8 samples x 8")));
+  for (int i = 1; i <= 5; ++i) {
+    stage.now += 1;
+    stage.sink.on_step(step(i));
+  }
+  EXPECT_THAT(shown(), ::testing::ElementsAre(
+                           "plan: micro-batches of 8", "gpt2, 10", "", StartsWith("step    5/200"),
+                           StartsWith("loss    2.5000"), "speed   12.3 k tokens/s",
+                           "memory  512 MiB", StartsWith("batch   8 samples x 8")));
+  stage.sink.on_event({"budget", "less", 5});
+  stage.sink.on_evaluation({.step = 5, .loss = 2, .weight = 1, .seconds = 1});
+  EXPECT_THAT(shown(),
+              ::testing::ElementsAre("plan: micro-batches of 8", "gpt2, 10",
+                                     "step   5/200  budget: less", "step   5/200  eval loss 2.0000",
+                                     "", _, HasSubstr("eval 2.0000"), _, _, _));
+  stage.sink.on_end({.step = 5});
+  screen.write(stage.taken() + "the result");
+  EXPECT_EQ(screen.lines().size(), 11U) << "the view stays, and what follows comes below it";
+  EXPECT_EQ(screen.lines().back(), "the result");
 }
 
-TEST(TerminalWidth, IsTheTerminalsOrTheUsual) {
-  const PseudoTerminal terminal;
-  if (terminal.descriptor() < 0)
-    return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
-  const winsize size{.ws_row = 20, .ws_col = 133, .ws_xpixel = 0, .ws_ypixel = 0};
-  ASSERT_EQ(::ioctl(terminal.descriptor(), TIOCSWINSZ, &size), 0);
-  EXPECT_EQ(terminal_width(terminal.descriptor()), 133);
-  EXPECT_EQ(terminal_width(-1), 80);
+TEST(LiveProgress, IsDrawnAtMostTenTimesASecond) {
+  Stage stage(ProgressStyle::live);
+  stage.sink.on_start(live_start);
+  stage.sink.on_step(step(1));
+  stage.taken();
+  int drawings = 0;
+  for (int i = 2; i < 102; ++i) {
+    stage.now += 0.01;
+    stage.sink.on_micro_batch(1, 2);
+    stage.sink.on_step(step(i));
+    drawings += stage.taken().empty() ? 0 : 1;
+  }
+  EXPECT_GE(drawings, 8);
+  EXPECT_LE(drawings, 10);
+}
+
+TEST(LiveProgress, LeavesNothingBehindWhenTheTerminalIsResized) {
+  Stage stage(ProgressStyle::live);
+  Screen screen;
+  stage.sink.on_start(live_start);
+  for (const int width : {200, 40, 120, 25, 60, 5, 80}) {
+    stage.width = screen.width = width;
+    stage.now += 1;
+    stage.sink.on_step(step(150));
+    screen.write(stage.taken());
+    ASSERT_EQ(screen.lines().size(), 7U) << width;
+    EXPECT_EQ(screen.lines().front(), "gpt2, 10");
+    for (const std::string& line : screen.lines())
+      EXPECT_LT(line.size(), static_cast<std::size_t>(std::max(width, 9))) << width;
+  }
+  stage.rows = 3;
+  stage.now += 1;
+  stage.sink.on_step(step(151));
+  screen.write(stage.taken());
+  EXPECT_EQ(screen.lines().size(), 3U);
+}
+
+TEST(LiveProgress, IsWipedWhereTheRunIsInterrupted) {
+  Stage stage(ProgressStyle::live);
+  Screen screen;
+  stage.sink.on_start(live_start);
+  stage.sink.on_step(step(150));
+  screen.write(stage.taken() + "^C");  // the terminal shows the key
+  EXPECT_EQ(screen.lines()[1], "^C") << "in the empty line";
+  stage.sink.on_end({.step = 150, .interrupted = true});
+  screen.write(stage.taken() + "the next message");
+  EXPECT_THAT(screen.lines(),
+              ::testing::ElementsAre("gpt2, 10", "step 150/200  interrupted", "the next message"));
+}
+
+TEST(LiveProgress, ShowsSharesOfRanksAndMicroBatchesOfLongSteps) {
+  Stage stage(ProgressStyle::live);
+  stage.sink.on_start(live_start);
+  StepReport report = step(1);
+  report.rank_samples = {40, 24};
+  report.seconds = 5;
+  stage.sink.on_step(report);
+  stage.now += 3;
+  stage.taken();
+  stage.sink.on_micro_batch(5, 8);
+  EXPECT_THAT(stage.taken(), AllOf(HasSubstr("ranks   40 + 24 samples"),
+                                   HasSubstr("5 s a step  micro-batch 5/8")));
 }
 
 }  // namespace

@@ -13,11 +13,8 @@ namespace accrue::cli {
 namespace {
 
 constexpr std::array<std::string_view, 2> later_verbs{"report", "compare"};
-constexpr std::array<std::string_view, 1> later_options{"--repeat"};
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
-
-std::string name_of(const std::string& argument) { return argument.substr(0, argument.find('=')); }
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -89,10 +86,6 @@ bool contains(const Names& names, const std::string& name) {
 
 Error not_an_override(const CLI::App& verb, const std::string& argument) {
   const std::string operation = "accrue " + verb.get_name() + " " + argument;
-  if (contains(later_options, name_of(argument)))
-    return usage_error(operation, "an option of this version",
-                       quoted(name_of(argument)) + ", which is not in this version",
-                       "accrue " + verb.get_name() + " --help");
   if (argument.starts_with("--") && argument.find('.') != std::string::npos)
     return usage_error(operation, "--section.key=value", "no value", argument + "=VALUE");
   if (argument.starts_with("--"))
@@ -108,8 +101,7 @@ Error not_an_override(const CLI::App& verb, const std::string& argument) {
 std::vector<std::string> take_overrides(const CLI::App& verb) {
   std::vector<std::string> overrides;
   for (const std::string& argument : verb.remaining()) {
-    const bool has_form = argument.starts_with("--") && argument.find('=') != std::string::npos &&
-                          !contains(later_options, name_of(argument));
+    const bool has_form = argument.starts_with("--") && argument.find('=') != std::string::npos;
     if (!has_form) throw not_an_override(verb, argument);
     overrides.push_back(argument.substr(2));
   }

@@ -12,9 +12,9 @@
 #include "accrue/distributed/launch.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/effective_batch_json.h"
 #include "commands/plan_estimate.h"
 #include "commands/row.h"
+#include "train/plan/plan_json.h"
 #include "train/plan/setup.h"
 
 namespace accrue::cli {
@@ -31,23 +31,6 @@ struct PlanArguments {
   memory::Offer offer, versus;
   std::vector<std::string> overrides;
 };
-
-nlohmann::json to_json(const memory::Breakdown& breakdown) {
-  return {{"parameters", breakdown.parameters},
-          {"gradients", breakdown.gradients},
-          {"optimizer", breakdown.optimizer},
-          {"activations", breakdown.activations},
-          {"temporaries", breakdown.temporaries}};
-}
-
-nlohmann::json to_json(const memory::PlanEntry& entry) {
-  return {{"micro_batch", entry.point.micro_batch},
-          {"recompute", to_string(entry.point.recompute)},
-          {"predicted_peak_bytes", entry.peak_bytes},
-          {"predicted_seconds_per_micro_batch", entry.micro_batch_seconds},
-          {"predicted_seconds_per_batch", entry.window_seconds},
-          {"within_limit", entry.within_limit}};
-}
 
 nlohmann::json to_json(const memory::Fact& fact) {
   nlohmann::json out{{"micro_batch", fact.point.micro_batch},
@@ -66,14 +49,14 @@ nlohmann::json to_json(const train::PlanReport& report) {
                      {"recompute", to_string(plan.chosen.point.recompute)},
                      {"predicted_peak_bytes", plan.chosen.peak_bytes},
                      {"measured_peak_bytes", report.measured.peak_bytes},
-                     {"breakdown", to_json(plan.breakdown)},
+                     {"breakdown", train::to_json(plan.breakdown)},
                      {"predicted_seconds_per_micro_batch", plan.chosen.micro_batch_seconds},
                      {"measured_seconds_per_micro_batch", report.measured.seconds},
                      {"seconds_per_step", report.seconds_per_step()},
                      {"reason", plan.reason},
                      {"limit_bytes", report.question.limit_bytes},
                      {"parameters", report.parameters},
-                     {"effective_batch", effective_batch_json(report.effective)},
+                     {"effective_batch", train::effective_batch_json(report.effective)},
                      {"remarks", report.remarks},
                      {"batch_samples", report.question.window_samples},
                      {"alternatives", nlohmann::json::array()},
@@ -87,7 +70,8 @@ nlohmann::json to_json(const train::PlanReport& report) {
     out["tokens_per_second"] = static_cast<double>(report.batch_tokens) / report.seconds_per_step();
   }
   for (const memory::PlanEntry& entry : plan.alternatives)
-    out["alternatives"].push_back(to_json(entry));
+    out["alternatives"].push_back(
+        train::to_json(entry, report.question.window_samples, report.closing_seconds.value_or(0)));
   for (const memory::Fact& fact : report.facts) out["trials"].push_back(to_json(fact));
   if (report.bf16)
     out["bf16"] = {{"peak_bytes", report.bf16->peak_bytes},

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
-#include "commands/effective_batch_json.h"
 #include "core/words.h"
 
 namespace accrue::cli {
@@ -29,7 +28,7 @@ nlohmann::json to_json(const RunEstimate& e) {
                      {"batch_samples", e.batch_samples},
                      {"micro_batch", e.micro_batch},
                      {"micro_batches", e.micro_batches},
-                     {"effective_batch", effective_batch_json(e.effective)},
+                     {"effective_batch", train::effective_batch_json(e.effective)},
                      {"sixteen_bit", to_json(e.sixteen_bit)},
                      {"held", to_json(e.held)},
                      {"activations", nlohmann::json::object()},

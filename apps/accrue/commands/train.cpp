@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/distributed/group.h"
 #include "accrue/memory/budget.h"
@@ -25,10 +26,12 @@ namespace {
 struct TrainArguments {
   std::string config;
   std::string checkpoint;
-  std::string trace;  // file; empty: none
+  std::string repeat;  // folder of the run that is repeated; empty: none
+  std::string trace;   // file; empty: none
   bool resume = false;
   bool accept_data = false;
   bool dry_run = false;
+  bool quiet = false;
   std::vector<std::string> overrides;
 };
 
@@ -84,7 +87,9 @@ std::string shell_word(const std::string& word) {
   return text + "'";
 }
 
-std::string command_to_resume(const TrainArguments& arguments) {
+std::string command_to_resume(const TrainArguments& arguments, const train::RunDirectory& run) {
+  if (!arguments.repeat.empty())
+    return "accrue train " + shell_word(run.config_file().string()) + " --resume";
   std::string command = "accrue train " + shell_word(arguments.config);
   for (const std::string& text : arguments.overrides) command += " " + shell_word("--" + text);
   return command + " --resume";
@@ -98,11 +103,34 @@ bool states_length(const std::vector<std::string>& overrides) {
   });
 }
 
-train::RunOptions options_of(const TrainArguments& arguments, const Arguments& typed) {
+/// What is to be trained.
+struct Task {
+  train::Config config;
+  std::shared_ptr<const train::RunRecord> repeats;  ///< null where no run is repeated
+};
+
+/// Throws a usage Error where a repetition names no folder of its own.
+Task task_of(const TrainArguments& arguments) {
+  if (arguments.repeat.empty())
+    return {train::load_config(arguments.config, arguments.overrides), nullptr};
+  const bool names_folder = std::ranges::any_of(
+      arguments.overrides, [](const std::string& text) { return text.starts_with("run.out="); });
+  if (!names_folder)
+    throw usage_error("accrue train --repeat " + arguments.repeat,
+                      "a new folder for the run that repeats it", "none", "--run.out=NEW");
+  auto record = train::read_run_record(train::RunDirectory(arguments.repeat));
+  train::Config config = train::config_to_repeat(*record, arguments.overrides);
+  return {std::move(config), std::move(record)};
+}
+
+train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
+                             const Arguments& typed) {
   return {.resume = arguments.resume,
           .checkpoint = arguments.checkpoint,
           .may_shorten = states_length(arguments.overrides),
+          .repeats = task.repeats,
           .accept_data = arguments.accept_data,
+          .quiet = arguments.quiet,
           .command = typed};
 }
 
@@ -128,7 +156,8 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 }
 
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
-  train::Config config = train::load_config(arguments.config, arguments.overrides);
+  Task task = task_of(arguments);
+  train::Config& config = task.config;
   const memory::BudgetWatch from_the_start("");  // opening data may take long
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   config = train::with_whole_batch(std::move(config), launch.world);
@@ -136,13 +165,15 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
-  if (speaks && divides_memory)
+  if (speaks && divides_memory && !arguments.quiet)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
               << launch.local_world << " ranks on this machine\n";
   if (arguments.dry_run) {
     const train::Preview preview =
-        train::Trainer(config, group).preview(options_of(arguments, typed));
+        train::Trainer(config, group).preview(options_of(arguments, task, typed));
     if (speaks) print_plan(preview.plan);
+    if (speaks)
+      for (const std::string& sentence : preview.repetition) print_row("repeat", sentence);
     if (speaks && arguments.resume) print_resumption(preview);
     if (group) group->barrier("the end of the plan");
     return 0;
@@ -150,19 +181,22 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
   train::Trainer trainer(config, group);
-  const train::RunResult result = trainer.run(options_of(arguments, typed));
+  const train::RunResult result = trainer.run(options_of(arguments, task, typed));
   ignore_stop_signals();
-  if (speaks) print_result(train::RunDirectory(config.run.out), result, config.observe);
+  const train::RunDirectory run(config.run.out);
+  if (speaks) print_result(run, result, config.observe);
   if (!result.interrupted) return 0;
   if (speaks)
     std::cerr << "interrupted after step " << result.step
-              << "; a checkpoint was written, continue with: " << command_to_resume(arguments)
-              << "\n";
+              << "; a checkpoint was written: " << result.checkpoint.string()
+              << "; continue with: " << command_to_resume(arguments, run) << "\n";
   return interrupted_status;
 }
 
-/// `--resume` takes the word behind it, which is the config where no other word is.
+/// `--resume` takes the word behind it, which is the config where no other word is. A run that is
+/// repeated has its config.
 void tell_config_from_checkpoint(TrainArguments& arguments) {
+  if (!arguments.repeat.empty()) return;
   if (arguments.config.empty()) std::swap(arguments.config, arguments.checkpoint);
   if (arguments.config.empty()) throw CLI::RequiredError("CONFIG");
 }
@@ -178,26 +212,39 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
       "written.\n\n"
       "Example:\n"
       "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
-      "  accrue train gpt.toml --run.out=runs/first --resume");
+      "  accrue train gpt.toml --run.out=runs/first --resume\n"
+      "  accrue train --repeat runs/first --run.out=runs/second");
   auto arguments = std::make_shared<TrainArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)");
+  CLI::Option* config =
+      verb->add_option("CONFIG", arguments->config, "Config file (TOML); not with --repeat");
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
                        "(a step or a folder)")
           ->expected(0, 1)
           ->type_name("[CHECKPOINT]");
-  verb->add_flag("--accept-data", arguments->accept_data,
-                 "With --resume: go on with files that were changed since, where they hold as many "
-                 "samples as before")
-      ->needs(resume);
+  CLI::Option* repeat =
+      verb->add_option("--repeat", arguments->repeat,
+                       "Train the run of this folder again from its beginning, with its config and "
+                       "its plan, into a new run.out")
+          ->type_name("RUN_DIR")
+          ->excludes(resume)
+          ->excludes(config);
+  CLI::Option* accept =
+      verb->add_flag("--accept-data", arguments->accept_data,
+                     "With --resume: go on with files that were changed since, where they hold as "
+                     "many samples as before; with --repeat: take them as they are");
   verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
+  verb->add_flag("--quiet", arguments->quiet,
+                 "Print errors and the result alone, and not how the run goes");
   verb->add_option("--trace", arguments->trace,
                    "Write what each thread does and waits for into this new file (for Perfetto or "
                    "chrome://tracing)")
       ->type_name("FILE");
   verb->callback([=, &action, &typed] {
     arguments->resume = resume->count() > 0;
+    if (accept->count() > 0 && resume->count() + repeat->count() == 0)
+      throw CLI::RequiresError("--accept-data", "--resume or --repeat");
     tell_config_from_checkpoint(*arguments);
     arguments->overrides = take_overrides(*verb);
     action = [=, &typed] { return run_train(*arguments, typed); };

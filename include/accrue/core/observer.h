@@ -31,7 +31,9 @@ struct RunStart {
   std::int64_t first_step = 0;  ///< steps already done (0 unless resumed)
   std::int64_t total_steps = 0;
   std::int64_t parameters = 0;
-  std::string summary;  ///< one line for people: model, batch, micro-batch, precision
+  std::string summary;         ///< one line for people: model, batch, micro-batch, precision
+  std::string batch;           ///< the effective batch with its factors, for people
+  std::string batch_in_short;  ///< "8 x 4 x 2 = 64 samples"
 };
 
 struct RunEnd {

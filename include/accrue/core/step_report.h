@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace accrue {
 
@@ -74,7 +75,8 @@ struct StepReport {
   std::int64_t quarantined = 0;                        ///< micro-batches taken out of this step
   std::int64_t retries = 0;
   std::int64_t world = 1;
-  std::optional<double> reduce_seconds;          ///< from a reduction's first collective to its end
+  std::vector<std::int64_t> rank_samples;  ///< each rank's of this window, where ranks share it
+  std::optional<double> reduce_seconds;    ///< from a reduction's first collective to its end
   std::optional<double> reduce_exposed_seconds;  ///< its part after the last micro-batch's backward
   std::optional<std::int64_t> wire_bytes;        ///< that this rank sent
   /// The part of all ranks' time in forward and backward in which they waited for other stages of

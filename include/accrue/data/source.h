@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +21,15 @@ struct ImageShape {
   std::int64_t height = 0;
   std::int64_t width = 0;
   auto operator<=>(const ImageShape&) const = default;
+};
+
+/// A file that a source reads, or all of its files in one folder where it has many.
+struct DataFile {
+  std::filesystem::path path;
+  std::int64_t files = 1;
+  std::int64_t bytes = 0;
+  std::string fingerprint;  ///< of size and content, in 16 digits; of a folder also of the names
+  bool operator==(const DataFile&) const = default;
 };
 
 /// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
@@ -61,6 +71,9 @@ class Source {
   /// all of them up to 4 MiB, else of the first and the last MiB and of 32 blocks of 64 KiB evenly
   /// spaced between; of images in folders also the classes.
   virtual std::string fingerprint() const = 0;
+  /// What the fingerprint is made of: each file, or where there are more than 1000 each folder of
+  /// them. Empty where the samples come from no files.
+  virtual std::vector<DataFile> files() const { return {}; }
 };
 
 struct SourceOptions {

@@ -41,5 +41,7 @@ EffectiveBatch divide_batch(std::int64_t samples, const std::vector<std::int64_t
 /// "8 samples x 4 accumulation steps x 2 ranks = 64 samples, 65,536 tokens"; where the batch is no
 /// product, the sum: "3 x 8 + 6 = 30 samples in 4 accumulation steps".
 std::string in_words(const EffectiveBatch& batch);
+/// "8 x 4 x 2 = 64 samples"; where the batch is no product, "30 samples".
+std::string in_short(const EffectiveBatch& batch);
 
 }  // namespace accrue::train

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "accrue/core/recompute.h"
 #include "accrue/train/effective_batch.h"
+
+namespace accrue::memory {
+struct Plan;
+}
 
 namespace accrue::train {
 
@@ -23,7 +28,9 @@ struct RunPlan {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   Recompute recompute = Recompute::none;
-  std::string micro_reason;   ///< why this micro-batch and recomputation
+  std::string micro_reason;  ///< why this micro-batch and recomputation
+  /// What this rank's trials chose, with what they chose from; null where none were needed.
+  std::shared_ptr<const memory::Plan> trials;
   bool cuts_in_file = false;  ///< exact batch normalisation keeps activations in run.out
   std::string cuts_reason;    ///< why the activations lie there or in memory; empty without them
   /// What was decided about the data and about the model that training starts from, a sentence

@@ -12,6 +12,7 @@
 #include "accrue/core/observer.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_plan.h"
+#include "accrue/train/run_record.h"
 
 namespace accrue::distributed {
 class Group;
@@ -26,8 +27,13 @@ struct RunOptions {
   /// With `resume`: a run.steps (or tokens, epochs) that is less than what the run has is taken,
   /// too, and not only a larger one.
   bool may_shorten = false;
-  /// With `resume`: data that changed are accepted where they hold as many samples as before.
+  /// A run that this one repeats from its beginning, by the same plan (config_to_repeat() has its
+  /// config). What differs from it is told in events `repeat`.
+  std::shared_ptr<const RunRecord> repeats = nullptr;
+  /// Data that changed are accepted: with `resume` where they hold as many samples as before, with
+  /// `repeats` always.
   bool accept_data = false;
+  bool quiet = false;                ///< no progress is shown, whatever observe.progress says
   std::vector<std::string> command;  ///< as typed, for run.json
 };
 
@@ -47,6 +53,7 @@ struct Preview {
   std::int64_t step = 0;  ///< of the checkpoint that a resumption goes on from; 0 without
   std::string length;     ///< what changes about a resumed run's length, and why; empty: nothing
   std::string done;       ///< that a resumed run is at its end, and how to go on; empty: it is not
+  std::vector<std::string> repetition;  ///< how it differs from a run that it repeats, in sentences
 };
 
 /// The whole of a training run: data, model, windows, optimizer, checkpoints, evaluation.

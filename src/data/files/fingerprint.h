@@ -1,30 +1,36 @@
 #pragma once
 
+#include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "accrue/data/source.h"
 #include "data/files/file_pool.h"
 
 namespace accrue::data {
 
-/// A source's fingerprint, made when it is first asked for. Safe from several threads.
+/// A source's fingerprint and its files', made when one of them is first asked for. Safe from
+/// several threads.
 class Fingerprint {
  public:
   /// `kind` says the format, and whatever else a resume must agree on; `parts` are hashed beside
   /// the files. `files` outlives this.
   Fingerprint(std::string kind, const FilePool& files, std::vector<std::string> parts = {});
   std::string text() const;
+  std::vector<DataFile> files() const;  ///< Source::files()
 
  private:
-  std::string make() const;
+  void make_once() const;
+  void make() const;
+  DataFile described(std::size_t file) const;
 
   std::string kind_;
   const FilePool& files_;
   std::vector<std::string> parts_;
-  mutable std::mutex mutex_;
-  mutable std::optional<std::string> text_;
+  mutable std::once_flag made_;
+  mutable std::string text_;
+  mutable std::vector<std::uint64_t> of_files_;
 };
 
 }  // namespace accrue::data

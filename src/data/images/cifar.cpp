@@ -66,6 +66,7 @@ class Cifar final : public ImageStore {
   std::int64_t size() const override { return ends_.back(); }
   ShapeCounts shapes() const override { return {{cifar_shape, size()}}; }
   std::string fingerprint() const override { return fingerprint_->text(); }
+  std::vector<DataFile> files() const override { return fingerprint_->files(); }
   std::vector<std::string> classes() const override { return classes_; }
 
   ImageRead read(std::int64_t index, DecodedImage& image) const override {

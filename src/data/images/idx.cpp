@@ -68,6 +68,7 @@ class Idx final : public ImageStore {
   ShapeCounts shapes() const override { return {{shape_, size()}}; }
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_.text(); }
+  std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
   ImageRead read(std::int64_t index, DecodedImage& image) const override {
     const auto pair = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -

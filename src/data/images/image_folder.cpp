@@ -108,6 +108,7 @@ class ImageFolders final : public ImageStore {
   ShapeCounts shapes() const override { return shapes_; }
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_->text(); }
+  std::vector<DataFile> files() const override { return fingerprint_->files(); }
 
   ImageRead read(std::int64_t index, DecodedImage& image) const override {
     const Sample& sample = samples_[static_cast<std::size_t>(index)];

@@ -85,6 +85,7 @@ class ImageSource final : public Source {
     return {"of " + what_ + ", " + decision_.reason};
   }
   std::string fingerprint() const override { return store_->fingerprint(); }
+  std::vector<DataFile> files() const override { return store_->files(); }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
     const ImageShape& shape = decision_.shape;

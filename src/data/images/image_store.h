@@ -34,6 +34,7 @@ class ImageStore {
   /// Names the file that image `index` is.
   virtual std::string name(std::int64_t index) const { return "image " + std::to_string(index); }
   virtual std::string fingerprint() const = 0;
+  virtual std::vector<DataFile> files() const = 0;
 };
 
 struct ImageOptions {

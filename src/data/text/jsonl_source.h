@@ -38,6 +38,7 @@ class JsonlSource final : public Source {
   std::vector<std::string> remarks() const override;
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
   std::string fingerprint() const override { return fingerprint_.text(); }
+  std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
  private:
   struct TooLong {

@@ -40,6 +40,7 @@ class TokenStream final : public Source {
   std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }
   void check_contents() const override;
   std::string fingerprint() const override { return fingerprint_.text(); }
+  std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
  private:
   using Scratch = std::vector<std::byte>;

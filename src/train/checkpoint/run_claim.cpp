@@ -19,6 +19,7 @@
 #include "core/atomic_file.h"
 #include "observe/tensorboard/event_files.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/environment.h"
 #include "train/checkpoint/run_info.h"
 
 namespace accrue::train {

@@ -1,18 +1,50 @@
 #include "train/checkpoint/run_info.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/Version.h>
-#include <torch/version.h>
-#include <unistd.h>
-
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "accrue/version.h"
-#include "core/machine.h"
-#include "kernels/gemm/gemm.h"
+#include "train/config/config_json.h"
 
 namespace accrue::train {
+namespace {
+
+using nlohmann::json;
+
+/// Paths and arguments may be any bytes.
+std::string text_of_run(const json& run) {
+  return run.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+/// The object in `run_json`; an empty one where there is none, as a killed process or a person may
+/// have left it.
+json run_in(const std::string& run_json) {
+  json run = json::parse(run_json, nullptr, false);
+  return run.is_object() ? run : json::object();
+}
+
+json to_json(const std::vector<data::DataFile>& files) {
+  json list = json::array();
+  for (const data::DataFile& file : files) {
+    json entry{
+        {"path", file.path.string()}, {"bytes", file.bytes}, {"fingerprint", file.fingerprint}};
+    if (file.files != 1) entry["files"] = file.files;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json to_json(const RunData& data) {
+  return {{"train", to_json(data.train)}, {"val", to_json(data.val)}};
+}
+
+json to_json(const std::vector<ConfigDifference>& changes) {
+  json list = json::array();
+  for (const ConfigDifference& change : changes)
+    list.push_back({{"key", change.key}, {"before", change.before}, {"after", change.after}});
+  return list;
+}
+
+}  // namespace
 
 std::string now_iso() {
   const std::time_t now = std::time(nullptr);
@@ -23,32 +55,46 @@ std::string now_iso() {
   return text;
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+std::string describe_run(const RunInfo& info) {
+  json run = to_json(info.environment);
+  run["seed"] = info.config.run.seed;
+  run["command"] = info.command;
+  run["started"] = now_iso();
+  run["resumed"] = json::array();
+  run["config"] = to_json(info.config);
+  run["plan"] = info.plan;
+  run["total_steps"] = info.total_steps;
+  run["parameters"] = info.parameters;
+  run["unit"] = info.counts_tokens ? "tokens" : "samples";
+  run["data"] = to_json(info.data);
+  run["start"] = info.start;
+  if (!info.repeats.empty())
+    run["repeats"] = {{"run", info.repeats}, {"differences", info.differences}};
+  return text_of_run(run);
 }
 
-std::string describe_run(const Config& config, const std::vector<std::string>& command) {
-  nlohmann::json info;
-  info["versions"] = {
-      {"accrue", version}, {"libtorch", TORCH_VERSION}, {"gemm", kernels::gemm_backend()}};
-  info["machine"] = {{"host", host_name()},
-                     {"processor", processor_name()},
-                     {"isa", at::get_cpu_capability()},
-                     {"threads", at::get_num_threads()}};
-  info["seed"] = config.run.seed;
-  info["command"] = command;
-  info["started"] = now_iso();
-  info["resumed"] = nlohmann::json::array();
-  return info.dump(2) + "\n";
+std::string add_resumption(const std::string& run_json, const Resumption& resumption) {
+  json run = run_in(run_json);
+  json entry = to_json(resumption.environment);
+  entry["step"] = resumption.step;
+  entry["time"] = now_iso();
+  entry["command"] = resumption.command;
+  entry["changes"] = to_json(resumption.changes);
+  entry["data_changed"] = resumption.data_changed;
+  if (!run["resumed"].is_array()) run["resumed"] = json::array();
+  run["resumed"].push_back(std::move(entry));
+  run.erase("ended");
+  // A run of an earlier version stays one that tells too little to be repeated.
+  if (run.contains("config")) run["config"] = to_json(resumption.config);
+  if (run.contains("data")) run["data"] = to_json(resumption.data);
+  return text_of_run(run);
 }
 
-std::string add_resumption(const std::string& run_json, std::int64_t step,
-                           const std::vector<std::string>& command) {
-  nlohmann::json info = nlohmann::json::parse(run_json, nullptr, false);
-  if (!info.is_object()) info = nlohmann::json::object();
-  info["resumed"].push_back({{"step", step}, {"time", now_iso()}, {"command", command}});
-  return info.dump(2) + "\n";
+std::string add_end(const std::string& run_json, std::int64_t step, bool interrupted) {
+  json run = run_in(run_json);
+  run["ended"] = {
+      {"time", now_iso()}, {"step", step}, {"state", interrupted ? "interrupted" : "done"}};
+  return text_of_run(run);
 }
 
 }  // namespace accrue::train

@@ -1,23 +1,60 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "accrue/data/source.h"
 #include "accrue/train/config.h"
+#include "train/checkpoint/environment.h"
 
 namespace accrue::train {
 
 /// The time in UTC as ISO 8601 writes it, to the second.
 std::string now_iso();
-/// The machine's name; empty where the system does not tell.
-std::string host_name();
 
-/// run.json of a new run: versions, machine, seed, threads, command, start.
-std::string describe_run(const Config& config, const std::vector<std::string>& command);
+/// The files that a run reads.
+struct RunData {
+  std::vector<data::DataFile> train;
+  std::vector<data::DataFile> val;  ///< empty where the held-out samples are of the training files
+};
 
-/// `run_json` with this resumption added to its "resumed" list.
-std::string add_resumption(const std::string& run_json, std::int64_t step,
-                           const std::vector<std::string>& command);
+/// What run.json keeps of a new run: what it was begun with, so that it can be repeated.
+struct RunInfo {
+  Config config;                     ///< as the run's config.toml has it
+  std::vector<std::string> command;  ///< as typed
+  RunEnvironment environment;
+  RunData data;
+  const nlohmann::json& plan;  ///< to_json(RunPlan)
+  std::int64_t total_steps = 0;
+  std::int64_t parameters = 0;
+  bool counts_tokens = true;  ///< its unit: tokens, or samples where samples have none
+  std::string start;          ///< digest of the parameters that it starts from
+  /// The run that this one repeats, and what differs from it; no folder where it repeats none.
+  std::string repeats;
+  std::vector<std::string> differences = {};
+};
+
+/// run.json of a new run.
+std::string describe_run(const RunInfo& info);
+
+/// What a resumption changes about a run.
+struct Resumption {
+  std::int64_t step = 0;  ///< that it goes on from
+  std::vector<std::string> command;
+  Config config;  ///< as config.toml has it from now on
+  std::vector<ConfigDifference> changes = {};
+  RunEnvironment environment;
+  RunData data;
+  bool data_changed = false;
+};
+
+/// `run_json` with this resumption added to its "resumed" list, and with what it changes; a run
+/// that had ended has not any more.
+std::string add_resumption(const std::string& run_json, const Resumption& resumption);
+
+/// `run_json` of a run that has ended after this step.
+std::string add_end(const std::string& run_json, std::int64_t step, bool interrupted);
 
 }  // namespace accrue::train

@@ -32,9 +32,13 @@ std::string sum_of_ranks(const std::vector<RankBatch>& ranks) {
   return text;
 }
 
+std::string samples_in_words(const EffectiveBatch& batch) {
+  return (batch.samples_vary ? "about " : "") + digit_groups(batch.samples()) +
+         (batch.samples() == 1 ? " sample" : " samples");
+}
+
 std::string total_of(const EffectiveBatch& batch) {
-  const std::string samples = (batch.samples_vary ? "about " : "") + digit_groups(batch.samples()) +
-                              (batch.samples() == 1 ? " sample" : " samples");
+  const std::string samples = samples_in_words(batch);
   if (batch.tokens == 0) return samples;
   const std::string vary = batch.samples_vary ? "at most " : batch.tokens_vary ? "about " : "";
   return samples + ", " + vary + digit_groups(batch.tokens) + " tokens";
@@ -89,6 +93,14 @@ std::string in_words(const EffectiveBatch& batch) {
   if (ranks == 1) return sum_of(batch.by_rank.front()) + " = " + total_of(batch) + " in " + steps;
   return sum_of_ranks(batch.by_rank) + " = " + total_of(batch) + " in " +
          (batch.accumulation_steps() > 1 ? "at most " : "") + steps;
+}
+
+std::string in_short(const EffectiveBatch& batch) {
+  const std::string samples = samples_in_words(batch);
+  if (!batch.is_product()) return samples;
+  const std::size_t ranks = batch.by_rank.size();
+  return std::to_string(batch.micro_batch()) + " x " + std::to_string(batch.accumulation_steps()) +
+         (ranks > 1 ? " x " + std::to_string(ranks) : "") + " = " + samples;
 }
 
 }  // namespace accrue::train

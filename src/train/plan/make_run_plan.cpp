@@ -75,6 +75,7 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
   plan.recompute = decision.recompute;
   plan.remarks = remarks_of(work);
   plan.micro_reason = decision.reason;
+  plan.trials = decision.trials;
   if (is_exact(config, *work.model)) {
     const ActivationPlacement cuts = choose_activation_placement(work, plan.batch_samples);
     plan.cuts_in_file = cuts.in_file;

@@ -74,10 +74,11 @@ MicroDecision choose_micro_batch(const Workload& work) {
       memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
   question.resident = trials->resident();
   remeasure_beyond_budget(*trials, question, facts);
-  const memory::Plan plan = memory::plan(facts, question);
-  return {.samples = plan.chosen.point.micro_batch,
-          .recompute = plan.chosen.point.recompute,
-          .reason = plan.reason};
+  auto plan = std::make_shared<const memory::Plan>(memory::plan(facts, question));
+  return {.samples = plan->chosen.point.micro_batch,
+          .recompute = plan->chosen.point.recompute,
+          .reason = plan->reason,
+          .trials = plan};
 }
 
 }  // namespace accrue::train

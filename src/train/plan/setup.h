@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "accrue/core/recompute.h"
 #include "train/workload/workload.h"
+
+namespace accrue::memory {
+struct Plan;
+}
 
 namespace accrue::train {
 
@@ -28,6 +33,8 @@ struct MicroDecision {
   std::int64_t samples = 1;
   Recompute recompute = Recompute::none;
   std::string reason;  ///< why these, for people
+  std::shared_ptr<const memory::Plan> trials =
+      {};  ///< what it was chosen from; null without trials
 };
 
 /// The micro-batch and recomputation that memory::plan chooses for the workload, within what

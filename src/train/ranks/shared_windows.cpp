@@ -19,6 +19,11 @@ void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
   SummedWindows::window_done(index, run);
 }
 
+void SharedWindows::report(const WindowRun& run, StepReport& report) const {
+  SummedWindows::report(run, report);
+  for (const batch::Range& share : leases_.shares()) report.rank_samples.push_back(share.size());
+}
+
 std::vector<double> SharedWindows::rank_sums(double own_seconds) const {
   return leases_.rank_sums(own_seconds);
 }

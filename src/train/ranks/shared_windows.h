@@ -12,6 +12,7 @@ class SharedWindows final : public SummedWindows {
 
   batch::Range share(batch::Range window) override;
   void window_done(std::int64_t index, const WindowRun& run) override;
+  void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return leases_.records(); }
 
  private:

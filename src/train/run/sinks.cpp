@@ -8,7 +8,7 @@
 namespace accrue::train {
 
 std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run) {
-  const ObserveConfig& observe = run.config.observe;
+  const ObserveConfig& observe = run.observed;
   std::vector<std::shared_ptr<Observer>> sinks;
   if (observe.jsonl)
     sinks.push_back(

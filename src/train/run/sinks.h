@@ -14,6 +14,7 @@ namespace accrue::train {
 /// The run that sinks are made for.
 struct SinkContext {
   const Config& config;
+  const ObserveConfig& observed;  ///< what is observed, where it is not all that the config says
   const RunPlan& plan;
   const RunDirectory& directory;
   std::int64_t first_step = 0;  ///< steps done already

@@ -7,6 +7,7 @@
 #include "accrue/train/trainer.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_claim.h"
+#include "train/run/run_notes.h"
 #include "train/workload/run_length.h"
 #include "train/workload/workload.h"
 
@@ -19,6 +20,7 @@ struct StartFacts {
   const std::vector<RankRecord>& records;
   const std::optional<LengthDecision>& length;  ///< set for a run that is resumed
   const std::optional<Resumed>& resumed;
+  const std::optional<Repeated>& repeated;  ///< set for a run that repeats another
   std::int64_t ranks = 1;
 };
 

@@ -11,13 +11,13 @@
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_claim.h"
-#include "train/checkpoint/run_info.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/setup.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
+#include "train/run/run_notes.h"
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
@@ -25,14 +25,6 @@
 #include "train/workload/workload.h"
 
 namespace accrue::train {
-namespace {
-
-std::string fingerprint_of(const Datasets& data) {
-  return data.val ? data.train->fingerprint() + " " + data.val->fingerprint()
-                  : data.train->fingerprint();
-}
-
-}  // namespace
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group)
@@ -64,19 +56,51 @@ struct Trainer::Impl {
     const std::string checkpoint =
         options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;
     return {{"resume", options.resume ? checkpoint : "no"},
+            {"repeat", options.repeats ? "yes" : "no"},
             {"accept-data", options.accept_data ? "yes" : "no"},
             {"plan", plans ? "a new one" : "the checkpoint's"}};
+  }
+
+  RunNotes notes(const RunOptions& options) {
+    if (!environment) environment = present_environment(ranks.world());
+    return {given, work, options.command, *environment};
+  }
+
+  /// Compares the run with the one that it repeats, before anything is planned or written.
+  void settle_repetition(const RunOptions& options) {
+    if (!options.repeats) return;
+    if (options.resume)
+      throw usage_error("train", "a run that is resumed, or one that repeats another", "both",
+                        "RunOptions with one of them");
+    repeated = repeat(options.repeats, notes(options), options.accept_data);
   }
 
   const RunPlan& decide_plan() {
     if (plan) return *plan;
     const bool alike = !fixed_micro_batch_reason(work.config).empty();
-    const auto decisions = ranks.agree(choose_micro_batch(work), alike);
+    if (repeated && repeated->repetition.keeps_plan) {
+      records = records_for(ranks.world(), repeated->record->ranks, alike);
+      return plan_by_records("as in " + repeated->record->folder + ": " +
+                             repeated->record->plan_reason);
+    }
+    MicroDecision mine = choose_micro_batch(work);
+    const auto trials = mine.trials;
+    const auto decisions = ranks.agree(std::move(mine), alike);
     for (const MicroDecision& decision : decisions)
       records.push_back(
           {.micro_batch = std::min(decision.samples, work.schedule.samples_per_window),
            .recompute = decision.recompute});
     plan = make_plan(work, decisions[static_cast<std::size_t>(ranks.rank())], records);
+    plan->trials = trials;
+    return *plan;
+  }
+
+  /// The plan of ranks that go by `records`.
+  const RunPlan& plan_by_records(const std::string& reason) {
+    const RankRecord& mine = records[static_cast<std::size_t>(ranks.rank())];
+    plan = make_plan(work,
+                     {.samples = mine.micro_batch, .recompute = mine.recompute, .reason = reason},
+                     records);
     return *plan;
   }
 
@@ -96,14 +120,14 @@ struct Trainer::Impl {
   }
 
   void create_directory(const optim::Optimizer& optimizer, const RunOptions& options,
-                        RunClaim& claim) const {
+                        RunClaim& claim) {
     std::int64_t model_bytes = 0;
     for (const NamedParameter& p : work.model->file_tensors())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
     check_room(
         checkpoint_room(given.run, plan->total_steps, model_bytes, whole_state_bytes(optimizer)),
         free_bytes_at(directory.root()), directory.root().string());
-    claim.create(given, describe_run(work.config, options.command));
+    claim.create(given, note_start(notes(options), *plan, records, repeated));
   }
 
   TrainState first_state() {
@@ -114,17 +138,10 @@ struct Trainer::Impl {
             .data = data};
   }
 
-  DataIdentity identity_of_data() const {
-    return {.fingerprint = fingerprint_of(work.data),
-            .samples = work.data.train->size(),
-            .held_out = work.data.val ? work.data.val->size() : 0,
-            .image = work.config.model.image};
-  }
-
   /// Checks the data before anything is planned or written. A run that is resumed checked them as
   /// it began.
   void check_data(bool resume) {
-    data = identity_of_data();
+    data = data_identity(work);
     if (resume && !directory.checkpoint_steps().empty()) {
       const std::int64_t newest = directory.checkpoint_steps().back();
       const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;
@@ -157,7 +174,7 @@ struct Trainer::Impl {
     }
     ranks.check_resumable(found.state.inner_optimizers);
     resumed = std::move(found);
-    if (ranks.is_first()) note_resumption(options, started);
+    if (ranks.is_first()) write_resumption(options, started);
     return resumed->state;
   }
 
@@ -175,11 +192,7 @@ struct Trainer::Impl {
       sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
     state.recompute = mine.recompute;
     state.ranks = records;
-    plan = make_plan(work,
-                     {.samples = mine.micro_batch,
-                      .recompute = mine.recompute,
-                      .reason = "as the checkpoint says"},
-                     records);
+    plan_by_records("as the checkpoint says");
     if (state.window <= plan->total_steps) return;
     throw usage_error("resume with " + length_in_words(given.run),
                       "a run of at least the " + std::to_string(state.window) +
@@ -189,14 +202,10 @@ struct Trainer::Impl {
   }
 
   /// Writes the length first: a process that is killed in between leaves a run of either length.
-  void note_resumption(const RunOptions& options, const Config& started) const {
+  void write_resumption(const RunOptions& options, const Config& started) {
     if (length && length->changes)
       write_file_atomically(directory.config_file(), to_toml(with_length_of(started, given)));
-    std::error_code error;
-    const std::string info =
-        std::filesystem::exists(directory.run_file(), error) ? read_file(directory.run_file()) : "";
-    write_file_atomically(directory.run_file(),
-                          add_resumption(info, resumed->state.step, options.command));
+    note_resumption(directory, notes(options), *resumed, started);
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
@@ -209,7 +218,10 @@ struct Trainer::Impl {
         options.resume ? continue_run(optimizer, options) : start_new(optimizer, options, claim);
     ranks.check_state(work, optimizer, state.step);
     if (ranks.is_first()) {
-      for (std::shared_ptr<Observer>& sink : make_sinks({given, *plan, directory, state.step}))
+      ObserveConfig observed = given.observe;
+      if (options.quiet) observed.progress = observe::ProgressStyle::off;
+      for (std::shared_ptr<Observer>& sink :
+           make_sinks({given, observed, *plan, directory, state.step}))
         observers.push_back(std::move(sink));
     } else {
       observers.clear();
@@ -217,9 +229,12 @@ struct Trainer::Impl {
     TrainingLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
                        budget_watch, ranks, signals, claim},
                       std::move(state), resumed ? resumed->ranks : StoredTensors{});
-    announce_all(start_events({work, *plan, records, length, resumed, ranks.world()}));
+    announce_all(start_events({work, *plan, records, length, resumed, repeated, ranks.world()}));
     if (claim != nullptr) announce_all(folder_events(*claim, directory, resumed));
     const RunResult result = loop.run();
+    if (ranks.is_first())
+      if (std::string reason = note_end(directory, result); !reason.empty())
+        announce_all({{.name = "run_directory", .reason = reason, .step = result.step}});
     ranks.finish();
     return result;
   }
@@ -262,10 +277,12 @@ struct Trainer::Impl {
   Preview preview(const RunOptions& options) {
     check_directory(options.resume);
     settle_length(options);
-    data = identity_of_data();
+    data = data_identity(work);
+    settle_repetition(options);
     ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
     const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
     Preview found{.plan = decide_plan(), .step = state ? state->step : 0};
+    if (repeated) found.repetition = in_words(*repeated);
     found.length = length_change_in_words(work.config, found.plan, length, found.step);
     if (state && state->window >= found.plan.total_steps)
       found.done = done_in_words(state->step, given.run);
@@ -276,6 +293,7 @@ struct Trainer::Impl {
     check_directory(options.resume);
     settle_length(options);
     check_data(options.resume);
+    settle_repetition(options);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",
                         "gradients that are folded into the optimizer",
@@ -321,6 +339,8 @@ struct Trainer::Impl {
   std::vector<RankRecord> records;       ///< by rank, as the plan or a checkpoint has them
   std::optional<LengthDecision> length;  ///< set for a run that is resumed
   std::optional<Resumed> resumed;
+  std::optional<Repeated> repeated;
+  std::optional<RunEnvironment> environment;  ///< set where it is noted or compared
   std::vector<std::shared_ptr<Observer>> observers;
   GradientHook gradient_hook;
 };

@@ -73,7 +73,9 @@ RunResult TrainingLoop::run() {
   log_.start({.first_step = progress_.state.step,
               .total_steps = run_.plan.total_steps,
               .parameters = run_.plan.parameters,
-              .summary = summarise(run_.work.config, run_.plan)});
+              .summary = summarise(run_.work.config, run_.plan),
+              .batch = in_words(run_.plan.effective),
+              .batch_in_short = in_short(run_.plan.effective)});
   if (const std::string remark = parallelism_->remark(run_.plan.micro_batches); !remark.empty())
     log_.event_of_last_step("dist", remark);
   const memory::PeakScope peak;

@@ -164,6 +164,15 @@ bool is_exact(const Config& config, models::Trainable& model) {
          !models::find_batch_norms(model).none();
 }
 
+DataIdentity data_identity(const Workload& work) {
+  const Datasets& data = work.data;
+  return {.fingerprint = data.val ? data.train->fingerprint() + " " + data.val->fingerprint()
+                                  : data.train->fingerprint(),
+          .samples = data.train->size(),
+          .held_out = data.val ? data.val->size() : 0,
+          .image = work.config.model.image};
+}
+
 batch::Sampler make_sampler(const Config& config, const data::Source& train) {
   return {train.size(), config.data.order, config.run.seed};
 }

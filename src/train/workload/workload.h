@@ -13,6 +13,7 @@
 #include "accrue/train/config.h"
 #include "batch/sampler.h"
 #include "batch/schedule.h"
+#include "train/checkpoint/data_continuity.h"
 
 namespace accrue::train {
 
@@ -49,6 +50,9 @@ std::unique_ptr<models::Model> make_model(const Config& config);
 
 /// Whether the config asks for exact batch normalisation, and the model has any.
 bool is_exact(const Config& config, models::Trainable& model);
+
+/// What a run keeps of its data to know them again; their contents are not checked yet.
+DataIdentity data_identity(const Workload& work);
 
 batch::Sampler make_sampler(const Config& config, const data::Source& train);
 

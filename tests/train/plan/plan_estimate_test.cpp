@@ -163,8 +163,8 @@ TEST(EstimateRun, CountsTheParametersOfTheModelsThemselves) {
   c.model.width = 24;
   c.model.context = 16;
   c.model.vocab = 11;
-  const auto counted = [&](const std::vector<std::int64_t>& image = {}) {
-    return estimate_run(c, {.image = image}).parameters;
+  const auto counted = [&](const std::vector<std::int64_t>& of_images = {}) {
+    return estimate_run(c, {.image = of_images}).parameters;
   };
   EXPECT_EQ(counted(), models::parameter_count(models::Gpt2(
                            {.layers = 3, .heads = 2, .width = 24, .context = 16, .vocab = 11})));

@@ -183,10 +183,10 @@ const std::vector<Translation>& translations_of_data() {
         {kMegatron, "tensorboard_dir"},
         {kFairseq, "tensorboard_logdir"}}},
       {{{"observe.progress", "\"bar\"", nullptr, "\"off\""}},
-       "auto, bar, lines or off",
+       "auto, live, bar, lines or off",
        {{kLightning, "enable_progress_bar"}, {kComposer, "progress_bar"}, {kKeras, "verbose"}}},
       {{{"observe.progress", "\"off\"", nullptr, "\"auto\""}},
-       "auto, bar, lines or off",
+       "auto, live, bar, lines or off",
        {{kHuggingFace, "disable_tqdm"}, {kFairseq, "no_progress_bar"}}},
   };
   return table;

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "accrue/train/run_directory.h"
+
+namespace accrue::train {
+
+/// What a run's run.json tells of it, for a run that repeats it (RunOptions::repeats).
+struct RunRecord;
+
+/// Reads that. Throws a usage Error where the folder holds no run, where its run.json was damaged,
+/// and where the run is of a version that kept too little.
+std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run);
+
+/// The run's config, with `overrides` on top (parse_config). Where it left the number of threads to
+/// the machine, it has as many as the run had.
+Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides = {});
+
+}  // namespace accrue::train

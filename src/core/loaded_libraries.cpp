@@ -1,0 +1,88 @@
+#include "core/loaded_libraries.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+namespace accrue {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", std::to_integer<unsigned>(byte));
+    text += digits.data();
+  }
+  return text;
+}
+
+/// The build ID among the notes of one segment (the ELF specification, "Note Section"); empty where
+/// there is none.
+std::string build_id_in(std::span<const std::byte> notes) {
+  constexpr std::string_view owner("GNU", 4);  // its zero is part of it
+  while (notes.size() >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, notes.data(), sizeof note);
+    const std::size_t name = sizeof note, content = name + padded(note.n_namesz),
+                      end = content + padded(note.n_descsz);
+    if (end > notes.size()) break;
+    const bool is_build_id = note.n_type == NT_GNU_BUILD_ID && note.n_namesz == owner.size() &&
+                             std::memcmp(notes.data() + name, owner.data(), owner.size()) == 0;
+    if (is_build_id) return hexadecimal(notes.subspan(content, note.n_descsz));
+    notes = notes.subspan(end);
+  }
+  return {};
+}
+
+std::string build_id_of(const dl_phdr_info& object) {
+  for (const ElfW(Phdr) & segment : std::span(object.dlpi_phdr, object.dlpi_phnum)) {
+    if (segment.p_type != PT_NOTE) continue;
+    const auto* notes = reinterpret_cast<const std::byte*>(object.dlpi_addr + segment.p_vaddr);
+    if (std::string id = build_id_in({notes, segment.p_memsz}); !id.empty()) return id;
+  }
+  return {};
+}
+
+std::string size_of(const fs::path& file) {
+  std::error_code unknown;
+  const auto bytes = fs::file_size(file, unknown);
+  return unknown ? std::string() : std::to_string(bytes) + " bytes";
+}
+
+/// The kernel's own object has no file.
+bool has_file(const fs::path& object) { return object.has_parent_path(); }
+
+int add_object(dl_phdr_info* object, std::size_t, void* libraries) {
+  fs::path file = object->dlpi_name;
+  std::error_code unknown;
+  if (file.empty()) file = fs::read_symlink("/proc/self/exe", unknown);
+  if (!has_file(file)) return 0;
+  std::string id = build_id_of(*object);
+  if (id.empty()) id = size_of(file);
+  static_cast<std::map<std::string, std::string>*>(libraries)->emplace(file.filename().string(),
+                                                                       std::move(id));
+  return 0;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> loaded_libraries() {
+  std::map<std::string, std::string> libraries;
+  ::dl_iterate_phdr(add_object, &libraries);
+  return libraries;
+}
+
+}  // namespace accrue

@@ -1,0 +1,126 @@
+#include "core/working_copy.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace accrue {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A program that was started with its output going here and everything else to nowhere.
+class Child {
+ public:
+  explicit Child(std::vector<std::string> command) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
+    output_ = ends[0];
+    if (!spawn(std::move(command), ends[1])) process_ = -1;
+    ::close(ends[1]);
+  }
+  ~Child() {
+    if (process_ > 0) {
+      ::kill(process_, SIGKILL);
+      wait();
+    }
+    if (output_ >= 0) ::close(output_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// All that it writes, where it ends well and in time.
+  std::optional<std::string> output(Clock::time_point deadline) {
+    if (process_ <= 0) return std::nullopt;
+    std::string text;
+    std::array<char, 256> part{};
+    while (is_ready(deadline)) {
+      const ssize_t count = ::read(output_, part.data(), part.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count > 0) {
+        text.append(part.data(), static_cast<std::size_t>(count));
+        continue;
+      }
+      return count == 0 && wait() == 0 ? std::optional(text) : std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  bool spawn(std::vector<std::string> command, int output) {
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    ::posix_spawn_file_actions_init(&files);
+    ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+    const bool started =
+        ::posix_spawnp(&process_, words.front(), &files, nullptr, words.data(), environ) == 0;
+    ::posix_spawn_file_actions_destroy(&files);
+    return started;
+  }
+
+  bool is_ready(Clock::time_point deadline) const {
+    for (;;) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      pollfd output{.fd = output_, .events = POLLIN, .revents = 0};
+      const int count = left > 0 ? ::poll(&output, 1, static_cast<int>(left)) : 0;
+      if (count < 0 && errno == EINTR) continue;
+      return count > 0;
+    }
+  }
+
+  /// Its exit status; -1 where it has none.
+  int wait() {
+    int status = 0;
+    while (::waitpid(process_, &status, 0) < 0)
+      if (errno != EINTR) break;
+    process_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  pid_t process_ = -1;
+  int output_ = -1;
+};
+
+/// The commit and its suffix in what `git status --porcelain=v2 --branch` prints: "# branch.oid
+/// COMMIT" among other headers, then a line for each file that was modified.
+std::optional<std::string> commit_in(const std::string& status) {
+  constexpr std::string_view header = "# branch.oid ";
+  std::string commit;
+  bool dirty = false;
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(header))
+      commit = line.substr(header.size());
+    else if (!line.starts_with('#'))
+      dirty = true;
+  if (commit.empty() || commit == "(initial)") return std::nullopt;
+  return commit + (dirty ? "-dirty" : "");
+}
+
+}  // namespace
+
+std::optional<std::string> commit_of(const std::filesystem::path& folder) {
+  constexpr auto patience = std::chrono::seconds(10);
+  Child git({"git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", folder.string(),
+             "status", "--porcelain=v2", "--branch", "--no-ahead-behind", "--untracked-files=no"});
+  const std::optional<std::string> status = git.output(Clock::now() + patience);
+  return status ? commit_in(*status) : std::nullopt;
+}
+
+}  // namespace accrue

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue::observe {
+
+/// How a part of a line is shown where a terminal has colours.
+enum class Look { plain, faint, strong, good, caution, danger };
+
+/// Columns that `text` takes in a terminal, where each of its characters (in UTF-8) takes one.
+int columns_of(std::string_view text);
+
+/// A line for a terminal, which knows its width whatever its looks add to its bytes.
+class StyledText {
+ public:
+  StyledText& add(std::string_view text, Look look = Look::plain);
+  /// Adds spaces up to this width.
+  StyledText& pad_to(int columns);
+  /// Cuts off what lies beyond this width.
+  void cut_to(int columns);
+
+  int columns() const { return columns_; }
+  /// The text as a terminal takes it. With colours, all of them end with it.
+  std::string in_bytes(bool colours) const;
+
+ private:
+  struct Part {
+    std::string text;
+    Look look;
+  };
+  std::vector<Part> parts_;
+  int columns_ = 0;
+};
+
+}  // namespace accrue::observe

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+namespace accrue::train {
+
+/// The machine's name; empty where the system does not tell.
+std::string host_name();
+
+/// What a run's numbers may depend on besides its config and its data.
+struct RunEnvironment {
+  std::map<std::string, std::string> versions;  ///< accrue, libtorch, gemm
+  std::string host, processor, isa;
+  std::int64_t threads = 0;  ///< of each rank
+  std::int64_t ranks = 1;
+  std::map<std::string, std::string> libraries;  ///< loaded_libraries()
+  std::string working_directory;
+  std::optional<std::string> commit;  ///< commit_of(working_directory)
+};
+
+/// That of this process, one of so many ranks.
+RunEnvironment present_environment(std::int64_t ranks);
+
+/// The environment as run.json has it: `versions`, `machine{host processor isa threads}`, `ranks`,
+/// `libraries`, `working_directory`, `commit` (absent where there is none).
+nlohmann::json to_json(const RunEnvironment& environment);
+/// Reads that back. Throws a json::exception where something is missing or of another type.
+RunEnvironment environment_from_json(const nlohmann::json& run);
+
+}  // namespace accrue::train

@@ -1,0 +1,262 @@
+#include "train/checkpoint/repetition.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/words.h"
+
+namespace accrue::train {
+namespace {
+
+using Files = std::vector<data::DataFile>;
+
+/// Something that is not as it was.
+struct Difference {
+  std::string what;  ///< for the list of what bits depend on; empty: they do not depend on it
+  std::string text;
+};
+
+std::string then_and_now(const std::string& before, const std::string& now) {
+  return (before.empty() ? "none" : before) + " then, " + (now.empty() ? "none" : now) + " now";
+}
+
+// --- files
+
+std::string name_in_folder(const data::DataFile& file) { return file.path.filename().string(); }
+
+/// The file of `files` that `file` was: at the same path, else the only one of that name.
+const data::DataFile* same_file(const data::DataFile& file, const Files& files) {
+  const auto at_path = std::ranges::find(files, file.path, &data::DataFile::path);
+  if (at_path != files.end()) return &*at_path;
+  const auto is_namesake = [&](const data::DataFile& other) {
+    return name_in_folder(other) == name_in_folder(file);
+  };
+  if (std::ranges::count_if(files, is_namesake) != 1) return nullptr;
+  return &*std::ranges::find_if(files, is_namesake);
+}
+
+std::string bytes_in_words(std::int64_t bytes) { return digit_groups(bytes) + " bytes"; }
+
+std::string change_of(const data::DataFile& before, const data::DataFile& now) {
+  const std::string name = now.path.string();
+  if (before.files != now.files)
+    return name + ": " + then_and_now(counted(before.files, "file"), counted(now.files, "file"));
+  if (before.bytes != now.bytes)
+    return name + (before.bytes < now.bytes ? " grew from " : " shrank from ") +
+           bytes_in_words(before.bytes) + " to " + bytes_in_words(now.bytes);
+  if (before.fingerprint != now.fingerprint)
+    return name + " has other content (" + bytes_in_words(now.bytes) + ", as before)";
+  return {};
+}
+
+// --- the environment
+
+void add_if_other(const std::string& what, const std::string& before, const std::string& now,
+                  std::vector<Difference>& found) {
+  if (before != now) found.push_back({what, what + " " + then_and_now(before, now)});
+}
+
+std::string value_in(const std::map<std::string, std::string>& map, const std::string& name) {
+  const auto found = map.find(name);
+  return found == map.end() ? "" : found->second;
+}
+
+/// Names of what differs between the two, those first that both have.
+std::vector<std::string> differing_names(const std::map<std::string, std::string>& before,
+                                         const std::map<std::string, std::string>& now) {
+  std::vector<std::string> names, of_one;
+  for (const auto& [name, id] : before)
+    if (!now.contains(name))
+      of_one.push_back(name);
+    else if (now.at(name) != id)
+      names.push_back(name);
+  for (const auto& [name, id] : now)
+    if (!before.contains(name)) of_one.push_back(name);
+  names.insert(names.end(), of_one.begin(), of_one.end());
+  return names;
+}
+
+/// "a, b and 5 more": the first few of many.
+std::string first_few(std::vector<std::string> names, std::size_t most) {
+  if (names.size() > most) {
+    const std::string more = std::to_string(names.size() - most) + " more";
+    names.resize(most);
+    names.push_back(more);
+  }
+  return listed(names, "and");
+}
+
+std::vector<Difference> environment_differences(const RunEnvironment& before,
+                                                const RunEnvironment& now,
+                                                bool bits_depend_on_ranks) {
+  constexpr std::size_t libraries_named = 5;
+  std::vector<Difference> found;
+  for (const std::string& name : differing_names(before.versions, now.versions))
+    add_if_other(name, value_in(before.versions, name), value_in(now.versions, name), found);
+  add_if_other("processor", before.processor, now.processor, found);
+  add_if_other("isa", before.isa, now.isa, found);
+  add_if_other("threads", std::to_string(before.threads), std::to_string(now.threads), found);
+  const std::vector<std::string> libraries = differing_names(before.libraries, now.libraries);
+  if (!libraries.empty())
+    found.push_back({"libraries", "other builds of the program or its libraries: " +
+                                      first_few(libraries, libraries_named)});
+  if (before.ranks != now.ranks)
+    found.push_back({bits_depend_on_ranks ? "ranks" : "",
+                     "ranks " +
+                         then_and_now(std::to_string(before.ranks), std::to_string(now.ranks)) +
+                         ": they share the same whole batch"});
+  if (before.commit != now.commit)
+    found.push_back({"", "commit of the working directory " +
+                             then_and_now(before.commit.value_or(""), now.commit.value_or(""))});
+  return found;
+}
+
+// --- the config
+
+bool is_length(const std::string& key) {
+  return key == "run.steps" || key == "run.tokens" || key == "run.epochs";
+}
+
+/// Keys that a plan is made from.
+bool is_of_plan(const std::string& key) {
+  constexpr std::array<std::string_view, 6> sections{"model.",     "data.",   "batch.",
+                                                     "precision.", "memory.", "loss."};
+  constexpr std::array<std::string_view, 4> keys{"optim.kind", "optim.state", "dist.shard",
+                                                 "dist.stages"};
+  return std::ranges::any_of(sections, [&](auto section) { return key.starts_with(section); }) ||
+         std::ranges::find(keys, key) != keys.end();
+}
+
+/// What a config states otherwise; the folder always is another one, and threads are told of as the
+/// environment has them.
+std::vector<ConfigDifference> stated_otherwise(const Config& before, const Config& now) {
+  std::vector<ConfigDifference> found = differences(before, now);
+  std::erase_if(found, [](const ConfigDifference& difference) {
+    return difference.key == "run.out" || difference.key == "run.threads";
+  });
+  return found;
+}
+
+std::string in_words(const ConfigDifference& difference) {
+  return difference.key + " = " + difference.after + " (was " + difference.before + ")";
+}
+
+Difference difference_of(const ConfigDifference& stated) {
+  const bool counts = is_length(stated.key) || !may_change_on_resume(stated.key);
+  return {counts ? stated.key : "", in_words(stated)};
+}
+
+// --- what was resumed
+
+/// How the run that is repeated went where it was resumed. What changed then is nothing that a run
+/// from beginning to end repeats.
+std::vector<Difference> history_of(const RunRecord& record, bool bits_depend_on_ranks) {
+  std::vector<Difference> found;
+  for (const PastResumption& past : record.resumed) {
+    std::vector<std::string> texts;
+    bool counts = past.data_changed;
+    for (const ConfigDifference& change : past.changes) {
+      const Difference difference = difference_of(change);
+      texts.push_back(difference.text);
+      counts = counts || !difference.what.empty();
+    }
+    for (const Difference& difference :
+         environment_differences(record.environment, past.environment, bits_depend_on_ranks)) {
+      texts.push_back(difference.text);
+      counts = counts || !difference.what.empty();
+    }
+    if (past.data_changed) texts.emplace_back("other data");
+    const std::string when = "the run was resumed after step " + std::to_string(past.step);
+    found.push_back({counts ? "what changed when it was resumed" : "",
+                     texts.empty() ? when : when + ": " + listed(texts, "and")});
+  }
+  return found;
+}
+
+std::vector<std::string> texts_of(const std::vector<Difference>& differences) {
+  std::vector<std::string> texts;
+  for (const Difference& difference : differences) texts.push_back(difference.text);
+  return texts;
+}
+
+std::string bits_in_words(const Config& config, const std::vector<Difference>& differences) {
+  std::vector<std::string> reasons;
+  for (const Difference& difference : differences)
+    if (!difference.what.empty() && std::ranges::find(reasons, difference.what) == reasons.end())
+      reasons.push_back(difference.what);
+  const std::string others = listed(reasons, "and");
+  if (config.precision.accumulate != accum::Accumulation::fixed)
+    return "the same bits are not promised: precision.accumulate = " +
+           in_quotes(to_string(config.precision.accumulate)) +
+           ", and only \"fixed\" promises them" +
+           (reasons.empty() ? "" : "; what differs besides: " + others);
+  if (reasons.empty())
+    return "the same bits are to be expected: precision.accumulate = \"fixed\", and nothing that "
+           "they depend on differs";
+  return "the same bits are not to be expected, because of: " + others;
+}
+
+/// Throws where data changed that the config names as it did.
+void check_data(const RunRecord& record, const std::vector<std::string>& changes,
+                const std::vector<ConfigDifference>& stated, bool accept) {
+  constexpr std::size_t files_named = 10;
+  const bool other_files = std::ranges::any_of(stated, [](const ConfigDifference& difference) {
+    return difference.key.starts_with("data.");
+  });
+  if (changes.empty() || accept || other_files) return;
+  const std::string moved = record.environment.working_directory;
+  throw usage_error("repeat " + record.folder, "the data that it was trained on",
+                    "other data: " + first_few(changes, files_named),
+                    "the same files (the run was started in " + moved +
+                        "), or --accept-data, which takes them as they are");
+}
+
+}  // namespace
+
+std::vector<std::string> changed_files(const Files& before, const Files& now) {
+  std::vector<std::string> changes;
+  if (before == now) return changes;
+  for (const data::DataFile& file : before)
+    if (const data::DataFile* found = same_file(file, now); found == nullptr)
+      changes.push_back(file.path.string() + " is missing");
+    else if (std::string change = change_of(file, *found); !change.empty())
+      changes.push_back(std::move(change));
+  for (const data::DataFile& file : now)
+    if (same_file(file, before) == nullptr) changes.push_back(file.path.string() + " is new");
+  return changes;
+}
+
+Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data) {
+  const bool by_ranks = now.config.precision.accumulate != accum::Accumulation::fixed;
+  const std::vector<ConfigDifference> stated =
+      stated_otherwise(config_to_repeat(record), now.config);
+  std::vector<std::string> files = changed_files(record.data.train, now.data.train);
+  for (std::string& change : changed_files(record.data.val, now.data.val))
+    files.push_back(std::move(change));
+  check_data(record, files, stated, accept_data);
+
+  Repetition repetition;
+  std::vector<Difference> found;
+  for (const ConfigDifference& difference : stated) {
+    found.push_back(difference_of(difference));
+    if (is_of_plan(difference.key)) repetition.keeps_plan = false;
+  }
+  for (std::string& change : files) found.push_back({"data", std::move(change)});
+  for (Difference& difference :
+       environment_differences(record.environment, now.environment, by_ranks))
+    found.push_back(std::move(difference));
+  if (record.start != now.start)
+    found.push_back({"the parameters at the start", "it starts from other parameters"});
+  repetition.differences = texts_of(found);
+  const std::vector<Difference> history = history_of(record, by_ranks);
+  repetition.history = texts_of(history);
+  found.insert(found.end(), history.begin(), history.end());
+  repetition.bits = bits_in_words(now.config, found);
+  return repetition;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/checkpoint/run_record.h"
+
+namespace accrue::train {
+
+/// What a run is that repeats another.
+struct RunBeside {
+  const Config& config;
+  const RunEnvironment& environment;
+  const RunData& data;
+  const std::string& start;  ///< digest of the parameters that it starts from
+};
+
+/// How a run that repeats another differs from it.
+struct Repetition {
+  /// Whether the plan stays as it was: nothing that it was made from is stated otherwise.
+  bool keeps_plan = true;
+  std::vector<std::string> differences;  ///< a sentence each; empty: nothing differs
+  /// How the run went that is repeated, where not in one go; a sentence each.
+  std::vector<std::string> history;
+  std::string bits;  ///< whether its bits are to be expected again, and why
+};
+
+/// Compares `now` with the run that it repeats. Throws a usage Error that names the files where
+/// data changed that the config still names, unless they are accepted (--accept-data).
+Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data);
+
+/// What differs between the files of two runs, a sentence each: those that grew, shrank or changed
+/// in place, that are missing, and that are new. A file that only lies in another folder is the
+/// same.
+std::vector<std::string> changed_files(const std::vector<data::DataFile>& before,
+                                       const std::vector<data::DataFile>& now);
+
+}  // namespace accrue::train

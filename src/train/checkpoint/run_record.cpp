@@ -1,0 +1,116 @@
+#include "train/checkpoint/run_record.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "accrue/core/error.h"
+#include "core/atomic_file.h"
+#include "train/config/config_json.h"
+
+namespace accrue::train {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t most_samples = 1'000'000'000;  // as batch.samples has it
+constexpr std::int64_t most_threads = 4096;           // as run.threads has it
+
+std::vector<data::DataFile> files_in(const json& list) {
+  std::vector<data::DataFile> files;
+  for (const json& entry : list)
+    files.push_back({.path = entry.at("path").get<std::string>(),
+                     .files = entry.value("files", std::int64_t{1}),
+                     .bytes = entry.at("bytes").get<std::int64_t>(),
+                     .fingerprint = entry.at("fingerprint").get<std::string>()});
+  return files;
+}
+
+RunData data_in(const json& data) {
+  return {.train = files_in(data.at("train")), .val = files_in(data.at("val"))};
+}
+
+/// An integer of this range. Throws a json::exception where it is something else.
+std::int64_t integer_in(const json& object, const char* name, std::int64_t most) {
+  const json& value = object.at(name);
+  if (value.is_number_integer() && value >= 1 && value <= most) return value.get<std::int64_t>();
+  throw json::other_error::create(
+      500, std::string(name) + " is no number from 1 to " + std::to_string(most), &object);
+}
+
+std::vector<RankRecord> ranks_in(const json& plan) {
+  std::vector<RankRecord> ranks;
+  for (const json& rank : plan.at("ranks"))
+    ranks.push_back({.micro_batch = integer_in(rank, "micro_batch", most_samples),
+                     .recompute = parse_recompute(rank.at("recompute").get<std::string>(),
+                                                  "plan.ranks.recompute")});
+  return ranks;
+}
+
+std::vector<ConfigDifference> changes_in(const json& list) {
+  std::vector<ConfigDifference> changes;
+  for (const json& entry : list)
+    changes.push_back({.key = entry.at("key").get<std::string>(),
+                       .before = entry.at("before").get<std::string>(),
+                       .after = entry.at("after").get<std::string>()});
+  return changes;
+}
+
+std::vector<PastResumption> resumptions_in(const json& list) {
+  std::vector<PastResumption> resumed;
+  for (const json& entry : list)
+    resumed.push_back({.step = entry.at("step").get<std::int64_t>(),
+                       .changes = changes_in(entry.at("changes")),
+                       .environment = environment_from_json(entry),
+                       .data_changed = entry.at("data_changed").get<bool>()});
+  return resumed;
+}
+
+RunRecord record_in(const json& run, const std::string& folder) {
+  RunRecord record{.folder = folder,
+                   .config = run.at("config"),
+                   .environment = environment_from_json(run),
+                   .data = data_in(run.at("data")),
+                   .ranks = ranks_in(run.at("plan")),
+                   .plan_reason = run.at("plan").at("reason").get<std::string>(),
+                   .start = run.at("start").get<std::string>(),
+                   .resumed = resumptions_in(run.at("resumed"))};
+  integer_in(run.at("machine"), "threads", most_threads);
+  if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
+  return record;
+}
+
+json run_json_of(const RunDirectory& run, const std::string& operation) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(run.run_file(), unreadable))
+    throw usage_error(operation, "a run folder", "one without a run.json",
+                      "the folder that was the run's run.out");
+  json parsed = json::parse(read_file(run.run_file()), nullptr, false);
+  if (parsed.is_object()) return parsed;
+  throw usage_error(operation, "run.json as it was written", "none that can be read (damaged)",
+                    "accrue train " + run.config_file().string() + " --run.out=NEW");
+}
+
+}  // namespace
+
+std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
+  const std::string folder = run.root().string(), operation = "repeat " + folder;
+  const json parsed = run_json_of(run, operation);
+  try {
+    return std::make_shared<const RunRecord>(record_in(parsed, folder));
+  } catch (const json::exception& missing) {
+    throw usage_error(
+        operation, "a run.json that tells config, plan, data, environment and start of the run",
+        "one of an earlier version, or damaged (" + std::string(missing.what()) + ")",
+        "accrue train " + run.config_file().string() + " --run.out=NEW, which plans anew");
+  }
+}
+
+Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides) {
+  Config config = config_from_json(record.config, record.folder + "/run.json", overrides);
+  const bool states_threads = std::ranges::any_of(
+      overrides, [](const std::string& text) { return text.starts_with("run.threads="); });
+  if (config.run.threads == 0 && !states_threads) config.run.threads = record.environment.threads;
+  return config;
+}
+
+}  // namespace accrue::train

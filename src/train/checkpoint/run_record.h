@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "accrue/train/run_record.h"
+#include "train/checkpoint/environment.h"
+#include "train/checkpoint/rank_record.h"
+#include "train/checkpoint/run_info.h"
+
+namespace accrue::train {
+
+/// A resumption of a run, as run.json notes it.
+struct PastResumption {
+  std::int64_t step = 0;  ///< that it went on from
+  std::vector<ConfigDifference> changes;
+  RunEnvironment environment;
+  bool data_changed = false;
+};
+
+struct RunRecord {
+  std::string folder;
+  nlohmann::json config;  ///< Config as JSON: overrides go by what it states
+  RunEnvironment environment;
+  RunData data;
+  std::vector<RankRecord> ranks;  ///< the plan, by rank; not empty
+  std::string plan_reason;
+  std::string start;  ///< digest of the parameters that it started from
+  std::vector<PastResumption> resumed;
+};
+
+}  // namespace accrue::train

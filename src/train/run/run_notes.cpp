@@ -1,0 +1,105 @@
+#include "train/run/run_notes.h"
+
+#include <exception>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/atomic_file.h"
+#include "core/checksum.h"
+#include "train/checkpoint/run_info.h"
+#include "train/plan/plan_json.h"
+
+namespace accrue::train {
+namespace {
+
+/// Held-out samples of a fraction are in the training files.
+RunData data_of(const RunNotes& notes) {
+  const Datasets& sets = notes.work.data;
+  const bool own_files = sets.val && notes.given.data.val_fraction == 0;
+  return {.train = sets.train->files(),
+          .val = own_files ? sets.val->files() : std::vector<data::DataFile>{}};
+}
+
+/// A digest of all that the model keeps in a file.
+std::string digest_of(const models::Model& model) {
+  Checksum checksum;
+  for (const NamedParameter& kept : model.file_tensors()) {
+    const at::Tensor values = kept.tensor.detach().contiguous();
+    checksum.add(kept.name);
+    checksum.add({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
+  }
+  return checksum.text();
+}
+
+/// The text of run.json; empty where there is none.
+std::string run_json_of(const RunDirectory& run) {
+  std::error_code error;
+  return std::filesystem::exists(run.run_file(), error) ? read_file(run.run_file()) : "";
+}
+
+}  // namespace
+
+Repeated repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data) {
+  const RunData data = data_of(now);
+  const std::string start = digest_of(*now.work.model);
+  Repetition repetition =
+      compare_with(*record, {now.given, now.environment, data, start}, accept_data);
+  return {std::move(record), std::move(repetition)};
+}
+
+std::vector<std::string> in_words(const Repeated& repeated) {
+  const Repetition& repetition = repeated.repetition;
+  std::vector<std::string> sentences{
+      repeated.record->folder + " is repeated from its beginning, by " +
+      (repetition.keeps_plan ? "the plan that it had"
+                             : "a plan of its own, as what that is made "
+                               "from is stated otherwise")};
+  for (const auto* list : {&repetition.history, &repetition.differences})
+    sentences.insert(sentences.end(), list->begin(), list->end());
+  sentences.push_back(repetition.bits);
+  return sentences;
+}
+
+std::string note_start(const RunNotes& notes, const RunPlan& plan,
+                       const std::vector<RankRecord>& records,
+                       const std::optional<Repeated>& repeated) {
+  const nlohmann::json planned = to_json(plan, records);
+  return describe_run(
+      {.config = notes.given,
+       .command = notes.command,
+       .environment = notes.environment,
+       .data = data_of(notes),
+       .plan = planned,
+       .total_steps = plan.total_steps,
+       .parameters = plan.parameters,
+       .counts_tokens = plan.batch_tokens > 0,
+       .start = digest_of(*notes.work.model),
+       .repeats = repeated ? repeated->record->folder : "",
+       .differences = repeated ? repeated->repetition.differences : std::vector<std::string>{}});
+}
+
+void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
+                     const Config& started) {
+  write_file_atomically(
+      run.run_file(),
+      add_resumption(run_json_of(run), {.step = resumed.state.step,
+                                        .command = notes.command,
+                                        .config = run.config(),
+                                        .changes = differences(started, notes.given),
+                                        .environment = notes.environment,
+                                        .data = data_of(notes),
+                                        .data_changed = !resumed.data_change.empty()}));
+}
+
+std::string note_end(const RunDirectory& run, const RunResult& result) {
+  try {
+    write_file_atomically(run.run_file(),
+                          add_end(run_json_of(run), result.step, result.interrupted));
+    return {};
+  } catch (const std::exception& error) {
+    return std::string("run.json does not say that the run has ended: ") + error.what();
+  }
+}
+
+}  // namespace accrue::train

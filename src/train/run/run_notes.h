@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/run_directory.h"
+#include "accrue/train/trainer.h"
+#include "train/checkpoint/rank_record.h"
+#include "train/checkpoint/repetition.h"
+#include "train/checkpoint/resume.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// What is known of a run for its run.json, before its first step; all of it outlives the object.
+struct RunNotes {
+  const Config& given;  ///< as the run's config.toml has it
+  const Workload& work;
+  const std::vector<std::string>& command;
+  const RunEnvironment& environment;
+};
+
+/// A run that another repeats, and how that one differs from it.
+struct Repeated {
+  std::shared_ptr<const RunRecord> record;
+  Repetition repetition;
+};
+
+/// Compares a run with the one that it repeats. Throws a usage Error where data changed and are not
+/// accepted.
+Repeated repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data);
+/// What is said of a repetition, a sentence each.
+std::vector<std::string> in_words(const Repeated& repeated);
+
+/// run.json of a new run.
+std::string note_start(const RunNotes& notes, const RunPlan& plan,
+                       const std::vector<RankRecord>& records,
+                       const std::optional<Repeated>& repeated);
+/// Adds a resumption to run.json; `started` is the config that the run had before.
+void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
+                     const Config& started);
+/// Notes in run.json that the run has ended. Returns why it could not; empty where it did.
+std::string note_end(const RunDirectory& run, const RunResult& result);
+
+}  // namespace accrue::train

@@ -1,0 +1,119 @@
+#include "train/checkpoint/run_record.h"
+
+#include <gmock/gmock.h>
+
+#include "support/errors.h"
+#include "train/checkpoint/run_record_fixture.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::usage_message;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::RunRecordTest;
+
+TEST_F(RunRecordTest, HasTheKeysThatReadersGoBy) {
+  write(describe_run(info()));
+  const json run = written();
+  EXPECT_EQ(run["versions"]["libtorch"], "2");
+  EXPECT_EQ(run["machine"]["processor"], "A");
+  EXPECT_EQ(run["machine"]["threads"], 3);
+  EXPECT_EQ(run["ranks"], 2);
+  EXPECT_EQ(run["seed"], 1337);
+  EXPECT_EQ(run["command"][0], "accrue");
+  EXPECT_EQ(run["config"]["batch"]["samples"], 8);
+  EXPECT_EQ(run["plan"], plan_);
+  EXPECT_EQ(run["total_steps"], 6);
+  EXPECT_EQ(run["parameters"], 1000);
+  EXPECT_EQ(run["unit"], "tokens");
+  EXPECT_EQ(run["data"]["train"][0]["path"], "data/a.txt");
+  EXPECT_EQ(run["data"]["train"][0]["bytes"], 100);
+  EXPECT_EQ(run["data"]["train"][0]["fingerprint"], text_.fingerprint);
+  EXPECT_EQ(run["data"]["val"], json::array());
+  EXPECT_EQ(run["working_directory"], "/work");
+  EXPECT_EQ(run["commit"], "c0ffee");
+  EXPECT_EQ(run["resumed"], json::array());
+  EXPECT_FALSE(run.contains("ended"));
+  EXPECT_FALSE(run.contains("repeats"));
+  environment_.commit.reset();
+  EXPECT_FALSE(json::parse(describe_run(info())).contains("commit"));
+}
+
+TEST_F(RunRecordTest, ReadsBackWhatWasWritten) {
+  write(describe_run(info()));
+  const auto record = read_run_record(run());
+  EXPECT_EQ(record->environment.libraries, environment_.libraries);
+  EXPECT_EQ(record->environment.threads, 3);
+  EXPECT_EQ(record->environment.commit, "c0ffee");
+  EXPECT_EQ(record->data.train, std::vector{text_});
+  ASSERT_EQ(record->ranks.size(), 2U);
+  EXPECT_EQ(record->ranks[0].micro_batch, 4);
+  EXPECT_EQ(record->ranks[0].recompute, Recompute::full);
+  EXPECT_EQ(record->plan_reason, "it is fast");
+  const Config config = config_to_repeat(*record);
+  ASSERT_EQ(differences(config_, config).size(), 1U);
+  EXPECT_EQ(config.run.threads, 3) << "as many as it had, and not what this machine grants";
+  EXPECT_EQ(config_to_repeat(*record, {"run.threads=0"}).run.threads, 0);
+}
+
+TEST_F(RunRecordTest, EndsAndGoesOn) {
+  write(add_end(describe_run(info()), 6, false));
+  EXPECT_EQ(written()["ended"]["step"], 6);
+  EXPECT_EQ(written()["ended"]["state"], "done");
+  EXPECT_EQ(written()["ended"]["time"].get<std::string>().size(),
+            written()["started"].get<std::string>().size());
+  config_.run.steps = 9;
+  write(add_resumption(read_file(run().run_file()), {.step = 6,
+                                                     .command = {"accrue"},
+                                                     .config = config_,
+                                                     .changes = {{"run.steps", "6", "9"}},
+                                                     .environment = environment_,
+                                                     .data = {.train = {text_}}}));
+  EXPECT_FALSE(written().contains("ended"));
+  EXPECT_EQ(written()["config"]["run"]["steps"], 9);
+  const auto record = read_run_record(run());
+  ASSERT_EQ(record->resumed.size(), 1U);
+  EXPECT_EQ(record->resumed[0].step, 6);
+  EXPECT_EQ(record->resumed[0].changes[0].key, "run.steps");
+  write(add_end(read_file(run().run_file()), 7, true));
+  EXPECT_EQ(written()["ended"]["state"], "interrupted");
+}
+
+TEST_F(RunRecordTest, SaysInOneSentenceWhatItIsMissing) {
+  EXPECT_THAT(usage_message([&] { read_run_record(RunDirectory(folder_ / "none")); }),
+              AllOf(HasSubstr("expected a run folder"), HasSubstr("none")));
+  write("{\"seed\": 1");
+  EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("damaged"));
+  for (const char* const key : {"config", "plan", "data", "start", "libraries", "resumed"}) {
+    json old = json::parse(describe_run(info()));
+    old.erase(key);
+    write(old.dump());
+    EXPECT_THAT(usage_message([&] { read_run_record(run()); }),
+                AllOf(HasSubstr("an earlier version"), HasSubstr(key),
+                      HasSubstr("config.toml --run.out=NEW")));
+  }
+  json odd = json::parse(describe_run(info()));
+  odd["plan"]["ranks"] = json::array();
+  write(odd.dump());
+  EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("plan.ranks"));
+  odd["plan"]["ranks"] = json::array({json{{"micro_batch", 1e30}, {"recompute", "full"}}});
+  write(odd.dump());
+  EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("micro_batch"));
+  odd["plan"]["ranks"] = json::array({json{{"micro_batch", 4}, {"recompute", "half"}}});
+  write(odd.dump());
+  EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("plan.ranks.recompute"));
+}
+
+TEST_F(RunRecordTest, OfAnEarlierVersionStaysOneWhereItIsResumed) {
+  const json before{{"seed", 1}, {"resumed", json::array()}};
+  write(add_resumption(before.dump(), {.step = 2, .config = config_, .environment = environment_}));
+  EXPECT_EQ(written()["resumed"][0]["step"], 2);
+  EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("earlier version"));
+  write(add_resumption("{\"torn", {.step = 2, .config = config_, .environment = environment_}));
+  EXPECT_EQ(written()["resumed"][0]["step"], 2);
+}
+
+}  // namespace
+}  // namespace accrue::train
