@@ -28,6 +28,8 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"safetensors_index", fuzz_safetensors_index},
                              Target{"state", fuzz_state},
                              Target{"manifest", fuzz_manifest},
+                             Target{"metrics", fuzz_metrics},
+                             Target{"run_json", fuzz_run_json},
                              Target{"block_codec", fuzz_block_codec},
                              Target{"parcels", fuzz_parcels}};
 

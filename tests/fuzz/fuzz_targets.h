@@ -22,6 +22,8 @@ void fuzz_safetensors(Input input);
 void fuzz_safetensors_index(Input input);
 void fuzz_state(Input input);
 void fuzz_manifest(Input input);
+void fuzz_metrics(Input input);
+void fuzz_run_json(Input input);
 void fuzz_block_codec(Input input);
 void fuzz_parcels(Input input);
 

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 /// What stands behind "KEY = " in config.toml: its strings, numbers and lists are JSON's as well.
 json config_value(const std::string& text) {
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json value = parse_json(text);
   return value.is_discarded() ? json(text) : value;
 }
 

@@ -43,8 +43,7 @@ std::string content_of(const fs::path& file, std::vector<std::string>& remarks) 
 /// The text of run.json, and "" with a remark where it is no object.
 std::string read_run_json(const fs::path& file, std::vector<std::string>& remarks) {
   std::string text = content_of(file, remarks);
-  if (text.empty() || json::parse(text, nullptr, /*allow_exceptions=*/false).is_object())
-    return text;
+  if (text.empty() || parse_json(text).is_object()) return text;
   remarks.emplace_back("run.json: it is no JSON object, and left out");
   return "";
 }
@@ -62,7 +61,7 @@ void take_metrics(const fs::path& file, RunHistory& run) {
 
 std::optional<std::int64_t> length_of(const json& run, const json& config) {
   for (const json* steps : {&fact(run, "total_steps"), &fact(fact(config, "run"), "steps")})
-    if (steps->is_number_integer()) return steps->get<std::int64_t>();
+    if (const auto count = count_of(*steps)) return count;
   return std::nullopt;
 }
 

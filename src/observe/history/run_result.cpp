@@ -28,11 +28,13 @@ std::optional<double> first_value(const Column* column) {
   return found == column->end() ? std::nullopt : std::optional(*found);
 }
 
-std::optional<double> largest_value(const Column* column) {
+/// The largest of what can be numbers of bytes.
+std::optional<double> most_bytes(const Column* column) {
+  constexpr double beyond_all = 0x1p62;
   std::optional<double> largest;
   if (column == nullptr) return largest;
   for (const double value : *column)
-    if (!std::isnan(value) && (!largest || value > *largest)) largest = value;
+    if (value >= 0 && value < beyond_all && (!largest || value > *largest)) largest = value;
   return largest;
 }
 
@@ -68,8 +70,7 @@ std::vector<std::int64_t> first_steps(const StepTable& table, const json& facts)
   const json& resumed = fact(facts, "resumed");
   if (!resumed.is_array()) return steps;
   for (const json& attempt : resumed) {
-    const json& step = fact(attempt, "step");
-    if (step.is_number_integer()) steps.push_back(step.get<std::int64_t>() + 1);
+    if (const auto step = count_of(fact(attempt, "step"))) steps.push_back(*step + 1);
   }
   return steps;
 }
@@ -142,7 +143,7 @@ RunResult result_of(const RunHistory& run) {
   }
   result.diverged = has_diverged(run);
   result.speed = speed_of(run.table, first_steps(run.table, facts));
-  result.peak_bytes = largest_value(run.table.column("peak_bytes"));
+  result.peak_bytes = most_bytes(run.table.column("peak_bytes"));
   result.started = start_of(run, facts);
   result.ended = end_of(run, facts);
   result.machine = machine_of(facts);

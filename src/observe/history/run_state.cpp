@@ -24,10 +24,9 @@ std::string this_host() {
 
 bool names_a_living_process(const std::filesystem::path& lock) {
   const json who = parse_run_json(read_file(lock));
-  const json& process = fact(who, "process");
-  if (fact(who, "host") != this_host() || !process.is_number_integer()) return false;
-  const auto id = process.get<pid_t>();
-  return id > 0 && (::kill(id, 0) == 0 || errno == EPERM);
+  const auto process = count_of(fact(who, "process"));
+  if (fact(who, "host") != this_host() || !process || *process == 0) return false;
+  return ::kill(static_cast<pid_t>(*process), 0) == 0 || errno == EPERM;
 }
 
 /// The time of the last resumption, as run.json has it; empty where there was none.

@@ -38,6 +38,17 @@ TEST(RunConfig, IsThatOfTheConfigFileWhereRunJsonHasNone) {
                           Pair("run.steps", "10")));
 }
 
+TEST(RunConfig, LeavesOutWhatIsNestedBeyondReason) {
+  const std::size_t depth = 100'000;
+  const std::string lists = std::string(depth, '[') + std::string(depth, ']');
+  std::string objects;
+  for (std::size_t i = 0; i < depth; ++i) objects += "{\"a\":";
+  objects += "1" + std::string(depth, '}');
+  EXPECT_LT(flat(R"({"config":{"data":{"train":)" + lists + "}}}", "")["data.train"].size(), 100U);
+  EXPECT_LT(flat(R"({"config":{"data":)" + objects + "}}", "").size(), 2U);
+  EXPECT_LT(flat("", "[data]\ntrain = " + lists + "\n")["data.train"].size(), 100U);
+}
+
 TEST(RunConfig, IsEmptyWhereThereIsNone) {
   EXPECT_THAT(flat("", ""), IsEmpty());
   EXPECT_THAT(flat(R"({"config":5})", "what\n[is]\nthis"), IsEmpty());

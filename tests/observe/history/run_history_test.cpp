@@ -49,6 +49,10 @@ TEST_F(RunHistoryTest, TakesItsLengthFromTheConfigWhereRunJsonHasNone) {
   EXPECT_EQ(read_run(folder_).total_steps, 9);
   write("run.json", R"({"config":{"run":{"steps":8}}})");
   EXPECT_EQ(read_run(folder_).total_steps, 8);
+  for (const char* odd : {"-1", "1e3", "18446744073709551615", "\"8\"", "null"}) {
+    write("run.json", std::string(R"({"total_steps":)") + odd + "}");
+    EXPECT_EQ(read_run(folder_).total_steps, 9) << odd;
+  }
 }
 
 TEST_F(RunHistoryTest, SaysWhatIsMissingOrBroken) {
