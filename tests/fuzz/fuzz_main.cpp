@@ -29,6 +29,8 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"state", fuzz_state},
                              Target{"manifest", fuzz_manifest},
                              Target{"run_record", fuzz_run_record},
+                             Target{"metrics", fuzz_metrics},
+                             Target{"run_json", fuzz_run_json},
                              Target{"block_codec", fuzz_block_codec},
                              Target{"parcels", fuzz_parcels}};
 

@@ -23,6 +23,8 @@ void fuzz_safetensors_index(Input input);
 void fuzz_state(Input input);
 void fuzz_manifest(Input input);
 void fuzz_run_record(Input input);
+void fuzz_metrics(Input input);
+void fuzz_run_json(Input input);
 void fuzz_block_codec(Input input);
 void fuzz_parcels(Input input);
 
