@@ -68,6 +68,21 @@ TEST(Loader, FetchesTheSamplesOfTheOrdinals) {
   EXPECT_EQ(values(loader.fetch({18, 22}).inputs), values(micro.inputs));
 }
 
+TEST(Loader, GivesEachSampleOfAnEpochInItsPlaceHoweverItIsSplit) {
+  constexpr std::int64_t samples = 1000;
+  const auto source = std::make_shared<CountingSource>(samples);
+  const batch::Sampler sampler(samples, batch::Order::shuffle, 3);
+  const Loader loader(source, sampler);
+  std::vector<std::int64_t> expected;
+  for (std::int64_t draw = 0; draw < samples; ++draw) expected.push_back(sampler.sample(draw));
+  for (const std::int64_t size : {1, 7, 50, 1000}) {
+    std::vector<std::int64_t> given;
+    for (const batch::Range part : batch::split({0, samples}, size))
+      std::ranges::copy(values(loader.fetch(part).inputs), std::back_inserter(given));
+    EXPECT_EQ(given, expected) << size;
+  }
+}
+
 TEST(Loader, GivesMicroBatchesInTheOrderAskedForAndAsFetchDoes) {
   const Folder folder;
   const std::shared_ptr<const Source> source = testing::open(

@@ -108,6 +108,12 @@ TEST(Gpt2Folder, StoresBlockMatricesTransposedInTheMastersDtype) {
   EXPECT_EQ(find(file.tensors, "transformer.wte.weight").sizes(),
             (std::vector<std::int64_t>{31, 24}));
   EXPECT_EQ(file.tensors.size(), model.parameters().size());
+  NamedParameters parameters = model.parameters();
+  // A square one has the same shape either way.
+  for (const char* name : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
+    const std::string full = std::string("transformer.h.1.") + name + ".weight";
+    EXPECT_TRUE(at::equal(find(file.tensors, full), find(parameters, full).t())) << name;
+  }
 }
 
 TEST(Gpt2Folder, DoesNotOverwriteAModel) {

@@ -225,23 +225,27 @@ TEST(Gpt2, EverySiteDropsAndEvaluationDoesNot) {
 }
 
 TEST(Gpt2, TheLossWeighsTheLabels) {
-  Gpt2 model(small());
-  perturb(model);
-  batch::MicroBatch micro = random_batch(model.options(), 3, 12);
-  const auto announced = [&] { return model.losses().front().weight(micro); };
-  EXPECT_EQ(announced(), 3 * 11);
-  const ReferenceGpt2 reference(model);
-  const double unweighted = reference.loss(micro).item<double>();
-  micro.weights = at::rand({3, 12}) + 0.5;
-  const Loss loss = forward(model, micro, context_of(micro));
-  EXPECT_EQ(announced(), loss.weight);
-  EXPECT_NEAR(loss.weight, micro.weights.slice(1, 0, 11).sum().item<double>(), 1e-4);
-  EXPECT_LT(relative_error(loss.sum, reference.loss(micro)), 1e-13);
-  EXPECT_GT(std::abs(loss.sum.item<double>() - unweighted), 1e-3);
-  const auto actual = torch::autograd::grad({loss.sum}, leaves_of(model));
-  const auto expected = reference.gradients(micro);
-  for (std::size_t i = 0; i < actual.size(); ++i)
-    EXPECT_LT(relative_error(actual[i], expected[i]), 1e-12) << i;
+  for (const bool fused : {true, false}) {
+    Gpt2Options options = small();
+    options.fused_loss = fused;
+    Gpt2 model(options);
+    perturb(model);
+    batch::MicroBatch micro = random_batch(model.options(), 3, 12);
+    const auto announced = [&] { return model.losses().front().weight(micro); };
+    EXPECT_EQ(announced(), 3 * 11);
+    const ReferenceGpt2 reference(model);
+    const double unweighted = reference.loss(micro).item<double>();
+    micro.weights = at::rand({3, 12}) + 0.5;
+    const Loss loss = forward(model, micro, context_of(micro));
+    EXPECT_EQ(announced(), loss.weight);
+    EXPECT_NEAR(loss.weight, micro.weights.slice(1, 0, 11).sum().item<double>(), 1e-4);
+    EXPECT_LT(relative_error(loss.sum, reference.loss(micro)), 1e-13) << fused;
+    EXPECT_GT(std::abs(loss.sum.item<double>() - unweighted), 1e-3);
+    const auto actual = torch::autograd::grad({loss.sum}, leaves_of(model));
+    const auto expected = reference.gradients(micro);
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      EXPECT_LT(relative_error(actual[i], expected[i]), 1e-12) << i;
+  }
 }
 
 TEST(Gpt2, NextTokenLogitsAreTheLastRowOfAllLogits) {

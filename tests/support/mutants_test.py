@@ -70,8 +70,8 @@ def main() -> None:
         expect(planted(root, table, '{ gpt2_sgd = "unknown"', '{ gpt2_sgd = "unknwon"'), 2, "cannot say 'unknwon'")
         expect(planted(root, table, '{ gpt2_sgd = "unknown"', '{ gpt2_sgd = "equal"'), 2, "nothing shows it to verify")
         expect(planted(root, PAGE, "| momentum-without-factor |", "| momentum |"), 2, f"{PAGE} is not what")
-        expect(planted(root, MUTANTS / "results.json", '"linear-bias-skipped"', '"linear-bias-kept"'), 2,
-               "linear-bias-kept: tests/mutants/results.json has a row of it")
+        expect(planted(root, MUTANTS / "results.json", '"fixed-unit-more"', '"fixed-unit-less"'), 2,
+               "fixed-unit-less: tests/mutants/results.json has a row of it")
         expect(planted(root, table, 'room = "optim"', 'room = "options"'), 2, "'options' is none of the rooms")
 
 
