@@ -69,10 +69,10 @@ TEST_F(WatchedRun, NamesTheSamplesOfALossThatSpikes) {
 TEST_F(WatchedRun, TellsUpdatesThatAreTooRareForTheSchedule) {
   write_small_run();
   const std::vector<json> warmup =
-      events_of_run("rare_updates", {"--run.steps=3", "--optim.schedule.warmup=50"});
+      events_of_run("rare_updates", {"--run.steps=3", "--optim.schedule.warmup=3"});
   ASSERT_EQ(warmup.size(), 1U);
   EXPECT_THAT(warmup[0]["reason"].get<std::string>(),
-              AllOf(HasSubstr("the warm-up of 50 steps takes the whole run of 3 steps"),
+              AllOf(HasSubstr("the warm-up of 3 steps takes the whole run of 3 steps"),
                     HasSubstr("optim.schedule.warmup is suspected")));
   const auto of_an_epoch = [&](const std::string& samples) {
     std::filesystem::remove_all(folder_ / "out");

@@ -32,7 +32,8 @@ Names rows_below(const std::string& heading) {
 /// run's own.
 Names fields_of(const std::string& line) {
   Names names;
-  for (const auto& [name, value] : nlohmann::json::parse(line).items()) {
+  const nlohmann::json parsed = nlohmann::json::parse(line);
+  for (const auto& [name, value] : parsed.items()) {
     if (!value.is_object() || name == "losses" || name == "lrs") {
       names.insert(name);
       continue;
