@@ -37,7 +37,7 @@ std::string pace(double step_seconds) {
   return text.data();
 }
 
-std::string percent(double part) {
+std::string whole_percent(double part) {
   return std::to_string(static_cast<int>(std::clamp(part, 0.0, 9.99) * 100)) + "%";
 }
 
@@ -97,7 +97,7 @@ class View {
 void add_step(View& view, const LiveStatus& status) {
   view.begin("step", {{status.position, Look::strong},
                       {status.seconds_left ? "left " + format_duration(*status.seconds_left) : ""},
-                      {percent(status.done)}});
+                      {whole_percent(status.done)}});
   if (const int room = view.room_for_graph(); room > 0)
     view.graph({filled_bar(status.done, room, view.utf8()), Look::good});
 }
@@ -130,7 +130,7 @@ void add_memory(View& view, const LiveStatus& status) {
   if (!status.budget_bytes || *status.budget_bytes <= 0) return view.begin("memory", {{peak}});
   const double part =
       static_cast<double>(*status.peak_bytes) / static_cast<double>(*status.budget_bytes);
-  view.begin("memory", {{peak + " of " + format_bytes(*status.budget_bytes)}, {percent(part)}});
+  view.begin("memory", {{peak + " of " + format_bytes(*status.budget_bytes)}, {whole_percent(part)}});
   if (const int room = view.room_for_graph(); room > 0)
     view.graph({filled_bar(part, room, view.utf8()), look_of_memory(part)});
 }

@@ -79,7 +79,7 @@ std::optional<double> standard_error(const Side& a, const Side& b) {
   return std::sqrt(variance * (1 / of_a + 1 / of_b));
 }
 
-std::string percent(double share) {
+std::string exact_percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g%%", 100 * share);
   return text;
@@ -110,7 +110,7 @@ void judge(const Side& runs, const Side& baseline, bool is_better_lower, MetricC
     found.reason = "worse by no more than is allowed";
   else if (is_scatter)
     found.reason = "worse by more than is allowed, but within the standard error of the seeds (" +
-                   percent(*found.standard_error) + "): more of them would tell";
+                   exact_percent(*found.standard_error) + "): more of them would tell";
   else
     found.reason = "worse by more than is allowed";
 }

@@ -11,8 +11,8 @@ namespace {
 using protozero::pbf_builder;
 
 std::string utf8(const std::string& text) {
-  const nlohmann::json json = text;
-  return nlohmann::json::parse(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+  const nlohmann::json value = text;
+  return nlohmann::json::parse(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
       .get<std::string>();
 }
 
