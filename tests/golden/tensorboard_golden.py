@@ -158,11 +158,13 @@ class Runs:
         self.train("--run.out=runs/resumed", "--observe.histograms=none", "--resume", "2")
         self.train("--run.out=runs/second", "--optim.lr=1e-3", "--optim.schedule.kind=constant")
 
-    def train(self, *arguments: str) -> None:
-        result = subprocess.run([ACCRUE, "train", "run.toml", *arguments], cwd=self.folder, capture_output=True,
+    def train(self, *arguments: str, config: str = "run.toml") -> str:
+        """Returns what was said on standard error."""
+        result = subprocess.run([ACCRUE, "train", config, *arguments], cwd=self.folder, capture_output=True,
                                 text=True, timeout=SECONDS, check=False)
         if result.returncode:
             raise AssertionError(result.stderr)
+        return result.stderr
 
 
 RUNS: Runs
@@ -227,6 +229,24 @@ class Scalars(unittest.TestCase):
             self.assertEqual(len(mistakes(run / "tb", whole)), 3, "the last evaluation alone")
             RUNS.train(f"--run.out={run}", "--resume", "4")
             self.assertEqual(mistakes(run / "tb", metrics_of(run)), [])
+
+
+class Files(unittest.TestCase):
+    def test_that_cannot_be_written_are_warned_of_once(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            run = Path(name) / "run"
+            shutil.copytree(RUNS.first, run)
+            shutil.rmtree(run / "tb")
+            (run / "tb").write_text("mine")
+            said = RUNS.train(f"--run.out={run}", "--resume", "2")
+            self.assertEqual(said.count("warning: write"), 1, said)
+            self.assertEqual((run / "tb").read_text(), "mine")
+            self.assertEqual(metrics_of(run)[-1]["step"], STEPS)
+
+    def test_are_none_where_none_are_wanted(self) -> None:
+        (RUNS.folder / "plain.toml").write_text(CONFIG.replace('histograms = "3 steps"', "tensorboard = false"))
+        RUNS.train("--run.out=without", config="plain.toml")
+        self.assertFalse((RUNS.folder / "without" / "tb").exists())
 
 
 class Records(unittest.TestCase):
