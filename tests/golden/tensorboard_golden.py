@@ -70,7 +70,13 @@ OF_STEPS = {
     "accumulation_seconds": "time/accumulation", "optimizer_seconds": "time/optimizer", "reduce_seconds": "time/reduce",
     "reduce_exposed_seconds": "time/reduce_exposed", "wire_bytes": "ranks/wire_bytes",
     "pipeline_bubble": "ranks/pipeline_bubble", "pipeline_bubble_formula": "ranks/pipeline_bubble_formula",
-    "budget_bytes": "memory/budget", "micro_batch_peak_bytes": "memory/micro_batch_peak"}
+    "budget_bytes": "memory/budget", "micro_batch_peak_bytes": "memory/micro_batch_peak",
+    "batch_samples": "train/batch_samples", "epoch_seconds": "time/epoch", "data_seconds": "time/data",
+    "checkpoint_seconds": "time/checkpoint", "share_of_ceiling": "machine/share_of_ceiling", "joules": "machine/joules",
+    "micro_batch_seconds.median": "time/micro_batch_median", "micro_batch_seconds.max": "time/micro_batch_max",
+    **{f"memory.{kind}": f"memory/{kind}" for kind in (
+        "parameters", "gradients", "optimizer", "activations", "packed", "reserved")}}
+BY_NAME = {"losses": "train/loss", "lrs": "train/lr"}  # whose names are the run's own
 OF_EVALUATIONS = {"eval_loss": "eval/loss", "eval_accuracy": "eval/accuracy", "weight": "eval/weight", "seconds": "time/eval"}
 NO_SCALARS = {"step", "time", "event", "reason", "batchnorm"}
 OUR_OWN = {"train/samples_per_second"}  # made of samples and seconds
@@ -86,6 +92,20 @@ def metrics_of(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+def numbers_of(line: dict) -> dict[str, float]:
+    """With dotted names for what is nested."""
+    numbers = {name: value for name, value in line.items() if name not in NO_SCALARS and not isinstance(value, dict)}
+    for outer, values in line.items():
+        if isinstance(values, dict):
+            numbers |= {f"{outer}.{inner}": value for inner, value in values.items()}
+    return numbers
+
+
+def tag_of(name: str, tags: dict[str, str]) -> str:
+    outer, _, inner = name.partition(".")
+    return f"{BY_NAME[outer]}/{inner}" if outer in BY_NAME else tags[name]
+
+
 def expected_scalars(lines: list[dict]) -> dict[str, dict[int, float]]:
     """What metrics.jsonl says, by tag and step, as float32; fails for a number that has no tag."""
     scalars: dict[str, dict[int, float]] = collections.defaultdict(dict)
@@ -93,8 +113,8 @@ def expected_scalars(lines: list[dict]) -> dict[str, dict[int, float]]:
         if "event" in line:
             continue
         tags = OF_EVALUATIONS if "eval_loss" in line else OF_STEPS
-        for name in line.keys() - NO_SCALARS:
-            scalars[tags[name]][line["step"]] = float(numpy.float32(line[name]))
+        for name, value in numbers_of(line).items():
+            scalars[tag_of(name, tags)][line["step"]] = float(numpy.float32(value))
     return dict(scalars)
 
 

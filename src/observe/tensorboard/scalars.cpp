@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -22,19 +23,37 @@ void put(std::vector<Scalar>& scalars, std::string tag, const std::optional<T>& 
   if (value) put(scalars, std::move(tag), *value);
 }
 
+/// Puts each value below `tag`, under its name.
+void put(std::vector<Scalar>& scalars, const std::string& tag,
+         const std::map<std::string, double>& values) {
+  for (const auto& [name, value] : values) put(scalars, tag + "/" + name, value);
+}
+
+void put(std::vector<Scalar>& scalars, const MemoryByKind& memory) {
+  put(scalars, "memory/parameters", memory.parameters);
+  put(scalars, "memory/gradients", memory.gradients);
+  put(scalars, "memory/optimizer", memory.optimizer);
+  put(scalars, "memory/activations", memory.activations);
+  put(scalars, "memory/packed", memory.packed);
+  put(scalars, "memory/reserved", memory.reserved);
+}
+
 }  // namespace
 
 std::vector<Scalar> scalars_of(const StepReport& report) {
   std::vector<Scalar> scalars;
   put(scalars, "train/loss", report.loss);
+  put(scalars, "train/loss", report.losses);
   put(scalars, "train/grad_norm", report.grad_norm);
   put(scalars, "train/lr", report.lr);
+  put(scalars, "train/lr", report.lrs);
   put(scalars, "train/tokens_per_second", report.tokens_per_second);
   put(scalars, "train/updates_per_hour", report.updates_per_hour);
   put(scalars, "train/epoch", report.epoch);
   put(scalars, "train/samples", report.samples);
   put(scalars, "train/tokens", report.tokens);
   put(scalars, "train/weight", report.weight);
+  put(scalars, "train/batch_samples", report.batch_samples);
   put(scalars, "train/batch_tokens", report.batch_tokens);
   put(scalars, "train/micro_batch", report.micro_batch);
   put(scalars, "train/micro_batches", report.micro_batches);
@@ -44,15 +63,25 @@ std::vector<Scalar> scalars_of(const StepReport& report) {
   put(scalars, "time/elapsed", report.elapsed);
   put(scalars, "time/step", report.seconds);
   put(scalars, "time/accumulation", report.accumulation_seconds);
+  if (report.micro_batch_seconds) {
+    put(scalars, "time/micro_batch_median", report.micro_batch_seconds->median);
+    put(scalars, "time/micro_batch_max", report.micro_batch_seconds->max);
+  }
   put(scalars, "time/optimizer", report.optimizer_seconds);
+  put(scalars, "time/data", report.data_seconds);
+  put(scalars, "time/checkpoint", report.checkpoint_seconds);
+  put(scalars, "time/epoch", report.epoch_seconds);
   put(scalars, "time/reduce", report.reduce_seconds);
   put(scalars, "time/reduce_exposed", report.reduce_exposed_seconds);
   put(scalars, "ranks/wire_bytes", report.wire_bytes);
   put(scalars, "ranks/pipeline_bubble", report.pipeline_bubble);
   put(scalars, "ranks/pipeline_bubble_formula", report.pipeline_bubble_formula);
+  put(scalars, "machine/share_of_ceiling", report.share_of_ceiling);
+  put(scalars, "machine/joules", report.joules);
   put(scalars, "memory/peak", report.peak_bytes);
   put(scalars, "memory/budget", report.budget_bytes);
   put(scalars, "memory/micro_batch_peak", report.micro_batch_peak_bytes);
+  if (report.memory) put(scalars, *report.memory);
   return scalars;
 }
 
