@@ -15,7 +15,7 @@ DEEPSPEED="deepspeed==0.19.8"
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libspng-dev libjpeg-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
-TEST_PACKAGES=(clang-format clang-tidy libstb-dev)
+TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium)
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
 TCMALLOC=(libtcmalloc-minimal4t64 libtcmalloc-minimal4)  # the names that Debian and Ubuntu have for it, newest first
 
