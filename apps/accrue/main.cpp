@@ -42,6 +42,8 @@ int dispatch(const Arguments& typed) {
   accrue::cli::add_plan(app, action);
   accrue::cli::add_verify(app, action);
   accrue::cli::add_doctor(app, action);
+  accrue::cli::add_runs(app, action);
+  accrue::cli::add_compare(app, action);
   accrue::cli::check_verb(app, typed);
   try {
     app.parse(Arguments(typed.rbegin(), typed.rend() - 1));

@@ -35,15 +35,15 @@ TEST_F(CommandLine, VersionNamesWhatNumbersDependOn) {
 TEST_F(CommandLine, HelpListsOnlyTheVerbsThereAre) {
   const auto result = accrue({"--help"});
   EXPECT_EQ(result.status, 0);
-  for (const char* verb :
-       {"init", "train", "sample", "predict", "export", "bench", "plan", "verify", "doctor"})
+  for (const char* verb : {"init", "train", "sample", "predict", "export", "bench", "plan",
+                           "verify", "doctor", "runs", "compare"})
     EXPECT_THAT(result.output, HasSubstr(verb));
-  for (const char* verb : {"compare", "report"}) EXPECT_THAT(result.output, Not(HasSubstr(verb)));
+  for (const char* verb : {"report"}) EXPECT_THAT(result.output, Not(HasSubstr(verb)));
 }
 
 TEST_F(CommandLine, HelpOfEachVerbEndsWithAnExample) {
-  for (const char* verb :
-       {"init", "train", "sample", "predict", "export", "bench", "plan", "verify", "doctor"}) {
+  for (const char* verb : {"init", "train", "sample", "predict", "export", "bench", "plan",
+                           "verify", "doctor", "runs", "compare"}) {
     const auto result = accrue({verb, "--help"});
     EXPECT_EQ(result.status, 0);
     const std::size_t example = result.output.find("Example:");
@@ -54,7 +54,7 @@ TEST_F(CommandLine, HelpOfEachVerbEndsWithAnExample) {
 }
 
 TEST_F(CommandLine, VerbsOfLaterVersionsAreNamedAsSuch) {
-  for (const char* verb : {"report", "compare"})
+  for (const char* verb : {"report"})
     EXPECT_THAT(refusal_of({verb, "run.toml"}), HasSubstr("not in this version"));
 }
 

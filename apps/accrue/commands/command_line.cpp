@@ -12,7 +12,7 @@
 namespace accrue::cli {
 namespace {
 
-constexpr std::array<std::string_view, 2> later_verbs{"report", "compare"};
+constexpr std::array<std::string_view, 1> later_verbs{"report"};
 constexpr std::array<std::string_view, 1> later_options{"--repeat"};
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }

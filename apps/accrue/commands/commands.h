@@ -25,6 +25,8 @@ void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
+void add_runs(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
 
 /// The version of accrue and of what its numbers depend on.
 std::string version_text();

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/enum_words.h"
+
 namespace accrue::observe {
 
 /// Numbers by optimizer step: `NaN` where a step did not have the value.
@@ -41,8 +43,11 @@ enum class RunState {
   stopped,      ///< neither: it failed, was killed, or the machine went down
 };
 
-/// "running", "done", "interrupted" or "stopped".
-std::string to_string(RunState state);
+inline constexpr auto run_state_words =
+    enum_words<RunState>({{RunState::running, "running"},
+                          {RunState::done, "done"},
+                          {RunState::interrupted, "interrupted"},
+                          {RunState::stopped, "stopped"}});
 
 /// What a run folder tells, as far as it is there.
 struct RunHistory {
@@ -65,6 +70,9 @@ bool is_run(const std::filesystem::path& folder);
 /// `remarks` says so; where a step is there twice (a run that went back), the later line and what
 /// follows it count. Throws a usage Error where `root` is no run folder.
 RunHistory read_run(const std::filesystem::path& root);
+
+/// Reads several runs, on as many threads as this process is granted, and makes their names differ.
+std::vector<RunHistory> read_runs(const std::vector<std::filesystem::path>& roots);
 
 /// Puts as many of the folders above before the names as it takes to tell the runs apart:
 /// "a/run" and "b/run".

@@ -64,6 +64,17 @@ std::string holder(int descriptor) {
   return "another process";
 }
 
+/// Returns 0, or the system's error. Who asks whether the run is claimed (observe::is_claimed)
+/// holds the lock for as long as that takes, so it is tried for a moment.
+int take_lock(int descriptor) {
+  constexpr int kAttempts = 10;
+  for (int attempt = 1;; ++attempt) {
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return 0;
+    if (errno != EWOULDBLOCK || attempt == kAttempts) return errno;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 bool is_lockless(int error) {
   return error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK || error == EINVAL;
 }
@@ -117,8 +128,7 @@ bool RunClaim::open_lock() {
     if (errno == ENOENT) return false;
     throw cannot_write(run_, std::strerror(errno));
   }
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
+  if (const int error = take_lock(descriptor_)) {
     if (!is_lockless(error)) {
       const std::string who = error == EWOULDBLOCK ? holder(descriptor_) : "";
       ::close(std::exchange(descriptor_, -1));

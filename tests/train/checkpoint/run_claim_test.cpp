@@ -87,6 +87,19 @@ TEST_F(RunClaimTest, TheNameIsWaitedFor) {
   }
 }
 
+TEST_F(RunClaimTest, WaitsForWhoOnlyAsksWhetherItIsClaimed) {
+  fs::create_directories(run().root());
+  const fs::path file = run().root() / ".accrue-lock";
+  std::ofstream(file) << "";
+  const int question = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(question, LOCK_SH | LOCK_NB), 0);
+  const std::jthread answered([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    close(question);
+  });
+  EXPECT_NO_THROW(RunClaim{run()});
+}
+
 TEST_F(RunClaimTest, LeavesNothingWhereNothingWasCreated) {
   const std::size_t before = entries();
   { const RunClaim claim(run()); }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace accrue::cli {
+
+/// A table of text for people: columns side by side, two spaces between them.
+class TextTable {
+ public:
+  enum class Side { left, right };
+  struct Column {
+    std::string title;
+    Side side = Side::left;
+    int rank = 0;  ///< where there is no room, the column of the highest goes first; 0 stays
+  };
+  static constexpr std::size_t any_width = static_cast<std::size_t>(-1);
+
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// One cell for each column. Control characters become '?'.
+  void add_row(std::vector<std::string> cells);
+
+  /// The titles and the rows, without line breaks and spaces at their ends. Where they are wider
+  /// than `width`, columns are left out, and then the front of the first column's cells.
+  std::vector<std::string> lines(std::size_t width) const;
+
+ private:
+  using Row = std::vector<std::string>;
+
+  Row titles() const;
+  std::vector<std::size_t> widths() const;
+  void leave_out(std::vector<std::size_t>& shown, const std::vector<std::size_t>& widths,
+                 std::size_t width) const;
+
+  std::vector<Column> columns_;
+  std::vector<Row> rows_;
+};
+
+/// Columns of the terminal that stdout is; any width where it is none.
+std::size_t output_width();
+
+}  // namespace accrue::cli

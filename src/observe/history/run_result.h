@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "observe/history/run_history.h"
+#include "observe/history/run_speed.h"
+
+namespace accrue::observe {
+
+/// What a run has come to, in a few numbers; absent is what it does not tell.
+struct RunResult {
+  std::string name;
+  RunState state = RunState::stopped;
+  std::optional<std::int64_t> last_step, total_steps;
+  std::optional<double> last_loss;  ///< of the last step that has one
+  /// The mean over the last tenth of the steps (one of fewer than 20), each with its `weight` where
+  /// all have one.
+  std::optional<double> train_loss;
+  std::optional<double> eval_loss;  ///< the last
+  std::optional<std::int64_t> eval_step;
+  /// The evaluation after the last step of `eval_loss` gave no finite loss.
+  bool diverged = false;
+  std::optional<Speed> speed;                 ///< without the first step of each attempt
+  std::optional<double> peak_bytes;           ///< the largest of all steps
+  std::optional<std::string> started, ended;  ///< UTC as ISO 8601; `ended` of none that runs
+  std::string machine;                        ///< processor and threads; "" where not told
+  std::string evaluated_on;                   ///< fingerprints of data.val; "" where not told
+};
+
+RunResult result_of(const RunHistory& run);
+
+}  // namespace accrue::observe

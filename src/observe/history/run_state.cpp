@@ -1,0 +1,71 @@
+#include "observe/history/run_state.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <string>
+
+#include "core/atomic_file.h"
+#include "observe/history/run_facts.h"
+
+namespace accrue::observe {
+namespace {
+
+using nlohmann::json;
+
+std::string this_host() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+bool names_a_living_process(const std::filesystem::path& lock) {
+  const json who = parse_run_json(read_file(lock));
+  const json& process = fact(who, "process");
+  if (fact(who, "host") != this_host() || !process.is_number_integer()) return false;
+  const auto id = process.get<pid_t>();
+  return id > 0 && (::kill(id, 0) == 0 || errno == EPERM);
+}
+
+/// The time of the last resumption, as run.json has it; empty where there was none.
+std::string last_resumption(const json& run) {
+  const json& resumed = fact(run, "resumed");
+  if (!resumed.is_array() || resumed.empty()) return "";
+  const json& time = fact(resumed.back(), "time");
+  return time.is_string() ? time.get<std::string>() : "";
+}
+
+/// How the last attempt ended, where run.json says so.
+std::optional<RunState> stated_end(const json& run) {
+  const json& ended = fact(run, "ended");
+  const json& time = fact(ended, "time");
+  // Times are of one form (ISO 8601, UTC), whose order is that of their letters.
+  if (time.is_string() && time.get<std::string>() < last_resumption(run)) return std::nullopt;
+  const json& state = fact(ended, "state");
+  return state.is_string() ? run_state_words.find(state.get<std::string>()) : std::nullopt;
+}
+
+}  // namespace
+
+bool is_claimed(const std::filesystem::path& root) {
+  const std::filesystem::path lock = root / ".accrue-lock";
+  const int descriptor = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) return false;
+  const bool is_free = ::flock(descriptor, LOCK_SH | LOCK_NB) == 0;
+  const int error = errno;
+  ::close(descriptor);
+  if (is_free) return false;
+  return error == EWOULDBLOCK || names_a_living_process(lock);
+}
+
+RunState state_when_left(const json& run, std::optional<std::int64_t> total_steps,
+                         std::optional<std::int64_t> last_step) {
+  if (const auto stated = stated_end(run)) return *stated;
+  const bool is_done = total_steps && last_step && *last_step >= *total_steps;
+  return is_done ? RunState::done : RunState::stopped;
+}
+
+}  // namespace accrue::observe
