@@ -16,4 +16,6 @@ printf '\nA sample of what it learned, after two lines of prompt:\n\n'
 build/release/accrue sample "$run" --prompt $'import os\n\nclass ' --tokens 400 --temperature 0.6
 printf '\n\nThe run:    %s (config.toml, run.json, metrics.jsonl, checkpoints/)\n' "$run"
 printf 'Go on:      build/release/accrue sample %s --prompt "def " \n' "$run"
+build/release/accrue report "$run" >/dev/null
+printf 'Look at it: %s/report.html (one page, in any browser)\n' "$run"
 printf 'Export:     build/release/accrue export %s --out %s/hf\n' "$run" "$run"

@@ -42,6 +42,7 @@ int dispatch(const Arguments& typed) {
   accrue::cli::add_plan(app, action);
   accrue::cli::add_verify(app, action);
   accrue::cli::add_doctor(app, action);
+  accrue::cli::add_report(app, action);
   accrue::cli::add_runs(app, action);
   accrue::cli::add_compare(app, action);
   accrue::cli::check_verb(app, typed);

@@ -12,8 +12,6 @@
 namespace accrue::cli {
 namespace {
 
-constexpr std::array<std::string_view, 1> later_verbs{"report"};
-
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
@@ -115,9 +113,6 @@ void check_verb(const CLI::App& app, const Arguments& typed) {
   const std::string& word = typed[1];
   if (word.starts_with("-")) return;
   if (contains(verbs, word)) return check_action(*app.get_subcommand(word), typed);
-  if (contains(later_verbs, word))
-    throw usage_error("accrue " + word, "one of the verbs " + joined(verbs),
-                      quoted(word) + ", which is not in this version", "accrue --help");
   throw usage_error("accrue " + word, "one of the verbs " + joined(verbs), quoted(word),
                     advice_on_verb(word, verbs));
 }

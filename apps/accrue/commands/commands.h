@@ -25,6 +25,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_runs(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 

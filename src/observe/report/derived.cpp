@@ -1,0 +1,94 @@
+#include "observe/report/derived.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace accrue::observe {
+namespace {
+
+using Column = std::vector<double>;
+
+constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
+
+bool has_any(const Column& column) {
+  return std::any_of(column.begin(), column.end(), [](double value) { return !std::isnan(value); });
+}
+
+void add_if_any(StepTable& table, const char* name, Column column) {
+  if (has_any(column)) table.columns[name] = std::move(column);
+}
+
+/// Clocks that are read one after the other differ a little: no part is less than nothing. What was
+/// not measured stays so.
+double at_least_nothing(double seconds) { return seconds < 0 ? 0 : seconds; }
+
+/// A column that may not be there.
+class OptionalColumn {
+ public:
+  OptionalColumn(const StepTable& table, const char* name) : column_(table.column(name)) {}
+  double at(std::size_t row) const { return column_ == nullptr ? not_measured : (*column_)[row]; }
+  double at_or_none(std::size_t row) const { return std::isnan(at(row)) ? 0 : at(row); }
+
+ private:
+  const Column* column_;
+};
+
+/// Of a step whose predecessor is there, or which is the first of the run.
+Column batch_samples(const StepTable& table) {
+  const OptionalColumn samples(table, "samples");
+  Column batch(table.steps.size(), not_measured);
+  for (std::size_t row = 0; row < batch.size(); ++row) {
+    const bool follows = row > 0 && table.steps[row] == table.steps[row - 1] + 1;
+    if (table.steps[row] == 1) batch[row] = samples.at(row);
+    if (follows) batch[row] = samples.at(row) - samples.at(row - 1);
+  }
+  return batch;
+}
+
+Column quotient(const Column& numerator, const OptionalColumn& denominator) {
+  Column result(numerator.size(), not_measured);
+  for (std::size_t row = 0; row < result.size(); ++row)
+    if (denominator.at(row) > 0) result[row] = numerator[row] / denominator.at(row);
+  return result;
+}
+
+/// Waiting for data and the hidden reduction lie within the measured accumulation, the exposed
+/// reduction within closing the window, which the optimizer's time has.
+void add_time_parts(StepTable& table) {
+  const OptionalColumn seconds(table, "seconds"), accumulation(table, "accumulation_seconds"),
+      closing(table, "optimizer_seconds"), reduce(table, "reduce_seconds"),
+      exposed(table, "reduce_exposed_seconds"), data(table, "data_seconds"),
+      checkpoint(table, "checkpoint_seconds");
+  const std::size_t rows = table.steps.size();
+  const auto part = [&](const char* name, const auto& of_row) {
+    Column column(rows);
+    for (std::size_t row = 0; row < rows; ++row) column[row] = at_least_nothing(of_row(row));
+    add_if_any(table, name, std::move(column));
+  };
+  part("part.compute", [&](std::size_t row) {
+    return accumulation.at(row) - data.at_or_none(row) -
+           (reduce.at_or_none(row) - exposed.at_or_none(row));
+  });
+  part("part.reduce_hidden", [&](std::size_t row) { return reduce.at(row) - exposed.at(row); });
+  part("part.reduce_exposed", [&](std::size_t row) { return exposed.at(row); });
+  part("part.optimizer",
+       [&](std::size_t row) { return closing.at(row) - exposed.at_or_none(row); });
+  part("part.data", [&](std::size_t row) { return data.at(row); });
+  part("part.checkpoint", [&](std::size_t row) { return checkpoint.at(row); });
+  part("part.rest",
+       [&](std::size_t row) { return seconds.at(row) - accumulation.at(row) - closing.at(row); });
+}
+
+}  // namespace
+
+StepTable with_derived(StepTable table) {
+  Column samples = batch_samples(table);
+  if (table.column("tokens_per_second") == nullptr)
+    add_if_any(table, "samples_per_second", quotient(samples, OptionalColumn(table, "seconds")));
+  add_if_any(table, "batch_samples", std::move(samples));
+  add_time_parts(table);
+  return table;
+}
+
+}  // namespace accrue::observe

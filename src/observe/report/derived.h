@@ -1,0 +1,14 @@
+#pragma once
+
+#include "observe/history/run_history.h"
+
+namespace accrue::observe {
+
+/// `table` with columns that are computed from it, each NaN where what it needs was not measured:
+///   batch_samples        samples of the step: the difference of the cumulative ones
+///   samples_per_second   where tokens are not counted
+///   part.compute, part.reduce_hidden, part.reduce_exposed, part.optimizer, part.data,
+///   part.checkpoint, part.rest   seconds of a step that add up to its time, with the checkpoint's
+StepTable with_derived(StepTable table);
+
+}  // namespace accrue::observe

@@ -1,0 +1,35 @@
+#include "observe/report/json_fields.h"
+
+#include <nlohmann/json.hpp>
+
+namespace accrue::observe {
+namespace {
+
+using nlohmann::json;
+
+const json* field_at(const json& root, const char* pointer) {
+  const json::json_pointer place(pointer);
+  return root.is_structured() && root.contains(place) ? &root.at(place) : nullptr;
+}
+
+}  // namespace
+
+std::optional<double> number_at(const json& root, const char* pointer) {
+  const json* field = field_at(root, pointer);
+  if (field == nullptr || !field->is_number()) return std::nullopt;
+  return field->get<double>();
+}
+
+std::string text_at(const json& root, const char* pointer) {
+  const json* field = field_at(root, pointer);
+  if (field == nullptr) return "";
+  if (field->is_string()) return field->get<std::string>();
+  return field->is_number() ? field->dump() : "";
+}
+
+const json* array_at(const json& root, const char* pointer) {
+  const json* field = field_at(root, pointer);
+  return field != nullptr && field->is_array() ? field : nullptr;
+}
+
+}  // namespace accrue::observe

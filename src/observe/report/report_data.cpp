@@ -1,0 +1,178 @@
+#include "observe/report/report_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "observe/report/derived.h"
+
+namespace accrue::observe {
+namespace {
+
+using Columns = std::map<std::string, std::vector<double>>;
+
+constexpr std::size_t most_buckets = 2048, fewest_buckets = 64;
+constexpr std::size_t most_events = 1000;
+
+bool is_measured(const std::vector<double>& column) {
+  return std::any_of(column.begin(), column.end(), [](double value) { return !std::isnan(value); });
+}
+
+/// Whether a column of troubles (which are counted in every step) tells of any.
+bool is_all_quiet(const std::string& name, const std::vector<double>& column) {
+  if (name != "retries" && name != "quarantined") return false;
+  return std::none_of(column.begin(), column.end(), [](double value) { return value > 0; });
+}
+
+/// Row of the last step that is not after `step`; none where there is none.
+std::optional<std::size_t> row_at(const std::vector<std::int64_t>& steps, std::int64_t step) {
+  const auto after = std::upper_bound(steps.begin(), steps.end(), step);
+  if (after == steps.begin()) return std::nullopt;
+  return static_cast<std::size_t>(after - steps.begin() - 1);
+}
+
+/// Evaluations as a table with the axes that the steps have there.
+StepTable table_of_evaluations(const RunHistory& run) {
+  constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+  StepTable table;
+  Columns& columns = table.columns;
+  for (const EvaluationPoint& evaluation : run.evaluations) {
+    table.steps.push_back(evaluation.step);
+    columns["eval_loss"].push_back(evaluation.loss);
+    columns["eval_accuracy"].push_back(evaluation.accuracy.value_or(nothing));
+    const auto row = row_at(run.table.steps, evaluation.step);
+    for (const char* axis : {"tokens", "samples", "elapsed"})
+      if (const auto* column = run.table.column(axis))
+        columns[axis].push_back(row ? (*column)[*row] : 0);
+  }
+  return table;
+}
+
+/// A run's tables before they are thinned.
+struct FullTables {
+  StepTable training, evaluations;
+};
+
+void add_present(const StepTable& table, std::set<std::string>& present) {
+  for (const auto& [name, column] : table.columns)
+    if (is_measured(column) && !is_all_quiet(name, column)) present.insert(name);
+}
+
+std::vector<double> axis_of(const StepTable& table, const char* name, const Buckets& buckets) {
+  const std::vector<double>* column = table.column(name);
+  return column == nullptr ? std::vector<double>{} : last_of_buckets(*column, buckets);
+}
+
+/// What a chart does not show of a column is not kept.
+ThinColumn kept_of(ThinColumn thinned, Kept kept) {
+  if (kept == Kept::highest) thinned.mean = thinned.highest;
+  if (kept != Kept::extremes) thinned.lowest = thinned.highest = {};
+  return thinned;
+}
+
+ThinTable thin_table(const StepTable& table, const std::map<std::string, Kept>& kept,
+                     std::size_t buckets_at_most) {
+  const Buckets buckets = bucket_steps(table.steps, buckets_at_most);
+  ThinTable thinned{.width = buckets.width,
+                    .steps = last_of_buckets(table.steps, buckets),
+                    .tokens = axis_of(table, "tokens", buckets),
+                    .samples = axis_of(table, "samples", buckets),
+                    .seconds = axis_of(table, "elapsed", buckets)};
+  for (const auto& [name, column] : table.columns) {
+    const auto use = kept.find(name);
+    if (use == kept.end() || !is_measured(column)) continue;
+    ThinColumn one = kept_of(thin(column, buckets), use->second);
+    if (buckets.width == 1) one.lowest = one.highest = {};
+    thinned.columns[name] = std::move(one);
+  }
+  return thinned;
+}
+
+std::size_t numbers_in(const ThinTable& table) {
+  std::size_t numbers = 0;
+  for (const auto& [name, column] : table.columns)
+    numbers += column.mean.size() + column.lowest.size() + column.highest.size();
+  return numbers;
+}
+
+std::size_t numbers_in(const std::vector<RunView>& runs) {
+  std::size_t numbers = 0;
+  for (const RunView& run : runs) numbers += numbers_in(run.training) + numbers_in(run.evaluations);
+  return numbers;
+}
+
+RunView view_of(const RunHistory& run, const StepTable& training) {
+  RunHistory with_derived_columns = run;
+  with_derived_columns.table = training;
+  return {.name = run.name,
+          .folder = run.root.string(),
+          .state = std::string(run_state_words.of(run.state)),
+          .description = description_of(run),
+          .figures = key_figures(with_derived_columns),
+          .events = choose_events(run.events, most_events),
+          .config = flat_config(run),
+          .remarks = run.remarks};
+}
+
+/// What is other in each run anyway (where it is written, when and how it was started), and what
+/// the config has too.
+bool tells_runs_apart_anyway(const std::string& key) {
+  static const std::set<std::string> keys{"run.out", "Command", "Started",
+                                          "Ended",   "Resumed", "Seed"};
+  return keys.contains(key);
+}
+
+std::vector<Difference> differences_of(const std::vector<RunView>& runs) {
+  std::vector<std::map<std::string, std::string>> values;
+  for (const RunView& run : runs) {
+    values.push_back(run.config);
+    for (const auto& [name, text] : run.description.environment) values.back()[name] = text;
+  }
+  std::vector<Difference> found = differences(values);
+  std::erase_if(found, [](const Difference& one) { return tells_runs_apart_anyway(one.key); });
+  return found;
+}
+
+std::vector<std::string> remarks_on(const std::vector<RunView>& runs) {
+  std::set<std::string> units;
+  for (const RunView& run : runs)
+    if (!run.description.unit.empty()) units.insert(run.description.unit);
+  if (units.size() < 2) return {};
+  return {
+      "These runs count in different units (tokens and samples): their batches and speeds stand in "
+      "charts of their own, and the axis of tokens is left out."};
+}
+
+}  // namespace
+
+ReportData make_report_data(const std::vector<RunHistory>& runs, std::size_t most_numbers) {
+  ReportData data;
+  std::vector<FullTables> tables;
+  std::set<std::string> present;
+  for (const RunHistory& run : runs) {
+    tables.push_back({with_derived(run.table), table_of_evaluations(run)});
+    data.runs.push_back(view_of(run, tables.back().training));
+    add_present(tables.back().training, present);
+    add_present(tables.back().evaluations, present);
+  }
+  data.charts = charts_of(present);
+  const std::map<std::string, Kept> kept = kept_columns(data.charts);
+  for (std::size_t buckets = most_buckets; buckets >= fewest_buckets; buckets /= 2) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      data.runs[i].training = thin_table(tables[i].training, kept, buckets);
+      data.runs[i].evaluations = thin_table(tables[i].evaluations, kept, buckets);
+    }
+    if (numbers_in(data.runs) <= most_numbers) break;
+  }
+  data.differences = differences_of(data.runs);
+  data.remarks = remarks_on(data.runs);
+  return data;
+}
+
+std::size_t most_numbers_of(std::size_t runs) {
+  constexpr std::size_t of_one_run = 130'000, most_runs = 10;
+  return of_one_run * std::clamp<std::size_t>(runs, 1, most_runs);
+}
+
+}  // namespace accrue::observe

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "observe/history/run_history.h"
+#include "observe/report/charts.h"
+#include "observe/report/differences.h"
+#include "observe/report/figures.h"
+#include "observe/report/run_description.h"
+#include "observe/report/shown_events.h"
+#include "observe/report/thinning.h"
+
+namespace accrue::observe {
+
+/// Columns on one axis of steps, thinned. Where a bucket lies is told by its last step.
+struct ThinTable {
+  std::int64_t width = 1;               ///< steps in a bucket
+  std::vector<std::int64_t> steps;      ///< the last of each bucket
+  std::vector<double> tokens, samples;  ///< cumulative, there; empty where they are not counted
+  std::vector<double> seconds;          ///< of the run, there; empty where they are not known
+  std::map<std::string, ThinColumn> columns;
+};
+
+/// One run, as far as the page tells of it.
+struct RunView {
+  std::string name, folder, state;
+  RunDescription description;
+  std::vector<Figure> figures;
+  ThinTable training, evaluations;
+  ShownEvents events;
+  std::map<std::string, std::string> config;
+  std::vector<std::string> remarks;
+};
+
+struct ReportData {
+  std::vector<RunView> runs;
+  std::vector<Chart> charts;
+  std::vector<Difference> differences;  ///< of configs and environments; not of names and times
+  std::vector<std::string> remarks;     ///< on the runs together
+};
+
+/// Names have to differ (make_names_differ). `most_numbers` bounds what all columns of all runs
+/// hold together, by wider buckets; it is not met where even 64 buckets a column are too many.
+ReportData make_report_data(const std::vector<RunHistory>& runs, std::size_t most_numbers);
+
+/// A bound that keeps the page of one run below 2 MB, and of ten below 20 MB.
+std::size_t most_numbers_of(std::size_t runs);
+
+}  // namespace accrue::observe
