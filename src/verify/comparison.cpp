@@ -167,7 +167,8 @@ at::Tensor mean_difference(const Gradients& actual, const Gradients& reference, 
 }
 
 double Evidence::ratio() const {
-  if (bound > 0 && !std::isnan(error)) return error / bound;
+  if (!std::isfinite(error) || !std::isfinite(bound)) return INFINITY;
+  if (bound > 0) return error / bound;
   return error == 0 && bound == 0 ? 0 : INFINITY;
 }
 
@@ -222,7 +223,7 @@ Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
                            const Gradients& reference) {
   actual.accumulation_errors.resize(actual.sums.size(), 0.0);
   for (std::size_t i = 0; i < actual.sums.size(); ++i)
-    actual.accumulation_errors[i] += std::sqrt(reference.weight) / 8 *
+    actual.accumulation_errors[i] += std::sqrt(reference.terms) / 8 *
                                      unit_roundoff(actual.sums[i].scalar_type()) *
                                      l2_norm(actual.sums[i]);
   return compare(parameters, actual, reference, {});

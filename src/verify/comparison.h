@@ -32,7 +32,7 @@ struct Evidence {
   double error = 0;
   double bound = 0;
   Measure measure = Measure::norm;
-  /// error / bound; infinite where either is not a number, or an error has no bound.
+  /// error / bound; infinite where either is not finite, or an error has no bound.
   double ratio() const;
   bool exceeds() const { return ratio() > 1; }
 };
@@ -67,8 +67,9 @@ struct Comparison {
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);
 
-/// Of sums of gradients that rounded alike: only what sums lose may differ. Their terms (a table's
-/// rows) may be added in another order, of which half the root of their number is lost.
+/// Of sums of gradients that rounded alike: only what sums lose may differ. Their terms
+/// (Gradients::terms of the reference; a table's rows) may be added in another order, of which half
+/// the root of their number is lost.
 Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
                            const Gradients& reference);
 

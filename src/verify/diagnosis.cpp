@@ -11,10 +11,6 @@ namespace {
 /// A low dtype in the graph explains differences up to its own rounding, and some.
 constexpr double explained_by_low_precision = 0.1;
 
-bool same(double a, double b, double tolerance) {
-  return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
-}
-
 std::string first_finding(const Difference& split) {
   return "the accumulated gradient and that of one pass differ by " + number(split.relative_error) +
          ", " + number(split.ratio) + " times the bound";
@@ -81,15 +77,24 @@ bool vanishes(const std::optional<Difference>& difference) {
   return difference && !difference->exceeds();
 }
 
-std::string shares_text(const std::vector<double>& shares) {
-  std::string text;
-  for (std::size_t i = 0; i < shares.size() && i < 8; ++i)
-    text += (i == 0 ? "" : ", ") + number(shares[i]);
-  return shares.size() > 8 ? text + ", ..." : text;
+/// What a fit may leave of what is left without it, where rounding leaves something in any case.
+constexpr double most_left_beside_rounding = 0.5;
+/// Rounding that is done again leaves but what is not known of its order.
+constexpr double most_left_by_rounding_again = 0.25;
+
+bool explains(const AddedUp& added, const std::optional<Fit>& fit) {
+  if (!fit) return false;
+  if (added.keeps_sums) return fit->residual <= added.tolerance;
+  const double beside_rounding =
+      std::min(added.sum_rounding, most_left_beside_rounding * added.residual);
+  return fit->residual <= std::max(added.tolerance, beside_rounding);
 }
 
+bool is_the_sum(const AddedUp& added) { return added.residual <= added.tolerance; }
+
 bool only_last_counts(const AddedUp& added) {
-  const double much = 0.5, little = std::max(1e-3, 10 * added.tolerance);
+  const double much = 0.5;
+  const double little = added.keeps_sums ? std::max(1e-3, 10 * added.tolerance) : 0.1;
   const auto first = std::ranges::find_if(added.shares, [&](double s) { return s > much; });
   if (first == added.shares.begin() || first == added.shares.end()) return false;
   const auto is_zero = [&](double share) { return std::abs(share) < little; };
@@ -98,63 +103,89 @@ bool only_last_counts(const AddedUp& added) {
          std::all_of(first, added.shares.end(), is_one);
 }
 
+Explanation by_rounding_again(const AddedUp& added) {
+  if (added.keeps_sums || !added.residual_in_bf16 ||
+      *added.residual_in_bf16 > most_left_by_rounding_again * added.residual)
+    return {};
+  return Diagnosis{Cause::precision,
+                   {"the sum that training keeps loses " + number(added.residual) +
+                    ", and their sum rounded to bf16 one by one is the same, " +
+                    digits(*added.residual_in_bf16)}};
+}
+
+Explanation by_fit_of_parts(const AddedUp& added) {
+  if (explains(added, added.multiple))
+    return Diagnosis{Cause::normalization,
+                     {"training's gradient is " + number(added.multiple->factor) +
+                      " times their sum, " + digits(added.multiple->residual)}};
+  if (!explains(added, added.span)) return {};
+  const std::string shares =
+      ", " + digits(added.span->residual) + ": each counts by " + numbers(added.shares);
+  if (only_last_counts(added))
+    return Diagnosis{Cause::zeroed_mid_window,
+                     {"training's gradient is that of the last of them alone" + shares}};
+  return Diagnosis{Cause::weighting, {"training's gradient is a weighted sum of them" + shares}};
+}
+
+Explanation by_rounding_of_sums(const AddedUp& added) {
+  if (added.keeps_sums || added.residual > added.sum_rounding) return {};
+  return Diagnosis{Cause::precision,
+                   {"the sum that training keeps of them loses " + number(added.residual) +
+                    ", which its precision may (" + number(added.sum_rounding) + ")"}};
+}
+
+std::string text_of_fits(const AddedUp& added) {
+  if (!added.span) return "too many, or too small, for a fit by their weighted sums";
+  return "no weighted sum of them leaves less than " + number(added.span->residual) + " of it";
+}
+
 /// Of parts that add up to the whole: what training made of them.
 Diagnosis by_training(const Observations& seen) {
-  const std::string sound = "the parts' gradients, each by itself, add up to the whole's, " +
-                            digits(seen.multiple.residual);
-  if (exceeds(seen.kernels))
-    return {Cause::unknown,
-            {sound,
-             "in one pass over all samples accrue's operations give another gradient than ATen's: "
-             "they differ by " +
-                 number(seen.kernels->relative_error) + ", most in " + seen.kernels_parameter +
-                 ", whose gradient is " + number(seen.kernels_factor) + " times ATen's",
-             "so a kernel is at fault, and no split"}};
-  if (!seen.added_up) return {Cause::unknown, {sound, "what differs is: " + seen.split_name}};
-  const AddedUp& added = *seen.added_up;
-  if (!seen.keeps_sums && added.residual <= added.sum_rounding)
-    return {Cause::precision,
-            {sound, "the sum that training keeps of them loses " + number(added.residual) +
-                        ", which its precision may (" + number(added.sum_rounding) + ")"}};
-  if (added.residual <= added.tolerance)
-    return {Cause::unknown,
-            {sound, "training's sum is that of its parts, " + digits(added.residual) +
-                        ", so accrue's operations give another gradient of a part than ATen's"}};
-  if (added.multiple.matches)
-    return {Cause::normalization,
-            {sound, "training's gradient is " + number(added.multiple.factor) +
-                        " times their sum, " + digits(added.multiple.residual)}};
-  if (added.span.matches && only_last_counts(added))
-    return {
-        Cause::zeroed_mid_window,
-        {sound, "training's gradient is that of the last of them alone, " +
-                    digits(added.span.residual) + ": each counts by " + shares_text(added.shares)}};
-  if (added.span.matches)
-    return {
-        Cause::weighting,
-        {sound, "training's gradient is a weighted sum of them, " + digits(added.span.residual) +
-                    ": each counts by " + shares_text(added.shares)}};
-  return {Cause::unknown,
-          {sound, "what differs is what training makes of them: " + seen.split_name +
-                      " (no weighted sum of them leaves less than " + number(added.span.residual) +
-                      " of it)"}};
+  Diagnosis found{Cause::unknown,
+                  {"the parts' gradients, each by itself, add up to the whole's" +
+                   (seen.multiple ? ", " + digits(seen.multiple->residual) : "")}};
+  const auto add = [&](const std::string& line) { found.evidence.push_back(line); };
+  if (exceeds(seen.kernels)) {
+    found.place = Place::operations;
+    add("in one pass over all samples accrue's operations give another gradient than ATen's: they "
+        "differ by " +
+        number(seen.kernels->relative_error) + ", most in " + seen.kernels_parameter +
+        ", whose gradient is " + number(seen.kernels_factor) + " times ATen's");
+    add("so a kernel is at fault, and no split");
+    return found;
+  }
+  found.place = Place::window;
+  add("what differs is: " + seen.split_name);
+  if (!seen.added_up) return found;
+  if (is_the_sum(*seen.added_up)) {
+    found.place = Place::operations;
+    add("training's sum is that of its parts, " + digits(seen.added_up->residual) +
+        ", so accrue's operations give another gradient of a part than ATen's");
+    return found;
+  }
+  const Diagnosis of_sum = diagnose_sum(*seen.added_up);
+  found.cause = of_sum.cause;
+  found.evidence.insert(found.evidence.end(), of_sum.evidence.begin(), of_sum.evidence.end());
+  return found;
 }
+
+bool matches(const std::optional<Fit>& fit) { return fit && fit->matches; }
 
 Explanation by_combination(const Observations& seen) {
   if (seen.parts_add_up) return by_training(seen);
-  if (seen.mean_as_sum.matches)
+  if (matches(seen.mean_as_sum))
     return Diagnosis{Cause::weighting,
                      {"the gradient of the whole is the mean of its parts', " +
-                          digits(seen.mean_as_sum.residual) + ", and not their sum",
+                          digits(seen.mean_as_sum->residual) + ", and not their sum",
                       "the loss returns a mean in place of the sum: leave out its division"}};
-  if (seen.multiple.matches)
+  if (matches(seen.multiple))
     return Diagnosis{Cause::normalization,
-                     {"the gradient of the whole is " + number(seen.multiple.factor) +
-                      " times the sum of its parts', " + digits(seen.multiple.residual)}};
-  if (seen.span.matches)
+                     {"the gradient of the whole is " + number(seen.multiple->factor) +
+                      " times the sum of its parts', " + digits(seen.multiple->residual)}};
+  if (matches(seen.span))
     return Diagnosis{Cause::weighting,
                      {"the gradient of the whole is a weighted sum of its parts', " +
-                          digits(seen.span.residual) + ", with weights other than 1",
+                          digits(seen.span->residual) + ", with weights other than 1",
                       "each sample is differentiated rightly, but counted differently in a part"}};
   return {};
 }
@@ -186,6 +217,16 @@ Explanation by_precision(const Observations& seen) {
   return {};
 }
 
+/// Whether a fit of some kind was made of what differs, and does not explain it.
+bool is_ruled_out(const Observations& seen, std::optional<Fit> AddedUp::*of_training,
+                  const std::optional<Fit>& of_whole) {
+  if (!seen.parts_add_up) return of_whole && !of_whole->matches;
+  if (!seen.added_up) return false;
+  if (is_the_sum(*seen.added_up)) return true;
+  const std::optional<Fit>& fit = (*seen.added_up).*of_training;
+  return fit && !explains(*seen.added_up, fit);
+}
+
 /// What the measurements speak against, cause by cause.
 std::vector<std::string> ruled_out(const Observations& seen) {
   std::vector<std::string> out;
@@ -196,8 +237,7 @@ std::vector<std::string> ruled_out(const Observations& seen) {
        "one pass, run twice from the same seed, is the same");
   const bool weights_agree = same(seen.weight, seen.weight_of_parts, weight_tolerance);
   rule(Cause::weighting,
-       weights_agree && !seen.mean_as_sum.matches && (seen.parts_add_up || !seen.span.matches) &&
-           !(seen.added_up && seen.added_up->span.matches),
+       weights_agree && !matches(seen.mean_as_sum) && is_ruled_out(seen, &AddedUp::span, seen.span),
        "weights add up, and no weighted sum of the parts explains the difference");
   rule(Cause::dropout, vanishes(seen.reseeded), "another seed draws no other masks");
   rule(Cause::dropout, !seen.reseeded && exceeds(seen.evaluation),
@@ -206,9 +246,7 @@ std::vector<std::string> ruled_out(const Observations& seen) {
        "nothing normalises by the batch");
   rule(Cause::batchnorm, !seen.batch_norms.empty() && exceeds(seen.frozen),
        "with batch normalisations on fixed statistics the difference stays");
-  rule(Cause::normalization,
-       (seen.parts_add_up || !seen.multiple.matches) &&
-           !(seen.added_up && seen.added_up->multiple.matches),
+  rule(Cause::normalization, is_ruled_out(seen, &AddedUp::multiple, seen.multiple),
        "no constant factor explains the difference");
   const auto& doubled = seen.relative_error_in_double;
   rule(Cause::precision, doubled && *doubled > shrunk_in_double,
@@ -217,14 +255,26 @@ std::vector<std::string> ruled_out(const Observations& seen) {
   return out;
 }
 
-Diagnosis batch_coupled(const Observations& seen) {
+/// The parts, each by itself, are not the whole, and nothing of the above tells why.
+Diagnosis by_what_is_left(const Observations& seen) {
   Diagnosis found{Cause::batch_coupled_loss, {loss_sums(seen)}};
-  found.evidence.push_back(
-      "no combination of the parts' gradients gives that of the whole (the best leaves " +
-      number(seen.span.residual) + " of it)");
   if (seen.relative_error_in_double)
     found.evidence.push_back("in fp64 the difference stays (" +
                              number(*seen.relative_error_in_double) + ")");
+  if (seen.span && !seen.parts_differ_by_design) {
+    found.evidence.push_back(
+        "no combination of the parts' gradients gives that of the whole (the best leaves " +
+        number(seen.span->residual) + " of it)");
+    return found;
+  }
+  found.cause = Cause::unknown;
+  found.place = seen.is_complete ? Place::window : Place::not_searched;
+  found.evidence.push_back(seen.parts_differ_by_design
+                               ? "parts by themselves have other statistics than the window, so "
+                                 "that theirs cannot tell the cause"
+                               : "what differs is: " + seen.split_name +
+                                     "; whether a combination of its parts' gradients gives that "
+                                     "of the whole was not found out");
   return found;
 }
 
@@ -245,78 +295,22 @@ Diagnosis by_layers_and_weights(const Observations& seen) {
   return result;
 }
 
-std::string factor_text(const LoopObservations& seen) {
-  const double factor = seen.multiple.factor, parts = static_cast<double>(seen.micro_batches);
-  const double close = 1e-3;
-  if (same(factor, seen.total_weight, close)) return "the total weight: a sum in place of the mean";
-  if (same(factor, parts, close))
-    return "the number of micro-batches: the sum of their means, not divided";
-  if (same(factor, 1 / parts, close))
-    return "1 / the number of micro-batches: divided once too often";
-  return "a constant factor";
-}
-
-Explanation by_watching(const LoopObservations& seen) {
-  const std::string of = " of " + std::to_string(seen.micro_batches);
-  if (seen.stepped_before >= 0)
-    return Diagnosis{Cause::stepped_mid_window,
-                     {"parameter " + seen.stepped_parameter + " had changed when backward " +
-                          std::to_string(seen.stepped_before + 1) + of + " began",
-                      "call step() once, after the last micro-batch"}};
-  // A loop that keeps its sums elsewhere has nothing in .grad either.
-  if (seen.zeroed_before >= 0 && (seen.saw_sums || seen.tail.matches)) {
-    Diagnosis found{Cause::zeroed_mid_window,
-                    {"the sum in .grad of " + seen.zeroed_parameter + " was gone when backward " +
-                     std::to_string(seen.zeroed_before + 1) + of + " began"}};
-    if (seen.tail.matches)
-      found.evidence.push_back("what is left is the gradient of micro-batches from " +
-                               std::to_string(seen.tail_begins + 1) + " on, " +
-                               digits(seen.tail.residual));
-    return found;
-  }
-  return {};
-}
-
-/// Rounding is the explanation only where it leaves clearly less than any that is exact.
-Explanation by_low_precision(const LoopObservations& seen) {
-  const double others =
-      std::min({seen.multiple.residual, seen.mean_of_means.residual, seen.tail.residual});
-  if (!seen.low_precision.matches || seen.low_precision.residual > others / 2) return {};
-  return Diagnosis{Cause::precision,
-                   {"adding the micro-batches' gradients in " + seen.gradient_dtype +
-                    " gives the loop's gradient, " + digits(seen.low_precision.residual)}};
-}
-
-Explanation by_fit(const LoopObservations& seen) {
-  if (seen.multiple.matches)
-    return Diagnosis{
-        Cause::normalization,
-        {"the loop's gradient is " + number(seen.multiple.factor) + " times the true one, " +
-         digits(seen.multiple.residual) + ": " + factor_text(seen)}};
-  if (seen.mean_of_means.matches) {
-    Diagnosis found{Cause::weighting,
-                    {"the loop's gradient is the mean of the micro-batches' means, " +
-                     digits(seen.mean_of_means.residual) +
-                     ", which is not the batch's mean where lengths differ"}};
-    if (!same(seen.mean_of_means.factor, 1, 1e-3))
-      found.evidence.push_back("and off by a factor of " + number(seen.mean_of_means.factor));
-    return found;
-  }
-  if (seen.tail.matches)
-    return Diagnosis{
-        Cause::zeroed_mid_window,
-        {"the loop's gradient is that of micro-batches from " +
-         std::to_string(seen.tail_begins + 1) + " of " + std::to_string(seen.micro_batches) +
-         " on alone, " + digits(seen.tail.residual)}};
-  if (seen.span.matches)
-    return Diagnosis{Cause::weighting,
-                     {"the loop's gradient is a weighted sum of the micro-batches', " +
-                          digits(seen.span.residual),
-                      "each counts by this multiple of its due: " + shares_text(seen.shares)}};
-  return {};
-}
-
 }  // namespace
+
+bool same(double a, double b, double tolerance) {
+  return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
+}
+
+Diagnosis diagnose_sum(const AddedUp& added) {
+  for (const auto explain : {by_rounding_again, by_fit_of_parts, by_rounding_of_sums})
+    if (Explanation found = explain(added)) return *found;
+  return {.cause = Cause::unknown,
+          .evidence = {"their sum leaves " + number(added.residual) +
+                       " of what training made of "
+                       "them (" +
+                       text_of_fits(added) + ")"},
+          .place = Place::sums};
+}
 
 Diagnosis diagnose(const Observations& seen) {
   if (const Explanation found = by_repetition(seen)) return *found;
@@ -326,47 +320,12 @@ Diagnosis diagnose(const Observations& seen) {
     if (result.cause != Cause::none) break;
     if (Explanation found = explain(seen)) result = std::move(*found);
   }
-  if (result.cause == Cause::none) result = batch_coupled(seen);
+  if (result.cause == Cause::none) result = by_what_is_left(seen);
   result.ruled_out = ruled_out(seen);
   std::erase_if(result.ruled_out, [&](const std::string& line) {
     return line.starts_with(std::string(to_string(result.cause)) + ':');
   });
   result.evidence.insert(result.evidence.begin(), first_finding(seen.split));
-  return result;
-}
-
-Diagnosis diagnose_loop(const LoopObservations& seen) {
-  if (!seen.difference.exceeds()) return {};
-  Diagnosis result;
-  if (Explanation found = by_watching(seen)) {
-    result = *found;
-  } else if (seen.no_gradient) {
-    result = {Cause::zeroed_mid_window,
-              {"no gradient is left in .grad of any parameter after the loop",
-               "clear gradients before the first micro-batch, not after the last"}};
-  } else if (seen.repeated && seen.repeated->exceeds()) {
-    result = {Cause::nondeterminism,
-              {"the loop, run twice from the same seed, differs by " +
-               number(seen.repeated->relative_error)}};
-  } else if (Explanation rounded = by_low_precision(seen)) {
-    result = *rounded;
-  } else if (Explanation fitted = by_fit(seen)) {
-    result = *fitted;
-  } else if (seen.parameters_changed) {
-    result = {Cause::stepped_mid_window,
-              {"parameters differ after the loop, and its gradient is no combination of those of "
-               "its micro-batches at the parameters before it"}};
-  } else {
-    result = {Cause::weighting,
-              {"the loop's gradient is no combination of the gradients of its micro-batches (the "
-               "best leaves " +
-               number(seen.span.residual) +
-               " of it): it clips, scales by element, or computes another loss"}};
-  }
-  result.evidence.insert(result.evidence.begin(),
-                         "the loop's gradient and that of one pass differ "
-                         "by " +
-                             number(seen.difference.relative_error));
   return result;
 }
 

@@ -31,12 +31,15 @@ struct Fit {
 
 /// What training made of a split, beside what each of its parts gives in a pass by itself.
 struct AddedUp {
-  double residual = 1;         ///< of the parts' sum in fp64
-  double sum_rounding = 0;     ///< what a sum in the accumulation's precision may lose at most
-  Fit multiple;                ///< by a multiple of the parts' sum
-  Fit span;                    ///< by any combination of the parts
-  std::vector<double> shares;  ///< of each part in it
-  double tolerance = 0;        ///< of these fits
+  double residual = 1;      ///< of the parts' sum in fp64
+  bool keeps_sums = false;  ///< Subject::keeps_sums
+  double sum_rounding = 0;  ///< what a sum in bf16 may lose at most
+  /// Of the parts' sum in bf16, rounded part by part; measured where sums are kept in it.
+  std::optional<double> residual_in_bf16;
+  std::optional<Fit> multiple;  ///< by a multiple of the parts' sum
+  std::optional<Fit> span;      ///< by any combination of the parts
+  std::vector<double> shares;   ///< of each part in it
+  double tolerance = 0;         ///< of these fits
 };
 
 /// What was measured on a model and its loss. A value that was not measured is absent.
@@ -53,9 +56,14 @@ struct Observations {
   double weight_of_parts = 0;
   double loss_sum = 0;
   double loss_sum_of_parts = 0;
-  Fit mean_as_sum;  ///< one pass by the mean of the parts, each counted by its weight
-  Fit multiple;     ///< one pass by a multiple of the sum of the parts
-  Fit span;         ///< one pass by any combination of the parts
+  /// One pass by the mean of the parts, each counted by its weight.
+  std::optional<Fit> mean_as_sum;
+  std::optional<Fit> multiple;  ///< one pass by a multiple of the sum of the parts
+  std::optional<Fit> span;      ///< one pass by any combination of the parts
+  /// Parts take other statistics than the whole by design (exact batch normalisation), so that
+  /// theirs say nothing of it.
+  bool parts_differ_by_design = false;
+  bool is_complete = true;  ///< nothing of this failed to be measured
   /// One pass is the sum of its parts when these are added in fp64: nothing but the adding is off.
   bool parts_add_up = false;
   /// One pass by accrue's operations against one by ATen's, and the parameter that differs most.
@@ -63,8 +71,7 @@ struct Observations {
   std::string kernels_parameter;
   double kernels_factor = 1;  ///< ParameterComparison::factor there
   std::optional<AddedUp> added_up;
-  bool keeps_sums = false;  ///< Subject::keeps_sums
-  std::string split_name;   ///< of the worst split
+  std::string split_name;  ///< of the worst split
   /// The split again in fp64: the error there relative to the same scale.
   std::optional<double> relative_error_in_double;
   std::string low_precision;  ///< a dtype below the parameters' in the graph of the loss, or empty
@@ -75,12 +82,20 @@ struct Diagnosis {
   std::vector<std::string> evidence;
   std::vector<Cause> besides = {};          ///< further causes, each with evidence of its own
   std::vector<std::string> ruled_out = {};  ///< "cause: what speaks against it"
+  Place place = Place::none;                ///< where the cause is unknown
 };
+
+/// Whether two numbers are the same but for that part of the larger one.
+bool same(double a, double b, double tolerance);
 
 /// Names the causes. Pure. Exact evidence goes first (repetition, weights), then interventions
 /// (seed, batch norms, fp64), then fits; a loss that nothing explains is batch-coupled. Weights,
 /// dropout and batch norms are named together where the evidence tells of more than one.
 Diagnosis diagnose(const Observations& seen);
+
+/// Why sums of the same parts are not what training made of them. An explanation that is exact goes
+/// before rounding, which goes before "unknown".
+Diagnosis diagnose_sum(const AddedUp& added);
 
 /// What was measured on a user's own loop, beside a loss that is sound by itself.
 struct LoopObservations {

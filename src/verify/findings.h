@@ -23,10 +23,11 @@ class Findings {
   Evidence beyond_;  ///< the worst that no parameter shows: of weights, or of all together
 };
 
-/// What comparisons with one pass do not show: something agrees there and differs elsewhere.
+/// A fault that shows in other comparisons than those of gradients with plain passes.
 struct Blame {
   Cause cause = Cause::unknown;
-  std::string what;
+  Place place = Place::none;
+  std::vector<std::string> evidence;
   double error = 1;
   double bound = 0;
 };

@@ -1,7 +1,9 @@
 #include "verify/fit.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "verify/comparison.h"
@@ -15,6 +17,9 @@ double inner(const Tensors& a, const Tensors& b) {
     sum += at::dot(a[i].to(at::kDouble).flatten(), b[i].to(at::kDouble).flatten()).item<double>();
   return sum;
 }
+
+/// Of a sketch; and elements that are drawn for at a time.
+constexpr std::int64_t sketch_numbers = 4096, sketch_piece = 1 << 20;
 
 double distance(const Tensors& a, const Tensors& b, double factor) {
   double squares = 0;
@@ -31,6 +36,30 @@ Fit judged(const Tensors& gradient, const Tensors& explanation, double factor, d
 }
 
 }  // namespace
+
+at::Tensor sketch_of(const Tensors& gradient) {
+  std::int64_t elements = 0;
+  for (const at::Tensor& tensor : gradient) elements += tensor.numel();
+  if (elements <= sketch_numbers) {
+    Tensors all;
+    for (const at::Tensor& tensor : gradient)
+      all.push_back(tensor.detach().to(at::kDouble).reshape({-1}));
+    return at::cat(all);
+  }
+  const at::Generator generator = at::detail::createCPUGenerator(1);
+  // Even places are added, odd ones subtracted.
+  at::Tensor places = at::zeros({2 * sketch_numbers}, at::kDouble);
+  for (const at::Tensor& tensor : gradient) {
+    const at::Tensor flat = tensor.detach().reshape({-1});
+    for (std::int64_t begin = 0; begin < flat.numel(); begin += sketch_piece) {
+      const std::int64_t count = std::min(sketch_piece, flat.numel() - begin);
+      places.index_add_(0, at::randint(2 * sketch_numbers, {count}, generator, at::kLong),
+                        flat.narrow(0, begin, count).to(at::kDouble));
+    }
+  }
+  const at::Tensor pairs = places.view({sketch_numbers, 2});
+  return pairs.select(1, 0) - pairs.select(1, 1);
+}
 
 Tensors combination(const std::vector<Tensors>& parts, const std::vector<double>& coefficients) {
   Tensors sum;

@@ -146,7 +146,9 @@ Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& condition
     low_precision_ = lowest_dtype_below(loss.sum, trained_.front().tensor.scalar_type());
   }
 
-  Gradients result{.weight = loss.weight, .loss_sum = loss.sum.item<double>()};
+  Gradients result{.weight = loss.weight,
+                   .loss_sum = loss.sum.item<double>(),
+                   .terms = static_cast<double>(part.size())};
   std::vector<at::Tensor> leaves;
   for (const NamedParameter& parameter : trained_) leaves.push_back(parameter.tensor);
   if (loss.sum.requires_grad()) {

@@ -12,6 +12,7 @@ constexpr const char* matrix_scaled = "the gradient of a matrix scaled";
 constexpr const char* vector_scaled = "the gradient of a bias or norm scaled";
 constexpr const char* all_scaled = "all gradients scaled";
 constexpr const char* sample_counted = "a sample counted twice or left out";
+constexpr const char* micro_batch_counted = "a micro-batch counted twice or left out in the sum";
 
 bool is_faint(const ParameterComparison& parameter, double norm) { return norm < parameter.scale; }
 
@@ -31,6 +32,21 @@ double smallest_share(const Comparison& comparison, const Gradients& reference,
     if (difference > 0) least = std::min(least, comparison.parameters[i].norm.bound / difference);
   }
   return least;
+}
+
+const SmallestFault* find(const std::vector<SmallestFault>& faults, std::string_view kind) {
+  const auto found = std::ranges::find(faults, kind, &SmallestFault::kind);
+  return found == faults.end() ? nullptr : &*found;
+}
+
+/// Infinite where a link is missing.
+double weakest_link(const Power& power, std::string_view kind) {
+  double weakest = 0;
+  for (const auto* link : {&power.operations, &power.slots, &power.sums}) {
+    const SmallestFault* const fault = find(*link, kind);
+    weakest = std::max(weakest, fault ? fault->relative : INFINITY);
+  }
+  return weakest;
 }
 
 }  // namespace
@@ -55,32 +71,26 @@ std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
   return faults;
 }
 
-void sharpen_scaling(std::vector<SmallestFault>& faults, double matrix, double vector) {
-  for (SmallestFault& fault : faults) {
-    if (fault.kind == matrix_scaled) fault.relative = std::min(fault.relative, matrix);
-    if (fault.kind == vector_scaled) fault.relative = std::min(fault.relative, vector);
-  }
+std::vector<SmallestFault> scaled_faults(double matrix, double vector) {
+  return {{matrix_scaled, matrix}, {vector_scaled, vector}};
 }
 
-void sharpen(std::vector<SmallestFault>& faults, const std::vector<SmallestFault>& others) {
-  for (const SmallestFault& other : others) {
-    const auto found = std::ranges::find(faults, other.kind, &SmallestFault::kind);
-    if (found == faults.end()) {
-      faults.push_back(other);
-    } else {
-      found->relative = std::min(found->relative, other.relative);
-    }
-  }
-}
-
-void sharpen_samples(std::vector<SmallestFault>& faults, std::vector<SmallestFault> others) {
-  std::erase_if(others, [](const SmallestFault& fault) { return fault.kind != sample_counted; });
-  sharpen(faults, others);
+std::vector<SmallestFault> smallest_faults_of(const Power& power) {
+  std::vector<SmallestFault> faults = power.window;
+  for (SmallestFault& fault : faults)
+    if (fault.kind == matrix_scaled || fault.kind == vector_scaled)
+      fault.relative = std::min(fault.relative, weakest_link(power, fault.kind));
+  if (const SmallestFault* of_sums = find(power.sums, sample_counted))
+    faults.push_back({micro_batch_counted, of_sums->relative});
+  faults.insert(faults.end(), power.steps.begin(), power.steps.end());
+  return faults;
 }
 
 bool are_conclusive(const std::vector<SmallestFault>& faults) {
   return std::ranges::all_of(faults, [](const SmallestFault& fault) {
-    return fault.kind == sample_counted || fault.relative <= most_conclusive_fault;
+    const bool is_scaled =
+        fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled;
+    return !is_scaled || fault.relative <= most_conclusive_fault;
   });
 }
 

@@ -18,16 +18,25 @@ std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
                                            const Comparison& comparison, const Gradients& reference,
                                            const Gradients& sample);
 
-/// Single operations, each by itself, would show such a scaling of a matrix' or a vector's
-/// gradient.
-void sharpen_scaling(std::vector<SmallestFault>& faults, double matrix, double vector);
+/// What the comparisons of a run would each have noticed; empty where one was not made.
+struct Power {
+  std::vector<SmallestFault> window;  ///< as training runs it, beside plain passes
+  /// Links of a chain from ATen's operators to the window's sums. All of them together show a
+  /// gradient that is scaled, wherever that is done, as the weakest of them does.
+  std::vector<SmallestFault> operations, slots, sums;
+  std::vector<SmallestFault> steps;  ///< of each horizon
+};
 
-/// Each kind's smallest of both.
-void sharpen(std::vector<SmallestFault>& faults, const std::vector<SmallestFault>& others);
-/// The same of faults in how often a sample counts, and of no others.
-void sharpen_samples(std::vector<SmallestFault>& faults, std::vector<SmallestFault> others);
+/// What a run would have noticed, each kind once: of a gradient that is scaled by the window or by
+/// the chain, whichever shows less; of how often a sample counts by the window alone, and of how
+/// often a micro-batch does by its sums.
+std::vector<SmallestFault> smallest_faults_of(const Power& power);
 
-/// Whether a fault of each kind that matters would have been noticed.
+/// Of the gradients of parameters of two dimensions and more, and of fewer, that are scaled.
+std::vector<SmallestFault> scaled_faults(double matrix, double vector);
+
+/// Whether gradients that are scaled would have been noticed. What counts otherwise is told by
+/// weights and draws, too, and steps have a bound of their own (StepsResult::conclusive).
 bool are_conclusive(const std::vector<SmallestFault>& faults);
 
 /// What of the parameters was not compared, or says little: no gradient reaches them from these

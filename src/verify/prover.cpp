@@ -7,21 +7,25 @@
 
 #include "accrue/core/error.h"
 #include "memory/out_of_memory.h"
+#include "verify/added_parts.h"
 #include "verify/fit.h"
-#include "verify/running_sum.h"
+#include "verify/text.h"
 
 namespace accrue::proof {
 namespace {
 
-/// Fits may leave this many times what the bounds allow, as several passes are combined.
-constexpr double fit_allowance = 4;
-constexpr double loosest_fit = 0.05;
 /// Rounding is drawn at most so often before a difference counts.
 constexpr int most_further_draws = 16;
-/// The part of a difference that may be left where a mode has taken its cause away.
-constexpr double may_be_kinks = 0.01;
-/// Fits by any combination keep the gradients of all parts.
-constexpr std::size_t most_combined = 16;
+/// A loss that casts to a low dtype by itself does so in fp64, too: what that may round (bf16, a
+/// few times) speaks neither for nor against rounding.
+constexpr double low_rounding = 4 * 0x1p-8;
+/// Samples of which fp64 is asked for the cause. Where there are more, it tells of a difference
+/// that shows in these, too: at least this part of it.
+constexpr std::int64_t samples_in_search = 64;
+constexpr double least_shown = 0.1;
+/// A difference of which a mode leaves more than this part is not judged by further draws: they are
+/// for a rounding at a kink (ReLU, MaxPool), which is small beside what the mode took away.
+constexpr double most_left_of_kinks = 0.01;
 
 std::int64_t elements(const NamedParameters& parameters) {
   std::int64_t count = 0;
@@ -50,7 +54,7 @@ void add(Tensors& total, const Tensors& terms, double factor) {
 Prover::Prover(Subject& subject, batch::Range samples, int noise_draws)
     : Prover(subject, Parts{samples}, subject.one_pass(samples, {}),
              Noise{.one_way = subject.rounds_elsewhere()}) {
-  for (int i = 0; i < noise_draws; ++i) draw();
+  draw(noise_draws);
 }
 
 Prover::Prover(Subject& subject, Parts passes, Gradients reference, Noise noise)
@@ -65,14 +69,15 @@ Prover::Prover(Subject& subject, Parts passes, Gradients reference, Noise noise)
                     "another batch");
 }
 
-void Prover::draw() {
+void Prover::draw(int times) {
   const auto pass = [this](double weighting) {
     return subject_.in_passes(passes_, {.weighting = weighting});
   };
-  draw_noise(noise_, subject_.parameters(), pass, reference_, ++draws_);
+  for (int i = 0; i < times; ++i)
+    draw_noise(noise_, subject_.parameters(), pass, reference_, ++draws_);
 }
 
-double Prover::fit_tolerance() const { return std::min(loosest_fit, fit_allowance * joint_bound_); }
+double Prover::fit_tolerance() const { return tolerance_of_fits(joint_bound_); }
 
 SplitResult Prover::check(const Split& split, Findings& findings) {
   return record(split, subject_.accumulated(split.parts, {}), findings);
@@ -80,7 +85,7 @@ SplitResult Prover::check(const Split& split, Findings& findings) {
 
 bool Prover::may_be_rounding(const Gradients& accumulated, const Parts& parts) {
   if (parts.empty()) return true;
-  const std::optional<double> in_double = error_in_double(parts);
+  const std::optional<double> in_double = error_in_double(samples_in_double, parts);
   return !in_double || *in_double <= shrunk_in_double * relative_error(accumulated, reference_);
 }
 
@@ -89,7 +94,7 @@ Comparison Prover::judge(const Gradients& accumulated, const Parts& parts) {
   Comparison comparison = compare(parameters, accumulated, reference_, noise_);
   if (!comparison.exceeds() || !may_be_rounding(accumulated, parts)) return comparison;
   for (; comparison.exceeds() && further_draws_ > 0; --further_draws_) {
-    draw();
+    draw(1);
     comparison = compare(parameters, accumulated, reference_, noise_);
   }
   return comparison;
@@ -121,7 +126,7 @@ Difference Prover::repeat() {
 Difference Prover::differ(Mode mode) {
   const NamedParameters& parameters = subject_.parameters();
   const auto pass = [&](double weighting) {
-    return subject_.one_pass(samples_, {.mode = mode, .weighting = weighting});
+    return subject_.in_passes(passes_, {.mode = mode, .weighting = weighting});
   };
   const Gradients whole = pass(1);
   const Gradients accumulated = subject_.accumulated(worst_split_.parts, {.mode = mode});
@@ -131,7 +136,7 @@ Difference Prover::differ(Mode mode) {
   for (std::uint64_t seed = 1; seed <= most_further_draws; ++seed) {
     draw_noise(noise, parameters, pass, whole, seed);
     left = compare(parameters, accumulated, whole, noise).difference();
-    if (!left.exceeds() || left.relative_error > may_be_kinks * worst_.relative_error) break;
+    if (!left.exceeds() || left.relative_error > most_left_of_kinks * worst_.relative_error) break;
   }
   return left;
 }
@@ -143,58 +148,38 @@ std::vector<Gradients> Prover::gradients_of(const Parts& parts) {
 }
 
 void Prover::fit(Observations& seen) {
-  Tensors sum, weighted;
-  std::vector<Tensors> parts;
-  const bool combined = worst_split_.parts.size() <= most_combined;
-  for (const batch::Range range : worst_split_.parts) {
-    Gradients part = subject_.one_pass(range, {});
-    add(sum, part.sums, 1);
+  const std::vector<batch::Range>& ranges = worst_split_.parts;
+  AddedParts added(ranges.size());
+  Tensors weighted;
+  for (const batch::Range range : ranges) {
+    const Gradients part = subject_.one_pass(range, {});
+    added.add(part);
     add(weighted, part.sums, part.weight);
-    seen.weight_of_parts += part.weight;
-    seen.loss_sum_of_parts += part.loss_sum;
-    if (combined) parts.push_back(std::move(part.sums));
   }
+  seen.weight_of_parts = added.total().weight;
+  seen.loss_sum_of_parts = added.total().loss_sum;
   const double tolerance = fit_tolerance();
   const auto is_one = [&](const Fit& fit) {
     return fit.matches && std::abs(fit.factor - 1) <= 10 * tolerance;
   };
-  const auto free = [&](std::int64_t factors) {
-    return elements(subject_.parameters()) > 2 * factors;
-  };
-  if (worst_split_.parts.size() < 2) {
+  if (ranges.size() < 2) {
     seen.parts_add_up = true;  // there is one, which is the whole
-    seen.multiple.residual = 0;
     return;
   }
-  if (!free(1)) return;
+  if (elements(subject_.parameters()) <= 2) return;
   for (at::Tensor& tensor : weighted) tensor.div_(seen.weight_of_parts);
   seen.mean_as_sum = fit_multiple(reference_.sums, weighted, tolerance);
-  seen.mean_as_sum.matches = is_one(seen.mean_as_sum);
-  seen.multiple = fit_multiple(reference_.sums, sum, tolerance);
-  seen.parts_add_up = is_one(seen.multiple);
-  if (combined && free(std::ssize(parts))) seen.span = fit_span(reference_.sums, parts, tolerance);
+  seen.mean_as_sum->matches = is_one(*seen.mean_as_sum);
+  seen.multiple = fit_multiple(reference_.sums, added.total().sums, tolerance);
+  seen.parts_add_up = is_one(*seen.multiple);
+  seen.span = added.fit_span(reference_.sums, tolerance);
 }
 
 /// What training made of the worst split, beside its parts each by itself.
 AddedUp Prover::fit_training() {
-  RunningSum running;
-  std::vector<Tensors> parts;
-  for (const batch::Range range : worst_split_.parts) {
-    Gradients part = subject_.native_pass(range, {});
-    running.add(part);
-    if (worst_split_.parts.size() <= most_combined) parts.push_back(std::move(part.sums));
-  }
-  const Gradients& sum = running.total();
-  AddedUp added{.residual = relative_error(worst_gradients_, sum), .tolerance = fit_tolerance()};
-  added.sum_rounding = running.lost_in_bf16();
-  const Tensors& own = worst_gradients_.sums;
-  const double scale = worst_gradients_.weight / sum.weight;
-  added.multiple = fit_multiple(own, sum.sums, added.tolerance);
-  added.multiple.factor /= scale;
-  if (parts.empty()) return added;
-  added.span = fit_span(own, parts, added.tolerance, &added.shares);
-  for (double& share : added.shares) share /= scale;
-  return added;
+  AddedParts parts(worst_split_.parts.size(), !subject_.keeps_sums());
+  for (const batch::Range range : worst_split_.parts) parts.add(subject_.native_pass(range, {}));
+  return parts.explain(subject_.parameters(), worst_gradients_, subject_.keeps_sums());
 }
 
 void Prover::compare_operations(Observations& seen) {
@@ -206,47 +191,90 @@ void Prover::compare_operations(Observations& seen) {
   seen.kernels_factor = comparison.parameters[worst].factor;
 }
 
-std::optional<double> Prover::error_in_double(const Parts& of) {
+double Prover::error_on(std::int64_t samples, Subject& subject, const Parts& of) const {
+  const batch::Range few{samples_.begin, std::min(samples_.end, samples_.begin + samples)};
+  Parts parts = clipped(of, few);
+  if (parts.size() < 2) parts = uneven_split(few).parts;
+  const Gradients whole = subject.in_passes(clipped(passes_, few), {});
+  return relative_error(subject.accumulated(parts, {}), whole);
+}
+
+std::optional<double> Prover::error_in_double(std::int64_t samples, const Parts& of) {
   try {
     const std::unique_ptr<Subject> subject = subject_.in_double();
     if (!subject) return std::nullopt;
-    const batch::Range few{samples_.begin,
-                           std::min(samples_.end, samples_.begin + samples_in_double)};
-    Parts parts = clipped(of, few);
-    if (parts.size() < 2) parts = uneven_split(few).parts;
-    const Gradients whole = subject->one_pass(few, {});
-    return relative_error(subject->accumulated(parts, {}), whole);
+    const double error = error_on(samples, *subject, of);
+    if (!subject->low_precision().empty() && subject->low_precision() == subject_.low_precision() &&
+        error <= low_rounding)
+      return std::nullopt;
+    return error;
   } catch (const std::exception& error) {
-    if (memory::is_out_of_memory(error)) throw;
-    // A loss with fp32 tensors of its own: there is no arbiter then.
+    // A loss with fp32 tensors of its own, or too little memory: there is no arbiter then.
+    if (memory::is_out_of_memory(error)) leave_out("the difference in fp64", error);
     return std::nullopt;
   }
 }
 
+void Prover::leave_out(const std::string& what, const std::exception& error) {
+  const std::string why = memory::is_out_of_memory(error)
+                              ? memory::why_out_of_memory(error) + "; a larger memory.budget has it"
+                              : error.what();
+  std::string line = what + ": " + why;
+  if (std::ranges::find(left_out_, line) == left_out_.end()) left_out_.push_back(std::move(line));
+}
+
+/// What a search for a cause measures may fail; the difference stays.
+template <class Measure>
+void Prover::attempt(Observations& seen, const std::string& what, Measure measure) {
+  try {
+    measure();
+  } catch (const std::exception& error) {
+    seen.is_complete = false;
+    leave_out("of the search for the cause, " + what, error);
+  }
+}
+
+void Prover::intervene(Observations& seen) {
+  if (subject_.draws_in_order())
+    attempt(seen, "another seed", [&] {
+      const Gradients reseeded = subject_.in_passes(passes_, {.seed = 2});
+      seen.reseeded = compare(subject_.parameters(), reseeded, reference_, noise_).difference();
+    });
+  if (subject_.can(Mode::batch_norms_frozen))
+    attempt(seen, "batch normalisations on fixed statistics",
+            [&] { seen.frozen = differ(Mode::batch_norms_frozen); });
+  if (subject_.can(Mode::evaluation))
+    attempt(seen, "evaluation mode", [&] { seen.evaluation = differ(Mode::evaluation); });
+}
+
 Diagnosis Prover::explain() {
   Observations seen{.split = worst_};
-  seen.repeated = repeated_ ? *repeated_ : repeat();
+  seen.repeated = repeated_;
+  if (!seen.repeated) attempt(seen, "the pass once more", [&] { seen.repeated = repeat(); });
   if (!worst_.exceeds()) return diagnose(seen);
-  seen.weight = reference_.weight;
-  seen.loss_sum = reference_.loss_sum;
-  seen.keeps_sums = subject_.keeps_sums();
+  seen.weight = seen.weight_of_parts = reference_.weight;
+  seen.loss_sum = seen.loss_sum_of_parts = reference_.loss_sum;
+  seen.parts_differ_by_design = subject_.takes_statistics_of_window();
   seen.split_name = worst_split_.name;
   seen.dropouts = subject_.dropouts();
-  if (subject_.draws_in_order())
-    seen.reseeded =
-        compare(subject_.parameters(), subject_.one_pass(samples_, {.seed = 2}), reference_, noise_)
-            .difference();
   seen.batch_norms = subject_.batch_norms();
   seen.buffers_moved = subject_.buffers_moved();
   seen.low_precision = subject_.low_precision();
-  if (subject_.can(Mode::batch_norms_frozen)) seen.frozen = differ(Mode::batch_norms_frozen);
-  if (subject_.can(Mode::evaluation)) seen.evaluation = differ(Mode::evaluation);
-  fit(seen);
-  if (seen.parts_add_up) {
-    if (passes_.size() == 1) compare_operations(seen);
-    seen.added_up = fit_training();
-  }
-  seen.relative_error_in_double = error_in_double(worst_split_.parts);
+  intervene(seen);
+  attempt(seen, "fits of the parts", [&] { fit(seen); });
+  if (seen.parts_add_up && passes_.size() == 1)
+    attempt(seen, "accrue's operations in one pass", [&] { compare_operations(seen); });
+  if (seen.parts_add_up)
+    attempt(seen, "fits of what training made of the parts",
+            [&] { seen.added_up = fit_training(); });
+  bool is_shown = samples_.size() <= samples_in_search;
+  if (!is_shown)
+    attempt(seen, "the first samples by themselves", [&] {
+      is_shown = error_on(samples_in_search, subject_, worst_split_.parts) >
+                 least_shown * relative_error(worst_gradients_, reference_);
+    });
+  if (is_shown)
+    seen.relative_error_in_double = error_in_double(samples_in_search, worst_split_.parts);
   return diagnose(seen);
 }
 

@@ -31,14 +31,19 @@ class Prover {
   /// met it. None are taken where the difference stays in fp64, on some of `parts` (empty: it is
   /// not asked).
   Comparison judge(const Gradients& accumulated, const Parts& parts);
+  /// Measures rounding by so many more draws.
+  void draw(int times);
   /// Runs a split and records what came of it.
   SplitResult check(const Split& split, Findings& findings);
   /// Records what came of a split that was run already.
   SplitResult record(const Split& split, const Gradients& accumulated, Findings& findings);
   /// Runs one pass again, from the same seed: how far it differs from the first.
   Difference repeat();
-  /// Names the cause of the worst split so far, by as many further passes as it takes.
+  /// Names the cause of the worst split so far, by as many further passes as it takes. One that
+  /// fails (for want of memory) goes into left_out(), and leaves the difference as it is.
   Diagnosis explain();
+  /// What could not be measured, and why.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   /// Worst split so far against one pass.
   Difference worst() const { return worst_; }
 
@@ -54,13 +59,18 @@ class Prover {
   std::vector<Gradients> gradients_of(const Parts& parts);
 
  private:
-  void draw();
   bool may_be_rounding(const Gradients& accumulated, const Parts& parts);
   Difference differ(Mode mode);
+  void leave_out(const std::string& what, const std::exception& error);
+  template <class Measure>
+  void attempt(Observations& seen, const std::string& what, Measure measure);
+  void intervene(Observations& seen);
   void fit(Observations& seen);
   AddedUp fit_training();
   void compare_operations(Observations& seen);
-  std::optional<double> error_in_double(const Parts& parts);
+  /// On the first samples of `parts`.
+  double error_on(std::int64_t samples, Subject& subject, const Parts& parts) const;
+  std::optional<double> error_in_double(std::int64_t samples, const Parts& parts);
 
   Subject& subject_;
   batch::Range samples_;
@@ -76,6 +86,7 @@ class Prover {
   double joint_bound_ = 0;
   std::vector<double> mean_accumulation_errors_;
   std::optional<Difference> repeated_;
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace accrue::proof

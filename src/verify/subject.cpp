@@ -5,6 +5,7 @@
 namespace accrue::proof {
 
 void add_to(Gradients& sum, const Gradients& more) {
+  sum.terms = sum.sums.empty() ? more.terms : sum.terms + more.terms;
   for (std::size_t i = 0; i < more.sums.size(); ++i) {
     if (sum.sums.size() <= i)
       sum.sums.push_back(

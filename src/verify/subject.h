@@ -30,6 +30,8 @@ struct Gradients {
   std::vector<at::Tensor> sums;  ///< as Subject::parameters(); zero where unused
   double weight = 0;
   double loss_sum = 0;
+  /// How many terms were added up, as far as it is known: labels, or samples.
+  double terms = 1;
   /// What adding up may have lost of each of Subject::parameters() (RoundingTerms::accumulation).
   std::vector<double> accumulation_errors;
   /// Whether rounding of the sums may go one way (a bf16 sum that stalls).
@@ -78,6 +80,8 @@ class Subject {
   /// Whether accumulated() keeps its sums in no less than the parameters' precision, so that no
   /// rounding of them explains what exceeds its bound.
   virtual bool keeps_sums() const { return false; }
+  /// Whether batch normalisation takes its statistics over all parts together (exact).
+  virtual bool takes_statistics_of_window() const { return false; }
   /// The subject in fp64, which lives as long as the result; null where that cannot be had.
   virtual std::unique_ptr<Subject> in_double() = 0;
 };

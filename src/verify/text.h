@@ -22,6 +22,14 @@ inline std::string digits(double relative) {
   return text;
 }
 
+/// "1, 1, 0", of many the first few.
+inline std::string numbers(const std::vector<double>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size() && i < 8; ++i)
+    text += (i == 0 ? "" : ", ") + number(values[i]);
+  return values.size() > 8 ? text + ", ..." : text;
+}
+
 /// The first few names, and how many more there are.
 inline std::string first_names(const std::vector<std::string>& names) {
   std::string text;

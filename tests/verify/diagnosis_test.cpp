@@ -17,6 +17,7 @@ Observations differing() {
           .weight_of_parts = 10,
           .loss_sum = 3,
           .loss_sum_of_parts = 4,
+          .span = Fit{.residual = 0.4},
           .relative_error_in_double = 0.1};
 }
 
@@ -61,9 +62,9 @@ Observations added_up(const AddedUp& added) {
 TEST(Diagnosis, ASumMayLoseWhatItsPrecisionMay) {
   const AddedUp within{.residual = 0.01, .sum_rounding = 0.02, .tolerance = 1e-5};
   EXPECT_EQ(diagnose(added_up(within)).cause, Cause::precision);
-  Observations kept = added_up(within);
+  AddedUp kept = within;
   kept.keeps_sums = true;
-  EXPECT_EQ(diagnose(kept).cause, Cause::unknown) << "an fp32 sum loses nothing like it";
+  EXPECT_EQ(diagnose(added_up(kept)).cause, Cause::unknown) << "an fp32 sum loses nothing like it";
   const AddedUp beyond{.residual = 0.81, .sum_rounding = 0.02, .tolerance = 1e-5};
   EXPECT_EQ(diagnose(added_up(beyond)).cause, Cause::unknown) << "no rounding is as large";
 }
@@ -83,7 +84,44 @@ TEST(Diagnosis, WhatTrainingMadeOfSoundPartsIsFitted) {
   added.span = {.residual = 0.3};
   const Diagnosis unknown = diagnose(added_up(added));
   EXPECT_EQ(unknown.cause, Cause::unknown);
-  EXPECT_THAT(unknown.evidence.back(), ::testing::HasSubstr("2 stages"));
+  EXPECT_THAT(unknown.evidence, ::testing::Contains(::testing::HasSubstr("2 stages")));
+  EXPECT_EQ(unknown.place, Place::window);
+}
+
+TEST(Diagnosis, AFitGoesBeforeWhatABf16SumMayLose) {
+  AddedUp added{.residual = 0.016, .sum_rounding = 0.1, .tolerance = 1e-5};
+  added.span = Fit{.residual = 0.003};
+  added.shares = {1, 0.001, 1};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::weighting);
+  added.span = Fit{.residual = 0.012};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::precision) << "it leaves most of it";
+  added.span = Fit{.residual = 0.003};
+  added.residual_in_bf16 = 1e-4;
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::precision) << "rounding again gives the same";
+}
+
+TEST(Diagnosis, WhatWasNotFittedIsNotRuledOut) {
+  Observations seen = differing();
+  const auto speaks_against = [&](const char* cause) {
+    return ::testing::Matches(::testing::Contains(::testing::StartsWith(cause)))(
+        diagnose(seen).ruled_out);
+  };
+  EXPECT_TRUE(speaks_against("weighting"));
+  seen.span.reset();
+  EXPECT_EQ(diagnose(seen).cause, Cause::unknown);
+  EXPECT_FALSE(speaks_against("weighting"));
+  EXPECT_FALSE(speaks_against("normalization"));
+  seen.multiple = Fit{};
+  EXPECT_TRUE(speaks_against("normalization"));
+  seen.is_complete = false;
+  EXPECT_EQ(diagnose(seen).place, Place::not_searched);
+}
+
+TEST(Diagnosis, PartsThatDifferByDesignCoupleNothing) {
+  Observations seen = differing();
+  seen.parts_differ_by_design = true;
+  EXPECT_EQ(diagnose(seen).cause, Cause::unknown);
+  EXPECT_EQ(diagnose(seen).place, Place::window);
 }
 
 TEST(Diagnosis, AKernelIsBlamedBeforeWhatTrainingMakesOfIt) {

@@ -21,7 +21,9 @@ TEST_F(DrawsCheck, WindowsOfARunAreSound) {
     for (const std::int64_t samples : {2, 7, 10, 64}) {
       config.data.order = order;
       config.batch.samples = samples;
-      EXPECT_THAT(faults_of_draws(train::open_workload(config)), IsEmpty()) << samples;
+      const DataCheck check = check_draws(train::open_workload(config));
+      EXPECT_THAT(check.faults, IsEmpty()) << samples;
+      EXPECT_THAT(check.left_out, IsEmpty()) << samples;
     }
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -26,15 +27,20 @@ struct VerifyArguments {
   std::vector<std::string> overrides;
 };
 
+/// JSON has no infinity.
+double finite(double value) {
+  return std::isfinite(value) ? value : std::numeric_limits<double>::max();
+}
+
 nlohmann::json to_json(const proof::SplitResult& split) {
   return {{"name", split.name},
           {"samples", split.samples},
           {"micro_batches", split.micro_batches},
           {"parameter", split.parameter},
-          {"relative_error", split.relative_error},
-          {"bound", split.bound},
-          {"largest_error", split.largest_error},
-          {"largest_bound", split.largest_bound},
+          {"relative_error", finite(split.relative_error)},
+          {"bound", finite(split.bound)},
+          {"largest_error", finite(split.largest_error)},
+          {"largest_bound", finite(split.largest_bound)},
           {"equal", split.equal}};
 }
 
@@ -46,19 +52,19 @@ nlohmann::json to_json(const proof::StepsResult& steps) {
   return {{"steps", steps.steps},
           {"splits", steps.splits},
           {"parameter", steps.parameter},
-          {"relative_error", steps.relative_error},
-          {"bound", steps.bound},
+          {"relative_error", finite(steps.relative_error)},
+          {"bound", finite(steps.bound)},
           {"equal", steps.equal},
-          {"largest_error", steps.largest_error},
-          {"largest_bound", steps.largest_bound},
+          {"largest_error", finite(steps.largest_error)},
+          {"largest_bound", finite(steps.largest_bound)},
           {"conclusive", steps.conclusive}};
 }
 
 nlohmann::json to_json(const proof::Report& report) {
   nlohmann::json out{{"equal", report.equal},
                      {"conclusive", report.conclusive},
-                     {"max_relative_error", report.max_relative_error},
-                     {"bound", report.bound},
+                     {"max_relative_error", finite(report.max_relative_error)},
+                     {"bound", finite(report.bound)},
                      {"cause", proof::to_string(report.cause)},
                      {"causes", nlohmann::json::array()},
                      {"conclusion", proof::conclusion(report)},
@@ -74,11 +80,11 @@ nlohmann::json to_json(const proof::Report& report) {
   for (const proof::Cause cause : proof::all_causes(report))
     out["causes"].push_back(proof::to_string(cause));
   for (const proof::SmallestFault& fault : report.smallest_fault)
-    out["smallest_fault"].push_back({{"kind", fault.kind}, {"relative", fault.relative}});
+    out["smallest_fault"].push_back({{"kind", fault.kind}, {"relative", finite(fault.relative)}});
   for (const proof::ParameterError& parameter : report.parameters)
     out["parameters"].push_back({{"name", parameter.name},
-                                 {"relative_error", parameter.relative_error},
-                                 {"bound", parameter.bound}});
+                                 {"relative_error", finite(parameter.relative_error)},
+                                 {"bound", finite(parameter.bound)}});
   for (const proof::SplitResult& split : report.splits) out["splits"].push_back(to_json(split));
   for (const proof::SkippedSplit& split : report.skipped) out["skipped"].push_back(to_json(split));
   if (report.steps) out["steps"] = to_json(*report.steps);

@@ -40,6 +40,19 @@ inline constexpr auto cause_words =
                        {Cause::stepped_mid_window, "stepped-mid-window"}});
 constexpr std::string_view to_string(Cause cause) { return cause_words.of(cause); }
 
+/// Where a difference lies whose cause is `unknown`.
+enum class Place {
+  none,          ///< there is none
+  window,        ///< what training makes of micro-batches that are sound each by itself
+  operations,    ///< accrue's operations, beside ATen's operators
+  sums,          ///< sums of the same gradients, taken by two ways
+  steps,         ///< the optimizer's steps, from gradients that agree
+  frozen,        ///< a parameter that is not trained
+  data,          ///< which samples and labels a run takes
+  not_finite,    ///< training's way gives what is not finite, a plain pass does not
+  not_searched,  ///< the search for the cause was not finished
+};
+
 /// One parameter's error: that of all comparisons that came nearest to its bound or exceeds it
 /// most. Both are relative to the norm of the parameter's reference gradient (or, where that all
 /// but vanishes, to a thousandth of what is usual for an element of the model), L2.
@@ -79,7 +92,7 @@ struct SmallestFault {
 /// far the parameters are apart, relative to how far they moved.
 struct StepsResult {
   std::int64_t steps = 0;
-  std::string splits;  ///< "micro-batches of 4 against one pass and torch::optim"
+  std::string splits;  ///< "micro-batches of 4 and of 2, against torch::optim"
   std::string parameter;
   double relative_error = 0;
   double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding
@@ -102,16 +115,21 @@ struct Report {
   bool equal = true;
   /// Whether `equal` says something: a gradient that is off by 1% would have been noticed in any
   /// matrix, bias or norm, and rounding, by the bounds of all parameters together, may change less
-  /// than a tenth of the gradient; or fp64 agrees.
+  /// than a tenth of the gradient, or fp64 agrees; and rounding may change less than a tenth of the
+  /// movement by the optimizer's steps.
   bool conclusive = true;
-  /// Whether splits, orders and optimizer steps were all compared; `left_out` says what was not.
+  /// Whether splits, orders, optimizer steps and the ranks asked for were all compared; `left_out`
+  /// says what was not.
   bool complete = true;
+  /// On which samples, where that is not all: "splits, orders and steps on the first 4 of 64".
+  std::string extent{};
   /// Largest of parameters[].relative_error. `bound` is that parameter's; where something is not
   /// equal, the bound of the parameter that exceeds its own most. So `equal` and
   /// max_relative_error <= bound agree.
   double max_relative_error = 0;
   double bound = 0;
   Cause cause = Cause::none;
+  Place place = Place::none;             ///< of a difference whose cause is unknown
   std::vector<Cause> besides{};          ///< further causes that were found
   std::vector<std::string> evidence;     ///< what was compared, and what told the cause from others
   std::vector<std::string> ruled_out{};  ///< other causes, each with what speaks against it

@@ -7,7 +7,8 @@ namespace {
 
 /// A window of less arithmetic takes a fraction of a second, and everything is done with all of it.
 constexpr double little_work = 1e10;
-/// A tenth of a window's time and more is lost to what no plan sees: copies, comparisons, norms.
+/// Six windows' work, less a tenth for what this plan does not count: copies of parameters,
+/// comparisons and norms.
 constexpr double most_windows = 5.4;
 /// What a pass costs beside its samples, in samples.
 constexpr double samples_per_pass = 0.6;

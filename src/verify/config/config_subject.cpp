@@ -14,7 +14,6 @@
 #include "train/pass/run_micro_batch.h"
 #include "verify/comparison.h"
 #include "verify/config/check_plan_input.h"
-#include "verify/config/draws_check.h"
 #include "verify/config/loading_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/reference_optimizer.h"
@@ -50,6 +49,11 @@ Error no_weight() {
 
 std::string text_of(batch::Range samples) {
   return "of samples " + std::to_string(samples.begin) + " to " + std::to_string(samples.end - 1);
+}
+
+/// Labels, whether they count or not.
+double terms_of(const batch::MicroBatch& micro) {
+  return micro.targets.defined() ? static_cast<double>(micro.targets.numel()) : 1;
 }
 
 /// The sum of all heads' losses, by their coefficients.
@@ -141,6 +145,7 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, const Condit
       throw not_finite("a loss", "of samples " + std::to_string(part.begin) + " to " +
                                      std::to_string(part.end - 1));
     errors.added();
+    result.terms += terms_of(micro);
   }
   result.accumulation_errors = errors.bounds();
 }
@@ -238,12 +243,14 @@ Gradients ConfigSubject::autograd_pass(batch::Range part, std::int64_t window,
   const at::AutoGradMode with_grad(true);
   const Loss loss = loss_of(model_, micro, context, conditions.weighting);
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
-  Gradients result{.weight = loss.weight, .loss_sum = loss.sum.item<double>()};
-  if (!std::isfinite(result.loss_sum)) throw not_finite("a loss", text_of(part));
+  Gradients result{
+      .weight = loss.weight, .loss_sum = loss.sum.item<double>(), .terms = terms_of(micro)};
+  const bool is_plain = &operations == &kernels::plain_operations();
+  if (!std::isfinite(result.loss_sum)) throw not_finite("a loss", text_of(part), is_plain);
   result.sums = gradients_of(loss.sum, trained_);
   for (std::size_t i = 0; i < trained_.size(); ++i)
     if (!std::isfinite(l2_norm(result.sums[i])))
-      throw not_finite("a gradient", "of " + trained_[i].name);
+      throw not_finite("a gradient", "of " + trained_[i].name, is_plain);
   return result;
 }
 
@@ -352,13 +359,13 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
   return result;
 }
 
-std::vector<std::string> ConfigSubject::faults_of_data(const Parts& parts) const {
-  std::vector<std::string> faults = faults_of_draws(work_);
-  std::ranges::move(faults_of_loading(*loader_, parts), std::back_inserter(faults));
+DataCheck ConfigSubject::check_data(const Parts& parts) const {
+  DataCheck check = check_draws(work_);
+  std::ranges::move(faults_of_loading(*loader_, parts), std::back_inserter(check.faults));
   if (work_.data.train->uniform_tokens())  // running text
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
-                      std::back_inserter(faults));
-  return faults;
+                      std::back_inserter(check.faults));
+  return check;
 }
 
 std::vector<std::string> ConfigSubject::frozen_that_moved() const {

@@ -10,6 +10,7 @@
 #include "support/snapshot.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
+#include "verify/config/draws_check.h"
 #include "verify/config/fixed_sums.h"
 #include "verify/config/training_parts.h"
 #include "verify/subject.h"
@@ -61,8 +62,7 @@ class ConfigSubject : public Subject {
   std::string compute() const { return std::string(to_string(config_.precision.compute)); }
   /// Training's, once it is planned.
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
-  /// Whether batch normalisation takes its statistics over the whole window (exact).
-  bool takes_statistics_of_window() const { return exact_; }
+  bool takes_statistics_of_window() const override { return exact_; }
   /// Whether training folds gradients into its optimizer, and keeps no sums.
   bool folds() const;
   /// Adds up as training does where it folds: takes what one window leaves in the optimizer's first
@@ -97,9 +97,9 @@ class ConfigSubject : public Subject {
                                                 const Conditions& conditions = {});
   /// The names of parameters that are not trained and have moved since the subject was made.
   std::vector<std::string> frozen_that_moved() const;
-  /// What is wrong with the run's draws, with the window's micro-batches as they are loaded, and
-  /// with its labels where these are running text.
-  std::vector<std::string> faults_of_data(const Parts& parts) const;
+  /// Of the run's draws, of the window's micro-batches as they are loaded, and of its labels where
+  /// these are running text.
+  DataCheck check_data(const Parts& parts) const;
 
  private:
   Gradients autograd_pass(batch::Range part, std::int64_t window, const Conditions& conditions,

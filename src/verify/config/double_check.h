@@ -5,6 +5,7 @@
 
 #include "accrue/verify/report.h"
 #include "verify/config/config_subject.h"
+#include "verify/findings.h"
 #include "verify/prover.h"
 
 namespace accrue::proof {
@@ -14,11 +15,14 @@ struct DoubleCheck {
   std::unique_ptr<ConfigSubject> twin;
   Comparison comparison;
   std::optional<Diagnosis> diagnosis;  ///< of a difference
+  std::optional<Blame> distance;       ///< of a gradient too far from fp64's
 };
 
-/// Compares uneven parts of `samples` in fp64, and adds the line, the evidence and what had to be
-/// left out to `report`. Nothing where there is no arbiter: the config computes in fp64, or the
-/// model or the memory does not allow it.
+/// Compares uneven parts of `samples` in fp64, and the gradient that training's operations compute
+/// of them with fp64's, from which it may be as far as passes by ATen's operators that round
+/// otherwise are (by the usual bound). Adds the lines and what had to be left out to `report`.
+/// Nothing where there is no arbiter: the config computes in fp64, or the model or the memory does
+/// not allow it.
 std::optional<DoubleCheck> check_in_double(ConfigSubject& subject, batch::Range samples,
                                            Report& report);
 

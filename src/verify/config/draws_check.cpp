@@ -16,47 +16,65 @@ constexpr std::int64_t ignored = -100;
 
 std::string named(std::int64_t window) { return "window " + std::to_string(window); }
 
-std::vector<std::string> faults_of_windows(const batch::WindowSchedule& schedule) {
+/// Which windows of two epochs are looked at.
+std::int64_t windows_looked_at(const batch::WindowSchedule& schedule) {
+  return std::min(schedule.windows_in_epoch(0) + schedule.windows_in_epoch(1), most_looked_at);
+}
+
+std::string fault_of_window(const batch::WindowSchedule& schedule, std::int64_t index,
+                            std::int64_t expected, std::int64_t end_of_epoch) {
+  const batch::Range range = schedule.window(index);
+  if (range.begin != expected)
+    return named(index) + " begins with draw " + std::to_string(range.begin) + ", where draw " +
+           std::to_string(expected) + " is next";
+  if (range.size() >= 1 && range.end <= end_of_epoch) return "";
+  return named(index) + " takes draws " + std::to_string(range.begin) + " to " +
+         std::to_string(range.end) + " of epochs of " + std::to_string(schedule.samples_per_epoch);
+}
+
+void check_windows(const batch::WindowSchedule& schedule, DataCheck& check) {
   const std::int64_t epoch = schedule.samples_per_epoch;
-  if (schedule.variable && epoch > most_samples) return {};  // whose windows take all lengths
-  std::int64_t expected = 0, index = 0;
-  for (const std::int64_t of_epoch : {0, 1}) {
-    const std::int64_t windows = schedule.windows_in_epoch(of_epoch);
-    expected = of_epoch * epoch;
-    if (index + windows > most_looked_at) break;
-    for (std::int64_t i = 0; i < windows; ++i, ++index) {
-      const batch::Range range = schedule.window(index);
-      if (range.begin != expected)
-        return {named(index) + " begins with draw " + std::to_string(range.begin) +
-                ", where draw " + std::to_string(expected) + " is next"};
-      if (range.size() < 1 || range.end > (of_epoch + 1) * epoch)
-        return {named(index) + " takes draws " + std::to_string(range.begin) + " to " +
-                std::to_string(range.end) + " of epochs of " + std::to_string(epoch)};
-      expected = range.end;
-    }
+  if (schedule.variable && epoch > most_samples) {  // whose windows take all lengths
+    check.left_out.push_back("which draws windows take: an epoch has " + std::to_string(epoch) +
+                             " samples of lengths that would all have to be read");
+    return;
   }
-  return {};
+  const std::int64_t of_first = schedule.windows_in_epoch(0), count = windows_looked_at(schedule);
+  std::int64_t expected = 0;
+  for (std::int64_t index = 0; index < count; ++index) {
+    if (index == of_first) expected = epoch;
+    const std::string fault =
+        fault_of_window(schedule, index, expected, index < of_first ? epoch : 2 * epoch);
+    if (!fault.empty()) {
+      check.faults.push_back(fault);
+      return;
+    }
+    expected = schedule.window(index).end;
+  }
 }
 
 std::vector<std::int64_t> drawn_in(const batch::Sampler& sampler, std::int64_t epoch) {
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(sampler.size()));
+  std::vector<std::int64_t> samples(
+      static_cast<std::size_t>(std::min(sampler.size(), most_samples)));
   std::iota(samples.begin(), samples.end(), epoch * sampler.size());
   std::ranges::transform(samples, samples.begin(),
                          [&](std::int64_t draw) { return sampler.sample(draw); });
   return samples;
 }
 
-std::vector<std::string> faults_of_samples(const batch::Sampler& sampler) {
-  if (sampler.size() > most_samples) return {};
+void check_samples(const batch::Sampler& sampler, DataCheck& check) {
+  if (sampler.size() > most_samples)
+    check.left_out.push_back("draws of an epoch after the first " + std::to_string(most_samples) +
+                             " of " + std::to_string(sampler.size()));
   const std::vector<std::int64_t> first = drawn_in(sampler, 0);
   std::vector<std::int64_t> sorted = first;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
   if (twice != sorted.end())
-    return {"sample " + std::to_string(*twice) + " is drawn twice in an epoch"};
-  if (sampler.order() != batch::Order::shuffle || sampler.size() < few_samples) return {};
-  if (first == drawn_in(sampler, 1)) return {"two shuffled epochs have the same order"};
-  return {};
+    check.faults.push_back("sample " + std::to_string(*twice) + " is drawn twice in an epoch");
+  else if (sampler.order() == batch::Order::shuffle && sampler.size() >= few_samples &&
+           first == drawn_in(sampler, 1))
+    check.faults.emplace_back("two shuffled epochs have the same order");
 }
 
 std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro) {
@@ -69,11 +87,11 @@ std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro) {
 
 }  // namespace
 
-std::vector<std::string> faults_of_draws(const train::Workload& work) {
-  std::vector<std::string> faults = faults_of_windows(work.schedule);
-  std::ranges::move(faults_of_samples(train::make_sampler(work.config, *work.data.train)),
-                    std::back_inserter(faults));
-  return faults;
+DataCheck check_draws(const train::Workload& work) {
+  DataCheck check;
+  check_windows(work.schedule, check);
+  check_samples(train::make_sampler(work.config, *work.data.train), check);
+  return check;
 }
 
 std::vector<std::string> faults_of_labels(const batch::MicroBatch& micro) {

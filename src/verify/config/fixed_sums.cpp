@@ -24,7 +24,10 @@ FixedSums::FixedSums(FixedPoint of_training, const NamedParameters& parameters,
     : of_training_(std::move(of_training)), parameters_(parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     sums_.push_back(at::zeros(parameters[i].tensor.sizes(), at::kDouble));
-    if (std::ranges::find(shared, parameters[i].name) == shared.end()) compared_.push_back(i);
+    if (std::ranges::find(shared, parameters[i].name) == shared.end())
+      compared_.push_back(i);
+    else
+      left_out_.push_back(parameters[i].name);
   }
 }
 
@@ -36,11 +39,12 @@ void FixedSums::add(const Gradients& part) {
     sums_[i].add_(at::round(part.sums[i].to(at::kDouble) / unit(i)));  // ties to even
 }
 
-SplitResult FixedSums::result(std::int64_t samples) const {
+std::optional<SplitResult> FixedSums::result(std::int64_t samples) const {
+  if (compared_.empty()) return std::nullopt;
   SplitResult result{.name = "fixed-point sums, to the unit",
                      .samples = samples,
                      .micro_batches = parts_,
-                     .parameter = parameters_.front().name};
+                     .parameter = parameters_[compared_.front()].name};
   for (const std::size_t i : compared_) {
     const double off = (of_training_.sums[i] / unit(i) - sums_[i]).abs().max().item<double>();
     const double relative = off / std::max(1.0, sums_[i].abs().max().item<double>());

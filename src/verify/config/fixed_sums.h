@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,14 +22,15 @@ FixedPoint fixed_point_of(const accum::GradientBuffer& buffer, std::vector<int> 
 /// contribution rounded to the nearest unit, ties to even, and the integers added.
 class FixedSums {
  public:
-  /// `shared` parameters (Trainable::shared_parameters) are left out: they get several
+  /// `shared` parameters (Trainable::shared_parameters) are left_out(): they get several
   /// contributions of a micro-batch, of which only the sum is known here.
   FixedSums(FixedPoint of_training, const NamedParameters& parameters,
             const std::vector<std::string>& shared);
   /// To be called for each of the window's micro-batches with its gradient in fp32.
   void add(const Gradients& part);
-  /// The sums of training are to be these to the last unit.
-  SplitResult result(std::int64_t samples) const;
+  /// The sums of training are to be these to the last unit. Nothing where all are left out.
+  std::optional<SplitResult> result(std::int64_t samples) const;
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   double unit(std::size_t i) const;
@@ -37,6 +39,7 @@ class FixedSums {
   const NamedParameters& parameters_;
   std::vector<std::size_t> compared_;  ///< places of parameters
   std::vector<at::Tensor> sums_;       ///< in units, fp64, exact
+  std::vector<std::string> left_out_;  ///< names
   std::int64_t parts_ = 0;
 };
 

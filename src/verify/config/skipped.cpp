@@ -31,6 +31,8 @@ bool check_or_skip(Prover& prover, const Split& split, Findings& findings, Repor
     const std::optional<std::string> reason = why_one_sample_fails(error);
     if (!reason || !has_single_sample(split)) throw;
     report.skipped.push_back({split.name, prover.samples().size(), *reason});
+    report.complete = false;
+    report.left_out.push_back(split.name + ": " + *reason);
     return false;
   }
 }

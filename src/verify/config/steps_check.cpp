@@ -70,7 +70,7 @@ class Steps {
     for (const SmallestFault& fault :
          smallest_faults(subject_.parameters(), comparison, reference_, {}))
       noticed = std::max(noticed, fault.relative);
-    judged.smallest_fault.push_back({movement_scaled, noticed});
+    judged.smallest_fault = {movement_scaled, noticed};
     return judged;
   }
 

@@ -11,7 +11,7 @@ namespace accrue::proof {
 
 /// The first windows of a run, each whole and in two splits.
 struct StepsSplit {
-  std::string name;  ///< "micro-batches of 4 and of 1 against torch::optim"
+  std::string name;  ///< "micro-batches of 4 and of 2, against torch::optim"
   std::vector<batch::Range> whole;
   std::vector<Parts> coarse, fine;
   StepsBy fine_by = StepsBy::buffer;  ///< as training takes its steps; `coarse` always by a buffer
@@ -23,7 +23,7 @@ StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int
 
 struct StepsComparison {
   StepsResult result;
-  std::vector<SmallestFault> smallest_fault;
+  SmallestFault smallest_fault;
 };
 
 /// An optimizer step for each window by either split, as training takes it, against the

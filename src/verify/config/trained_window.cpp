@@ -16,9 +16,11 @@ train::Config with_any_quarantined(train::Config config) {
 
 }  // namespace
 
-Error not_finite(const std::string& what, const std::string& where) {
-  return usage_error("verify", "finite losses and gradients", what + " that is not, " + where,
-                     "looking at the data of this batch, or a model that does not overflow");
+NotFinite not_finite(const std::string& what, const std::string& where, bool of_plain_pass) {
+  return NotFinite(
+      usage_error("verify", "finite losses and gradients", what + " that is not, " + where,
+                  "looking at the data of this batch, or a model that does not overflow"),
+      of_plain_pass);
 }
 
 class TrainedWindow::Watch final : public Observer {
@@ -75,8 +77,7 @@ train::WindowRun TrainedWindow::run(std::int64_t index, const Parts& parts) {
                                            {.index = index, .micro_batches = parts});
   require_finite();
   if (run.lost_reason.empty()) return run;
-  throw runtime_error("verify", "a window that training closes", run.lost_reason,
-                      "looking at what changes parameters or gradients while it runs");
+  throw LostWindow(run.lost_reason);
 }
 
 std::vector<double> TrainedWindow::accumulation_errors() const {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accrue/core/error.h"
@@ -14,8 +15,21 @@
 
 namespace accrue::proof {
 
-/// A usage Error: there is nothing to prove where `what`, of `where`, is not finite.
-Error not_finite(const std::string& what, const std::string& where);
+/// What a pass gave is not finite. A usage Error where plain passes' is not: there is nothing to
+/// prove then.
+struct NotFinite : Error {
+  explicit NotFinite(Error error, bool plain) : Error(std::move(error)), of_plain_pass(plain) {}
+  bool of_plain_pass;  ///< by plain autograd and ATen's operators, and not by training's way
+};
+/// Training did not close a window: something changed parameters or gradients while it ran.
+struct LostWindow : Error {
+  explicit LostWindow(const std::string& reason)
+      : Error(accrue::runtime_error(
+            "verify", "a window that training closes", reason,
+            "looking at what changes parameters or gradients while it runs")) {}
+};
+/// `what`, of `where`, is not finite.
+NotFinite not_finite(const std::string& what, const std::string& where, bool of_plain_pass = false);
 
 /// What a TrainedWindow is made of; all that is a reference outlives it.
 struct TrainedWindowContext {

@@ -80,7 +80,8 @@ bool in_bf16(const Tensors& tensors) {
 
 /// What products and sums of one operation may lose, in u.
 constexpr double roundings = 64, roundings_of_bf16_products = 1024;
-/// The same for each row that is summed, and sums of rows lose as the root of their number.
+/// A sum over rows rounds once for each of them, up or down: it loses this many u times the root of
+/// their number.
 constexpr double roundings_of_a_row = 4;
 /// Standard deviations of independent roundings along a direction.
 constexpr double deviations = 8;

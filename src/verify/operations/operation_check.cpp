@@ -20,12 +20,13 @@ OperationCheck summed_up(const std::vector<OperationResult>& results, batch::Ran
   check.result.relative_error = check.result.largest_error = worst.worst.error;
   check.result.bound = check.result.largest_bound = worst.worst.bound;
   check.result.equal = !worst.worst.exceeds();
+  double of_matrices = 0, of_vectors = 0;
   for (const OperationResult& result : results) {
     if (result.parameter_dim == 0) continue;
-    double& noticed =
-        result.parameter_dim >= 2 ? check.noticed_of_matrices : check.noticed_of_vectors;
+    double& noticed = result.parameter_dim >= 2 ? of_matrices : of_vectors;
     noticed = std::max(noticed, result.scaling);
   }
+  check.noticed = scaled_faults(of_matrices, of_vectors);
   return check;
 }
 

@@ -2,10 +2,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accrue/verify/report.h"
 #include "verify/config/config_subject.h"
 #include "verify/operations/compared_operations.h"
+#include "verify/power.h"
 
 namespace accrue::proof {
 
@@ -14,8 +16,7 @@ struct OperationCheck {
   SplitResult result;                        ///< of the operation nearest to its bound
   std::optional<OperationResult> differing;  ///< that operation, where it is beyond
   Gradients returned;                        ///< by the kernels, to autograd
-  /// The smallest scaling of a parameter's gradient that single operations show.
-  double noticed_of_matrices = 0, noticed_of_vectors = 0;
+  std::vector<SmallestFault> noticed;        ///< by single operations, of parameters' gradients
 };
 
 /// Nothing for a model of which accrue does no operation.

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "train/plan/setup.h"
+#include "verify/config/config_subject.h"
+#include "verify/split.h"
+
+namespace accrue::proof {
+
+/// A window's gradient as training comes to it.
+struct TrainingsWay {
+  Split split;
+  Gradients gradients;
+};
+
+/// "2 ranks, micro-batches of 4", as `micro` cuts the window.
+Split split_of_ranks(const train::Workload& work, std::int64_t ranks, std::int64_t micro);
+
+/// By ranks that share the window, or the stages of a pipeline; or why that is skipped.
+std::variant<Gradients, std::string> by_ranks(ConfigSubject& subject, const train::Workload& work,
+                                              std::int64_t ranks,
+                                              const train::MicroDecision& micro);
+
+}  // namespace accrue::proof

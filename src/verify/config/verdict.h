@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/verify/report.h"
+#include "verify/findings.h"
+
+namespace accrue::proof {
+
+/// Takes over what a comparison with plain passes was explained by.
+void take(Report& report, const Diagnosis& found);
+
+/// Adds a fault that such a comparison does not show: the report's cause where there is none yet,
+/// otherwise one besides it.
+void blame(Report& report, const Blame& blamed);
+
+/// Which causes the comparisons speak against that found nothing: `within` is the part of the
+/// gradient by which plain passes and training's may differ there, in fp64 `in_double`.
+void rule_out_by_agreement(Report& report, double within, bool in_double);
+
+struct Bounds {
+  std::string compute;     ///< "bf16"
+  double joint = 0;        ///< what rounding may change of the gradient, all parameters together
+  bool in_double = false;  ///< whether fp64 agrees
+};
+/// Whether what was compared proves something (Report::conclusive), by its smallest faults, by what
+/// rounding may change, and by the bound of the steps.
+void judge_bounds(Report& report, const Bounds& bounds);
+
+/// What of the window's samples splits, orders and steps were not run on.
+struct Extent {
+  std::int64_t samples = 0;  ///< of the window
+  std::int64_t taken = 0;    ///< by splits, orders and steps
+  std::int64_t fitting = 0;  ///< that one pass may take in the memory there is
+  bool has_budget = false;   ///< memory.budget is stated
+};
+/// Says so in the report, and how to have the rest; nothing where all were taken.
+void note_extent(Report& report, const Extent& extent);
+
+}  // namespace accrue::proof

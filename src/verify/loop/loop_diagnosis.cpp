@@ -1,0 +1,119 @@
+#include <algorithm>
+
+#include "verify/diagnosis.h"
+#include "verify/text.h"
+
+namespace accrue::proof {
+namespace {
+
+using LoopExplanation = std::optional<Diagnosis>;
+
+std::string factor_text(const LoopObservations& seen) {
+  const double factor = seen.multiple.factor, parts = static_cast<double>(seen.micro_batches);
+  const double close = 1e-3;
+  if (same(factor, seen.total_weight, close)) return "the total weight: a sum in place of the mean";
+  if (same(factor, parts, close))
+    return "the number of micro-batches: the sum of their means, not divided";
+  if (same(factor, 1 / parts, close))
+    return "1 / the number of micro-batches: divided once too often";
+  return "a constant factor";
+}
+
+LoopExplanation by_watching(const LoopObservations& seen) {
+  const std::string of = " of " + std::to_string(seen.micro_batches);
+  if (seen.stepped_before >= 0)
+    return Diagnosis{Cause::stepped_mid_window,
+                     {"parameter " + seen.stepped_parameter + " had changed when backward " +
+                          std::to_string(seen.stepped_before + 1) + of + " began",
+                      "call step() once, after the last micro-batch"}};
+  // A loop that keeps its sums elsewhere has nothing in .grad either.
+  if (seen.zeroed_before >= 0 && (seen.saw_sums || seen.tail.matches)) {
+    Diagnosis found{Cause::zeroed_mid_window,
+                    {"the sum in .grad of " + seen.zeroed_parameter + " was gone when backward " +
+                     std::to_string(seen.zeroed_before + 1) + of + " began"}};
+    if (seen.tail.matches)
+      found.evidence.push_back("what is left is the gradient of micro-batches from " +
+                               std::to_string(seen.tail_begins + 1) + " on, " +
+                               digits(seen.tail.residual));
+    return found;
+  }
+  return {};
+}
+
+/// Rounding is the explanation only where it leaves clearly less than any that is exact.
+LoopExplanation by_low_precision(const LoopObservations& seen) {
+  const double others =
+      std::min({seen.multiple.residual, seen.mean_of_means.residual, seen.tail.residual});
+  if (!seen.low_precision.matches || seen.low_precision.residual > others / 2) return {};
+  return Diagnosis{Cause::precision,
+                   {"adding the micro-batches' gradients in " + seen.gradient_dtype +
+                    " gives the loop's gradient, " + digits(seen.low_precision.residual)}};
+}
+
+LoopExplanation by_fit(const LoopObservations& seen) {
+  if (seen.multiple.matches)
+    return Diagnosis{
+        Cause::normalization,
+        {"the loop's gradient is " + number(seen.multiple.factor) + " times the true one, " +
+         digits(seen.multiple.residual) + ": " + factor_text(seen)}};
+  if (seen.mean_of_means.matches) {
+    Diagnosis found{Cause::weighting,
+                    {"the loop's gradient is the mean of the micro-batches' means, " +
+                     digits(seen.mean_of_means.residual) +
+                     ", which is not the batch's mean where lengths differ"}};
+    if (!same(seen.mean_of_means.factor, 1, 1e-3))
+      found.evidence.push_back("and off by a factor of " + number(seen.mean_of_means.factor));
+    return found;
+  }
+  if (seen.tail.matches)
+    return Diagnosis{
+        Cause::zeroed_mid_window,
+        {"the loop's gradient is that of micro-batches from " +
+         std::to_string(seen.tail_begins + 1) + " of " + std::to_string(seen.micro_batches) +
+         " on alone, " + digits(seen.tail.residual)}};
+  if (seen.span.matches)
+    return Diagnosis{Cause::weighting,
+                     {"the loop's gradient is a weighted sum of the micro-batches', " +
+                          digits(seen.span.residual),
+                      "each counts by this multiple of its due: " + numbers(seen.shares)}};
+  return {};
+}
+
+}  // namespace
+
+Diagnosis diagnose_loop(const LoopObservations& seen) {
+  if (!seen.difference.exceeds()) return {};
+  Diagnosis result;
+  if (LoopExplanation found = by_watching(seen)) {
+    result = *found;
+  } else if (seen.no_gradient) {
+    result = {Cause::zeroed_mid_window,
+              {"no gradient is left in .grad of any parameter after the loop",
+               "clear gradients before the first micro-batch, not after the last"}};
+  } else if (seen.repeated && seen.repeated->exceeds()) {
+    result = {Cause::nondeterminism,
+              {"the loop, run twice from the same seed, differs by " +
+               number(seen.repeated->relative_error)}};
+  } else if (LoopExplanation rounded = by_low_precision(seen)) {
+    result = *rounded;
+  } else if (LoopExplanation fitted = by_fit(seen)) {
+    result = *fitted;
+  } else if (seen.parameters_changed) {
+    result = {Cause::stepped_mid_window,
+              {"parameters differ after the loop, and its gradient is no combination of those of "
+               "its micro-batches at the parameters before it"}};
+  } else {
+    result = {Cause::weighting,
+              {"the loop's gradient is no combination of the gradients of its micro-batches (the "
+               "best leaves " +
+               number(seen.span.residual) +
+               " of it): it clips, scales by element, or computes another loss"}};
+  }
+  result.evidence.insert(result.evidence.begin(),
+                         "the loop's gradient and that of one pass differ "
+                         "by " +
+                             number(seen.difference.relative_error));
+  return result;
+}
+
+}  // namespace accrue::proof
