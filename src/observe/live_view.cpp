@@ -130,7 +130,8 @@ void add_memory(View& view, const LiveStatus& status) {
   if (!status.budget_bytes || *status.budget_bytes <= 0) return view.begin("memory", {{peak}});
   const double part =
       static_cast<double>(*status.peak_bytes) / static_cast<double>(*status.budget_bytes);
-  view.begin("memory", {{peak + " of " + format_bytes(*status.budget_bytes)}, {whole_percent(part)}});
+  view.begin("memory",
+             {{peak + " of " + format_bytes(*status.budget_bytes)}, {whole_percent(part)}});
   if (const int room = view.room_for_graph(); room > 0)
     view.graph({filled_bar(part, room, view.utf8()), look_of_memory(part)});
 }

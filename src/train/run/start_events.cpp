@@ -5,8 +5,8 @@
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/plan/make_run_plan.h"
 #include "train/ranks/rank_remarks.h"
-#include "train/watch/rare_updates.h"
 #include "train/run/histogram_taker.h"
+#include "train/watch/rare_updates.h"
 
 namespace accrue::train {
 namespace {
