@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "observe/progress_sink.h"
+#include "observe/terminal.h"
 
 namespace accrue::cli {
 namespace {
@@ -106,7 +106,7 @@ std::vector<std::string> TextTable::lines(std::size_t width) const {
 
 std::size_t output_width() {
   if (::isatty(STDOUT_FILENO) != 1) return TextTable::any_width;
-  return static_cast<std::size_t>(observe::terminal_width(STDOUT_FILENO));
+  return static_cast<std::size_t>(observe::terminal_size(STDOUT_FILENO).columns);
 }
 
 }  // namespace accrue::cli

@@ -11,7 +11,7 @@ constexpr std::int64_t padded_label = -100;
 
 /// Sample `i` of a micro-batch: its own row, or its columns of a packed one. Of a row that is
 /// longer than the sample is `length` columns; 0: all of it, as of images.
-struct Place {
+struct SamplePlace {
   std::int64_t row = 0, begin = 0, length = 0;
   at::Tensor of(const at::Tensor& rows) const {
     const at::Tensor own = rows.select(0, row);
@@ -26,7 +26,7 @@ std::int64_t columns(const MicroBatch& micro) {
   return micro.targets.dim() == 2 ? micro.targets.size(1) : 0;
 }
 
-Place place_of(const MicroBatch& micro, std::int64_t i, std::int64_t length) {
+SamplePlace place_of(const MicroBatch& micro, std::int64_t i, std::int64_t length) {
   if (micro.spans.empty()) return {.row = i, .length = length};
   const SampleSpan& span = micro.spans[static_cast<std::size_t>(i)];
   return {.row = span.row, .begin = span.begin, .length = span.end - span.begin};
@@ -38,7 +38,7 @@ at::Tensor weights_of(const MicroBatch& micro) {
 
 bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
   const std::int64_t length = columns(alone);
-  const Place place = place_of(micro, i, length), own = place_of(alone, 0, length);
+  const SamplePlace place = place_of(micro, i, length), own = place_of(alone, 0, length);
   if (place.length != own.length || place.begin + place.length > columns(micro)) return false;
   const bool counts_alike = at::equal(place.of(weights_of(micro)), own.of(weights_of(alone)));
   if (!counts_alike || !at::equal(place.of(micro.inputs), own.of(alone.inputs)) ||
