@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import peers_memory_report
 import peers_report
-from results import RESULTS, ResultFile, describe, is_of_present_kernels
+from results import RESULTS, ResultFile, describe
 from runs import gib, table
 
 UNITS = {"MB": 1e6, "MiB": 2**20, "GiB": 2**30}
@@ -127,11 +127,9 @@ def limit_tables() -> str:
 
 
 def fastest_peer(job: str) -> dict | None:
-    """The row of the fastest system beside accrue, with its best tuning; none where no peer ran tuned, or with other kernels
-    of accrue's than the present ones."""
-    found = file("peers")
-    result = found.parts.get(job, {})
-    if "allocator" not in result or not is_of_present_kernels(found.record_of(job)):
+    """The row of the fastest system beside accrue, with its best tuning; none where no peer ran tuned."""
+    result = file("peers").parts.get(job, {})
+    if "allocator" not in result:
         return None
     rows = [row for system, row in peers_report.best_of(result).items() if system != "accrue"]
     return min(rows, key=lambda row: row["accrue_ratio"]["median"], default=None)

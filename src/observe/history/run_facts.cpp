@@ -3,9 +3,9 @@
 namespace accrue::observe {
 
 nlohmann::json parse_json(const std::string& text) {
-  constexpr int deepest = 32;
+  constexpr int deepest_facts = 32;
   const auto is_kept = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    return depth < deepest;
+    return depth < deepest_facts;
   };
   return nlohmann::json::parse(text, is_kept, /*allow_exceptions=*/false);
 }
