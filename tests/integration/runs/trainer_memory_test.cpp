@@ -300,25 +300,38 @@ TEST_F(TrainerMemory, TheStepAndItsMicroBatchesArePeaked) {
   }
 }
 
+/// Takes the budget away once the micro-batches of a step have run.
+class LowersBudget : public Observer {
+ public:
+  LowersBudget(std::int64_t step, std::int64_t bytes) : step_(step), bytes_(bytes) {}
+  void on_micro_batch(std::int64_t done, std::int64_t total) override {
+    if (steps_ + 1 == step_ && done == total) memory::set_budget(bytes_);
+  }
+  void on_step(const StepReport& report) override { steps_ = report.step; }
+
+ private:
+  std::int64_t step_, bytes_, steps_ = 0;
+};
+
 TEST_F(TrainerMemory, APeakNearTheBudgetIsToldOnceWithItsCause) {
   Config c = large_config();
   c.run.out = (folder_ / "free").string();
   const std::int64_t peak = peak_of(c);
-  const auto reasons_with_room = [&](std::int64_t room) {
-    c.run.out = (folder_ / std::to_string(room)).string();
-    c.memory.budget_file = (folder_ / "budget").string();
-    write_budget(std::to_string(peak + room) + " B");
+  c.memory.budget = "1GiB";
+  const auto told_with = [&](std::int64_t bytes) {
+    c.run.out = (folder_ / std::to_string(bytes)).string();
+    memory::release_cached();
     const auto watcher = std::make_shared<Watcher>();
-    run(c, watcher);
+    Trainer trainer(c);
+    trainer.add_observer(watcher);
+    trainer.add_observer(std::make_shared<LowersBudget>(3, bytes));
+    trainer.run();
     return watcher->reasons_of("memory_near_budget");
   };
-  // Where the budget is so close that micro-batches are split, the peak is another one.
-  std::vector<std::string> told;
-  for (std::int64_t thousandths = 10; told.empty() && thousandths <= 30; thousandths += 5)
-    told = reasons_with_room(peak * thousandths / 1000);
+  const auto told = told_with(peak * 101 / 100);
   ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("that memory.budget has for them: the micro-batch is suspected"));
-  EXPECT_TRUE(reasons_with_room(peak / 5).empty());
+  EXPECT_THAT(told[0], HasSubstr("the budget itself is suspected, of which tensors had 1.00 GiB"));
+  EXPECT_TRUE(told_with(2 * peak).empty());
 }
 
 }  // namespace
