@@ -204,8 +204,9 @@ std::optional<double> Prover::error_in_double(std::int64_t samples, const Parts&
     const std::unique_ptr<Subject> subject = subject_.in_double();
     if (!subject) return std::nullopt;
     const double error = error_on(samples, *subject, of);
-    if (!subject->low_precision().empty() && subject->low_precision() == subject_.low_precision() &&
-        error <= low_rounding)
+    if (!of.empty()) subject->one_pass(of.front(), {});  // tells the dtypes of a part
+    const std::string low = subject->low_precision();
+    if (!low.empty() && low == subject_.low_precision() && error <= low_rounding)
       return std::nullopt;
     return error;
   } catch (const std::exception& error) {
@@ -262,6 +263,7 @@ Diagnosis Prover::explain() {
   seen.low_precision = subject_.low_precision();
   intervene(seen);
   attempt(seen, "fits of the parts", [&] { fit(seen); });
+  if (seen.low_precision.empty()) seen.low_precision = subject_.low_precision();
   if (seen.parts_add_up && passes_.size() == 1)
     attempt(seen, "accrue's operations in one pass", [&] { compare_operations(seen); });
   if (seen.parts_add_up)
