@@ -130,9 +130,20 @@ class OnATerminal(unittest.TestCase):
         self.assertEqual(len(re.findall(r"^step 20/60  eval loss", text, re.MULTILINE)), 1, "the log is kept")
         self.assertLess(text.index("step 20/60  eval loss"), text.index("step 60/60  eval loss"))
         self.assertLess(text.index("step 60/60  eval loss"), text.index("step    60/60"))
-        self.assertLess(text.index("step    60/60"), text.index("run          out"), "the result comes last")
+        self.assertLess(text.index("step    60/60"), re.search(r"^run +out$", text, re.MULTILINE).start(), "the result comes last")
 
     def test_a_resized_terminal_shows_one_view_that_fits(self):
+        """A terminal that wraps its lines in the moment of a drawing may keep a piece of it (docs/notes/terminal.md): three tries."""
+        for tries_left in (2, 1, 0):
+            try:
+                return self.resize_and_look()
+            except AssertionError:
+                if tries_left == 0:
+                    raise
+                self.doCleanups()  # ends the terminal
+                self.setUp()
+
+    def resize_and_look(self):
         terminal = self.start_long(120, 30)
         for columns, rows in ((40, 30), (80, 24), (80, 6), (80, 24), (24, 24), (100, 12)):
             terminal.resize(columns, rows)

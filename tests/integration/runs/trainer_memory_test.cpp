@@ -313,7 +313,7 @@ class LowersBudget : public Observer {
   std::int64_t step_, bytes_, steps_ = 0;
 };
 
-TEST_F(TrainerMemory, APeakNearTheBudgetIsToldOnceWithItsCause) {
+TEST_F(TrainerMemory, APeakNearTheBudgetIsToldWithItsCause) {
   Config c = large_config();
   c.run.out = (folder_ / "free").string();
   const std::int64_t peak = peak_of(c);
@@ -329,7 +329,8 @@ TEST_F(TrainerMemory, APeakNearTheBudgetIsToldOnceWithItsCause) {
     return watcher->reasons_of("memory_near_budget");
   };
   const auto told = told_with(peak * 101 / 100);
-  ASSERT_EQ(told.size(), 1U);
+  // A run that splits its micro-batches falls below the budget, and may come near it again.
+  ASSERT_FALSE(told.empty());
   EXPECT_THAT(told[0], HasSubstr("the budget itself is suspected, of which tensors had 1.00 GiB"));
   EXPECT_TRUE(told_with(2 * peak).empty());
 }
