@@ -86,9 +86,9 @@ mutants: build setup-test
 sound-runs: build setup-test
 	@.venv/bin/python -W ignore scripts/sound_runs.py build/release/accrue $(ARGS)
 
-# The rooms that handle raw memory or own state, under the address and undefined-behaviour sanitizers.
-ASAN_ROOMS = core kernels accum batch data memory optim train runs
-ASAN_ALL_ROOMS = $(ASAN_ROOMS) observe models distributed verify
+# The rooms that handle raw memory, under the address and undefined-behaviour sanitizers; asan-all: all rooms.
+ASAN_ROOMS = core kernels accum batch data memory optim
+ASAN_ALL_ROOMS = $(ASAN_ROOMS) observe models distributed train runs verify
 asan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)
