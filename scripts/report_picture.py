@@ -21,9 +21,9 @@ from browser import chromium  # noqa: E402
 WIDTH, HEIGHT, COLOURS = 1280, 1060, 64
 CONFIG = f"""
 [run]
-steps = 300
+steps = 200
 eval_every = 20
-checkpoint_every = "100 steps"
+checkpoint_every = "50 steps"
 [model]
 layers = 4
 heads = 4
@@ -33,7 +33,7 @@ context = 128
 train = ["{ROOT}/src/**/*.cpp", "{ROOT}/include/**/*.h"]
 val_fraction = 0.05
 [batch]
-samples = 32
+samples = 16
 [memory]
 budget = "1GiB"
 [optim]

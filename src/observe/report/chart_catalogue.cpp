@@ -172,7 +172,8 @@ std::vector<Chart> memory_charts() {
   return {
       {.id = "memory",
        .title = "Memory by kind",
-       .note = "The most of each kind in the steps.",
+       .note =
+           "Tensors at the peak of a step. Reserved is what is held for them, free lists included.",
        .section = Section::memory,
        .unit = Unit::bytes,
        .drawing = Drawing::stack,

@@ -42,9 +42,9 @@ Numbers measured(const StepTable& table, const char* name, std::size_t first = 0
   return values;
 }
 
-std::size_t last_tenth(const StepTable& table) {
-  const std::size_t rows = table.steps.size();
-  return rows - (rows + 9) / 10;
+/// Steps of which RunResult::train_loss is the mean.
+std::int64_t steps_of_last_tenth(const StepTable& table) {
+  return std::max<std::int64_t>(1, std::ssize(table.steps) / 10);
 }
 
 double sum_of(const Numbers& values) {
@@ -73,8 +73,7 @@ class Figures {
  private:
   void add_losses() {
     if (result_.train_loss) {
-      const auto steps =
-          static_cast<std::int64_t>(run_.table.steps.size() - last_tenth(run_.table));
+      const std::int64_t steps = steps_of_last_tenth(run_.table);
       figures_.push_back({.id = "training_loss",
                           .label = "Training loss",
                           .value = *result_.train_loss,
@@ -174,9 +173,12 @@ class Figures {
     figures_.push_back(std::move(figure));
   }
 
-  /// Of a run that goes on, by the pace of its last tenth.
+  /// Of a run that goes on, by the pace of its last tenth, or of ten steps where these are more.
   std::string time_left() const {
-    const std::size_t first = last_tenth(run_.table);
+    constexpr std::int64_t fewest_steps = 10;
+    const std::int64_t rows = std::ssize(run_.table.steps);
+    const auto first = static_cast<std::size_t>(
+        rows - std::min(rows, std::max(fewest_steps, steps_of_last_tenth(run_.table))));
     const Numbers elapsed = measured(run_.table, "elapsed", first);
     if (run_.state != RunState::running || !run_.total_steps || elapsed.size() < 2) return "";
     const double steps = static_cast<double>(run_.table.steps.back() - run_.table.steps[first]);

@@ -59,9 +59,21 @@ void add_present(const StepTable& table, std::set<std::string>& present) {
     if (is_measured(column) && !is_all_quiet(name, column)) present.insert(name);
 }
 
+/// Charts need places that do not go back: one that is missing, or lies before its predecessor (a
+/// clock that was set), is that of its predecessor.
+std::vector<double> ascending(std::vector<double> places) {
+  double reached = 0;
+  for (double& place : places) {
+    if (place > reached) reached = place;  // false for NaN
+    place = reached;
+  }
+  return places;
+}
+
 std::vector<double> axis_of(const StepTable& table, const char* name, const Buckets& buckets) {
   const std::vector<double>* column = table.column(name);
-  return column == nullptr ? std::vector<double>{} : last_of_buckets(*column, buckets);
+  if (column == nullptr) return {};
+  return last_of_buckets(ascending(*column), buckets);
 }
 
 /// What a chart does not show of a column is not kept.
@@ -102,14 +114,12 @@ std::size_t numbers_in(const std::vector<RunView>& runs) {
   return numbers;
 }
 
-RunView view_of(const RunHistory& run, const StepTable& training) {
-  RunHistory with_derived_columns = run;
-  with_derived_columns.table = training;
+RunView view_of(const RunHistory& run) {
   return {.name = run.name,
           .folder = run.root.string(),
           .state = std::string(run_state_words.of(run.state)),
           .description = description_of(run),
-          .figures = key_figures(with_derived_columns),
+          .figures = key_figures(run),
           .events = choose_events(run.events, most_events),
           .config = flat_config(run),
           .remarks = run.remarks};
@@ -152,7 +162,7 @@ ReportData make_report_data(const std::vector<RunHistory>& runs, std::size_t mos
   std::set<std::string> present;
   for (const RunHistory& run : runs) {
     tables.push_back({with_derived(run.table), table_of_evaluations(run)});
-    data.runs.push_back(view_of(run, tables.back().training));
+    data.runs.push_back(view_of(run));
     add_present(tables.back().training, present);
     add_present(tables.back().evaluations, present);
   }

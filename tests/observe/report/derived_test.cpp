@@ -62,6 +62,21 @@ TEST(Derived, SamplesOfABatchNeedTheStepBefore) {
   EXPECT_THAT(resumed.columns.at("batch_samples"), ElementsAre(IsNan(), 8));
 }
 
+TEST(Derived, SamplesOfABatchThatStepsTellAreTaken) {
+  const StepTable table =
+      with_derived({.steps = {1, 2}, .columns = {{"samples", {8, 16}}, {"batch_samples", {7, 9}}}});
+  EXPECT_THAT(table.columns.at("batch_samples"), ElementsAre(7, 9));
+}
+
+TEST(Derived, WaitingForACheckpointIsNoRest) {
+  StepTable table = timed_table();
+  table.columns["seconds"] = {10, 12};
+  table.columns["checkpoint_seconds"] = {kUnknown, 2.5};
+  table = with_derived(table);
+  EXPECT_THAT(table.columns.at("part.rest"), ElementsAre(1, 0.5));
+  EXPECT_THAT(table.columns.at("part.checkpoint"), ElementsAre(IsNan(), 2.5));
+}
+
 TEST(Derived, SpeedIsInSamplesWhereTokensAreNotCounted) {
   const StepTable images{.steps = {1, 2},
                          .columns = {{"samples", {8, 16}}, {"seconds", {2, kUnknown}}}};

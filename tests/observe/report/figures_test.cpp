@@ -42,6 +42,12 @@ TEST(Figures, TheLossIsThatOfTheLastTenth) {
   EXPECT_EQ(figure(figures, "training_loss")->detail, "mean of the last 5 steps");
 }
 
+TEST(Figures, TheLossOfFewStepsIsThatOfTheLast) {
+  const auto figures = key_figures(run_of(15));
+  EXPECT_DOUBLE_EQ(figure(figures, "training_loss")->value, 15);
+  EXPECT_EQ(figure(figures, "training_loss")->detail, "of the last step");
+}
+
 TEST(Figures, AnEvaluationNamesTheBest) {
   RunHistory run = run_of(50);
   run.evaluations = {{10, 0, 2.5, 0.4}, {20, 0, 2.0, 0.5}, {30, 0, 2.25, 0.45}};

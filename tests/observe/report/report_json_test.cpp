@@ -117,6 +117,14 @@ TEST(ReportJson, ALongRunHasItsExtremes) {
   EXPECT_EQ(training["tokens"].back(), 100'000LL * 16384);
 }
 
+TEST(ReportJson, PlacesOnAnAxisDoNotGoBack) {
+  RunHistory run;
+  run.table = {.steps = {1, 2, 3, 4},
+               .columns = {{"loss", {4, 3, 2, 1}}, {"elapsed", {kAbsent, 5, 3, 7}}}};
+  const json data = json::parse(to_json(make_report_data({run}, most_numbers_of(1))));
+  EXPECT_EQ(data["runs"][0]["training"]["seconds"], json({0, 5, 5, 7}));
+}
+
 TEST(ReportJson, NothingIsSaidOfWhatWasNotMeasured) {
   RunHistory run;
   run.table = {.steps = {1}, .columns = {{"loss", {1}}, {"retries", {0}}, {"quarantined", {0}}}};

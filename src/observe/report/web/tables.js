@@ -21,7 +21,8 @@ const AXES = {
 
 /// The axes that all runs can be drawn on.
 function commonAxes(runs) {
-  const counted = (axis) => runs.every((run) => run.training.steps.length === 0 || AXES[axis].values(run.training));
+  const tables = runs.flatMap((run) => [run.training, run.evaluations]).filter((part) => part.steps.length > 0);
+  const counted = (axis) => tables.every((part) => AXES[axis].values(part));
   return Object.keys(AXES).filter((axis) => counted(axis) && !(axis === "samples" && counted("tokens")));
 }
 
