@@ -12,6 +12,7 @@ namespace accrue::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class Init : public AccrueProgram {
@@ -70,7 +71,7 @@ TEST_F(Init, StatesTheParametersThatTrainHas) {
   const auto train = accrue({"train", "accrue.toml", "--dry-run", "--memory.budget=none",
                              "--batch.micro=1", "--run.threads=1"});
   EXPECT_THAT(train.output,
-              HasSubstr("model        " + page.substr(begin, end + after.size() - begin)));
+              ContainsRegex("(^|\n)model +" + page.substr(begin, end + after.size() - begin)));
 }
 
 TEST_F(Init, OfTokenFilesWithTheOneThatIsHeldOut) {
