@@ -114,15 +114,25 @@ std::size_t numbers_in(const std::vector<RunView>& runs) {
   return numbers;
 }
 
+/// How many ranks took the last step; "" where steps do not tell.
+std::string ranks_of(const StepTable& table) {
+  const std::vector<double>* world = table.column("world");
+  if (world == nullptr || world->empty() || std::isnan(world->back())) return "";
+  return std::to_string(std::llround(world->back()));
+}
+
 RunView view_of(const RunHistory& run) {
-  return {.name = run.name,
-          .folder = run.root.string(),
-          .state = std::string(run_state_words.of(run.state)),
-          .description = description_of(run),
-          .figures = key_figures(run),
-          .events = choose_events(run.events, most_events),
-          .config = flat_config(run),
-          .remarks = run.remarks};
+  RunView view{.name = run.name,
+               .folder = run.root.string(),
+               .state = std::string(run_state_words.of(run.state)),
+               .description = description_of(run),
+               .figures = key_figures(run),
+               .events = choose_events(run.events, most_events),
+               .config = flat_config(run),
+               .remarks = run.remarks};
+  if (const std::string ranks = ranks_of(run.table); !ranks.empty())
+    view.description.environment.emplace_back("Ranks", ranks);
+  return view;
 }
 
 /// What is other in each run anyway (where it is written, when and how it was started), and what
