@@ -13,12 +13,12 @@ namespace accrue::proof {
 /// became of them together. Each is kept as a Sketch only.
 class AddedParts {
  public:
-  /// Of so many parts. `in_bf16`: they are added up in bf16 as well.
+  /// Expects so many parts. `in_bf16`: they are added up in bf16 as well.
   explicit AddedParts(std::size_t parts, bool in_bf16 = false)
       : expected_(parts), in_bf16_(in_bf16) {}
 
   void add(const Gradients& part);
-  /// In fp64.
+  /// The sum of the parts, in fp64.
   const Gradients& total() const { return total_; }
   /// u of bf16 times the norms of the sums so far (RoundingTerms::accumulation), relative to the
   /// total.

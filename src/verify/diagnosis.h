@@ -34,7 +34,7 @@ struct AddedUp {
   double residual = 1;      ///< of the parts' sum in fp64
   bool keeps_sums = false;  ///< Subject::keeps_sums
   double sum_rounding = 0;  ///< what a sum in bf16 may lose at most
-  /// Of the parts' sum in bf16, rounded part by part; measured where sums are kept in it.
+  /// What the parts' sum in bf16, rounded part by part, leaves; measured where sums are kept so.
   std::optional<double> residual_in_bf16;
   std::optional<Fit> multiple;  ///< by a multiple of the parts' sum
   std::optional<Fit> span;      ///< by any combination of the parts

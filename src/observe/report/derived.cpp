@@ -34,7 +34,7 @@ class OptionalColumn {
   const Column* column_;
 };
 
-/// Of a step whose predecessor is there, or which is the first of the run.
+/// Is known of a step whose predecessor is there, and of the run's first.
 Column batch_samples(const StepTable& table) {
   const OptionalColumn samples(table, "samples");
   Column batch(table.steps.size(), not_measured);

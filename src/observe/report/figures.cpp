@@ -173,7 +173,8 @@ class Figures {
     figures_.push_back(std::move(figure));
   }
 
-  /// Of a run that goes on, by the pace of its last tenth, or of ten steps where these are more.
+  /// Told while a run goes on: by the pace of its last tenth, or of its last ten steps where these
+  /// are more.
   std::string time_left() const {
     constexpr std::int64_t fewest_steps = 10;
     const std::int64_t rows = std::ssize(run_.table.steps);

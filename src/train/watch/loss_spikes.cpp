@@ -11,7 +11,7 @@
 namespace accrue::train {
 namespace {
 
-/// Of a normal distribution, the standard deviation in median distances from the median.
+/// The standard deviation of a normal distribution is so many median distances from its median.
 constexpr double deviations_of_a_distance = 1.4826;
 constexpr double deviations_of_a_spike = 6;
 constexpr double least_part_of_a_spike = 0.1;

@@ -97,7 +97,7 @@ class ConfigSubject : public Subject {
                                                 const Conditions& conditions = {});
   /// The names of parameters that are not trained and have moved since the subject was made.
   std::vector<std::string> frozen_that_moved() const;
-  /// Of the run's draws, of the window's micro-batches as they are loaded, and of its labels where
+  /// Checks the run's draws, the window's micro-batches as they are loaded, and its labels where
   /// these are running text.
   DataCheck check_data(const Parts& parts) const;
 

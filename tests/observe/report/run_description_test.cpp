@@ -87,7 +87,7 @@ TEST(RunDescription, ABatchThatIsNoProductHasNoProduct) {
   EXPECT_EQ(description(run).batch, "");
 }
 
-/// Of another version, or damaged: each field is of a type that it should not have.
+/// A run.json of another version, or a damaged one: each field has a type that it should not have.
 TEST(RunDescription, LeavesOutWhatIsOfAnotherType) {
   const json strange{{"versions", 7},
                      {"machine", {{"threads", {1, 2}}}},
