@@ -84,9 +84,9 @@ constexpr double most_left_by_rounding_again = 0.25;
 
 bool explains(const AddedUp& added, const std::optional<Fit>& fit) {
   if (!fit) return false;
-  if (added.keeps_sums) return fit->residual <= added.tolerance;
+  const double of_sums = added.keeps_sums ? 0 : added.sum_rounding;
   const double beside_rounding =
-      std::min(added.sum_rounding, most_left_beside_rounding * added.residual);
+      std::min(std::max(of_sums, added.pass_rounding), most_left_beside_rounding * added.residual);
   return fit->residual <= std::max(added.tolerance, beside_rounding);
 }
 

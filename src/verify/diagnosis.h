@@ -39,7 +39,10 @@ struct AddedUp {
   std::optional<Fit> multiple;  ///< by a multiple of the parts' sum
   std::optional<Fit> span;      ///< by any combination of the parts
   std::vector<double> shares;   ///< of each part in it
-  double tolerance = 0;         ///< of these fits
+  double tolerance = 0;         ///< of these fits, where passes round alike
+  /// What they may leave in addition where they round otherwise: a weight within the loss moves
+  /// the rounding of every product behind it.
+  double pass_rounding = 0;
 };
 
 /// What was measured on a model and its loss. A value that was not measured is absent.

@@ -179,7 +179,9 @@ void Prover::fit(Observations& seen) {
 AddedUp Prover::fit_training() {
   AddedParts parts(worst_split_.parts.size(), !subject_.keeps_sums());
   for (const batch::Range range : worst_split_.parts) parts.add(subject_.native_pass(range, {}));
-  return parts.explain(subject_.parameters(), worst_gradients_, subject_.keeps_sums());
+  AddedUp added = parts.explain(subject_.parameters(), worst_gradients_, subject_.keeps_sums());
+  added.pass_rounding = fit_tolerance();
+  return added;
 }
 
 void Prover::compare_operations(Observations& seen) {

@@ -100,6 +100,17 @@ TEST(Diagnosis, AFitGoesBeforeWhatABf16SumMayLose) {
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::precision) << "rounding again gives the same";
 }
 
+TEST(Diagnosis, AFitMayLeaveWhatPassesRoundOtherwise) {
+  AddedUp added{.residual = 0.05, .keeps_sums = true, .tolerance = 1e-5};
+  added.span = Fit{.residual = 0.006};
+  added.shares = {1.2, 0.8, 1};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::unknown);
+  added.pass_rounding = 0.02;
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::weighting);
+  added.residual = 0.01;
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::unknown) << "it leaves most of it";
+}
+
 TEST(Diagnosis, WhatWasNotFittedIsNotRuledOut) {
   Observations seen = differing();
   const auto speaks_against = [&](const char* cause) {

@@ -361,7 +361,7 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
 
 DataCheck ConfigSubject::check_data(const Parts& parts) const {
   DataCheck check = check_draws(work_);
-  std::ranges::move(faults_of_loading(*loader_, parts), std::back_inserter(check.faults));
+  check.loading_faults = faults_of_loading(*loader_, parts);
   if (work_.data.train->uniform_tokens())  // running text
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
                       std::back_inserter(check.faults));

@@ -47,6 +47,17 @@ void blame(Report& report, const Blame& blamed) {
   report.evidence.insert(report.evidence.end(), blamed.evidence.begin(), blamed.evidence.end());
 }
 
+void blame(Report& report, const DataCheck& data) {
+  for (const std::string& fault : data.loading_faults)
+    blame(report, {.place = Place::data,
+                   .evidence = {fault,
+                                "passes in other parts take other samples then, so that what "
+                                "differs between them has no cause of its own"}});
+  for (const std::string& fault : data.faults)
+    blame(report, {.place = Place::data, .evidence = {fault}});
+  report.left_out.insert(report.left_out.end(), data.left_out.begin(), data.left_out.end());
+}
+
 void rule_out_by_agreement(Report& report, double within, bool in_double) {
   const std::vector<Cause> known = all_causes(report);
   const auto rule = [&](Cause cause, const std::string& why) {

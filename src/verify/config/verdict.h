@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "accrue/verify/report.h"
+#include "verify/config/draws_check.h"
 #include "verify/findings.h"
 
 namespace accrue::proof {
@@ -14,6 +15,7 @@ void take(Report& report, const Diagnosis& found);
 /// Adds a fault that such a comparison does not show: the report's cause where there is none yet,
 /// otherwise one besides it.
 void blame(Report& report, const Blame& blamed);
+void blame(Report& report, const DataCheck& data);
 
 /// Which causes the comparisons speak against that found nothing: `within` is the part of the
 /// gradient by which plain passes and training's may differ there, in fp64 `in_double`.

@@ -326,7 +326,9 @@ class ConfigVerification {
   }
 
   void conclude() {
-    const Diagnosis found = explained();
+    const DataCheck data =
+        subject_.check_data(as_training_.empty() ? Parts{} : as_training_.front().split.parts);
+    const Diagnosis found = data.loading_faults.empty() ? explained() : Diagnosis{};
     take(report_, found);
     if (close_.operation()) blame(report_, *close_.operation());
     if (close_.sums() && found.cause == Cause::none) blame(report_, *close_.sums());
@@ -342,11 +344,7 @@ class ConfigVerification {
     for (const std::string& name : subject_.frozen_that_moved())
       blame(report_, {.place = Place::frozen,
                       .evidence = {"the parameter " + name + " is not trained, and moved"}});
-    const DataCheck data =
-        subject_.check_data(as_training_.empty() ? Parts{} : as_training_.front().split.parts);
-    for (const std::string& fault : data.faults)
-      blame(report_, {.place = Place::data, .evidence = {fault}});
-    std::ranges::copy(data.left_out, std::back_inserter(report_.left_out));
+    blame(report_, data);
     report_.equal = report_.cause == Cause::none;
     if (!report_.equal && found.cause == Cause::none && all_)
       rule_out_by_agreement(report_, joint_bound(), agrees_in_double());
