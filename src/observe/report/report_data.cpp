@@ -15,10 +15,6 @@ using Columns = std::map<std::string, std::vector<double>>;
 constexpr std::size_t most_buckets = 2048, fewest_buckets = 64;
 constexpr std::size_t most_events = 1000;
 
-bool is_measured(const std::vector<double>& column) {
-  return std::any_of(column.begin(), column.end(), [](double value) { return !std::isnan(value); });
-}
-
 /// Whether a column of troubles (which are counted in every step) tells of any.
 bool is_all_quiet(const std::string& name, const std::vector<double>& column) {
   if (name != "retries" && name != "quarantined") return false;
@@ -56,7 +52,7 @@ struct FullTables {
 
 void add_present(const StepTable& table, std::set<std::string>& present) {
   for (const auto& [name, column] : table.columns)
-    if (is_measured(column) && !is_all_quiet(name, column)) present.insert(name);
+    if (has_value(column) && !is_all_quiet(name, column)) present.insert(name);
 }
 
 /// Charts need places that do not go back: one that is missing, or lies before its predecessor (a
@@ -93,7 +89,7 @@ ThinTable thin_table(const StepTable& table, const std::map<std::string, Kept>& 
                     .seconds = axis_of(table, "elapsed", buckets)};
   for (const auto& [name, column] : table.columns) {
     const auto use = kept.find(name);
-    if (use == kept.end() || !is_measured(column)) continue;
+    if (use == kept.end() || !has_value(column)) continue;
     ThinColumn one = kept_of(thin(column, buckets), use->second);
     if (buckets.width == 1) one.lowest = one.highest = {};
     thinned.columns[name] = std::move(one);
