@@ -32,8 +32,8 @@ struct Fit {
 /// What training made of a split, beside what each of its parts gives in a pass by itself.
 struct AddedUp {
   double residual = 1;      ///< of the parts' sum in fp64
-  bool keeps_sums = false;  ///< Subject::keeps_sums
-  double sum_rounding = 0;  ///< what a sum in bf16 may lose at most
+  bool keeps_sums = false;  ///< Subject::sum_roundoff() is 0
+  double sum_rounding = 0;  ///< what rounding it by that may lose at most (RoundingTerms)
   /// What the parts' sum in bf16, rounded part by part, leaves; measured where sums are kept so.
   std::optional<double> residual_in_bf16;
   std::optional<Fit> multiple;  ///< by a multiple of the parts' sum

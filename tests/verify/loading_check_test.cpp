@@ -100,6 +100,7 @@ TEST_F(LoadingCheck, IsToBlameForWhatFollowsFromIt) {
   EXPECT_EQ(report.place, Place::data);
   EXPECT_THAT(report.evidence,
               ::testing::Contains(HasSubstr("is not the sample that it is by itself")));
+  EXPECT_THAT(report.ruled_out, ::testing::Not(::testing::Contains(HasSubstr("agree"))));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(RunDescription, HasTheEnvironmentAsFarAsItIsTold) {
   EXPECT_THAT(description(json::object()).environment, IsEmpty());
 }
 
-/// Ranks agree on the smallest of their micro-batches, of which only other ranks' trials told more.
+/// Ranks agree on the smallest of their micro-batches, which need not be what these trials chose.
 TEST(RunDescription, KnowsOfAnAgreedPlanWhatItsAlternativeTells) {
   json run = whole_run();
   run["plan"]["micro_batch"] = 2;
