@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue::data {
+
+/// Text to token ids and back, as a tokenizer.json (Hugging Face's tokenizers) says: the same ids
+/// as that library gives. Byte-level BPE (GPT-2, Llama 3, Qwen) and BPE on characters with fallback
+/// to bytes (Llama 2, Gemma, Mistral). Safe to use from several threads.
+class Tokenizer {
+ public:
+  /// Throws a usage Error, its operation being `what`, that names what of the file is missing,
+  /// contradicts itself, or is of a kind that this version does not know.
+  static std::shared_ptr<const Tokenizer> open(const std::filesystem::path& file,
+                                               const std::string& what);
+  ~Tokenizer();
+
+  /// One more than the largest id.
+  std::int64_t vocab() const;
+  std::optional<std::int64_t> id_of(std::string_view token) const;
+  /// A digest of the file: the same for the same content.
+  const std::string& fingerprint() const;
+
+  /// The tokens of a text, with those of the template around it (a beginning of text, say) where
+  /// `with_template`. Throws a usage Error that names the place where the text is no UTF-8.
+  std::vector<std::int64_t> encode(std::string_view text, bool with_template = false) const;
+
+  /// The text of tokens, UTF-8; without special ones where `skip_special`. What is no UTF-8 (half
+  /// a character) becomes U+FFFD. Throws a usage Error for an id that is no token.
+  std::string decode(std::span<const std::int64_t> ids, bool skip_special = false) const;
+
+  class Encoder;
+  class Decoder;
+
+ private:
+  struct Parts;
+  explicit Tokenizer(std::unique_ptr<const Parts> parts);
+
+  std::unique_ptr<const Parts> parts_;
+};
+
+/// Encodes text after text, and remembers the words that it saw. One per thread.
+class Tokenizer::Encoder {
+ public:
+  /// `tokenizer` is kept by reference.
+  explicit Encoder(const Tokenizer& tokenizer);
+  ~Encoder();
+  Encoder(Encoder&&) noexcept;
+  Encoder& operator=(Encoder&&) = delete;
+
+  /// Appends the tokens of a text, as Tokenizer::encode without a template.
+  void encode(std::string_view text, std::vector<std::int64_t>& ids);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Decodes tokens one by one, as they are sampled: the pieces together are what decode() gives of
+/// all, and none ends within a character.
+class Tokenizer::Decoder {
+ public:
+  /// `tokenizer` is kept by reference.
+  explicit Decoder(const Tokenizer& tokenizer, bool skip_special = false)
+      : tokenizer_(tokenizer), skip_special_(skip_special) {}
+
+  /// What can be said after one more token; empty where a character is not whole yet.
+  std::string add(std::int64_t id);
+  /// What was held back, at the end.
+  std::string end();
+
+ private:
+  std::string rest(bool is_last);
+
+  const Tokenizer& tokenizer_;
+  bool skip_special_;
+  std::vector<std::int64_t> ids_;  ///< the last ones
+  std::string said_;               ///< what was told of their text
+};
+
+}  // namespace accrue::data

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <c10/util/flat_hash_map.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/regex.h"
+
+namespace accrue::data {
+
+/// A token that is found in texts before they are cut into words.
+struct AddedToken {
+  std::string text;
+  TokenId id = 0;
+  bool is_special = false;     ///< decoding may leave it out
+  bool is_normalized = false;  ///< it is looked for in the normalised text
+  bool is_word = false;        ///< not within a word
+  bool strips_left = false;    ///< white space before it is part of it
+  bool strips_right = false;
+};
+
+/// Finds tokens in a text: the leftmost, of those the longest.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  /// Tokens whose text is empty are never found.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  struct Found {
+    Extent extent;  ///< with the white space that it takes
+    TokenId id = 0;
+  };
+  /// All in `text`, none within another.
+  std::vector<Found> find(std::string_view text) const;
+  bool is_empty() const { return tokens_.empty(); }
+
+ private:
+  const AddedToken* longest_at(std::string_view text, std::size_t at) const;
+
+  std::vector<AddedToken> tokens_;
+  /// Which tokens begin with a byte: their numbers, longest first.
+  std::vector<std::vector<std::size_t>> by_first_byte_;
+};
+
+}  // namespace accrue::data

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace accrue::data {
+
+/// GPT-2's bytes_to_unicode (Radford et al. 2019, encoder.py): a printable character for every
+/// byte.
+const std::array<std::string, 256>& byte_characters();
+
+/// The bytes that a text of such characters stands for; none where it has another character.
+std::optional<std::string> bytes_shown_by(std::string_view characters);
+
+}  // namespace accrue::data

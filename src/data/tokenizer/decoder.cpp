@@ -1,0 +1,174 @@
+#include "data/tokenizer/decoder.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/json_part.h"
+#include "data/tokenizer/pattern.h"
+#include "data/tokenizer/utf8.h"
+
+namespace accrue::data {
+namespace {
+
+using Json = nlohmann::json;
+using Pieces = std::vector<std::string>;
+
+constexpr std::string_view replacement_character = "\xef\xbf\xbd";
+
+std::string joined(const Pieces& pieces) {
+  std::string text;
+  for (const std::string& piece : pieces) text += piece;
+  return text;
+}
+
+/// Characters that show bytes become these.
+class OfBytes final : public Decoder {
+ public:
+  void apply(Pieces& pieces) const override {
+    for (std::string& piece : pieces)
+      if (auto bytes = bytes_shown_by(piece)) piece = std::move(*bytes);
+    pieces = {lossy_utf8(joined(pieces))};
+  }
+};
+
+class Fuse final : public Decoder {
+ public:
+  void apply(Pieces& pieces) const override { pieces = {joined(pieces)}; }
+};
+
+/// Tokens "<0x41>" become the bytes that they name, where these are UTF-8.
+class OfNamedBytes final : public Decoder {
+ public:
+  void apply(Pieces& pieces) const override {
+    Pieces decoded;
+    std::string bytes;
+    const auto close = [&] {
+      if (valid_utf8_prefix(bytes) == bytes.size()) {
+        if (!bytes.empty()) decoded.push_back(bytes);
+      } else {
+        decoded.insert(decoded.end(), bytes.size(), std::string(replacement_character));
+      }
+      bytes.clear();
+    };
+    for (std::string& piece : pieces) {
+      if (const auto byte = byte_named(piece)) {
+        bytes += *byte;
+        continue;
+      }
+      close();
+      decoded.push_back(std::move(piece));
+    }
+    close();
+    pieces = std::move(decoded);
+  }
+
+ private:
+  static std::optional<char> byte_named(std::string_view piece) {
+    if (piece.size() != 6 || !piece.starts_with("<0x") || !piece.ends_with('>')) return {};
+    unsigned value = 0;
+    const char* const end = piece.data() + 5;
+    const auto [last, error] = std::from_chars(piece.data() + 3, end, value, 16);
+    if (error != std::errc{} || last != end) return {};
+    return static_cast<char>(value);
+  }
+};
+
+class Replaced final : public Decoder {
+ public:
+  Replaced(Pattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  void apply(Pieces& pieces) const override {
+    for (std::string& piece : pieces) pattern_.replace(piece, content_);
+  }
+
+ private:
+  Pattern pattern_;
+  std::string content_;
+};
+
+/// Takes up to so many of a character from each piece's ends.
+class Stripped final : public Decoder {
+ public:
+  Stripped(std::string content, std::int64_t start, std::int64_t stop)
+      : content_(std::move(content)), start_(start), stop_(stop) {}
+  void apply(Pieces& pieces) const override {
+    for (std::string& piece : pieces) {
+      for (std::int64_t i = 0; i < start_ && piece.starts_with(content_); ++i)
+        piece.erase(0, content_.size());
+      for (std::int64_t i = 0; i < stop_ && piece.ends_with(content_); ++i)
+        piece.resize(piece.size() - content_.size());
+    }
+  }
+
+ private:
+  std::string content_;
+  std::int64_t start_, stop_;
+};
+
+/// Shown spaces become spaces; those before the text go.
+class Metaspace final : public Decoder {
+ public:
+  Metaspace(std::string shown, bool drops_first) : shown_(shown), drops_first_(drops_first) {}
+  void apply(Pieces& pieces) const override {
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      shown_.replace(pieces[i], i == 0 && drops_first_ ? "" : " ");
+  }
+
+ private:
+  Pattern shown_;
+  bool drops_first_;
+};
+
+class Sequence final : public Decoder {
+ public:
+  explicit Sequence(std::vector<std::unique_ptr<const Decoder>> steps) : steps_(std::move(steps)) {}
+  void apply(Pieces& pieces) const override {
+    for (const auto& step : steps_) step->apply(pieces);
+  }
+
+ private:
+  std::vector<std::unique_ptr<const Decoder>> steps_;
+};
+
+class Spaced final : public Decoder {
+ public:
+  void apply(Pieces& pieces) const override {
+    std::string text;
+    for (std::size_t i = 0; i < pieces.size(); ++i) text += (i > 0 ? " " : "") + pieces[i];
+    pieces = {std::move(text)};
+  }
+};
+
+bool drops_first_space(const JsonPart& part) {
+  if (!part.value("add_prefix_space").is_null() && part.value("prepend_scheme").is_null())
+    return part.flag("add_prefix_space", true);
+  return part.optional_text("prepend_scheme").value_or("always") != "never";
+}
+
+}  // namespace
+
+std::unique_ptr<const Decoder> read_decoder(const Json& stated, const std::string& what) {
+  constexpr std::int64_t most_stripped = 1 << 20;
+  if (stated.is_null()) return std::make_unique<Spaced>();
+  const JsonPart part(stated, what, "decoder");
+  const std::string type = part.type();
+  if (type == "ByteLevel") return std::make_unique<OfBytes>();
+  if (type == "ByteFallback") return std::make_unique<OfNamedBytes>();
+  if (type == "Fuse") return std::make_unique<Fuse>();
+  if (type == "Replace") return std::make_unique<Replaced>(read_pattern(part), part.text("content"));
+  if (type == "Strip")
+    return std::make_unique<Stripped>(part.text("content"), part.integer("start", most_stripped),
+                                      part.integer("stop", most_stripped));
+  if (type == "Metaspace")
+    return std::make_unique<Metaspace>(part.text("replacement"), drops_first_space(part));
+  if (type != "Sequence") part.refuse_type();
+  std::vector<std::unique_ptr<const Decoder>> steps;
+  for (const Json& step : part.list("decoders")) steps.push_back(read_decoder(step, what));
+  return std::make_unique<Sequence>(std::move(steps));
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace accrue::data {
+
+/// An object of a tokenizer.json: what it has not, or of another type, is a usage Error that names
+/// file, part and key.
+class JsonPart {
+ public:
+  /// `what` is the operation of errors, `name` the part ("pre_tokenizer"). `object` is kept by
+  /// reference.
+  JsonPart(const nlohmann::json& object, std::string what, std::string name);
+
+  std::string type() const { return text("type"); }
+  std::string text(const char* key) const;
+  /// Absent and null are none.
+  std::optional<std::string> optional_text(const char* key) const;
+  bool flag(const char* key, bool absent) const;
+  /// From 0 to `most`.
+  std::int64_t integer(const char* key, std::int64_t most) const;
+  const nlohmann::json& list(const char* key) const;
+  const nlohmann::json& object(const char* key) const;
+  /// null where it is absent.
+  const nlohmann::json& value(const char* key) const;
+
+  const std::string& what() const { return what_; }
+  const std::string& name() const { return name_; }
+  /// Says that this version does not know the type of the part.
+  [[noreturn]] void refuse_type() const;
+  /// Says that `key` has a value that is not known.
+  [[noreturn]] void refuse(const char* key, const std::string& expected) const;
+
+ private:
+  const nlohmann::json& object_;
+  std::string what_, name_;
+};
+
+}  // namespace accrue::data

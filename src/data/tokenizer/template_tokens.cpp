@@ -1,0 +1,65 @@
+#include "data/tokenizer/template_tokens.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer/json_part.h"
+
+namespace accrue::data {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The ids of a special token that a template names.
+std::vector<TokenId> ids_named(const JsonPart& processing, const std::string& name) {
+  const Json& tokens = processing.object("special_tokens");
+  if (!tokens.contains(name))
+    processing.refuse("special_tokens", "\"" + name + "\", which \"single\" names,");
+  const JsonPart token(tokens.at(name), processing.what(), "post_processor.special_tokens");
+  std::vector<TokenId> ids;
+  for (const Json& id : token.list("ids")) {
+    if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<TokenId>::max())
+      token.refuse("ids", "ids");
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+TemplateTokens tokens_of(const JsonPart& processing) {
+  TemplateTokens tokens;
+  bool is_behind = false;
+  for (const Json& stated : processing.list("single")) {
+    const JsonPart piece(stated, processing.what(), "post_processor.single");
+    if (!piece.value("Sequence").is_null()) {
+      if (is_behind) processing.refuse("single", "the text once");
+      is_behind = true;
+      continue;
+    }
+    const JsonPart special(piece.object("SpecialToken"), processing.what(),
+                           "post_processor.single.SpecialToken");
+    std::vector<TokenId>& side = is_behind ? tokens.after : tokens.before;
+    for (const TokenId id : ids_named(processing, special.text("id"))) side.push_back(id);
+  }
+  if (!is_behind) processing.refuse("single", "a place for the text");
+  return tokens;
+}
+
+}  // namespace
+
+TemplateTokens read_template(const Json& stated, const std::string& what) {
+  if (stated.is_null()) return {};
+  const JsonPart part(stated, what, "post_processor");
+  const std::string type = part.type();
+  if (type == "ByteLevel") return {};
+  if (type == "TemplateProcessing") return tokens_of(part);
+  if (type != "Sequence") part.refuse_type();
+  TemplateTokens all;
+  for (const Json& processor : part.list("processors")) {
+    const TemplateTokens one = read_template(processor, what);
+    all.before.insert(all.before.begin(), one.before.begin(), one.before.end());
+    all.after.insert(all.after.end(), one.after.begin(), one.after.end());
+  }
+  return all;
+}
+
+}  // namespace accrue::data

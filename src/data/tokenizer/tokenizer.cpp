@@ -1,0 +1,245 @@
+#include "accrue/data/tokenizer.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/atomic_file.h"
+#include "core/checksum.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/decoder.h"
+#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/read_bpe.h"
+#include "data/tokenizer/template_tokens.h"
+#include "data/tokenizer/utf8.h"
+
+namespace accrue::data {
+namespace {
+
+using Json = nlohmann::json;
+/// This library's own type is hidden within Tokenizer by its Decoder.
+using PieceDecoder = Decoder;
+
+constexpr const char* the_file = "the tokenizer.json that the model came with";
+
+AddedToken read_added_token(const Json& stated, const std::string& what) {
+  constexpr std::int64_t most_ids = 1 << 24;
+  const JsonPart part(stated, what, "added_tokens");
+  return {.text = part.text("content"),
+          .id = static_cast<TokenId>(part.integer("id", most_ids)),
+          .is_special = part.flag("special", false),
+          .is_normalized = part.flag("normalized", true),
+          .is_word = part.flag("single_word", false),
+          .strips_left = part.flag("lstrip", false),
+          .strips_right = part.flag("rstrip", false)};
+}
+
+}  // namespace
+
+struct Tokenizer::Parts {
+  std::string file, fingerprint;
+  std::unique_ptr<const Normalizer> normalizer;
+  std::unique_ptr<const PreTokenizer> cutter;
+  std::unique_ptr<const Bpe> bpe;
+  std::unique_ptr<const PieceDecoder> decoder;
+  AddedTokens found_first;     ///< in the text as it is
+  AddedTokens found_normalized;
+  TemplateTokens around;
+  std::vector<std::string> texts;  ///< by id; empty where there is no such token
+  std::vector<bool> is_special;    ///< by id
+  IdsByText ids;                   ///< by text
+
+  void take(const AddedToken& added, const std::string& what);
+};
+
+void Tokenizer::Parts::take(const AddedToken& added, const std::string& what) {
+  const auto id = static_cast<std::size_t>(added.id);
+  if (id >= texts.size()) texts.resize(id + 1);
+  if (!texts[id].empty() && texts[id] != added.text)
+    throw usage_error(what, "an id of its own for each token",
+                      "id " + std::to_string(id) + " of \"" + texts[id] + "\" and \"" + added.text +
+                          "\"",
+                      the_file);
+  texts[id] = added.text;
+  is_special.resize(texts.size());
+  is_special[id] = added.is_special;
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& file,
+                                                 const std::string& what) {
+  const std::string operation = what + ": " + file.string(), content = read_file(file);
+  const Json parsed = Json::parse(content, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object())
+    throw usage_error(operation, "a tokenizer.json", "a file that is no JSON object", the_file);
+  const JsonPart root(parsed, operation, "the file");
+
+  auto parts = std::make_unique<Parts>();
+  parts->file = file.string();
+  parts->fingerprint = checksum_of(content);
+  parts->normalizer = read_normalizer(root.value("normalizer"), operation);
+  ReadPreTokenizer cutter = read_pre_tokenizer(root.value("pre_tokenizer"), operation);
+  parts->cutter = std::move(cutter.cutter);
+  ReadBpe bpe = read_bpe({root.object("model"), operation, "model"}, cutter.of_bytes);
+  parts->bpe = std::make_unique<Bpe>(std::move(bpe.parts));
+  parts->decoder = read_decoder(root.value("decoder"), operation);
+  parts->around = read_template(root.value("post_processor"), operation);
+  parts->texts = std::move(bpe.texts);
+  parts->is_special.resize(parts->texts.size());
+
+  std::vector<AddedToken> first, normalized;
+  if (!root.value("added_tokens").is_null())
+    for (const Json& stated : root.list("added_tokens")) {
+      AddedToken token = read_added_token(stated, operation);
+      parts->take(token, operation);
+      if (token.is_normalized && parts->normalizer) parts->normalizer->apply(token.text);
+      (token.is_normalized ? normalized : first).push_back(std::move(token));
+    }
+  parts->found_first = AddedTokens(std::move(first));
+  parts->found_normalized = AddedTokens(std::move(normalized));
+  for (std::size_t id = 0; id < parts->texts.size(); ++id)
+    if (const std::string& text = parts->texts[id]; !text.empty())
+      parts->ids.emplace(text, static_cast<TokenId>(id));
+  for (const auto* const side : {&parts->around.before, &parts->around.after})
+    for (const TokenId id : *side)
+      if (static_cast<std::size_t>(id) >= parts->texts.size())
+        throw usage_error(operation, "a post_processor of tokens that there are",
+                          "id " + std::to_string(id), the_file);
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+}
+
+std::int64_t Tokenizer::vocab() const { return std::ssize(parts_->texts); }
+const std::string& Tokenizer::fingerprint() const { return parts_->fingerprint; }
+
+std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {
+  const auto found = parts_->ids.find(token);
+  if (found == parts_->ids.end()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_template) const {
+  std::vector<std::int64_t> ids;
+  if (with_template) ids.assign(parts_->around.before.begin(), parts_->around.before.end());
+  Encoder(*this).encode(text, ids);
+  if (with_template)
+    ids.insert(ids.end(), parts_->around.after.begin(), parts_->around.after.end());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
+  std::vector<std::string> pieces;
+  for (const std::int64_t id : ids) {
+    const bool is_token = id >= 0 && id < vocab();
+    const auto place = static_cast<std::size_t>(id);
+    if (!is_token || parts_->texts[place].empty())
+      throw usage_error("decode", "ids of " + parts_->file, std::to_string(id),
+                        "the tokenizer that made them");
+    if (!skip_special || !parts_->is_special[place]) pieces.push_back(parts_->texts[place]);
+  }
+  parts_->decoder->apply(pieces);
+  std::string text;
+  for (const std::string& piece : pieces) text += piece;
+  return text;
+}
+
+/// The steps of an encoder, each of which hands what it leaves to the next.
+struct Tokenizer::Encoder::State {
+  explicit State(const Parts& of) : parts(of), cache(*of.bpe) {}
+
+  /// Takes the added tokens out of `text`; `rest` gets what lies between them.
+  template <class Rest>
+  void around_added(const AddedTokens& added, std::string_view text, Rest rest) {
+    std::size_t end = 0;
+    for (const AddedTokens::Found& found : added.find(text)) {
+      if (end < found.extent.begin) rest(text.substr(end, found.extent.begin - end), end == 0);
+      ids->push_back(found.id);
+      end = found.extent.end;
+    }
+    if (end < text.size()) rest(text.substr(end), end == 0);
+  }
+
+  void encode_words(std::string_view text, bool begins_text) {
+    const auto encode_word = [this](std::string_view word) {
+      word_ids.clear();
+      cache.encode(word, word_ids);
+      ids->insert(ids->end(), word_ids.begin(), word_ids.end());
+    };
+    if (parts.cutter)
+      parts.cutter->cut(text, begins_text, encode_word);
+    else
+      encode_word(text);
+  }
+
+  void encode_part(std::string_view text, bool begins_text) {
+    if (!parts.normalizer) {
+      encode_normalized(text, begins_text);
+      return;
+    }
+    std::string normalized(text);
+    parts.normalizer->apply(normalized);
+    encode_normalized(normalized, begins_text);
+  }
+
+  void encode_normalized(std::string_view text, bool begins_text) {
+    around_added(parts.found_normalized, text, [&](std::string_view part, bool is_first) {
+      encode_words(part, begins_text && is_first);
+    });
+  }
+
+  const Parts& parts;
+  WordCache cache;
+  std::vector<TokenId> word_ids;
+  std::vector<std::int64_t>* ids = nullptr;
+};
+
+Tokenizer::Encoder::Encoder(const Tokenizer& tokenizer)
+    : state_(std::make_unique<State>(*tokenizer.parts_)) {}
+Tokenizer::Encoder::~Encoder() = default;
+Tokenizer::Encoder::Encoder(Encoder&&) noexcept = default;
+
+void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>& ids) {
+  const std::size_t valid = valid_utf8_prefix(text);
+  if (valid != text.size())
+    throw usage_error("tokenizer", "text in UTF-8",
+                      "another byte at place " + std::to_string(valid) + " of the text",
+                      "the text in UTF-8 (iconv -t UTF-8), or data.tokenizer = \"bytes\"");
+  state_->ids = &ids;
+  state_->around_added(state_->parts.found_first, text, [&](std::string_view part, bool is_first) {
+    state_->encode_part(part, is_first);
+  });
+}
+
+std::string Tokenizer::Decoder::rest(bool is_last) {
+  std::string text = tokenizer_.decode(ids_, skip_special_);
+  constexpr std::string_view broken = "\xef\xbf\xbd";
+  // A character that is not whole yet shows as U+FFFD, which the next token may mend.
+  if (!is_last && text.ends_with(broken)) return {};
+  if (text.size() <= said_.size()) return {};
+  std::string piece = text.substr(said_.size());
+  said_ = std::move(text);
+  return piece;
+}
+
+std::string Tokenizer::Decoder::add(std::int64_t id) {
+  ids_.push_back(id);
+  std::string piece = rest(false);
+  // One token before the next is enough for what depends on its neighbour (a first space that
+  // goes); all of them would make a long text cost its square.
+  if (!piece.empty() && ids_.size() > 1) {
+    ids_.erase(ids_.begin(), ids_.end() - 1);
+    said_ = tokenizer_.decode(ids_, skip_special_);
+  }
+  return piece;
+}
+
+std::string Tokenizer::Decoder::end() {
+  std::string piece = rest(true);
+  ids_.clear();
+  said_.clear();
+  return piece;
+}
+
+}  // namespace accrue::data
