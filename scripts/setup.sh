@@ -13,7 +13,7 @@ TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 DEEPSPEED="deepspeed==0.19.8"
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
-          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libprotozero-dev libisal-dev
+          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux)
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/atomic_file.h"
+#include "data/tokenizer/byte_characters.h"
 
 namespace accrue::data {
 namespace {
@@ -25,27 +26,6 @@ constexpr std::array<const char*, 11> tokenizer_names{
     "vocab.txt",       "encoder.json",    "vocab.bpe",
     "tekken.json",     tokenizer_settings};
 
-/// Whether GPT-2's table shows the byte as the character of the same number.
-bool shown_as_itself(int byte) {
-  return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-}
-
-/// U+0080 to U+07FF need two bytes, which covers the whole table.
-std::string utf8(int code_point) {
-  if (code_point < 0x80) return {static_cast<char>(code_point)};
-  return {static_cast<char>(0xc0 | (code_point >> 6)),
-          static_cast<char>(0x80 | (code_point & 0x3f))};
-}
-
-/// GPT-2's bytes_to_unicode: a printable character for every byte.
-std::array<std::string, 256> byte_characters() {
-  std::array<std::string, 256> characters;
-  int next_free = 256;
-  for (int byte = 0; byte < 256; ++byte)
-    characters[static_cast<std::size_t>(byte)] = utf8(shown_as_itself(byte) ? byte : next_free++);
-  return characters;
-}
-
 Json byte_level() {
   return {{"type", "ByteLevel"},
           {"add_prefix_space", false},
@@ -55,7 +35,7 @@ Json byte_level() {
 
 Json byte_tokenizer() {
   Json vocabulary = Json::object();
-  const auto characters = byte_characters();
+  const auto& characters = byte_characters();
   for (std::size_t byte = 0; byte < characters.size(); ++byte) vocabulary[characters[byte]] = byte;
   return {{"version", "1.0"},
           {"truncation", nullptr},

@@ -32,8 +32,8 @@ class Cutter {
   std::string_view text_;
   Cut how_;
   const WordSink& sink_;
-  std::size_t end_ = 0;             ///< of what was cut
-  std::optional<Extent> open_;      ///< a word that may still grow
+  std::size_t end_ = 0;         ///< of what was cut
+  std::optional<Extent> open_;  ///< a word that may still grow
   bool previous_is_match_ = false;
 };
 

@@ -159,7 +159,8 @@ std::unique_ptr<const Decoder> read_decoder(const Json& stated, const std::strin
   if (type == "ByteLevel") return std::make_unique<OfBytes>();
   if (type == "ByteFallback") return std::make_unique<OfNamedBytes>();
   if (type == "Fuse") return std::make_unique<Fuse>();
-  if (type == "Replace") return std::make_unique<Replaced>(read_pattern(part), part.text("content"));
+  if (type == "Replace")
+    return std::make_unique<Replaced>(read_pattern(part), part.text("content"));
   if (type == "Strip")
     return std::make_unique<Stripped>(part.text("content"), part.integer("start", most_stripped),
                                       part.integer("stop", most_stripped));

@@ -105,7 +105,8 @@ std::unique_ptr<const Normalizer> read_normalizer(const Json& stated, const std:
   if (type == "Replace")
     return std::make_unique<Replaced>(read_pattern(part), part.text("content"));
   if (type == "Strip")
-    return std::make_unique<Stripped>(part.flag("strip_left", true), part.flag("strip_right", true));
+    return std::make_unique<Stripped>(part.flag("strip_left", true),
+                                      part.flag("strip_right", true));
   if (type != "Sequence") part.refuse_type();
   std::vector<std::unique_ptr<const Normalizer>> steps;
   for (const Json& step : part.list("normalizers"))

@@ -45,7 +45,8 @@ std::pair<std::string, std::string> halves_of(const Json& merge, const JsonPart&
   if (merge.is_string()) {
     const auto text = merge.get<std::string>();
     const std::size_t space = text.find(' ');
-    const bool is_one = space != std::string::npos && text.find(' ', space + 1) == std::string::npos;
+    const bool is_one =
+        space != std::string::npos && text.find(' ', space + 1) == std::string::npos;
     if (is_one) return {text.substr(0, space), text.substr(space + 1)};
   }
   throw usage_error(model.what(), "two tokens in each of model.merges",

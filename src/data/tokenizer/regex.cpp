@@ -68,11 +68,11 @@ Regex::Regex(const std::string& pattern, const std::string& what) {
   auto compiled = std::make_shared<Code>();
   int error = 0;
   PCRE2_SIZE place = 0;
-  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()),
-                                 translated->size(), PCRE2_UTF | PCRE2_UCP, &error, &place, nullptr);
+  compiled->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
+                    PCRE2_UTF | PCRE2_UCP, &error, &place, nullptr);
   if (compiled->code == nullptr)
-    throw usage_error(what, "a regular expression",
-                      "'" + pattern + "' (" + message_of(error) + ")",
+    throw usage_error(what, "a regular expression", "'" + pattern + "' (" + message_of(error) + ")",
                       "the tokenizer.json that the model came with");
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // without it matching is slower
   code_ = std::move(compiled);

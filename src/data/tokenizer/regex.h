@@ -16,8 +16,8 @@ struct Extent {
 };
 
 /// A regular expression over UTF-8, with Unicode's classes, as tokenizer.json states them
-/// (Oniguruma's syntax there, PCRE2's here; `\s` is Unicode's White_Space in both). Safe to use from
-/// several threads, each with a Matcher of its own.
+/// (Oniguruma's syntax there, PCRE2's here; `\s` is Unicode's White_Space in both). Safe to use
+/// from several threads, each with a Matcher of its own.
 class Regex {
  public:
   /// Throws a usage Error, its operation being `what`, where the pattern is none, or has

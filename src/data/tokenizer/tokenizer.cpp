@@ -43,7 +43,7 @@ struct Tokenizer::Parts {
   std::unique_ptr<const PreTokenizer> cutter;
   std::unique_ptr<const Bpe> bpe;
   std::unique_ptr<const PieceDecoder> decoder;
-  AddedTokens found_first;     ///< in the text as it is
+  AddedTokens found_first;  ///< in the text as it is
   AddedTokens found_normalized;
   TemplateTokens around;
   std::vector<std::string> texts;  ///< by id; empty where there is no such token
@@ -57,10 +57,10 @@ void Tokenizer::Parts::take(const AddedToken& added, const std::string& what) {
   const auto id = static_cast<std::size_t>(added.id);
   if (id >= texts.size()) texts.resize(id + 1);
   if (!texts[id].empty() && texts[id] != added.text)
-    throw usage_error(what, "an id of its own for each token",
-                      "id " + std::to_string(id) + " of \"" + texts[id] + "\" and \"" + added.text +
-                          "\"",
-                      the_file);
+    throw usage_error(
+        what, "an id of its own for each token",
+        "id " + std::to_string(id) + " of \"" + texts[id] + "\" and \"" + added.text + "\"",
+        the_file);
   texts[id] = added.text;
   is_special.resize(texts.size());
   is_special[id] = added.is_special;

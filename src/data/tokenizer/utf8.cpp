@@ -37,8 +37,8 @@ Subpart subpart_at(std::string_view text, std::size_t at) {
   std::size_t bytes = 1;
   for (; bytes < lead.length && at + bytes < text.size(); ++bytes) {
     const unsigned byte = byte_at(text, at + bytes);
-    const bool fits = bytes == 1 ? byte >= lead.least && byte <= lead.most
-                                 : byte >= 0x80 && byte <= 0xbf;
+    const bool fits =
+        bytes == 1 ? byte >= lead.least && byte <= lead.most : byte >= 0x80 && byte <= 0xbf;
     if (!fits) break;
   }
   return {bytes, bytes == lead.length};
