@@ -1,0 +1,181 @@
+// What a tokenizer.json means where no other program is needed to say it, and what is refused. Ids
+// beside Hugging Face's own are compared by tokenizer_golden.py.
+#include "accrue/data/tokenizer.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/errors.h"
+
+namespace accrue::data {
+namespace {
+
+using accrue::testing::usage_message;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Ids = std::vector<std::int64_t>;
+
+/// Characters, and bytes for all others, as Llama 2 has it.
+json of_characters() {
+  json vocab{{"<unk>", 0}, {"a", 1}, {"b", 2}, {"ab", 3}, {"abab", 4}, {"▁", 5}};
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", byte);
+    vocab[name] = 6 + byte;
+  }
+  return {{"added_tokens", {{{"id", 0}, {"content", "<unk>"}, {"special", true}}}},
+          {"normalizer", {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}},
+          {"pre_tokenizer", nullptr},
+          {"post_processor", nullptr},
+          {"decoder",
+           {{"type", "Sequence"},
+            {"decoders",
+             {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+              {{"type", "ByteFallback"}},
+              {{"type", "Fuse"}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"fuse_unk", true},
+            {"byte_fallback", true},
+            {"vocab", vocab},
+            {"merges", {"a b", "ab ab"}}}}};
+}
+
+class TokenizerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    file_ = std::filesystem::path(::testing::TempDir()) /
+            ("tokenizer_" + std::string(info->name()) + ".json");
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  std::shared_ptr<const Tokenizer> open(const std::string& content) const {
+    std::ofstream(file_) << content;
+    return Tokenizer::open(file_, "data.tokenizer");
+  }
+  std::shared_ptr<const Tokenizer> open(const json& stated) const { return open(stated.dump()); }
+  std::string refused(const json& stated) const {
+    return usage_message([&] { open(stated); });
+  }
+  /// The tokenizer with another value at a place.
+  static json with(const char* place, json value) {
+    json stated = of_characters();
+    stated[json::json_pointer(place)] = std::move(value);
+    return stated;
+  }
+
+  std::filesystem::path file_;
+};
+
+TEST_F(TokenizerTest, MergesTheFirstPairsFirst) {
+  const auto tokenizer = open(of_characters());
+  EXPECT_EQ(tokenizer->vocab(), 262);
+  EXPECT_THAT(tokenizer->encode("ababab"), ElementsAre(4, 3));
+  EXPECT_THAT(tokenizer->encode("aab b"), ElementsAre(1, 3, 5, 2));
+  EXPECT_THAT(tokenizer->encode("é"), ElementsAre(6 + 0xc3, 6 + 0xa9));
+  EXPECT_THAT(tokenizer->encode(""), IsEmpty());
+  EXPECT_EQ(tokenizer->id_of("abab"), 4);
+  EXPECT_EQ(tokenizer->id_of("none"), std::nullopt);
+}
+
+TEST_F(TokenizerTest, MergesLongWordsAsShortOnes) {
+  const auto tokenizer = open(of_characters());
+  std::string text;
+  Ids expected;
+  for (int i = 0; i < 1000; ++i) {
+    text += i % 3 == 0 ? "ababb" : "abab";
+    expected.push_back(4);
+    if (i % 3 == 0) expected.push_back(2);
+  }
+  EXPECT_EQ(tokenizer->encode(text), expected);
+}
+
+TEST_F(TokenizerTest, TellsTokensBackAsTheyCome) {
+  const auto tokenizer = open(of_characters());
+  const std::string text = "ab é b\U0001f600";
+  const Ids ids = tokenizer->encode(text);
+  EXPECT_EQ(tokenizer->decode(ids), text);
+  Tokenizer::Decoder decoder(*tokenizer);
+  std::string said;
+  for (const std::int64_t id : ids) {
+    const std::string piece = decoder.add(id);
+    EXPECT_EQ(piece.find("\xef\xbf\xbd"), std::string::npos) << "half a character";
+    said += piece;
+  }
+  EXPECT_EQ(said + decoder.end(), text);
+  EXPECT_EQ(decoder.add(6 + 0xc3), "");
+  EXPECT_EQ(decoder.end(), "\xef\xbf\xbd") << "what never became one";
+}
+
+TEST_F(TokenizerTest, LeavesOutSpecialTokensWhereItIsAskedTo) {
+  const auto tokenizer = open(of_characters());
+  EXPECT_EQ(tokenizer->decode(Ids{1, 0, 2}), "a<unk>b");
+  EXPECT_EQ(tokenizer->decode(Ids{1, 0, 2}, true), "ab");
+}
+
+TEST_F(TokenizerTest, RefusesTextThatIsNoUtf8) {
+  const auto tokenizer = open(of_characters());
+  EXPECT_THAT(usage_message([&] { tokenizer->encode("ab\xff"); }),
+              AllOf(HasSubstr("UTF-8"), HasSubstr("place 2")));
+  EXPECT_THAT(usage_message([&] { tokenizer->encode("ab\xc3"); }), HasSubstr("place 2"));
+  EXPECT_THAT(usage_message([&] { tokenizer->encode("\xed\xa0\x80"); }), HasSubstr("place 0"))
+      << "a surrogate";
+}
+
+TEST_F(TokenizerTest, RefusesIdsThatAreNoTokens) {
+  const auto tokenizer = open(of_characters());
+  for (const std::int64_t id : {-1, 262, 1 << 30})
+    EXPECT_THAT(usage_message([&] { tokenizer->decode(Ids{id}); }), HasSubstr(std::to_string(id)));
+}
+
+TEST_F(TokenizerTest, RefusesKindsThatItDoesNotKnowByName) {
+  EXPECT_THAT(refused(with("/model/type", "Unigram")), HasSubstr("\"Unigram\""));
+  EXPECT_THAT(refused(with("/normalizer", {{"type", "BertNormalizer"}})),
+              AllOf(HasSubstr("normalizer"), HasSubstr("\"BertNormalizer\"")));
+  EXPECT_THAT(refused(with("/pre_tokenizer", {{"type", "UnicodeScripts"}})),
+              AllOf(HasSubstr("pre_tokenizer"), HasSubstr("\"UnicodeScripts\"")));
+  EXPECT_THAT(refused(with("/decoder", {{"type", "WordPiece"}})), HasSubstr("\"WordPiece\""));
+  EXPECT_THAT(refused(with("/post_processor", {{"type", "BertProcessing"}})),
+              HasSubstr("\"BertProcessing\""));
+}
+
+TEST_F(TokenizerTest, RefusesWhatContradictsItself) {
+  EXPECT_THAT(refused(with("/model/merges/0", "a c")),
+              AllOf(HasSubstr("merges"), HasSubstr("\"c\"")));
+  EXPECT_THAT(refused(with("/model/merges/0", "a a")), HasSubstr("\"aa\""));
+  EXPECT_THAT(refused(with("/model/merges/0", "ab")), HasSubstr("\"ab\""));
+  EXPECT_THAT(refused(with("/model/vocab/b", 1)), HasSubstr("id 1 of"));
+  EXPECT_THAT(refused(with("/model/vocab/b", -2)), HasSubstr("-2"));
+  EXPECT_THAT(refused(with("/model/vocab/b", 1LL << 40)), HasSubstr("\"b\""));
+  EXPECT_THAT(refused(with("/model/unk_token", "none")), HasSubstr("unk_token"));
+  EXPECT_THAT(refused(with("/added_tokens/0/content", "other")), HasSubstr("id 0 of"));
+  EXPECT_THAT(refused(with("/model/end_of_word_suffix", "</w>")), HasSubstr("end_of_word_suffix"));
+}
+
+TEST_F(TokenizerTest, RefusesPatternsThatMeanSomethingElseElsewhere) {
+  for (const char* pattern : {"[a&&b]", "(", "\\w+", "[^\\S]", "a\\"})
+    EXPECT_THAT(refused(with("/pre_tokenizer", {{"type", "Split"},
+                                                {"pattern", {{"Regex", pattern}}},
+                                                {"behavior", "Isolated"},
+                                                {"invert", false}})),
+                HasSubstr(pattern));
+}
+
+TEST_F(TokenizerTest, RefusesFilesThatAreNone) {
+  for (const char* content :
+       {"", "[]", "{\"model\": 5}", "{\"model\": {\"type\": \"BPE\"}}", "{\"mod"})
+    EXPECT_THAT(usage_message([&] { open(std::string(content)); }),
+                AllOf(HasSubstr("data.tokenizer"), HasSubstr(file_.string())))
+        << content;
+}
+
+}  // namespace
+}  // namespace accrue::data
