@@ -3,7 +3,7 @@
 
     scripts/report_picture.py [PROGRAM]
 
-A GPT of 0.9 M parameters on this repository's own sources, for a minute. Headless Chromium takes the picture; needs .venv-test
+A GPT of 0.9 M parameters on this repository's own sources, for half a minute. Headless Chromium takes the picture; needs .venv-test
 (scripts/setup.sh test).
 """
 import io
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests" / "support"))
 from browser import chromium  # noqa: E402
 
-WIDTH, HEIGHT, COLOURS = 1280, 1060, 64
+WIDTH, HEIGHT, COLOURS = 1280, 940, 160
 CONFIG = f"""
 [run]
 steps = 200

@@ -24,7 +24,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from mutant_data import write_data  # noqa: E402
 
-EQUAL, DIFFERS, REFUSED = 0, 3, 2
+EQUAL, DIFFERS, REFUSED, GIVEN_UP = 0, 3, 2, -1
 SECONDS = 600  # after which a run is given up as a failure
 BUSY = "import itertools\nfor _ in itertools.repeat(0): pass"
 
@@ -99,11 +99,26 @@ def busy(count: int):
             process.wait()
 
 
+def run_program(program: pathlib.Path, folder: pathlib.Path, *words: str) -> tuple[int, str, str]:
+    try:
+        asked = subprocess.run([str(program), *words], cwd=folder, capture_output=True, text=True, timeout=SECONDS,
+                               env=os.environ | {"OMP_WAIT_POLICY": "passive"})
+    except subprocess.TimeoutExpired:
+        return GIVEN_UP, "", f"it took more than {SECONDS} s"
+    return asked.returncode, asked.stdout, asked.stderr
+
+
 def ask(program: pathlib.Path, folder: pathlib.Path, keys: dict[str, object], words: list[str]) -> tuple[int, str, str]:
     (folder / "run.toml").write_text(toml_of(keys))
-    asked = subprocess.run([str(program), "verify", "run.toml", "--json", *words], cwd=folder, capture_output=True, text=True, timeout=SECONDS,
-                           env=os.environ | {"OMP_WAIT_POLICY": "passive"})
-    return asked.returncode, asked.stdout, asked.stderr
+    return run_program(program, folder, "verify", "run.toml", "--json", *words)
+
+
+def is_refused_by_training(program: pathlib.Path, folder: pathlib.Path, words: list[str], errors: str) -> bool:
+    """Whether training takes the config of the last question no more than verify does. Of several ranks, which a dry run
+    does not have, verify's own errors tell by their beginning."""
+    if errors.startswith("error: verify"):
+        return False
+    return bool(words) or run_program(program, folder, "train", "run.toml", "--dry-run")[0] == REFUSED
 
 
 def write_foreign_dropout(folder: pathlib.Path) -> dict[str, object]:
@@ -142,7 +157,7 @@ class Campaign:
         keys, words, load = drawn(seed)
         with busy(load):
             status, out, errors = ask(self.program, self.folder, keys, words)
-        if status == REFUSED:
+        if status == REFUSED and is_refused_by_training(self.program, self.folder, words, errors):
             if self.show:
                 print(f"{seed}: refused: {errors.strip()}\n    {in_words(keys, words, load)}")
             return False
@@ -155,7 +170,8 @@ class Campaign:
 
     def note(self, seed: int, report: dict) -> None:
         self.conclusions["equal" if not report["left_out"] else "with something left out"] += 1
-        self.nearest += [(part["relative_error"] / part["bound"], seed) for part in report["splits"] if part["bound"]]
+        compared = report["splits"] + [report["steps"]] * (report["steps"] is not None)
+        self.nearest += [(part["relative_error"] / part["bound"], seed) for part in compared if part["bound"]]
 
     @staticmethod
     def told(out: str) -> str:

@@ -102,7 +102,9 @@ def peers_table() -> str:
         tuning = peers_report.tuning_of(row)
         return formatted(row["accrue_ratio"], "spread 2") + (f", {tuning}" if tuning else "")
 
-    return over_jobs(cell, PEERS, lambda result: [str(result["rounds"])], ["rounds"])
+    ran = {True: "installed and tuned", False: "installed"}
+    return over_jobs(cell, PEERS, lambda result: [str(result["rounds"]), ran["tcmalloc" in result.get("allocator", "")]],
+                     ["rounds", "peers as"])
 
 
 def peers_memory_table() -> str:
@@ -126,13 +128,27 @@ def limit_tables() -> str:
                      .replace("\n", "**\n", 1) for name, result in found.parts.items())
 
 
-def fastest_peer(job: str) -> dict | None:
-    """The row of the fastest system beside accrue, with its best tuning; none where no peer ran tuned."""
+def tuned_peers(job: str) -> set[str]:
+    """Systems beside accrue that ran tuned, with tcmalloc, and agree."""
     result = file("peers").parts.get(job, {})
-    if "allocator" not in result:
-        return None
-    rows = [row for system, row in peers_report.best_of(result).items() if system != "accrue"]
+    if "tcmalloc" not in result.get("allocator", ""):
+        return set()
+    return {row["system"] for row in result["systems"].values()
+            if row["tuning"] != "as installed" and "accrue_ratio" in row} - {"accrue"}
+
+
+def fastest_peer(job: str) -> dict | None:
+    """The row of the fastest system that ran tuned, too, with its best tuning; none where no peer did."""
+    tuned = tuned_peers(job)
+    rows = [row for system, row in peers_report.best_of(file("peers").parts.get(job, {"systems": {}})).items() if system in tuned]
     return min(rows, key=lambda row: row["accrue_ratio"]["median"], default=None)
+
+
+def peers_compared(jobs: list[str]) -> str:
+    """Those that ran tuned wherever any did: "PyTorch, torch.compile and DeepSpeed"."""
+    everywhere = set(PEERS).intersection(*jobs_tuned) if (jobs_tuned := [peers for job in jobs if (peers := tuned_peers(job))]) else set()
+    names = [PEERS[system] for system in PEERS if system in everywhere]
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "other systems"
 
 
 README_JOBS = ("10.8M bf16", "124M bf16", "10.8M fp32", "124M fp32")
@@ -155,8 +171,7 @@ def readme_table() -> str:
         rows.append([f"{model[:-1]} M, {shape}, {precision}", formatted(speed["accrue_tokens_per_second"], ",0"),
                      formatted(speed["ratio"], "2"), beside])
     return table(["GPT-2", "accrue, tokens/s", "times a plain libtorch loop in fp32, as installed",
-                  "times the fastest of PyTorch, torch.compile, Accelerate, Lightning and DeepSpeed, each as installed and tuned, "
-                  "same precision"], rows)
+                  f"times the fastest of {peers_compared(list(README_JOBS))}, each as installed and tuned, same precision"], rows)
 
 
 def cgroup_table() -> str:

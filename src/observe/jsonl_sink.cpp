@@ -196,18 +196,30 @@ void JsonlSink::on_rollback(std::int64_t step) {
   open();
 }
 
-void JsonlSink::append(std::string line) {
+void JsonlSink::append(const std::string& line) {
   ssize_t written = -1;
   do {
     written = ::write(descriptor_, line.data(), line.size());
   } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(line.size())) return;
   const int error = written < 0 ? errno : ENOSPC;
   struct stat status {};
-  const bool torn = written > 0 && ::fstat(descriptor_, &status) == 0;
+  const bool is_known = ::fstat(descriptor_, &status) == 0;
+  if (written == static_cast<ssize_t>(line.size())) {
+    if (is_known && status.st_nlink == 0) go_on_in_new_file(line);
+    return;
+  }
+  const bool torn = written > 0 && is_known;
   if (torn && ::ftruncate(descriptor_, status.st_size - written) != 0)
     warn_once("a line was cut short");
   warn_once(std::strerror(error));
+}
+
+/// Somebody removed the file, or put another in its place: what was in it is gone.
+void JsonlSink::go_on_in_new_file(const std::string& line) {
+  warn_once("the file was removed, lines from here on are in a new one");
+  ::close(descriptor_);
+  open();
+  if (descriptor_ >= 0) (void)!::write(descriptor_, line.data(), line.size());
 }
 
 void JsonlSink::warn_once(const char* reason) {

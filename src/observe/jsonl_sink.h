@@ -41,7 +41,8 @@ class JsonlSink : public Observer {
 
  private:
   void open();
-  void append(std::string line);
+  void append(const std::string& line);
+  void go_on_in_new_file(const std::string& line);
   void warn_once(const char* reason);
 
   std::filesystem::path file_;

@@ -176,8 +176,9 @@ double ProgressSink::share_of_step() const {
 }
 
 std::optional<double> ProgressSink::seconds_left() const {
-  const double done = static_cast<double>(last_->step - start_.first_step) + share_of_step();
-  const double to_do = static_cast<double>(start_.total_steps - last_->step) - share_of_step();
+  const std::int64_t step = last_ ? last_->step : start_.first_step;
+  const double done = static_cast<double>(step - start_.first_step) + share_of_step();
+  const double to_do = static_cast<double>(start_.total_steps - step) - share_of_step();
   if (done <= 0 || to_do <= 0) return std::nullopt;
   return (options_.clock() - started_) / done * to_do;
 }

@@ -37,9 +37,8 @@ void AddedParts::add(const Gradients& part) {
   if (expected_ <= most_parts_fitted) sketches_.push_back(sketch_of(part.sums));
 }
 
-double AddedParts::lost_in_bf16() const {
-  return unit_roundoff(at::kBFloat16) * norms_ / std::max(l2_norm(total_.sums), 1e-300);
-}
+/// The norms of the sums so far, added up, relative to that of the total.
+double AddedParts::norms_of_sums() const { return norms_ / std::max(l2_norm(total_.sums), 1e-300); }
 
 std::optional<Fit> AddedParts::fit_span(const Tensors& gradient, double tolerance,
                                         std::vector<double>* coefficients) const {
@@ -52,11 +51,11 @@ std::optional<Fit> AddedParts::fit_span(const Tensors& gradient, double toleranc
 }
 
 AddedUp AddedParts::explain(const NamedParameters& parameters, const Gradients& training,
-                            bool keeps_sums) const {
+                            double sum_roundoff) const {
   const Comparison close = compare_closely(parameters, training, total_);
   AddedUp added{.residual = relative_error(training, total_),
-                .keeps_sums = keeps_sums,
-                .sum_rounding = lost_in_bf16(),
+                .keeps_sums = sum_roundoff == 0,
+                .sum_rounding = sum_roundoff * norms_of_sums(),
                 .tolerance = tolerance_of_fits(joint_bound(close, total_))};
   const double scale = training.weight / total_.weight;
   added.multiple = fit_sum(training.sums, total_, scale, added.tolerance);

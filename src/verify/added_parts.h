@@ -13,25 +13,24 @@ namespace accrue::proof {
 /// became of them together. Each is kept as a Sketch only.
 class AddedParts {
  public:
-  /// Of so many parts. `in_bf16`: they are added up in bf16 as well.
+  /// Expects so many parts. `in_bf16`: they are added up in bf16 as well.
   explicit AddedParts(std::size_t parts, bool in_bf16 = false)
       : expected_(parts), in_bf16_(in_bf16) {}
 
   void add(const Gradients& part);
-  /// In fp64.
+  /// The sum of the parts, in fp64.
   const Gradients& total() const { return total_; }
-  /// u of bf16 times the norms of the sums so far (RoundingTerms::accumulation), relative to the
-  /// total.
-  double lost_in_bf16() const;
   /// The combination nearest to `gradient`; nothing where there are more parts than are kept, or
   /// too few elements to tell them apart.
   std::optional<Fit> fit_span(const Tensors& gradient, double tolerance,
                               std::vector<double>* coefficients = nullptr) const;
-  /// Why `training` is not their sum, by measurements. `keeps_sums` as Subject's.
+  /// Why `training` is not their sum, by measurements. `sum_roundoff` as Subject's.
   AddedUp explain(const NamedParameters& parameters, const Gradients& training,
-                  bool keeps_sums) const;
+                  double sum_roundoff) const;
 
  private:
+  double norms_of_sums() const;
+
   std::size_t expected_;
   bool in_bf16_;
   Gradients total_;

@@ -67,7 +67,7 @@ struct Comparison {
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);
 
-/// Of sums of gradients that rounded alike: only what sums lose may differ. Their terms
+/// Compares sums of gradients that rounded alike: only what sums lose may differ. Their terms
 /// (Gradients::terms of the reference; a table's rows) may be added in another order, of which half
 /// the root of their number is lost.
 Comparison compare_closely(const NamedParameters& parameters, Gradients actual,

@@ -55,8 +55,9 @@ Explanation by_batch_norms(const Observations& seen) {
   const bool found_layers = !seen.batch_norms.empty();
   const bool vanished_frozen = seen.frozen && !seen.frozen->exceeds();
   const bool vanished = seen.evaluation && !seen.evaluation->exceeds();
-  if (!(found_layers && vanished_frozen) && !(vanished && (found_layers || seen.buffers_moved)))
-    return {};
+  // Exact normalisation moves buffers as well, but not by the micro-batch's statistics.
+  const bool moved = seen.buffers_moved && !seen.parts_differ_by_design;
+  if (!(found_layers && vanished_frozen) && !(vanished && (found_layers || moved))) return {};
   Diagnosis found{Cause::batchnorm, {}};
   if (found_layers)
     found.evidence.push_back("batch normalisation in " + first_names(seen.batch_norms));
@@ -82,12 +83,24 @@ constexpr double most_left_beside_rounding = 0.5;
 /// Rounding that is done again leaves but what is not known of its order.
 constexpr double most_left_by_rounding_again = 0.25;
 
-bool explains(const AddedUp& added, const std::optional<Fit>& fit) {
-  if (!fit) return false;
-  if (added.keeps_sums) return fit->residual <= added.tolerance;
-  const double beside_rounding =
-      std::min(added.sum_rounding, most_left_beside_rounding * added.residual);
-  return fit->residual <= std::max(added.tolerance, beside_rounding);
+bool leaves_at_most(const std::optional<Fit>& fit, double residual) {
+  return fit && fit->residual <= residual;
+}
+
+/// What a fit of training's sum may leave where sums or passes round otherwise.
+double most_left_by_fit(const AddedUp& added) {
+  const double of_sums = added.keeps_sums ? 0 : added.sum_rounding;
+  return std::max(added.tolerance, std::min(std::max(of_sums, added.pass_rounding),
+                                            most_left_beside_rounding * added.residual));
+}
+
+/// The multiple of their sum explains it, and no combination does so clearly better.
+bool multiple_explains(const AddedUp& added) {
+  if (leaves_at_most(added.multiple, added.tolerance)) return true;
+  const bool combination_is_better =
+      added.multiple &&
+      leaves_at_most(added.span, most_left_beside_rounding * added.multiple->residual);
+  return leaves_at_most(added.multiple, most_left_by_fit(added)) && !combination_is_better;
 }
 
 bool is_the_sum(const AddedUp& added) { return added.residual <= added.tolerance; }
@@ -114,11 +127,11 @@ Explanation by_rounding_again(const AddedUp& added) {
 }
 
 Explanation by_fit_of_parts(const AddedUp& added) {
-  if (explains(added, added.multiple))
+  if (multiple_explains(added))
     return Diagnosis{Cause::normalization,
                      {"training's gradient is " + number(added.multiple->factor) +
                       " times their sum, " + digits(added.multiple->residual)}};
-  if (!explains(added, added.span)) return {};
+  if (!leaves_at_most(added.span, most_left_by_fit(added))) return {};
   const std::string shares =
       ", " + digits(added.span->residual) + ": each counts by " + numbers(added.shares);
   if (only_last_counts(added))
@@ -224,7 +237,7 @@ bool is_ruled_out(const Observations& seen, std::optional<Fit> AddedUp::*of_trai
   if (!seen.added_up) return false;
   if (is_the_sum(*seen.added_up)) return true;
   const std::optional<Fit>& fit = (*seen.added_up).*of_training;
-  return fit && !explains(*seen.added_up, fit);
+  return fit && !leaves_at_most(fit, most_left_by_fit(*seen.added_up));
 }
 
 /// What the measurements speak against, cause by cause.

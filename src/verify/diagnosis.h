@@ -32,14 +32,17 @@ struct Fit {
 /// What training made of a split, beside what each of its parts gives in a pass by itself.
 struct AddedUp {
   double residual = 1;      ///< of the parts' sum in fp64
-  bool keeps_sums = false;  ///< Subject::keeps_sums
-  double sum_rounding = 0;  ///< what a sum in bf16 may lose at most
-  /// Of the parts' sum in bf16, rounded part by part; measured where sums are kept in it.
+  bool keeps_sums = false;  ///< Subject::sum_roundoff() is 0
+  double sum_rounding = 0;  ///< what rounding it by that may lose at most (RoundingTerms)
+  /// What the parts' sum in bf16, rounded part by part, leaves; measured where sums are kept so.
   std::optional<double> residual_in_bf16;
   std::optional<Fit> multiple;  ///< by a multiple of the parts' sum
   std::optional<Fit> span;      ///< by any combination of the parts
   std::vector<double> shares;   ///< of each part in it
-  double tolerance = 0;         ///< of these fits
+  double tolerance = 0;         ///< of these fits, where passes round alike
+  /// What they may leave in addition where they round otherwise: a weight within the loss moves
+  /// the rounding of every product behind it.
+  double pass_rounding = 0;
 };
 
 /// What was measured on a model and its loss. A value that was not measured is absent.

@@ -18,7 +18,7 @@ double inner(const Tensors& a, const Tensors& b) {
   return sum;
 }
 
-/// Of a sketch; and elements that are drawn for at a time.
+/// How many numbers a sketch has, and for how many elements places in it are drawn at a time.
 constexpr std::int64_t sketch_numbers = 4096, sketch_piece = 1 << 20;
 
 double distance(const Tensors& a, const Tensors& b, double factor) {

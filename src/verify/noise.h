@@ -26,9 +26,9 @@ struct Noise {
   std::vector<Along> along;  ///< per parameter, in units of the gradient
   double together = 0;       ///< of all parameters, along the gradient of all
   double loss = 0;           ///< relative
-  /// Of a gradient, along any direction: what kernels that round at other places than ATen's
-  /// operators may add (Subject::rounds_elsewhere). Draws compare ATen's operators with themselves,
-  /// and do not have it.
+  /// What kernels that round at other places than ATen's operators may add to a gradient, relative
+  /// to it and along any direction (Subject::rounds_elsewhere). Draws compare ATen's operators with
+  /// themselves, and do not have it.
   double one_way = 0;
   bool any() const { return !norm.empty(); }
 };

@@ -32,7 +32,7 @@ struct Power {
 /// often a micro-batch does by its sums.
 std::vector<SmallestFault> smallest_faults_of(const Power& power);
 
-/// Of the gradients of parameters of two dimensions and more, and of fewer, that are scaled.
+/// The kinds "scaled gradient" of parameters of two dimensions and more, and of fewer.
 std::vector<SmallestFault> scaled_faults(double matrix, double vector);
 
 /// Whether gradients that are scaled would have been noticed. What counts otherwise is told by

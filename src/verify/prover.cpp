@@ -177,9 +177,12 @@ void Prover::fit(Observations& seen) {
 
 /// What training made of the worst split, beside its parts each by itself.
 AddedUp Prover::fit_training() {
-  AddedParts parts(worst_split_.parts.size(), !subject_.keeps_sums());
+  const double sum_roundoff = subject_.sum_roundoff();
+  AddedParts parts(worst_split_.parts.size(), sum_roundoff > 0);
   for (const batch::Range range : worst_split_.parts) parts.add(subject_.native_pass(range, {}));
-  return parts.explain(subject_.parameters(), worst_gradients_, subject_.keeps_sums());
+  AddedUp added = parts.explain(subject_.parameters(), worst_gradients_, sum_roundoff);
+  added.pass_rounding = fit_tolerance();
+  return added;
 }
 
 void Prover::compare_operations(Observations& seen) {

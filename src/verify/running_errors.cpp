@@ -13,11 +13,15 @@ using accum::Accumulation;
 
 double worst_case_roundoff(Accumulation accumulation, at::ScalarType parameter) {
   if (accumulation == Accumulation::fp64) return 0x1p-53;
-  if (accumulation == Accumulation::bf16_kahan) return 0x1p-16;
+  if (accumulation == Accumulation::bf16_kahan) return roundoff_of(accumulation);
   return unit_roundoff(parameter == at::kDouble ? at::kDouble : at::kFloat);
 }
 
 }  // namespace
+
+double roundoff_of(Accumulation accumulation) {
+  return accumulation == Accumulation::bf16_kahan ? 0x1p-16 : 0x1p-8;
+}
 
 at::Tensor sum_of(const accum::GradientBuffer::Entry& entry) {
   if (entry.slot->fresh) return at::zeros_like(entry.parameter.detach());

@@ -8,6 +8,9 @@
 
 namespace accrue::proof {
 
+/// u of a sum in a format of 16 bits: how far it may be rounded, up or down.
+double roundoff_of(accum::Accumulation accumulation);
+
 /// A copy of the sum in a slot, zero where nothing was added.
 at::Tensor sum_of(const accum::GradientBuffer::Entry& entry);
 

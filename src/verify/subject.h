@@ -77,9 +77,10 @@ class Subject {
   /// By which part of a gradient accumulated() may differ from one_pass() along one direction,
   /// since its operations round at other places.
   virtual double rounds_elsewhere() const { return 0; }
-  /// Whether accumulated() keeps its sums in no less than the parameters' precision, so that no
-  /// rounding of them explains what exceeds its bound.
-  virtual bool keeps_sums() const { return false; }
+  /// u of the sums that accumulated() keeps, where these have less than the parameters' precision;
+  /// 0 elsewhere: no rounding of them explains what exceeds its bound then. bf16's, where it is not
+  /// known.
+  virtual double sum_roundoff() const { return 0x1p-8; }
   /// Whether batch normalisation takes its statistics over all parts together (exact).
   virtual bool takes_statistics_of_window() const { return false; }
   /// The subject in fp64, which lives as long as the result; null where that cannot be had.

@@ -185,6 +185,18 @@ class FileSizeLimit {
   void (*previous_handler_)(int) = nullptr;
 };
 
+TEST_F(JsonlSinkTest, GoesOnInANewFileWhereItsOwnIsRemoved) {
+  JsonlSink writer = sink(0);
+  writer.on_step(full_step());
+  std::filesystem::remove(file_);
+  writer.on_step(full_step());
+  writer.on_step(full_step());
+  EXPECT_EQ(lines().size(), 2U);
+  const std::string warning = warnings_.str();
+  EXPECT_THAT(warning, HasSubstr("the file was removed"));
+  EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
+}
+
 TEST_F(JsonlSinkTest, TakesBackALineThatWasCutShort) {
   const auto line_bytes = static_cast<rlim_t>(to_json_line(full_step()).size());
   {

@@ -10,9 +10,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("bench/e2e", "bench/micro", "bench/results", "src/kernels", "include/accrue/kernels")
-FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/kernels.md", "README.md")
+FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/kernels.md", "docs/notes/report.md", "README.md")
 EARLIER = "with earlier kernels"
-SPEED = "bench/results/speed.json"
+SPEED, PEERS = "bench/results/speed.json", "bench/results/peers.json"
+NOT_MEASURED = "tuned peers not measured yet"
 
 
 def write(root: pathlib.Path, *words: str) -> tuple[int, str]:
@@ -66,6 +67,15 @@ def present_kernels(root: pathlib.Path) -> str:
                           cwd=root / "bench" / "e2e", capture_output=True, text=True, check=True).stdout.strip()
 
 
+def without_tcmalloc(text: str) -> str:
+    """As where the peers were to run tuned, and there was no allocator to tune them with."""
+    return re.sub(r'"allocator": "[^"]*"', '"allocator": "the C library\'s"', text)
+
+
+def readme_row(root: pathlib.Path, model: str) -> str:
+    return next(line for line in (root / "README.md").read_text().splitlines() if re.match(r"\| " + model, line))
+
+
 def speed_line(root: pathlib.Path) -> str:
     return next(line for line in (root / "docs/benchmarks.md").read_text().splitlines() if line.startswith("Measured on"))
 
@@ -84,6 +94,12 @@ def main() -> None:
         edited(root, SPEED, with_speed(lambda content: content["10.8M fp32"]["ratio"].update(median=1.5)))
         expect(write(root, "--check"), 1, "docs/benchmarks.md", "README.md")
         expect(write(root), 0)
+
+        compared = re.search(r"[\d.]+ \(.*, tuned.*\) \|$", readme_row(root, "10.8 M, .*, fp32"))
+        assert compared, readme_row(root, "10.8 M, .*, fp32")
+        edited(root, PEERS, without_tcmalloc)
+        expect(write(root), 0)
+        assert NOT_MEASURED in readme_row(root, "10.8 M, .*, fp32"), readme_row(root, "10.8 M, .*, fp32")
 
         edited(root, SPEED, of_kernels("others"))
         expect(write(root), 0)

@@ -100,6 +100,40 @@ TEST(Diagnosis, AFitGoesBeforeWhatABf16SumMayLose) {
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::precision) << "rounding again gives the same";
 }
 
+TEST(Diagnosis, AFitMayLeaveWhatPassesRoundOtherwise) {
+  AddedUp added{.residual = 0.05, .keeps_sums = true, .tolerance = 1e-5};
+  added.span = Fit{.residual = 0.006};
+  added.shares = {1.2, 0.8, 1};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::unknown);
+  added.pass_rounding = 0.02;
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::weighting);
+  added.residual = 0.01;
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::unknown) << "it leaves most of it";
+}
+
+/// A micro-batch that is left out of 16 alike ones is nearly a multiple of the rest.
+TEST(Diagnosis, ACombinationThatFitsGoesBeforeAMultipleThatNearlyDoes) {
+  AddedUp added{.residual = 0.069, .keeps_sums = true, .tolerance = 1e-5, .pass_rounding = 0.05};
+  added.multiple = Fit{.factor = 0.94, .residual = 0.032};
+  added.span = Fit{.residual = 1e-6};
+  added.shares = {1, 1, 0};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::weighting);
+  added.span = Fit{.residual = 0.03};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::normalization) << "it explains no more";
+  added.multiple->residual = 1e-6;
+  added.span = Fit{.residual = 1e-7};
+  EXPECT_EQ(diagnose(added_up(added)).cause, Cause::normalization) << "both are exact";
+}
+
+TEST(Diagnosis, BuffersThatExactNormalisationMovesTellNothing) {
+  Observations seen = differing();
+  seen.buffers_moved = true;
+  seen.evaluation = Difference{1e-7, 0.1};
+  EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm);
+  seen.parts_differ_by_design = true;
+  EXPECT_EQ(diagnose(seen).cause, Cause::unknown);
+}
+
 TEST(Diagnosis, WhatWasNotFittedIsNotRuledOut) {
   Observations seen = differing();
   const auto speaks_against = [&](const char* cause) {

@@ -74,6 +74,36 @@ TEST_F(LeftOut, Fp64ThatAModelDoesNotRunIn) {
   EXPECT_THAT(report.left_out, Contains(HasSubstr("in fp64: this model does not run in it")));
 }
 
+TEST_F(LeftOut, StepsThatRoundMoments) {
+  train::Config config = of_text();
+  config.optim.state = optim::StatePrecision::bf16;
+  const Report report = verify_config(config);
+  EXPECT_TRUE(report.equal) << why(report);
+  EXPECT_FALSE(report.complete);
+  EXPECT_THAT(report.left_out, Contains(HasSubstr("optim.state = \"bf16\"")));
+}
+
+/// Whose prompts fill the context, so that no label of them counts.
+TEST_F(LeftOut, NothingWhereTheFirstSamplesDoNotCount) {
+  std::ofstream lines(folder_ / "data.jsonl");
+  for (int i = 0; i < 10; ++i)
+    lines
+        << (i < 7
+                ? R"({"input_ids": [1, 2, 3, 4], "labels": [-100, -100, -100, -100], "weight": 1})"
+                : R"({"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]})")
+        << "\n";
+  lines.close();
+  train::Config config = of_text();
+  config.data.train = {(folder_ / "data.jsonl").string()};
+  config.data.order = batch::Order::sequential;
+  const train::Workload work = train::open_workload(config);
+  const ConfigSubject subject(work);
+  EXPECT_EQ(subject.counting({0, 10}, 4), (batch::Range{6, 10}));
+  EXPECT_EQ(subject.counting({0, 10}, 2), (batch::Range{7, 9}));
+  EXPECT_EQ(subject.counting({0, 7}, 4), (batch::Range{0, 4})) << "none counts";
+  EXPECT_EQ(subject.counting({7, 10}, 40), (batch::Range{7, 10}));
+}
+
 TEST_F(LeftOut, StepsInFp64HaveAKindOfTheirOwn) {
   train::Config config = of_text();
   config.precision.compute = models::Compute::bf16;

@@ -87,5 +87,21 @@ TEST_F(LoadingCheck, LabelsBehindASampleAreFound) {
               ElementsAre(HasSubstr("is not the sample that it is by itself")));
 }
 
+TEST_F(LoadingCheck, IsToBlameForWhatFollowsFromIt) {
+  train::Workload work = train::open_workload(of_text());
+  work.data.train = std::make_shared<ChangedSource>(work.data.train, [](batch::MicroBatch& micro) {
+    micro.inputs[1] = micro.inputs[0];
+    micro.targets[1] = micro.targets[0];
+  });
+  const Report report = verify_workload(std::move(work));
+  EXPECT_FALSE(report.equal);
+  EXPECT_GT(report.max_relative_error, report.bound);
+  EXPECT_EQ(all_causes(report), std::vector{Cause::unknown});
+  EXPECT_EQ(report.place, Place::data);
+  EXPECT_THAT(report.evidence,
+              ::testing::Contains(HasSubstr("is not the sample that it is by itself")));
+  EXPECT_THAT(report.ruled_out, ::testing::Not(::testing::Contains(HasSubstr("agree"))));
+}
+
 }  // namespace
 }  // namespace accrue::proof

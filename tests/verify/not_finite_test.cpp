@@ -49,6 +49,16 @@ TEST_F(NotFiniteWindow, ByTrainingsWayAloneIsADifference) {
   }
 }
 
+/// Beside a difference that stands, plain steps that overflow are nobody's fault.
+TEST_F(NotFiniteWindow, OfPlainPassesBesideADifferenceIsLeftOut) {
+  train::Config config = of_resnet(models::BatchNormPolicy::micro);
+  config.optim.lr = 1e30;
+  const Report report = verify_config(config);
+  EXPECT_FALSE(report.equal);
+  EXPECT_EQ(all_causes(report), std::vector{Cause::batchnorm});
+  EXPECT_THAT(report.left_out, Contains(HasSubstr("not finite")));
+}
+
 TEST_F(NotFiniteWindow, ByEveryWayIsTheDatas) {
   try {
     verified(of_text(), 10, true);

@@ -60,7 +60,7 @@ class PlantedSubject final : public Subject {
   bool draws_in_order() const override { return false; }
   bool can(Mode mode) const override { return mode != Mode::batch_norms_frozen; }
   bool buffers_moved() const override { return false; }
-  bool keeps_sums() const override { return sums_in != at::kBFloat16; }
+  double sum_roundoff() const override { return sums_in == at::kBFloat16 ? 0x1p-8 : 0; }
   std::unique_ptr<Subject> in_double() override {
     if (fp64_runs_out) throw std::bad_alloc();
     auto twin = std::make_unique<PlantedSubject>(*this);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "planted_subject.h"
+#include "verify/added_parts.h"
 
 namespace accrue::proof {
 namespace {
@@ -50,6 +51,19 @@ TEST_F(Proving, APassOverMoreThanFitsIsNeverMade) {
   EXPECT_EQ(to_string(found.cause), "weighting") << ::testing::PrintToString(found.evidence);
   EXPECT_GT(subject.evaluations, 0) << "in several passes";
   EXPECT_THAT(prover.left_out(), IsEmpty());
+}
+
+TEST_F(Proving, SumsMayLoseWhatTheirFormatLoses) {
+  PlantedSubject subject(all_samples.end);
+  AddedParts parts(4);
+  for (const batch::Range part : even_split(all_samples, 10).parts)
+    parts.add(subject.one_pass(part, {}));
+  const auto lost = [&](double roundoff) {
+    return parts.explain(subject.parameters(), parts.total(), roundoff).sum_rounding;
+  };
+  EXPECT_GT(lost(0x1p-8), 0x1p-8);
+  EXPECT_DOUBLE_EQ(lost(0x1p-16), 0x1p-8 * lost(0x1p-8)) << "compensated ones lose less";
+  EXPECT_EQ(lost(0), 0);
 }
 
 TEST_F(Proving, ASearchThatRunsOutOfMemoryKeepsTheDifference) {

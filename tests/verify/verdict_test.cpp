@@ -29,6 +29,14 @@ TEST(Verdict, AFaultBesidesAKnownCauseStandsBesideIt) {
   EXPECT_THAT(advice(report), HasSubstr("model.batchnorm"));
 }
 
+TEST(Verdict, APlaceIsThatOfAnUnknownCause) {
+  Report report{.equal = false, .max_relative_error = 0.2, .bound = 1e-6};
+  take(report, {.cause = Cause::normalization, .place = Place::window});
+  blame(report, bad_draws);
+  EXPECT_EQ(report.place, Place::data);
+  EXPECT_THAT(conclusion(report), HasSubstr("which samples or labels"));
+}
+
 TEST(Verdict, TheFirstFaultThatIsFoundKeepsItsPlace) {
   Report report;
   blame(report, {.cause = Cause::precision, .place = Place::sums, .error = 0.1, .bound = 1e-6});

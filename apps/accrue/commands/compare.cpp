@@ -36,7 +36,7 @@ struct Sides {
   std::vector<std::string> remarks;  ///< on what the folders lack
 };
 
-/// Of two runs and no baseline the second is the baseline.
+/// Two runs without --baseline: the second is the baseline.
 CompareArguments with_baseline(CompareArguments arguments) {
   if (!arguments.baseline.empty() && !arguments.runs.empty()) return arguments;
   if (!arguments.baseline.empty() || arguments.runs.size() != 2)

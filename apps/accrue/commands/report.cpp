@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,25 +26,36 @@ struct ReportArguments {
   bool watch = false;
 };
 
+/// Prints what was not told before.
+void tell_remarks(const std::vector<std::string>& remarks, std::set<std::string>& told) {
+  for (const std::string& remark : remarks)
+    if (told.insert(remark).second) std::cerr << "note: " << remark << std::endl;
+}
+
 void tell(const WrittenReport& written, const fs::path& file) {
-  for (const std::string& remark : written.remarks) std::cerr << "note: " << remark << std::endl;
   std::cout << "report       " << file.string() << " ("
             << format_bytes(static_cast<std::int64_t>(written.bytes)) << ", to step "
             << digit_groups(written.last_step) << ")" << std::endl;
 }
 
-/// Writes the report again whenever a file of the runs has changed, for ever.
+/// Writes the report again whenever something of the runs has changed, for ever. What goes wrong
+/// may pass (a disk that was full): it is told, and tried again.
 [[noreturn]] void keep_fresh(const std::vector<fs::path>& runs, const fs::path& file,
-                             std::string seen, double pause) {
+                             std::string seen, std::set<std::string> told) {
   using Clock = std::chrono::steady_clock;
+  double pause = observe::pause_after(0);
   while (true) {
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
     const std::string now = observe::state_of_run_files(runs);
     if (now == seen) continue;
     const Clock::time_point begin = Clock::now();
-    observe::write_report(runs, file);
+    try {
+      tell_remarks(observe::write_report(runs, file).remarks, told);
+      seen = now;
+    } catch (const std::exception& error) {
+      tell_remarks({error.what()}, told);
+    }
     pause = observe::pause_after(std::chrono::duration<double>(Clock::now() - begin).count());
-    seen = now;
   }
 }
 
@@ -52,11 +64,14 @@ int run_report(const ReportArguments& arguments) {
   const fs::path file =
       arguments.out.empty() ? observe::default_report_file(runs) : fs::path(arguments.out);
   const std::string state = observe::state_of_run_files(runs);
-  tell(observe::write_report(runs, file), file);
+  const WrittenReport written = observe::write_report(runs, file);
+  std::set<std::string> told;
+  tell_remarks(written.remarks, told);
+  tell(written, file);
   if (!arguments.watch) return 0;
   std::cout << "watching     it is written anew whenever the run goes on; Ctrl-C ends this"
             << std::endl;
-  keep_fresh(runs, file, state, observe::pause_after(0));
+  keep_fresh(runs, file, state, std::move(told));
 }
 
 }  // namespace

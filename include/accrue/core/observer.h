@@ -52,7 +52,7 @@ class Observer {
   virtual void on_micro_batch(std::int64_t /*done*/, std::int64_t /*total*/) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const Evaluation&) {}
-  /// As often as observe.histograms says, behind the step's on_step.
+  /// Is called behind the step's on_step, as often as observe.histograms says.
   virtual void on_histograms(const StepHistograms&) {}
   virtual void on_event(const Event&) {}
   /// The run went back to a checkpoint: what was told of steps after `step` no longer counts.

@@ -28,9 +28,9 @@ struct MemoryByKind {
 /// Field names are those of metrics.jsonl (docs/design.md, section 5); docs/guide/metrics.md says
 /// what to do where one looks wrong.
 ///
-/// Of several ranks: epoch, samples, tokens, weight, loss, losses, grad_norm, lr, lrs,
+/// Where there are several ranks, epoch, samples, tokens, weight, loss, losses, grad_norm, lr, lrs,
 /// micro_batches, batch_samples, batch_tokens, tokens_per_second, quarantined and pipeline_bubble
-/// are of all ranks together (of ranks that step alone, dist.local_steps, those of a step are the
+/// count all of them together (where ranks step alone, dist.local_steps, those of a step are the
 /// first one's). Everything else that is measured, times, bytes and joules, is the first rank's.
 struct StepReport {
   std::int64_t step = 0;  ///< 1 after the first optimizer step
@@ -52,8 +52,8 @@ struct StepReport {
   std::optional<std::int64_t> batch_samples;  ///< of this step
   std::optional<std::int64_t> batch_tokens;
   double seconds = 0;
-  /// Of the epoch that ended with this step: since the end of the one before, with evaluations and
-  /// checkpoints, over all resumptions. Absent in all other steps.
+  /// How long the epoch took that ended with this step, with evaluations and checkpoints, over all
+  /// resumptions. Absent in all other steps.
   std::optional<double> epoch_seconds;
   std::optional<double> tokens_per_second;
   std::optional<double> updates_per_hour;

@@ -71,7 +71,7 @@ Side side_of(const Runs& runs, const Metric& metric) {
   return side;
 }
 
-/// Of the difference of the two means; none where no side has several runs.
+/// How far the difference of the two means may be off; none where no side has several runs.
 std::optional<double> standard_error(const Side& a, const Side& b) {
   const auto of_a = static_cast<double>(a.seeds.runs), of_b = static_cast<double>(b.seeds.runs);
   if (of_a + of_b <= 2) return std::nullopt;
@@ -87,7 +87,7 @@ std::string exact_percent(double share) {
 
 /// Sets what was found of a metric that all runs tell.
 void judge(const Side& runs, const Side& baseline, bool is_better_lower, MetricComparison& found) {
-  // Of shares such as 1.005 / 1 - 1 the last digits are the division's.
+  // The last digits of a share such as 1.005 / 1 - 1 are rounding, and decide nothing.
   constexpr double rounding = 1e-12;
   const double change = runs.seeds.mean - baseline.seeds.mean;
   const double unit = std::abs(baseline.seeds.mean);

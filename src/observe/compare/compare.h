@@ -29,7 +29,7 @@ struct MetricComparison {
   std::string measure;  ///< what of metrics.jsonl it is made of, "eval_loss" ...
   std::optional<SeedMean> value, baseline;  ///< absent where not all runs of the side tell it
   std::optional<double> difference;         ///< (value - baseline) / |baseline|
-  /// Of the difference, relative to the baseline likewise; absent where each side is one run.
+  /// That of the difference, relative to the baseline, too; absent where each side is one run.
   std::optional<double> standard_error;
   double allowed = 0;  ///< how much worse it may be
   bool met = false;

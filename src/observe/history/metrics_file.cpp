@@ -52,6 +52,8 @@ class MetricsReader {
   }
 
   void take_step() {
+    // A window in which nothing counted stands behind the step that it did not go beyond.
+    if (rows_.adds_nothing_to(line_.step(), "loss")) return;
     const std::size_t gone = rows_.keep_row(line_.step());
     if (gone == 0) return;
     forget_evaluations(line_.step());

@@ -23,7 +23,7 @@ class MetricsLine {
   /// with a step, or tells nothing else that is known, is `unknown`.
   Kind read(std::string_view line, StepRows& rows);
 
-  /// Of the line that was read last, as far as its kind has them.
+  /// What the line that was read last told; only what its kind has may be asked for.
   std::int64_t step() const { return *step_; }
   double time() const { return time_; }
   double eval_loss() const { return *eval_loss_; }

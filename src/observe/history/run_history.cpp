@@ -1,6 +1,7 @@
 #include "observe/history/run_history.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -98,6 +99,10 @@ std::map<std::string, std::set<fs::path>> roots_by_name(const std::vector<RunHis
 }
 
 }  // namespace
+
+bool has_value(const std::vector<double>& column) {
+  return std::ranges::any_of(column, [](double value) { return !std::isnan(value); });
+}
 
 const std::vector<double>* StepTable::column(const std::string& name) const {
   const auto found = columns.find(name);

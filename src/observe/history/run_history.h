@@ -22,6 +22,9 @@ struct StepTable {
   const std::vector<double>* column(const std::string& name) const;
 };
 
+/// Whether a column has a value at all.
+bool has_value(const std::vector<double>& column);
+
 struct EvaluationPoint {
   std::int64_t step = 0;
   double time = 0;  ///< Unix time in seconds; NaN where the line has none

@@ -49,8 +49,7 @@ bool has_weights(const Column& losses, const Column* weights, std::size_t begin)
 std::optional<double> mean_of_last_tenth(const StepTable& table) {
   const Column* losses = table.column("loss");
   if (losses == nullptr) return std::nullopt;
-  const std::size_t rows = std::max<std::size_t>(1, losses->size() / 10);
-  const std::size_t begin = losses->size() - rows;
+  const std::size_t begin = losses->size() - static_cast<std::size_t>(steps_of_last_tenth(table));
   const Column* weights = table.column("weight");
   const bool weighted = has_weights(*losses, weights, begin);
   double sum = 0, total = 0;
@@ -130,6 +129,10 @@ bool has_diverged(const RunHistory& run) {
 }
 
 }  // namespace
+
+std::int64_t steps_of_last_tenth(const StepTable& table) {
+  return std::max<std::int64_t>(1, std::ssize(table.steps) / 10);
+}
 
 RunResult result_of(const RunHistory& run) {
   const json facts = parse_run_json(run.run_json);

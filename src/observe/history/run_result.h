@@ -31,4 +31,7 @@ struct RunResult {
 
 RunResult result_of(const RunHistory& run);
 
+/// How many steps `train_loss` is the mean of.
+std::int64_t steps_of_last_tenth(const StepTable& table);
+
 }  // namespace accrue::observe

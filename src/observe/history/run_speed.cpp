@@ -21,17 +21,6 @@ Work tokens_of(const StepTable& table, const Column& per_second, const Column& s
   return work;
 }
 
-/// `samples` is cumulative: a step's are known where the step before is there.
-Work samples_of(const StepTable& table, const Column& samples, const Column& seconds) {
-  Work work{Column(table.steps.size(), std::nan("")), seconds};
-  for (std::size_t row = 0; row < seconds.size(); ++row) {
-    const bool is_first = row == 0 && table.steps[row] == 1;
-    const bool follows = row > 0 && table.steps[row] == table.steps[row - 1] + 1;
-    if (is_first || follows) work.amounts[row] = samples[row] - (is_first ? 0 : samples[row - 1]);
-  }
-  return work;
-}
-
 std::optional<double> rate_without(const std::vector<std::int64_t>& left_out,
                                    const StepTable& table, const Work& work) {
   double amount = 0, seconds = 0;
@@ -46,6 +35,17 @@ std::optional<double> rate_without(const std::vector<std::int64_t>& left_out,
 
 }  // namespace
 
+std::vector<double> samples_by_step(const StepTable& table) {
+  Column amounts(table.steps.size(), std::nan(""));
+  const Column* const samples = table.column("samples");
+  for (std::size_t row = 0; samples != nullptr && row < amounts.size(); ++row) {
+    const bool is_first = row == 0 && table.steps[row] == 1;
+    const bool follows = row > 0 && table.steps[row] == table.steps[row - 1] + 1;
+    if (is_first || follows) amounts[row] = (*samples)[row] - (is_first ? 0 : (*samples)[row - 1]);
+  }
+  return amounts;
+}
+
 std::optional<Speed> speed_of(const StepTable& table, const std::vector<std::int64_t>& warm_ups) {
   const Column* seconds = table.column("seconds");
   const Column* per_second = table.column("tokens_per_second");
@@ -53,7 +53,7 @@ std::optional<Speed> speed_of(const StepTable& table, const std::vector<std::int
   if (seconds == nullptr || (per_second == nullptr && samples == nullptr)) return std::nullopt;
   const SpeedUnit unit = per_second != nullptr ? SpeedUnit::tokens : SpeedUnit::samples;
   const Work work = unit == SpeedUnit::tokens ? tokens_of(table, *per_second, *seconds)
-                                              : samples_of(table, *samples, *seconds);
+                                              : Work{samples_by_step(table), *seconds};
   std::optional<double> rate = rate_without(warm_ups, table, work);
   if (!rate) rate = rate_without({}, table, work);
   return rate ? std::optional(Speed{*rate, unit}) : std::nullopt;

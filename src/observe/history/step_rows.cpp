@@ -9,10 +9,6 @@ namespace {
 
 constexpr double no_value = std::numeric_limits<double>::quiet_NaN();
 
-bool has_value(const std::vector<double>& values) {
-  return std::ranges::any_of(values, [](double value) { return !std::isnan(value); });
-}
-
 }  // namespace
 
 void StepRows::begin_row() {
@@ -55,6 +51,12 @@ std::size_t StepRows::keep_row(std::int64_t step) {
   }
   for (const auto& [column, value] : row_) columns_[column].values.back() = value;
   return gone;
+}
+
+bool StepRows::adds_nothing_to(std::int64_t step, std::string_view name) const {
+  const bool has_name = std::ranges::any_of(
+      row_, [&](const auto& entry) { return columns_[entry.first].name == name; });
+  return !steps_.empty() && steps_.back() == step && !has_name;
 }
 
 StepTable StepRows::take() {

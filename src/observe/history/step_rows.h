@@ -24,6 +24,8 @@ class StepRows {
   /// Keeps the row as that of `step`, in place of it and of all after it.
   /// Returns how many rows went.
   std::size_t keep_row(std::int64_t step);
+  /// Whether the last row that was kept is that of `step`, and this one has no such name.
+  bool adds_nothing_to(std::int64_t step, std::string_view name) const;
   /// Whether a name was left out, as there were too many.
   bool is_full() const { return is_full_; }
   /// The table; nothing may be put afterwards.

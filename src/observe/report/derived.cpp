@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "observe/history/run_speed.h"
+
 namespace accrue::observe {
 namespace {
 
@@ -11,12 +13,8 @@ using Column = std::vector<double>;
 
 constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
 
-bool has_any(const Column& column) {
-  return std::any_of(column.begin(), column.end(), [](double value) { return !std::isnan(value); });
-}
-
 void add_if_any(StepTable& table, const char* name, Column column) {
-  if (has_any(column)) table.columns[name] = std::move(column);
+  if (has_value(column)) table.columns[name] = std::move(column);
 }
 
 /// Clocks that are read one after the other differ a little: no part is less than nothing. What was
@@ -27,24 +25,13 @@ double at_least_nothing(double seconds) { return seconds < 0 ? 0 : seconds; }
 class OptionalColumn {
  public:
   OptionalColumn(const StepTable& table, const char* name) : column_(table.column(name)) {}
+  bool is_there() const { return column_ != nullptr; }
   double at(std::size_t row) const { return column_ == nullptr ? not_measured : (*column_)[row]; }
   double at_or_none(std::size_t row) const { return std::isnan(at(row)) ? 0 : at(row); }
 
  private:
   const Column* column_;
 };
-
-/// Of a step whose predecessor is there, or which is the first of the run.
-Column batch_samples(const StepTable& table) {
-  const OptionalColumn samples(table, "samples");
-  Column batch(table.steps.size(), not_measured);
-  for (std::size_t row = 0; row < batch.size(); ++row) {
-    const bool follows = row > 0 && table.steps[row] == table.steps[row - 1] + 1;
-    if (table.steps[row] == 1) batch[row] = samples.at(row);
-    if (follows) batch[row] = samples.at(row) - samples.at(row - 1);
-  }
-  return batch;
-}
 
 Column quotient(const Column& numerator, const OptionalColumn& denominator) {
   Column result(numerator.size(), not_measured);
@@ -76,7 +63,10 @@ void add_time_parts(StepTable& table) {
   part("part.optimizer",
        [&](std::size_t row) { return closing.at(row) - exposed.at_or_none(row); });
   part("part.data", [&](std::size_t row) { return data.at(row); });
-  part("part.checkpoint", [&](std::size_t row) { return checkpoint.at(row); });
+  if (checkpoint.is_there())  // a step that waited for none is one of the steps that share the mean
+    part("part.checkpoint", [&](std::size_t row) {
+      return std::isnan(seconds.at(row)) ? not_measured : checkpoint.at_or_none(row);
+    });
   part("part.rest", [&](std::size_t row) {
     return seconds.at(row) - accumulation.at(row) - closing.at(row) - checkpoint.at_or_none(row);
   });
@@ -86,7 +76,7 @@ void add_time_parts(StepTable& table) {
 
 StepTable with_derived(StepTable table) {
   if (table.column("batch_samples") == nullptr)
-    add_if_any(table, "batch_samples", batch_samples(table));
+    add_if_any(table, "batch_samples", samples_by_step(table));
   const std::vector<double>* samples = table.column("batch_samples");
   if (table.column("tokens_per_second") == nullptr && samples != nullptr)
     add_if_any(table, "samples_per_second", quotient(*samples, OptionalColumn(table, "seconds")));

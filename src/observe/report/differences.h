@@ -13,7 +13,7 @@ struct Difference {
   std::vector<std::optional<std::string>> values;  ///< one of each run
 };
 
-/// By key. Fewer than two runs differ in nothing.
+/// Sorted by key. Fewer than two runs differ in nothing.
 std::vector<Difference> differences(const std::vector<std::map<std::string, std::string>>& runs);
 
 }  // namespace accrue::observe

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "accrue/core/units.h"
+#include "core/median.h"
 #include "core/words.h"
 #include "observe/history/run_result.h"
 
@@ -42,22 +43,10 @@ Numbers measured(const StepTable& table, const char* name, std::size_t first = 0
   return values;
 }
 
-/// Steps of which RunResult::train_loss is the mean.
-std::int64_t steps_of_last_tenth(const StepTable& table) {
-  return std::max<std::int64_t>(1, std::ssize(table.steps) / 10);
-}
-
 double sum_of(const Numbers& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum;
-}
-
-double median_of(Numbers values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
 class Figures {
@@ -173,7 +162,8 @@ class Figures {
     figures_.push_back(std::move(figure));
   }
 
-  /// Of a run that goes on, by the pace of its last tenth, or of ten steps where these are more.
+  /// Told while a run goes on: by the pace of its last tenth, or of its last ten steps where these
+  /// are more.
   std::string time_left() const {
     constexpr std::int64_t fewest_steps = 10;
     const std::int64_t rows = std::ssize(run_.table.steps);

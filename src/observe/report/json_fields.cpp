@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "observe/history/run_facts.h"
+
 namespace accrue::observe {
 namespace {
 
@@ -18,6 +20,11 @@ std::optional<double> number_at(const json& root, const char* pointer) {
   const json* field = field_at(root, pointer);
   if (field == nullptr || !field->is_number()) return std::nullopt;
   return field->get<double>();
+}
+
+std::optional<std::int64_t> integer_at(const json& root, const char* pointer) {
+  const json* field = field_at(root, pointer);
+  return field == nullptr ? std::nullopt : count_of(*field);
 }
 
 std::string text_at(const json& root, const char* pointer) {

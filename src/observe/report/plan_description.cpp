@@ -11,12 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-std::optional<std::int64_t> integer_at(const json& object, const char* pointer) {
-  const auto number = number_at(object, pointer);
-  if (!number) return std::nullopt;
-  return static_cast<std::int64_t>(*number);
-}
-
 PlanChoice choice_of(const json& entry) {
   PlanChoice choice{.micro_batch = integer_at(entry, "/micro_batch").value_or(0),
                     .recompute = text_at(entry, "/recompute"),
@@ -33,15 +27,26 @@ bool is_same_point(const PlanChoice& a, const PlanChoice& b) {
   return a.micro_batch == b.micro_batch && a.recompute == b.recompute;
 }
 
+/// The chosen one has more to tell than an alternative of its kind, but where ranks agreed on one
+/// that this rank's trials did not choose.
+void mark_chosen(std::vector<PlanChoice>& choices, PlanChoice chosen) {
+  const auto same = std::ranges::find_if(
+      choices, [&](const PlanChoice& other) { return is_same_point(chosen, other); });
+  if (same != choices.end()) {
+    if (!chosen.peak_bytes) chosen.peak_bytes = same->peak_bytes;
+    if (!chosen.seconds_per_step) chosen.seconds_per_step = same->seconds_per_step;
+    choices.erase(same);
+  }
+  chosen.is_chosen = true;
+  choices.push_back(std::move(chosen));
+}
+
 std::vector<PlanChoice> choices_of(const json& plan) {
   std::vector<PlanChoice> choices;
   if (const json* alternatives = array_at(plan, "/alternatives"))
     for (const json& entry : *alternatives)
       if (entry.is_object()) choices.push_back(choice_of(entry));
-  PlanChoice chosen = choice_of(plan);
-  chosen.is_chosen = true;
-  std::erase_if(choices, [&](const PlanChoice& other) { return is_same_point(chosen, other); });
-  choices.push_back(std::move(chosen));
+  mark_chosen(choices, choice_of(plan));
   std::stable_sort(choices.begin(), choices.end(), [](const PlanChoice& a, const PlanChoice& b) {
     return a.peak_bytes.value_or(0) < b.peak_bytes.value_or(0);
   });

@@ -15,10 +15,6 @@ using Columns = std::map<std::string, std::vector<double>>;
 constexpr std::size_t most_buckets = 2048, fewest_buckets = 64;
 constexpr std::size_t most_events = 1000;
 
-bool is_measured(const std::vector<double>& column) {
-  return std::any_of(column.begin(), column.end(), [](double value) { return !std::isnan(value); });
-}
-
 /// Whether a column of troubles (which are counted in every step) tells of any.
 bool is_all_quiet(const std::string& name, const std::vector<double>& column) {
   if (name != "retries" && name != "quarantined") return false;
@@ -56,7 +52,7 @@ struct FullTables {
 
 void add_present(const StepTable& table, std::set<std::string>& present) {
   for (const auto& [name, column] : table.columns)
-    if (is_measured(column) && !is_all_quiet(name, column)) present.insert(name);
+    if (has_value(column) && !is_all_quiet(name, column)) present.insert(name);
 }
 
 /// Charts need places that do not go back: one that is missing, or lies before its predecessor (a
@@ -93,7 +89,7 @@ ThinTable thin_table(const StepTable& table, const std::map<std::string, Kept>& 
                     .seconds = axis_of(table, "elapsed", buckets)};
   for (const auto& [name, column] : table.columns) {
     const auto use = kept.find(name);
-    if (use == kept.end() || !is_measured(column)) continue;
+    if (use == kept.end() || !has_value(column)) continue;
     ThinColumn one = kept_of(thin(column, buckets), use->second);
     if (buckets.width == 1) one.lowest = one.highest = {};
     thinned.columns[name] = std::move(one);
@@ -114,15 +110,25 @@ std::size_t numbers_in(const std::vector<RunView>& runs) {
   return numbers;
 }
 
+/// How many ranks took the last step; "" where steps do not tell.
+std::string ranks_of(const StepTable& table) {
+  const std::vector<double>* world = table.column("world");
+  if (world == nullptr || world->empty() || std::isnan(world->back())) return "";
+  return std::to_string(std::llround(world->back()));
+}
+
 RunView view_of(const RunHistory& run) {
-  return {.name = run.name,
-          .folder = run.root.string(),
-          .state = std::string(run_state_words.of(run.state)),
-          .description = description_of(run),
-          .figures = key_figures(run),
-          .events = choose_events(run.events, most_events),
-          .config = flat_config(run),
-          .remarks = run.remarks};
+  RunView view{.name = run.name,
+               .folder = run.root.string(),
+               .state = std::string(run_state_words.of(run.state)),
+               .description = description_of(run),
+               .figures = key_figures(run),
+               .events = choose_events(run.events, most_events),
+               .config = flat_config(run),
+               .remarks = run.remarks};
+  if (const std::string ranks = ranks_of(run.table); !ranks.empty())
+    view.description.environment.emplace_back("Ranks", ranks);
+  return view;
 }
 
 /// What is other in each run anyway (where it is written, when and how it was started), and what

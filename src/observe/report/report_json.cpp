@@ -33,7 +33,7 @@ Json number(double value) {
   return value;
 }
 
-/// Of cumulative counts every digit counts; times are kept to the hundredth of a second.
+/// Keeps every digit of cumulative counts, and times to the hundredth of a second.
 Json exact_array(const Numbers& values) {
   constexpr double hundredths = 100;
   Json array = Json::array();

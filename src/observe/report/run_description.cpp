@@ -4,6 +4,7 @@
 
 #include "accrue/core/units.h"
 #include "core/words.h"
+#include "observe/history/run_facts.h"
 #include "observe/report/json_fields.h"
 #include "observe/report/plan_description.h"
 
@@ -60,16 +61,16 @@ std::string text_of_files(const json& info, const char* pointer) {
   constexpr std::size_t most_named = 3;
   const json* files = array_at(info, pointer);
   if (files == nullptr || files->empty()) return "";
-  double bytes = 0;
+  std::int64_t bytes = 0;
   std::string names;
   for (std::size_t i = 0; i < files->size(); ++i) {
-    bytes += number_at((*files)[i], "/bytes").value_or(0);
+    bytes += integer_at((*files)[i], "/bytes").value_or(0);
     if (i < most_named) append(names, text_at((*files)[i], "/path"));
   }
   if (files->size() > most_named)
     names += " and " + std::to_string(files->size() - most_named) + " more";
-  return counted(static_cast<std::int64_t>(files->size()), "file") + ", " +
-         format_bytes(static_cast<std::int64_t>(bytes)) + ": " + names;
+  return counted(static_cast<std::int64_t>(files->size()), "file") + ", " + format_bytes(bytes) +
+         ": " + names;
 }
 
 std::string text_of_resumptions(const json& info) {
@@ -113,8 +114,7 @@ std::vector<NamedText> environment_of(const json& info) {
 }  // namespace
 
 RunDescription description_of(const RunHistory& run) {
-  json info = json::parse(run.run_json, nullptr, /*allow_exceptions=*/false);
-  if (!info.is_object()) info = json::object();
+  const json info = parse_run_json(run.run_json);
   const Config config = flat_config(run);
   return {.model = model_in_words(info, config),
           .batch = batch_in_words(info),

@@ -25,8 +25,12 @@ void TensorboardSink::open() {
   file_ = new_event_file(run_.folder, unix_clock_());
   if (error) return warn_once(error.message());
   if (const std::string reason = records_.create(file_); !reason.empty()) return warn_once(reason);
+  append(version_event(unix_clock_()));
+  begin_again();
+}
+
+void TensorboardSink::begin_again() {
   const EventPlace first = now(run_.first_step + 1);
-  append(version_event(first.time));
   append(restart_event(first));
   append(session_start_event(first, run_.hyper_parameters));
   append(texts_event(first, run_.texts));
@@ -57,7 +61,10 @@ void TensorboardSink::on_histograms(const StepHistograms& histograms) {
 
 void TensorboardSink::on_rollback(std::int64_t step) {
   samples_done_.reset();
-  append(restart_event(now(step + 1)));
+  if (step <= run_.first_step)
+    begin_again();
+  else
+    append(restart_event(now(step + 1)));
 }
 
 /// The page keeps what it read first, so an attempt that is not the last has no end there.

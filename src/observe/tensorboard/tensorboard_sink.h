@@ -47,6 +47,8 @@ class TensorboardSink : public Observer {
 
  private:
   void open();
+  /// Has TensorBoard forget all steps of this attempt, and says what the run is.
+  void begin_again();
   EventPlace now(std::int64_t step) const { return {.time = unix_clock_(), .step = step}; }
   void append(const std::string& event);
   void warn_once(const std::string& reason);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -28,15 +29,55 @@ std::string then_and_now(const std::string& before, const std::string& now) {
 
 std::string name_in_folder(const data::DataFile& file) { return file.path.filename().string(); }
 
-/// The file of `files` that `file` was: at the same path, else the only one of that name.
-const data::DataFile* same_file(const data::DataFile& file, const Files& files) {
-  const auto at_path = std::ranges::find(files, file.path, &data::DataFile::path);
-  if (at_path != files.end()) return &*at_path;
-  const auto is_namesake = [&](const data::DataFile& other) {
-    return name_in_folder(other) == name_in_folder(file);
+using FilePointers = std::vector<const data::DataFile*>;
+
+FilePointers pointers_to(const Files& files) {
+  FilePointers pointers;
+  for (const data::DataFile& file : files) pointers.push_back(&file);
+  return pointers;
+}
+
+/// Which file of now each one of then is, one to one.
+struct Pairs {
+  std::map<const data::DataFile*, const data::DataFile*> now_of;
+  FilePointers before, now;  ///< those without another
+
+  /// Pairs off those of the rest of which `are_same` says so.
+  template <class Same>
+  void pair_off(Same are_same) {
+    FilePointers rest;
+    for (const data::DataFile* file : before) {
+      const auto found = std::ranges::find_if(
+          now, [&](const data::DataFile* other) { return are_same(*file, *other); });
+      if (found == now.end()) {
+        rest.push_back(file);
+        continue;
+      }
+      now_of[file] = *found;
+      now.erase(found);
+    }
+    before = std::move(rest);
+  }
+};
+
+/// Data may have moved: a file that is not at its path is the one of the same name and content, or
+/// the only one of its name among the rest.
+Pairs paired(const Files& before, const Files& now) {
+  Pairs pairs{.now_of = {}, .before = pointers_to(before), .now = pointers_to(now)};
+  const auto are_namesakes = [](const data::DataFile& a, const data::DataFile& b) {
+    return name_in_folder(a) == name_in_folder(b);
   };
-  if (std::ranges::count_if(files, is_namesake) != 1) return nullptr;
-  return &*std::ranges::find_if(files, is_namesake);
+  pairs.pair_off([](const auto& a, const auto& b) { return a.path == b.path; });
+  pairs.pair_off([&](const auto& a, const auto& b) {
+    return are_namesakes(a, b) && a.fingerprint == b.fingerprint;
+  });
+  std::map<std::string, int> names;
+  for (const FilePointers* side : {&pairs.before, &pairs.now})
+    for (const data::DataFile* file : *side) ++names[name_in_folder(*file)];
+  pairs.pair_off([&](const auto& a, const auto& b) {
+    return are_namesakes(a, b) && names[name_in_folder(a)] == 2;
+  });
+  return pairs;
 }
 
 std::string bytes_in_words(std::int64_t bytes) { return digit_groups(bytes) + " bytes"; }
@@ -220,13 +261,13 @@ void check_data(const RunRecord& record, const std::vector<std::string>& changes
 std::vector<std::string> changed_files(const Files& before, const Files& now) {
   std::vector<std::string> changes;
   if (before == now) return changes;
+  const Pairs pairs = paired(before, now);
   for (const data::DataFile& file : before)
-    if (const data::DataFile* found = same_file(file, now); found == nullptr)
+    if (const auto found = pairs.now_of.find(&file); found == pairs.now_of.end())
       changes.push_back(file.path.string() + " is missing");
-    else if (std::string change = change_of(file, *found); !change.empty())
+    else if (std::string change = change_of(file, *found->second); !change.empty())
       changes.push_back(std::move(change));
-  for (const data::DataFile& file : now)
-    if (same_file(file, before) == nullptr) changes.push_back(file.path.string() + " is new");
+  for (const data::DataFile* file : pairs.now) changes.push_back(file->path.string() + " is new");
   return changes;
 }
 

@@ -26,7 +26,7 @@ json json_of(const Value& value) {
 }
 
 constexpr auto most_integer = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-/// No key's path, and no key's array, is deeper.
+/// Neither sections nor arrays of a config nest deeper.
 constexpr int deepest = 4;
 
 Value value_in(const json& stated, int depth) {

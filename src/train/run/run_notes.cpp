@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "accrue/memory/caching_allocator.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
 #include "train/checkpoint/run_info.h"
@@ -64,7 +65,8 @@ std::vector<std::string> in_words(const Repeated& repeated) {
 std::string note_start(const RunNotes& notes, const RunPlan& plan,
                        const std::vector<RankRecord>& records,
                        const std::optional<Repeated>& repeated) {
-  const nlohmann::json planned = to_json(plan, records);
+  nlohmann::json planned = to_json(plan, records);
+  if (const auto budget = memory::budget()) planned["budget_bytes"] = *budget;
   return describe_run(
       {.config = notes.given,
        .command = notes.command,

@@ -11,25 +11,28 @@
 namespace accrue::train {
 namespace {
 
-/// Of a normal distribution, the standard deviation in median distances from the median.
+/// The standard deviation of a normal distribution is so many median distances from its median.
 constexpr double deviations_of_a_distance = 1.4826;
 constexpr double deviations_of_a_spike = 6;
 constexpr double least_part_of_a_spike = 0.1;
 
-std::vector<double> values_of(const std::deque<double>& values) {
-  return {values.begin(), values.end()};
+std::vector<double> losses_of(const std::deque<WatchedLoss>& steps) {
+  std::vector<double> losses;
+  for (const WatchedLoss& step : steps) losses.push_back(step.loss);
+  return losses;
+}
+
+std::vector<double> norms_of(const std::deque<WatchedLoss>& steps) {
+  std::vector<double> norms;
+  for (const WatchedLoss& step : steps)
+    if (step.grad_norm) norms.push_back(*step.grad_norm);
+  return norms;
 }
 
 /// How far from `median` values usually lie: as a standard deviation that outliers do not move.
-double spread_about(double median, const std::deque<double>& values) {
-  std::vector<double> distances;
-  for (const double value : values) distances.push_back(std::abs(value - median));
-  return deviations_of_a_distance * median_of(std::move(distances));
-}
-
-void remember(std::deque<double>& values, double value) {
-  values.push_back(value);
-  if (values.size() > LossSpikes::most_steps) values.pop_front();
+double spread_about(double median, std::vector<double> values) {
+  for (double& value : values) value = std::abs(value - median);
+  return deviations_of_a_distance * median_of(std::move(values));
 }
 
 std::string short_number(double value) {
@@ -41,24 +44,31 @@ std::string short_number(double value) {
 }  // namespace
 
 std::optional<Event> LossSpikes::observe(const WatchedLoss& step) {
+  forget_from(step.step);
   std::optional<Event> told;
   if (pending_)
     told = {.name = "loss_spike", .reason = judge(*pending_, step.loss), .step = pending_->at.step};
   pending_ = spike_at(step);
-  last_ = step;
-  remember(losses_, step.loss);
-  if (step.grad_norm) remember(norms_, *step.grad_norm);
+  seen_.push_back(step);
+  if (seen_.size() > most_steps) seen_.pop_front();
   return told;
 }
 
+void LossSpikes::forget_from(std::int64_t step) {
+  while (!seen_.empty() && seen_.back().step >= step) seen_.pop_back();
+  if (pending_ && pending_->at.step >= step) pending_.reset();
+}
+
 std::optional<LossSpikes::Spike> LossSpikes::spike_at(const WatchedLoss& step) {
-  if (losses_.size() < fewest_steps) return std::nullopt;
-  const double usual = median_of(values_of(losses_));
-  const double height = std::max(deviations_of_a_spike * spread_about(usual, losses_),
+  if (seen_.size() < fewest_steps) return std::nullopt;
+  const std::vector<double> losses = losses_of(seen_);
+  const double usual = median_of(losses);
+  const double height = std::max(deviations_of_a_spike * spread_about(usual, losses),
                                  least_part_of_a_spike * std::abs(usual));
   if (height <= 0 || !alarm_.rings((step.loss - usual) / height)) return std::nullopt;
-  Spike spike{.at = step, .before = last_, .usual = usual, .high = usual + height / 2};
-  if (!norms_.empty()) spike.usual_norm = median_of(values_of(norms_));
+  Spike spike{.at = step, .before = seen_.back(), .usual = usual, .high = usual + height / 2};
+  if (std::vector<double> norms = norms_of(seen_); !norms.empty())
+    spike.usual_norm = median_of(std::move(norms));
   return spike;
 }
 

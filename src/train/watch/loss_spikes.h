@@ -26,7 +26,8 @@ struct WatchedLoss {
 /// usual again, with other samples and parameters that differ by one update, the window's samples
 /// were unusual; where it stays high, the parameters were damaged by the update before.
 ///
-/// Nothing is found in the first steps, which have nothing to be compared with.
+/// Nothing is found in the first steps, which have nothing to be compared with. Where a run goes
+/// back, what was seen of the steps that it takes again is forgotten.
 class LossSpikes {
  public:
   static constexpr std::size_t fewest_steps = 20, most_steps = 64;
@@ -46,15 +47,15 @@ class LossSpikes {
     std::optional<double> usual_norm;
   };
 
+  void forget_from(std::int64_t step);
   std::optional<Spike> spike_at(const WatchedLoss& step);
   std::string judge(const Spike& spike, double next_loss) const;
   std::string samples_of(batch::Range draws) const;
   static std::string updates_before(const Spike& spike);
 
   batch::Sampler sampler_;
-  std::deque<double> losses_, norms_;  ///< of the last steps
-  Alarm alarm_{1, 0.5};                ///< in heights of a spike above the median
-  WatchedLoss last_;
+  std::deque<WatchedLoss> seen_;  ///< the last steps
+  Alarm alarm_{1, 0.5};           ///< in heights of a spike above the median
   std::optional<Spike> pending_;
 };
 

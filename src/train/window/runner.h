@@ -52,7 +52,7 @@ struct WindowRun {
   /// Most bytes in tensors while a micro-batch ran; none where nothing meters them.
   std::optional<std::int64_t> micro_batch_peak_bytes;
   double seconds = 0;  ///< forward and backward
-  /// Of each micro-batch that was committed, without reductions that overlapped; empty where
+  /// How long each committed micro-batch took, without reductions that overlapped; empty where
   /// micro-batches interleave (exact batch normalisation, a pipeline).
   std::vector<double> micro_batch_seconds = {};
   double own_seconds = 0;      ///< `seconds` without waiting for other ranks

@@ -61,7 +61,7 @@ void CloseChecks::each_by_itself(const Split& split, const Gradients& training,
   links_.sums = smallest_faults(subject_.parameters(), comparison, sum, sample);
   if (!first || !comparison.exceeds()) return;
   const Diagnosis found =
-      diagnose_sum(each.parts.explain(subject_.parameters(), training, subject_.keeps_sums()));
+      diagnose_sum(each.parts.explain(subject_.parameters(), training, subject_.sum_roundoff()));
   sums_->cause = found.cause;
   std::ranges::copy(found.evidence, std::back_inserter(sums_->evidence));
 }

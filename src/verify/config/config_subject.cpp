@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/cross_entropy.h"
 #include "accrue/models/normalisation.h"
 #include "kernels/plain/plain_operations.h"
 #include "train/config/gradient_folding.h"
@@ -19,6 +20,7 @@
 #include "verify/config/reference_optimizer.h"
 #include "verify/config/trained_window.h"
 #include "verify/module_subject.h"
+#include "verify/running_errors.h"
 
 namespace accrue::proof {
 namespace {
@@ -163,7 +165,7 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
   Gradients result = totals_of(run);
   result.accumulation_errors = window.accumulation_errors();
-  result.sums_are_biased = !keeps_sums();
+  result.sums_are_biased = sum_roundoff() > 0;
   fixed_point_.reset();
   if (accumulation == accum::Accumulation::fixed)
     fixed_point_ = fixed_point_of(*buffer, window.units());
@@ -187,7 +189,9 @@ double ConfigSubject::rounds_elsewhere() const {
   return low ? unit_roundoff(at::kBFloat16) : 0;
 }
 
-bool ConfigSubject::keeps_sums() const { return !sums_are_bf16(config_); }
+double ConfigSubject::sum_roundoff() const {
+  return sums_are_bf16(config_) ? roundoff_of(config_.precision.accumulate) : 0;
+}
 
 bool ConfigSubject::folds() const { return train::folds_gradients(config_); }
 
@@ -359,9 +363,26 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
   return result;
 }
 
+bool ConfigSubject::counts(std::int64_t draw) const {
+  const batch::MicroBatch micro = loader_->fetch({draw, draw + 1});
+  if (micro.is_empty()) return false;
+  at::Tensor counted = micro.targets.ne(kernels::ignored_label);
+  if (micro.weights.defined()) counted = counted.logical_and(micro.weights.gt(0));
+  return counted.any().item<bool>();
+}
+
+batch::Range ConfigSubject::counting(batch::Range samples, std::int64_t count) const {
+  std::int64_t first = samples.begin;
+  while (first < samples.end && !counts(first)) ++first;
+  if (first == samples.end) first = samples.begin;
+  count = std::min(count, samples.size());
+  first = std::min(first, samples.end - count);
+  return {first, first + count};
+}
+
 DataCheck ConfigSubject::check_data(const Parts& parts) const {
   DataCheck check = check_draws(work_);
-  std::ranges::move(faults_of_loading(*loader_, parts), std::back_inserter(check.faults));
+  check.loading_faults = faults_of_loading(*loader_, parts);
   if (work_.data.train->uniform_tokens())  // running text
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
                       std::back_inserter(check.faults));

@@ -45,6 +45,9 @@ class ConfigSubject : public Subject {
   const NamedParameters& parameters() const override { return trained_; }
   std::int64_t samples() const override { return window_.size(); }
   batch::Range window() const { return window_; }
+  /// So many of these samples in a row (all where there are fewer), as near to the first as may be,
+  /// but with one that has a label that counts, where any has.
+  batch::Range counting(batch::Range samples, std::int64_t count) const;
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
   /// Of exact batch normalisation, several passes are run by training's way: no other has the
@@ -77,7 +80,7 @@ class ConfigSubject : public Subject {
   bool draws_in_order() const override { return !dropouts().empty(); }
   bool can(Mode mode) const override { return mode != Mode::batch_norms_frozen; }
   bool buffers_moved() const override { return buffers_moved_; }
-  bool keeps_sums() const override;
+  double sum_roundoff() const override;
   double rounds_elsewhere() const override;
   std::unique_ptr<Subject> in_double() override { return twin_in_double(); }
   /// Null for a config that computes in fp64.
@@ -97,13 +100,14 @@ class ConfigSubject : public Subject {
                                                 const Conditions& conditions = {});
   /// The names of parameters that are not trained and have moved since the subject was made.
   std::vector<std::string> frozen_that_moved() const;
-  /// Of the run's draws, of the window's micro-batches as they are loaded, and of its labels where
+  /// Checks the run's draws, the window's micro-batches as they are loaded, and its labels where
   /// these are running text.
   DataCheck check_data(const Parts& parts) const;
 
  private:
   Gradients autograd_pass(batch::Range part, std::int64_t window, const Conditions& conditions,
                           const kernels::Operations& operations);
+  bool counts(std::int64_t draw) const;
   Gradients run(const Parts& parts, const Conditions& conditions, accum::Accumulation accumulation);
   void fill(accum::Window& window, const Parts& parts, const Conditions& conditions,
             Gradients& result);

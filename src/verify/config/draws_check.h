@@ -7,9 +7,13 @@
 
 namespace accrue::proof {
 
-/// What was found wrong, and what was not looked at.
+/// What was found wrong with a run's data.
 struct DataCheck {
-  std::vector<std::string> faults, left_out;
+  std::vector<std::string> faults;  ///< in which samples windows take, and in their labels
+  /// Micro-batches that do not hold the samples of their draws, so that passes over the same draws
+  /// in other parts are passes over other samples.
+  std::vector<std::string> loading_faults;
+  std::vector<std::string> left_out;  ///< what was not looked at
 };
 
 /// What is wrong with which samples a run's windows take, by the promises alone (accrue/batch): the

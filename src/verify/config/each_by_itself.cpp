@@ -4,7 +4,7 @@ namespace accrue::proof {
 
 EachByItself each_by_itself(ConfigSubject& subject, const Parts& parts,
                             const std::optional<FixedPoint>& fixed_point) {
-  EachByItself result{.parts = AddedParts(parts.size(), !subject.keeps_sums())};
+  EachByItself result{.parts = AddedParts(parts.size(), subject.sum_roundoff() > 0)};
   std::optional<FixedSums> fixed;
   if (fixed_point) fixed.emplace(*fixed_point, subject.parameters(), subject.shared_parameters());
   for (const batch::Range samples : parts) {

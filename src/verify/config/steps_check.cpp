@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/words.h"
 #include "train/config/gradient_folding.h"
 #include "verify/comparison.h"
 #include "verify/config/check_plan_input.h"
@@ -102,7 +103,23 @@ class Steps {
 
 }  // namespace
 
-StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int64_t samples) {
+StepsToCompare steps_to_compare(const train::Config& config, const std::string& what,
+                                std::int64_t samples) {
+  if (config.optim.kind == train::OptimizerKind::adama)
+    return {.any = false,
+            .left_out = {"optimizer steps: AdamA's second moment takes each micro-batch's gradient "
+                         "squared, so its steps depend on the split by design"}};
+  if (samples < 2)
+    return {.any = false, .left_out = {what + ": two samples do not fit into one pass"}};
+  if (config.optim.state == optim::StatePrecision::fp32) return {};
+  return {.left_out = {
+              "optimizer steps with optim.state = " + in_quotes(to_string(config.optim.state)) +
+              ", which rounds moments at each step: those that are compared keep them in "
+              "fp32"}};
+}
+
+StepsSplit split_steps(const ConfigSubject& subject, const train::Workload& work,
+                       std::int64_t steps, std::int64_t samples) {
   const batch::WindowSchedule& schedule = work.schedule;
   const std::int64_t coarse = (samples + 1) / 2, fine = std::max<std::int64_t>(1, samples / 4);
   StepsSplit split{.name = "micro-batches of " + std::to_string(coarse) + " and of " +
@@ -114,8 +131,7 @@ StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int
   split.name += ", against torch::optim";
   if (sums_are_coarse(work.config)) split.name += ", sums in the parameters' precision";
   for (std::int64_t step = 0; step < steps; ++step) {
-    const batch::Range all = schedule.window(step);
-    const batch::Range range{all.begin, std::min(all.end, all.begin + samples)};
+    const batch::Range range = subject.counting(schedule.window(step), samples);
     split.whole.push_back(range);
     split.coarse.push_back(batch::split(range, coarse));
     split.fine.push_back(batch::split(range, fine));

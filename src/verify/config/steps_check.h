@@ -19,7 +19,16 @@ struct StepsSplit {
 
 /// `steps` windows of `samples` each, in halves and in quarters. Where training folds gradients
 /// into its optimizer, so do the quarters.
-StepsSplit split_steps(const train::Workload& work, std::int64_t steps, std::int64_t samples);
+StepsSplit split_steps(const ConfigSubject& subject, const train::Workload& work,
+                       std::int64_t steps, std::int64_t samples);
+
+struct StepsToCompare {
+  bool any = true;
+  std::vector<std::string> left_out;  ///< with the reason, a line each
+};
+/// Whether steps on so many samples are compared, which are called `what`.
+StepsToCompare steps_to_compare(const train::Config& config, const std::string& what,
+                                std::int64_t samples);
 
 struct StepsComparison {
   StepsResult result;

@@ -16,10 +16,10 @@ class TrainingParts {
   virtual ~TrainingParts() = default;
   /// A model like the workload's, whose values are not yet its; as train::make_model.
   virtual std::unique_ptr<models::Model> model(const train::Config& config) const;
-  /// As train::make_optimizer.
+  /// What train::make_optimizer makes.
   virtual std::unique_ptr<optim::Optimizer> optimizer(const train::Config& config,
                                                       const NamedParameters& trained) const;
-  /// For windows that one process has to itself, of which it closes each.
+  /// How one process that has its windows to itself closes them.
   virtual std::unique_ptr<train::Parallelism> parallelism() const;
 };
 

@@ -19,7 +19,8 @@ struct TrainingsWay {
 /// "2 ranks, micro-batches of 4", as `micro` cuts the window.
 Split split_of_ranks(const train::Workload& work, std::int64_t ranks, std::int64_t micro);
 
-/// By ranks that share the window, or the stages of a pipeline; or why that is skipped.
+/// The window's gradients by ranks that share it, or by the stages of a pipeline; or why that is
+/// skipped.
 std::variant<Gradients, std::string> by_ranks(ConfigSubject& subject, const train::Workload& work,
                                               std::int64_t ranks,
                                               const train::MicroDecision& micro);

@@ -27,7 +27,7 @@ std::string how_to_have_more(const Extent& extent) {
 
 void take(Report& report, const Diagnosis& found) {
   report.cause = found.cause;
-  report.place = found.place;
+  if (found.cause == Cause::unknown) report.place = found.place;
   report.besides = found.besides;
   report.ruled_out = found.ruled_out;
   report.evidence.insert(report.evidence.begin(), found.evidence.begin(), found.evidence.end());
@@ -47,6 +47,20 @@ void blame(Report& report, const Blame& blamed) {
   report.evidence.insert(report.evidence.end(), blamed.evidence.begin(), blamed.evidence.end());
 }
 
+void blame_loading(Report& report, const DataCheck& data) {
+  for (const std::string& fault : data.loading_faults)
+    blame(report, {.place = Place::data,
+                   .evidence = {fault,
+                                "passes in other parts take other samples then, so that what "
+                                "differs between them has no cause of its own"}});
+}
+
+void blame_draws(Report& report, const DataCheck& data) {
+  for (const std::string& fault : data.faults)
+    blame(report, {.place = Place::data, .evidence = {fault}});
+  report.left_out.insert(report.left_out.end(), data.left_out.begin(), data.left_out.end());
+}
+
 void rule_out_by_agreement(Report& report, double within, bool in_double) {
   const std::vector<Cause> known = all_causes(report);
   const auto rule = [&](Cause cause, const std::string& why) {
@@ -58,6 +72,14 @@ void rule_out_by_agreement(Report& report, double within, bool in_double) {
                             Cause::batchnorm, Cause::batch_coupled_loss})
     rule(cause, "splits and the window agree with plain passes, within " + number(within) +
                     " of the gradient" + (in_double ? ", and in fp64" : ""));
+}
+
+std::string name_of_reference(std::int64_t samples, std::int64_t limit, bool takes_all_statistics) {
+  const std::string all = "the window's " + std::to_string(samples) + " samples";
+  if (limit >= samples) return "one plain pass over " + all;
+  if (takes_all_statistics)
+    return "training's own way through " + all + ", with sums in fp32 and nothing recomputed";
+  return "plain passes of " + std::to_string(limit) + " of " + all;
 }
 
 void judge_bounds(Report& report, const Bounds& bounds) {
@@ -72,6 +94,19 @@ void judge_bounds(Report& report, const Bounds& bounds) {
   report.left_out.push_back(
       "a proof of the optimizer's steps: rounding may move the parameters by " +
       number(report.steps->joint_bound) + " of their movement; a smaller optim.lr has it");
+}
+
+SmallestFault take_in_double(Report& report, const StepsComparison& steps, const Extent& extent) {
+  const std::string few = "the first " + std::to_string(extent.taken) + " samples of each window";
+  report.evidence.push_back(
+      "optimizer steps in the config's precision prove nothing: rounding may move the parameters "
+      "by " +
+      number(report.steps->joint_bound) + " of their movement; those in fp64, on " + few + ", do");
+  if (extent.taken < extent.samples)
+    report.left_out.push_back("a proof of the optimizer's steps on more than " + few);
+  report.steps = steps.result;
+  report.steps->splits += ", in fp64 on " + few;
+  return {steps.smallest_fault.kind + ", in fp64", steps.smallest_fault.relative};
 }
 
 void note_extent(Report& report, const Extent& extent) {

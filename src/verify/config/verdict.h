@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "accrue/verify/report.h"
+#include "verify/config/draws_check.h"
+#include "verify/config/steps_check.h"
 #include "verify/findings.h"
 
 namespace accrue::proof {
@@ -14,10 +16,16 @@ void take(Report& report, const Diagnosis& found);
 /// Adds a fault that such a comparison does not show: the report's cause where there is none yet,
 /// otherwise one besides it.
 void blame(Report& report, const Blame& blamed);
+/// Blames what is wrong with how micro-batches are loaded, and with the rest of the data.
+void blame_loading(Report& report, const DataCheck& data);
+void blame_draws(Report& report, const DataCheck& data);
 
 /// Which causes the comparisons speak against that found nothing: `within` is the part of the
 /// gradient by which plain passes and training's may differ there, in fp64 `in_double`.
 void rule_out_by_agreement(Report& report, double within, bool in_double);
+
+/// What the window is compared with, where `limit` samples fit into one plain pass.
+std::string name_of_reference(std::int64_t samples, std::int64_t limit, bool takes_all_statistics);
 
 struct Bounds {
   std::string compute;     ///< "bf16"
@@ -35,6 +43,9 @@ struct Extent {
   std::int64_t fitting = 0;  ///< that one pass may take in the memory there is
   bool has_budget = false;   ///< memory.budget is stated
 };
+/// Takes over optimizer steps in fp64, on `taken` samples of each window, where those in the
+/// config's precision prove nothing. Returns their smallest fault.
+SmallestFault take_in_double(Report& report, const StepsComparison& steps, const Extent& extent);
 /// Says so in the report, and how to have the rest; nothing where all were taken.
 void note_extent(Report& report, const Extent& extent);
 

@@ -65,18 +65,21 @@ class ConfigVerification {
 
   Report run() {
     const train::MicroDecision planned = train::choose_micro_batch(work_);
-    const std::int64_t micro = std::min(planned.samples, subject_.samples());
+    micro_ = std::min(planned.samples, subject_.samples());
     subject_.set_recompute(planned.recompute);
     limit_ = samples_that_fit(subject_);
-    make_plan(micro);
+    make_plan(micro_);
     try {
-      compare_all({.samples = micro, .recompute = planned.recompute});
+      compare_all({.samples = micro_, .recompute = planned.recompute});
     } catch (const NotFinite& error) {
-      if (!differs() && (error.of_plain_pass || !plain_passes_are_finite())) throw;
-      not_finite_ = {.place = Place::not_finite,
-                     .evidence = {error.received() + ", where plain passes over the window give "
-                                                     "finite losses and gradients"},
-                     .error = INFINITY};
+      const bool is_trainings_own = !error.of_plain_pass && plain_passes_are_finite();
+      if (!is_trainings_own && !differs()) throw;
+      leave_out("what is compared after a pass that is not finite: " + error.received());
+      if (is_trainings_own)
+        not_finite_ = {.place = Place::not_finite,
+                       .evidence = {error.received() + ", where plain passes over the window give "
+                                                       "finite losses and gradients"},
+                       .error = INFINITY};
     }
     findings_.write(report_);
     conclude();
@@ -92,7 +95,7 @@ class ConfigVerification {
     attempt("the window beside plain passes", [&] { on_window(); });
     attempt("the window beside its micro-batches, each by itself",
             [&] { beside_each_by_itself(); });
-    require_some_split(report_, subject_.samples());
+    if (!differs()) require_some_split(report_, subject_.samples());
     attempt_steps();
     const Stopwatch watch;
     attempt("the comparison in fp64", [&] { in_double(); });
@@ -104,8 +107,7 @@ class ConfigVerification {
   }
 
   batch::Range first(std::int64_t samples) const {
-    const std::int64_t begin = subject_.window().begin;
-    return {begin, begin + std::min(samples, subject_.samples())};
+    return subject_.counting(subject_.window(), samples);
   }
 
   void leave_out(const std::string& what) {
@@ -132,7 +134,8 @@ class ConfigVerification {
   bool plain_passes_are_finite() {
     tell("plain passes over the window");
     try {
-      subject_.in_passes(even_split(subject_.window(), limit_).parts, {});
+      for (const batch::Range part : even_split(subject_.window(), limit_).parts)
+        subject_.one_pass(part, {});
       return true;
     } catch (const NotFinite&) {
       return false;
@@ -215,9 +218,11 @@ class ConfigVerification {
     const batch::Range window = subject_.window();
     const bool fits = limit_ >= window.size();
     report_.reference =
-        fits ? "one plain pass over the window's " + std::to_string(window.size()) + " samples"
-             : "plain passes of " + std::to_string(limit_) + " of the window's " +
-                   std::to_string(window.size()) + " samples";
+        name_of_reference(window.size(), limit_, subject_.takes_statistics_of_window());
+    if (!fits && subject_.takes_statistics_of_window())
+      leave_out(
+          "the window beside one plain pass, which does not fit: no other has the statistics "
+          "of all its samples");
     tell(report_.reference);
     const Parts passes = even_split(window, limit_).parts;
     Gradients reference =
@@ -263,18 +268,11 @@ class ConfigVerification {
   }
 
   void take_steps(const std::string& what) {
-    if (work_.config.optim.kind == train::OptimizerKind::adama) {
-      leave_out(
-          "optimizer steps: AdamA's second moment takes each micro-batch's gradient squared, "
-          "so its steps depend on the split by design");
-      return;
-    }
     const std::int64_t samples = first(plan_.subset).size();
-    if (samples < 2) {
-      leave_out(what + ": two samples do not fit into one pass");
-      return;
-    }
-    const StepsSplit split = split_steps(work_, plan_.steps, samples);
+    const StepsToCompare compared = steps_to_compare(work_.config, what, samples);
+    for (const std::string& line : compared.left_out) leave_out(line);
+    if (!compared.any) return;
+    const StepsSplit split = split_steps(subject_, work_, plan_.steps, samples);
     tell(what + ", " + split.name);
     const StepsComparison steps = compare_steps(subject_, split);
     report_.steps = steps.result;
@@ -298,14 +296,15 @@ class ConfigVerification {
   /// Where rounding may move parameters as far as training does.
   void take_steps_in_double(std::int64_t samples) {
     tell("optimizer steps in fp64");
-    StepsComparison steps = compare_steps(*double_->twin, split_steps(work_, plan_.steps, samples));
-    report_.evidence.push_back(
-        "optimizer steps in " + compute_ + " prove nothing: rounding may move the parameters by " +
-        number(report_.steps->joint_bound) + " of their movement; those in fp64 do");
-    report_.steps = steps.result;
-    report_.steps->splits += ", in fp64";
-    steps.smallest_fault.kind += ", in fp64";
-    power_.steps.push_back(steps.smallest_fault);
+    try {
+      const StepsComparison steps =
+          compare_steps(*double_->twin, split_steps(*double_->twin, work_, plan_.steps, samples));
+      power_.steps.push_back(
+          take_in_double(report_, steps, {.samples = subject_.samples(), .taken = samples}));
+    } catch (const std::exception& error) {
+      if (!memory::is_out_of_memory(error)) throw;
+      leave_out("optimizer steps in fp64: " + why_it_failed(error));
+    }
   }
 
   bool agrees_in_double() const { return double_ && !double_->diagnosis; }
@@ -325,9 +324,19 @@ class ConfigVerification {
     return found;
   }
 
+  DataCheck checked_data() {
+    DataCheck data;
+    attempt("the data of the window",
+            [&] { data = subject_.check_data(even_split(subject_.window(), micro_).parts); });
+    return data;
+  }
+
   void conclude() {
-    const Diagnosis found = explained();
+    const DataCheck data = checked_data();
+    const bool is_loaded_rightly = data.loading_faults.empty();
+    const Diagnosis found = is_loaded_rightly ? explained() : Diagnosis{};
     take(report_, found);
+    blame_loading(report_, data);
     if (close_.operation()) blame(report_, *close_.operation());
     if (close_.sums() && found.cause == Cause::none) blame(report_, *close_.sums());
     if (not_finite_) blame(report_, *not_finite_);
@@ -342,13 +351,10 @@ class ConfigVerification {
     for (const std::string& name : subject_.frozen_that_moved())
       blame(report_, {.place = Place::frozen,
                       .evidence = {"the parameter " + name + " is not trained, and moved"}});
-    const DataCheck data =
-        subject_.check_data(as_training_.empty() ? Parts{} : as_training_.front().split.parts);
-    for (const std::string& fault : data.faults)
-      blame(report_, {.place = Place::data, .evidence = {fault}});
-    std::ranges::copy(data.left_out, std::back_inserter(report_.left_out));
+    blame_draws(report_, data);
     report_.equal = report_.cause == Cause::none;
-    if (!report_.equal && found.cause == Cause::none && all_)
+    if (!report_.equal && found.cause == Cause::none && all_ && is_loaded_rightly &&
+        !findings_.exceed())
       rule_out_by_agreement(report_, joint_bound(), agrees_in_double());
     close_.add_to(power_);
     report_.smallest_fault = smallest_faults_of(power_);
@@ -368,7 +374,7 @@ class ConfigVerification {
   CheckPlan plan_;
   std::vector<TrainingsWay> as_training_;
   std::optional<FixedPoint> fixed_point_;  ///< of the first of them
-  std::int64_t limit_ = 1;
+  std::int64_t limit_ = 1, micro_ = 1;
   std::optional<Prover> few_, all_;  ///< of first samples, and of the window
   std::optional<Blame> not_finite_;
   Power power_;

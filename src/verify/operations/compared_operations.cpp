@@ -128,7 +128,7 @@ void ComparedOperations::note(const Operation& operation, const std::string& wha
                             .measure = Measure::gradient};
   results_.push_back({.operation = operation.name,
                       .what = what,
-                      .scaling = projection.bound,
+                      .scaling = size > 0 ? projection.bound * scale / size : INFINITY,
                       .worst = projection.ratio() > norm.ratio() ? projection : norm,
                       .factor = 1 + along});
 }
@@ -137,7 +137,7 @@ void ComparedOperations::compare(const Operation& operation, const Tensors& inpu
                                  const Tensors& upstream) const {
   const at::AutoGradMode with_grad(true);
   const Tensors of_native = as_leaves(inputs), of_plain = as_leaves(inputs);
-  const Way native = run_way(run(kernels::native_operations(), of_native), of_native, upstream);
+  const Way native = run_way(run(native_, of_native), of_native, upstream);
   const Way plain = run_way(run(kernels::plain_operations(), of_plain), of_plain, upstream);
   Sums sums{.in_bf16 = in_bf16(inputs) || in_bf16(native.results),
             .rows = std::max(rows_of(inputs[0]), rows_of(native.results[0]))};
@@ -157,7 +157,7 @@ void ComparedOperations::compare(const Operation& operation, const Tensors& inpu
 
 std::vector<at::Tensor> ComparedOperations::compared(const Operation& operation,
                                                      const Tensors& inputs, const Run& run) const {
-  const Tensors results = run(kernels::native_operations(), inputs);
+  const Tensors results = run(native_, inputs);
   Tensors kept;  // values only: the graph is not to be held by itself
   for (const at::Tensor& input : inputs)
     kept.push_back(input.defined() && input.requires_grad() && !input.is_leaf()

@@ -35,8 +35,10 @@ enum class Between {
 /// kernels return to autograd: how they add to slots is for others.
 class ComparedOperations final : public kernels::Operations {
  public:
-  /// `parameters` give inputs their names.
-  explicit ComparedOperations(const NamedParameters& parameters) : parameters_(parameters) {}
+  /// `parameters` give inputs their names; `native` are accrue's kernels. Both are kept by
+  /// reference.
+  ComparedOperations(const NamedParameters& parameters, const kernels::Operations& native)
+      : parameters_(parameters), native_(native) {}
 
   /// What was compared, when the pass's backward is over.
   const std::vector<OperationResult>& results() const { return results_; }
@@ -92,6 +94,7 @@ class ComparedOperations final : public kernels::Operations {
   const std::string* parameter_of(const at::Tensor& input) const;
 
   const NamedParameters& parameters_;
+  const kernels::Operations& native_;
   mutable std::vector<OperationResult> results_;  ///< operations are const for all that use them
 };
 

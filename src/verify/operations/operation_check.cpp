@@ -32,8 +32,9 @@ OperationCheck summed_up(const std::vector<OperationResult>& results, batch::Ran
 
 }  // namespace
 
-std::optional<OperationCheck> check_operations(ConfigSubject& subject, batch::Range samples) {
-  const ComparedOperations operations(subject.parameters());
+std::optional<OperationCheck> check_operations(ConfigSubject& subject, batch::Range samples,
+                                               const kernels::Operations& native) {
+  const ComparedOperations operations(subject.parameters(), native);
   Gradients returned = subject.pass_by(operations, samples);
   if (operations.results().empty()) return std::nullopt;
   OperationCheck check = summed_up(operations.results(), samples);

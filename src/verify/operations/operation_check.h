@@ -19,8 +19,10 @@ struct OperationCheck {
   std::vector<SmallestFault> noticed;        ///< by single operations, of parameters' gradients
 };
 
-/// Nothing for a model of which accrue does no operation.
-std::optional<OperationCheck> check_operations(ConfigSubject& subject, batch::Range samples);
+/// Nothing for a model of which accrue does no operation. `native` are accrue's kernels.
+std::optional<OperationCheck> check_operations(
+    ConfigSubject& subject, batch::Range samples,
+    const kernels::Operations& native = kernels::native_operations());
 
 /// "by itself, from the same inputs, mlp_gelu gives ..."
 std::string text_of(const OperationResult& differing);

@@ -55,6 +55,15 @@ TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
   }
 }
 
+TEST_F(DistributedRun, ShowsTheSharesOfRanksInTheLiveView) {
+  Config c = small("run");
+  c.observe.progress = observe::ProgressStyle::live;
+  const std::vector<Program::Result> results = run(c, 2);
+  for (const Program::Result& result : results) EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(results.front().errors, HasSubstr("ranks   4 + 3 samples"));
+  EXPECT_THAT(results.back().errors, ::testing::Not(HasSubstr("step  "))) << "the first one tells";
+}
+
 /// Two micro-batches of two samples on each of two ranks are a batch of eight samples.
 TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
   Config alone = small("alone");

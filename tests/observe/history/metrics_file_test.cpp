@@ -149,6 +149,17 @@ TEST_F(MetricsFile, WhatARunTookAgainCountsAsItWasTakenLast) {
                           "line 8, where it goes back to step 2"));
 }
 
+TEST_F(MetricsFile, AWindowWithoutAStepLeavesTheStepBeforeIt) {
+  const Metrics metrics = read(
+      "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":2,\"tokens\":9}\n"
+      "{\"step\":2,\"eval_loss\":12}\n{\"step\":2,\"tokens\":9,\"quarantined\":4}\n");
+  EXPECT_THAT(metrics.table.steps, ElementsAre(1, 2));
+  EXPECT_THAT(metrics.table.columns.at("loss"), ElementsAre(1, 2));
+  EXPECT_FALSE(metrics.table.columns.contains("quarantined"));
+  ASSERT_EQ(metrics.evaluations.size(), 1U);
+  EXPECT_THAT(metrics.remarks, IsEmpty());
+}
+
 TEST_F(MetricsFile, HasNothingWhereThereIsNone) {
   for (const Metrics& metrics : {read(""), read_metrics(folder_ / "none"), read_metrics(folder_)}) {
     EXPECT_THAT(metrics.table.steps, IsEmpty());

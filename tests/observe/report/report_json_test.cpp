@@ -125,6 +125,16 @@ TEST(ReportJson, PlacesOnAnAxisDoNotGoBack) {
   EXPECT_EQ(data["runs"][0]["training"]["seconds"], json({0, 5, 5, 7}));
 }
 
+TEST(ReportJson, RunsOfOtherNumbersOfRanksDiffer) {
+  RunHistory alone, together;
+  alone.table = {.steps = {1}, .columns = {{"world", {1}}}};
+  together.table = {.steps = {1}, .columns = {{"world", {2}}}};
+  const auto differences = make_report_data({alone, together}, most_numbers_of(2)).differences;
+  ASSERT_EQ(differences.size(), 1U);
+  EXPECT_EQ(differences[0].key, "Ranks");
+  EXPECT_TRUE(make_report_data({alone, alone}, most_numbers_of(2)).differences.empty());
+}
+
 TEST(ReportJson, NothingIsSaidOfWhatWasNotMeasured) {
   RunHistory run;
   run.table = {.steps = {1}, .columns = {{"loss", {1}}, {"retries", {0}}, {"quarantined", {0}}}};

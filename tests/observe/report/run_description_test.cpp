@@ -70,6 +70,21 @@ TEST(RunDescription, HasTheEnvironmentAsFarAsItIsTold) {
   EXPECT_THAT(description(json::object()).environment, IsEmpty());
 }
 
+/// Ranks agree on the smallest of their micro-batches, which need not be what these trials chose.
+TEST(RunDescription, KnowsOfAnAgreedPlanWhatItsAlternativeTells) {
+  json run = whole_run();
+  run["plan"]["micro_batch"] = 2;
+  run["plan"]["budget_bytes"] = 4000;
+  run["plan"].erase("predicted_peak_bytes");
+  run["plan"].erase("seconds_per_step");
+  const PlanDescription plan = *description(run).plan;
+  ASSERT_EQ(plan.choices.size(), 2U);
+  EXPECT_TRUE(plan.choices[0].is_chosen);
+  EXPECT_EQ(plan.choices[0].peak_bytes, 1000);
+  EXPECT_EQ(plan.choices[0].seconds_per_step, 0.7);
+  EXPECT_EQ(plan.budget_bytes, 4000);
+}
+
 TEST(RunDescription, PutsTheChosenPlanAmongItsAlternatives) {
   const PlanDescription plan = *description(whole_run()).plan;
   ASSERT_EQ(plan.choices.size(), 3U);
@@ -87,7 +102,7 @@ TEST(RunDescription, ABatchThatIsNoProductHasNoProduct) {
   EXPECT_EQ(description(run).batch, "");
 }
 
-/// Of another version, or damaged: each field is of a type that it should not have.
+/// A run.json of another version, or a damaged one: each field has a type that it should not have.
 TEST(RunDescription, LeavesOutWhatIsOfAnotherType) {
   const json strange{{"versions", 7},
                      {"machine", {{"threads", {1, 2}}}},

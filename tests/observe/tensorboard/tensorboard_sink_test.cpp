@@ -97,6 +97,13 @@ TEST_F(TensorboardSinkTest, TakesBackWhatARollbackTakesBack) {
   EXPECT_EQ(news(), framed(restart_event({kNow, 5})));
 }
 
+TEST_F(TensorboardSinkTest, SaysAgainWhatTheRunIsWhereItGoesBackToItsBeginning) {
+  start(7);
+  const std::string beginning = written_;
+  sink_->on_rollback(7);
+  EXPECT_EQ(framed(version_event(kNow)) + news(), beginning);
+}
+
 TEST_F(TensorboardSinkTest, WritesHistograms) {
   start();
   StepHistograms histograms{.step = 6,

@@ -158,6 +158,12 @@ TEST(ChangedFiles, AreEachNamed) {
   now.path = "moved/a.txt";
   EXPECT_THAT(changed_files({text}, {now}), IsEmpty()) << "data may move";
   EXPECT_THAT(changed_files({text, b}, {b, now}), IsEmpty());
+  const data::DataFile namesake{.path = "other/a.txt", .bytes = 70, .fingerprint = "c"};
+  EXPECT_THAT(changed_files({text}, {text, namesake}), ElementsAre("other/a.txt is new"));
+  EXPECT_THAT(changed_files({text, namesake}, {text}), ElementsAre("other/a.txt is missing"));
+  data::DataFile moved = namesake;
+  moved.path = "moved/there/a.txt";
+  EXPECT_THAT(changed_files({text, namesake}, {now, moved}), IsEmpty()) << "told by their content";
   const data::DataFile folder{.path = "cats", .files = 2000, .bytes = 9, .fingerprint = "f"};
   data::DataFile more = folder;
   more.files = 2001;

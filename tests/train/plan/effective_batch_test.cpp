@@ -46,6 +46,15 @@ TEST(EffectiveBatch, SaysWhatVaries) {
   EXPECT_EQ(in_words(batch), "8 samples x 2 accumulation steps = 16 samples, about 5000 tokens");
 }
 
+TEST(EffectiveBatch, HasItsFactorsInShort) {
+  EXPECT_EQ(in_short(divide_batch(32, {8})), "8 x 4 = 32 samples");
+  EXPECT_EQ(in_short(divide_batch(64, {8, 8})), "8 x 4 x 2 = 64 samples");
+  EXPECT_EQ(in_short(divide_batch(30, {8})), "30 samples");
+  EffectiveBatch batch = divide_batch(16, {8});
+  batch.samples_vary = true;
+  EXPECT_EQ(in_short(batch), "8 x 2 = about 16 samples");
+}
+
 TEST(EffectiveBatch, CountsIdleRanks) {
   EXPECT_EQ(divide_batch(32, {16, 16}).idle_ranks(), 0);
   EXPECT_EQ(divide_batch(32, {32, 32}).idle_ranks(), 1);

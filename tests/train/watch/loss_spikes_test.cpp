@@ -82,6 +82,17 @@ TEST_F(SpikesTest, NameTheFirstOfManySamples) {
               AllOf(HasSubstr("draws 0 to 499"), HasSubstr("62, 63, ... (500 in all)")));
 }
 
+TEST_F(SpikesTest, AreNoneOfStepsThatTheRunTakesAgain) {
+  see_usual(30);
+  see(5.5);
+  steps_ = 25;
+  see_usual(40);
+  EXPECT_TRUE(events_.empty()) << "step 31 was not taken as it was told";
+  see(5.5);
+  see_usual(1);
+  EXPECT_EQ(events_.size(), 1U);
+}
+
 TEST_F(SpikesTest, AreNoneInWhatIsUsual) {
   // 400 steps of noise, of a loss that falls fast at first, and of one that lies still.
   for (int i = 0; i < 100; ++i) see(3 + 8 * std::exp(-i / 10.0));

@@ -33,7 +33,7 @@ function xAxis(palette, axis) {
   return {...baseAxis(palette, axis, AXES[axis].tick), size: 28, space: 64, gap: 6};
 }
 
-/// As wide as its longest label.
+/// An axis that is as wide as its longest label.
 function yAxis(palette, unit) {
   const widest = (plot, labels) => 18 + 7 * Math.max(3, ...(labels ?? []).map((label) => label.length));
   return {...baseAxis(palette, unit, AXIS_FORMATS[unit]), size: widest, space: 36, gap: 6};

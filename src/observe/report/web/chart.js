@@ -18,20 +18,22 @@ function createCard(parts) {
   return {root, host, legend, place, data};
 }
 
-/// Fills a card's table when it is opened. `content` gives {head, rows, formats, note}: rows of numbers and texts, and how
-/// each column is written.
-function fillWhenOpened(data, title, content) {
-  data.addEventListener("toggle", () => {
+/// Fills a card's table when it is opened. `content` gives {title, head, rows, formats, note}: rows of numbers and texts,
+/// and how each column is written. Returns what fills it anew where it is open, after a change of what is shown.
+function fillWhenOpened(data, content) {
+  const fill = () => {
     for (const old of [...data.children].slice(1)) old.remove();
     if (!data.open) return;
-    const {head, rows, formats, note} = content();
+    const {title, head, rows, formats, note} = content();
     const every = Math.max(1, Math.ceil(rows.length / MOST_TABLE_ROWS));
     const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
     const written = shown.map((row) => row.map((cell, i) => cell == null ? "" : (formats[i] ?? String)(cell)));
     const notes = [note, every > 1 ? `Every ${every}th of ${grouped(rows.length)} rows; the file has all.` : ""].filter(Boolean).join(" ");
     data.append(table({caption: `Data of ${title}`, head, rows: written}),
       element("p", {class: "note"}, element("button", {type: "button", on: {click: () => saveCsv(title, head, rows)}}, "Save as CSV"), " ", notes));
-  });
+  };
+  data.addEventListener("toggle", fill);
+  return () => data.open && fill();
 }
 
 /// One line of a chart: a series of a run.
@@ -149,10 +151,11 @@ function lineChart(chart, page) {
     for (const line of lines) line.button.setAttribute("aria-pressed", String(isShown(line)));
     card.host.setAttribute("aria-label", summary());
     moved(null);
+    fillAgain();
   }
 
   listenToKeys(card.host, page.view, () => drawn && {plot: drawn.plot, places: longest().xs, describe});
-  fillWhenOpened(card.data, chart.title, () => tableOfLines(chart, lines.filter(isShown), page));
+  const fillAgain = fillWhenOpened(card.data, () => ({title: chart.title, ...tableOfLines(chart, lines.filter(isShown), page)}));
   return {root: card.root, draw, resize: () => drawn?.resize(), showRange: () => drawn?.showRange(),
     redrawsOn: ["axis", "palette", "hiddenRuns", "extremes", "logarithmic", ...(chart.smooth ? ["smoothing", "withoutOutliers", "zoom"] : [])]};
 }

@@ -71,7 +71,8 @@ const UNIT_NAMES = {
   seconds: "", bytes: "", share: "", joules: "joules",
 };
 
-/// A Unix time in UTC, to the second.
+/// A Unix time in UTC, to the second; "" where no calendar has it.
 function instant(seconds) {
-  return new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
+  const date = new Date(seconds * 1000);
+  return Number.isNaN(date.getTime()) ? "" : date.toISOString().slice(0, 19).replace("T", " ");
 }

@@ -48,9 +48,11 @@ function planCard(page, planned) {
       series: [{}, ...kinds.map((kind, k) => ({stroke: palette.line(k), width: 1, dash: [2, 4], points: {show: true, size: 8, fill: palette.line(k), stroke: palette.line(k)}}))],
       hooks: {draw: [(u) => drawPlanMarks(u, parts.choices, plan, palette)]},
     }, planData(kinds, parts.choices), card.host);
+    fillAgain();
   }
 
-  fillWhenOpened(card.data, "Memory against time", () => ({
+  const fillAgain = fillWhenOpened(card.data, () => ({
+    title: page.runs.length > 1 ? `Memory against time, ${shownRun().name}` : "Memory against time",
     head: ["Micro-batch", "Recomputation", "Memory", "Time of a step", ""], formats: [String, String, bytes, duration, String],
     rows: shownRun().plan.choices.map((choice) => [choice.micro_batch, choice.recompute, choice.bytes, choice.seconds,
       choice.chosen ? "chosen" : choice.beyond ? "beyond the budget" : ""]),

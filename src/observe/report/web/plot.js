@@ -45,6 +45,7 @@ function listenToKeys(host, view, current) {
     const now = current();
     if (!now || event.ctrlKey || event.metaKey || event.altKey) return;
     const {plot, places, describe} = now, last = places.length - 1;
+    if (at !== null) at = last < 0 ? null : Math.min(at, last);  // another run may be shorter
     const [low, high] = [plot.scales.x.min, plot.scales.x.max];
     const step = event.shiftKey ? 10 : 1;
     const moves = {

@@ -60,18 +60,22 @@ function configSection(page) {
   return section("config", "Config", element("div", {class: "card"}, element("div", {class: "filter"}, filter, found), content));
 }
 
+/// Has a link within the page go to its target without touching the address, which keeps what the reader chose.
+function goWithin(link, target) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    target.setAttribute("tabindex", "-1");
+    target.focus({preventScroll: true});
+    target.scrollIntoView({block: "start"});
+  });
+}
+
 /// Links to the sections; the one that is read is marked.
 function fillNavigation(sections) {
   const links = new Map(sections.map((one) => [one.id, element("a", {href: `#${one.id}`}, one.querySelector("h2").textContent)]));
   byId("sections").append(...links.values());
-  for (const [id, link] of links)
-    link.addEventListener("click", (event) => {
-      event.preventDefault();  // the address keeps what the reader chose
-      const target = byId(id);
-      target.setAttribute("tabindex", "-1");
-      target.focus({preventScroll: true});
-      target.scrollIntoView({block: "start"});
-    });
+  for (const [id, link] of links) goWithin(link, byId(id));
+  goWithin(document.querySelector(".skip"), byId("main"));
   const visible = new Set();
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {

@@ -64,10 +64,12 @@ function stackChart(chart, page) {
     card.host.setAttribute("aria-label", `${chart.title} of ${page.runs[page.view.stackRun].name} at the end: ` +
       (shown.map((part) => `${part.label} ${part.column.mean[last] == null ? "not measured" : format(part.column.mean[last])}`).join("; ") || "nothing shown"));
     moved(null);
+    fillAgain();
   }
 
   listenToKeys(card.host, page.view, () => drawn && {plot: drawn.plot, places: xs, describe});
-  fillWhenOpened(card.data, chart.title, () => ({
+  const fillAgain = fillWhenOpened(card.data, () => ({
+    title: page.runs.length > 1 ? `${chart.title}, ${page.runs[page.view.stackRun].name}` : chart.title,
     head: ["To step", ...shown.map((part) => part.label)], formats: [grouped, ...shown.map(() => format)],
     rows: (shown[0]?.column.table.steps ?? []).map((step, i) => [step, ...shown.map((part) => part.column.mean[i])]),
     note: shown[0]?.column.table.width > 1 ? `A row is ${shown[0].column.table.width} steps: ${chart.kept === "highest" ? "the most of them" : "their mean"}.` : "",
