@@ -28,8 +28,8 @@ def step_seconds(out: pathlib.Path) -> list[float]:
 def train(folder: pathlib.Path, name: str, side: str, steps: int) -> float:
     out, library = folder / name, sysconfig.get_paths()["stdlib"]
     run([str(BUILD / "accrue"), "train", str(ROOT / "examples" / "base" / "python.toml"),
-         f'--data.train=["{library}/[_a-s]*.py"]', "--data.val=[]", "--precision.compute=fp32", "--run.eval_every=1000000 steps",
-         "--run.checkpoint_every=1000000 steps", f"--run.steps={steps}", f"--run.out={out}", *SIDES[side]])
+         f'--data.train=["{library}/[_a-s]*.py"]', f'--data.val=["{library}/[t-z]*.py"]', "--precision.compute=fp32",
+         "--run.eval_every=1000000 steps", "--run.eval_batches=1", "--run.checkpoint_every=1000000 steps", f"--run.steps={steps}", f"--run.out={out}", *SIDES[side]])
     return median(step_seconds(out))
 
 
