@@ -170,7 +170,7 @@ class Campaign:
 
     def note(self, seed: int, report: dict) -> None:
         self.conclusions["equal" if not report["left_out"] else "with something left out"] += 1
-        compared = report["splits"] + [report["steps"]] * (report["steps"] is not None)
+        compared = report["splits"] + ([report["steps"]] if "steps" in report else [])
         self.nearest += [(part["relative_error"] / part["bound"], seed) for part in compared if part["bound"]]
 
     @staticmethod

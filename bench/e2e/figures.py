@@ -240,7 +240,14 @@ def adama(what: str) -> str:
     return f"{100 * (value('memory', 'adama/adama')[what] - 1):+.1f}%"
 
 
+def share_of_observers() -> str:
+    """Of the demo's step, at an instruction a nanosecond."""
+    seconds = 1e-9 * value("observing", "instructions/of_observers_per_step")
+    return formatted(seconds / value("observing", "demo/seconds_per_step/unwatched")["median"], "%4")
+
+
 SENTENCES = {
+    "share of observers": share_of_observers,
     "peers of the readme": peers_of_readme,
     "largest error of a peak": lambda: f"{100 * max(map(abs, errors('peak_bytes'))):.1f}%",
     "errors of seconds beyond a tenth": beyond_a_tenth,

@@ -96,6 +96,7 @@ TEST_F(LeftOut, NothingWhereTheFirstSamplesDoNotCount) {
   train::Config config = of_text();
   config.data.train = {(folder_ / "data.jsonl").string()};
   config.data.order = batch::Order::sequential;
+  config.model.vocab = 256;
   const train::Workload work = train::open_workload(config);
   const ConfigSubject subject(work);
   EXPECT_EQ(subject.counting({0, 10}, 4), (batch::Range{6, 10}));

@@ -13,7 +13,8 @@ namespace accrue::train {
 ///
 /// A ceiling that is not known yet is measured in the middle of a run, once it has trained for a
 /// minute: what lasts so long is worth a quarter of a second of a machine that is warm by then, and
-/// a short run is not delayed by anything.
+/// a short run is not delayed by anything. So is one that training exceeds, since it was measured
+/// beside other work.
 class CeilingShare {
  public:
   static constexpr double patience_seconds = 60;
@@ -28,7 +29,7 @@ class CeilingShare {
 
   /// The share of `samples` that took `seconds`; none where the ceiling or the arithmetic is not
   /// known. At most 1: whoever is faster has shown a higher ceiling.
-  std::optional<double> of(std::int64_t samples, double seconds) const;
+  std::optional<double> of(std::int64_t samples, double seconds);
 
   /// Measures the ceiling where that is due, in at most `spare_bytes` for tensors, and keeps it for
   /// later runs. To be called between steps; returns what there is to tell of it.
@@ -43,6 +44,7 @@ class CeilingShare {
   double patience_;
   bool was_measured_ = false;
   std::optional<double> ceiling_;  ///< FLOP/s
+  double fastest_ = 0;             ///< that training was seen at, FLOP/s
   Stopwatch since_start_;
 };
 

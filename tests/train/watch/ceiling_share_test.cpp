@@ -31,7 +31,7 @@ class CeilingShareTest : public ::testing::Test {
 
 TEST_F(CeilingShareTest, IsTheModelsArithmeticOverTheCeiling) {
   know(1e9);
-  const CeilingShare share(model_of_test, cache());
+  CeilingShare share(model_of_test, cache());
   EXPECT_DOUBLE_EQ(*share.of(50, 0.1), 0.5) << "5e7 operations in a tenth of a second";
   EXPECT_EQ(share.of(500, 0.1), 1) << "who is faster has shown a higher ceiling";
   EXPECT_FALSE(share.of(0, 0.1)) << "a rank without samples";
@@ -57,6 +57,18 @@ TEST_F(CeilingShareTest, MeasuresOnceWhatIsNotKnown) {
   CeilingShare later(model_of_test, cache(), /*patience=*/0);
   EXPECT_EQ(later.of(1, 1), share.of(1, 1));
   EXPECT_FALSE(later.measure_if_due(room_enough)) << "it is known";
+}
+
+/// As one is that was measured beside another program.
+TEST_F(CeilingShareTest, MeasuresAgainWhatTrainingExceeds) {
+  know(1e6);
+  CeilingShare share(model_of_test, cache(), /*patience=*/0);
+  EXPECT_DOUBLE_EQ(*share.of(1, 2), 0.5);
+  EXPECT_FALSE(share.measure_if_due(room_enough));
+  EXPECT_EQ(share.of(2, 1), 1);
+  EXPECT_TRUE(share.measure_if_due(room_enough));
+  EXPECT_LT(*share.of(2, 1), 0.5) << "any machine does more than two million operations a second";
+  EXPECT_EQ(CeilingShare(model_of_test, cache()).of(2, 1), share.of(2, 1)) << "and it is kept";
 }
 
 TEST_F(CeilingShareTest, DoesNotDelayAShortRunOrTakeMemoryThatIsNotThere) {

@@ -75,7 +75,7 @@ TEST_F(SpikesTest, AreToldAgainOnceTheLossWasUsual) {
 
 TEST_F(SpikesTest, NameTheFirstOfManySamples) {
   see_usual(30);
-  spikes_.observe({.step = 31, .loss = 9, .draws = {0, 500}});
+  spikes_.observe({.step = ++steps_, .loss = 9, .draws = {0, 500}});
   see_usual(1);
   ASSERT_EQ(events_.size(), 1U);
   EXPECT_THAT(events_[0].reason,
