@@ -89,8 +89,10 @@ bool leaves_at_most(const std::optional<Fit>& fit, double residual) {
 }
 
 /// A fit that leaves most of what is left without it explains nothing, however little that is.
+/// Rounding that goes one way is in part a factor, so that coarse sums need a better fit.
 bool improves(const std::optional<Fit>& fit, const AddedUp& added) {
-  return leaves_at_most(fit, most_left_beside_rounding * added.residual);
+  const double share = added.keeps_sums ? most_left_beside_rounding : most_left_by_rounding_again;
+  return leaves_at_most(fit, share * added.residual);
 }
 
 /// What a fit of training's sum may leave where sums or passes round otherwise.
