@@ -90,5 +90,6 @@ class Results:
             if answer:
                 said.append(f"{answer['said']} (`{asked}`)" + ("" if answer["said"] == expected else f", **expected: {expected}**"))
         asked_at = sorted({when(part) for part in [*row["verify"].values(), *([tests] if tests else [])]})
-        cells = [mutant.name, mutant.wrong, killed, "; ".join(said) or mutant.why, "; ".join(asked_at)]
+        needs = f" Needs {mutant.needs}." if mutant.needs else ""
+        cells = [mutant.name, mutant.wrong + needs, killed, "; ".join(said) or mutant.why, "; ".join(asked_at)]
         return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"

@@ -19,6 +19,7 @@ Exit status 0: tests saw each mutant, and verify said what the table expects; 1:
 """
 import argparse
 import fnmatch
+import functools
 import json
 import os
 import pathlib
@@ -58,6 +59,10 @@ class Mutant:
     tests: dict[str, str]
     verify: dict[str, str]  # what is asked, and what verify is expected to say
     why: str
+    needs: str  # what the processor has to have, as /proc/cpuinfo calls it, for the fault to be run
+
+    def can_run(self) -> bool:
+        return not self.needs or self.needs in flags_of_processor()
 
     def seen_by_verify(self) -> bool:
         return any(said != EQUAL and not said.startswith("exit") for said in self.verify.values())
@@ -71,6 +76,12 @@ class Outcome:
     seconds: float = 0
 
 
+@functools.cache
+def flags_of_processor() -> frozenset[str]:
+    found = re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return frozenset(found[1].split()) if found else frozenset()
+
+
 def configs_in(root: pathlib.Path) -> set[str]:
     return {file.stem for file in (root / FOLDER / "configs").glob("*.toml")}
 
@@ -80,11 +91,11 @@ def read_table(root: pathlib.Path) -> list[Mutant]:
         table = tomllib.load(file)
     mutants = []
     for name, row in table.items():
-        unknown = set(row) - {"wrong", "room", "tests", "verify", "why"}
+        unknown = set(row) - {"wrong", "room", "tests", "verify", "why", "needs"}
         if unknown:
             raise Failure(f"{name}: no such keys: {', '.join(sorted(unknown))}")
         mutants.append(Mutant(name, row.get("wrong", ""), row.get("room", ""), row.get("tests", {}), row.get("verify", {}),
-                              row.get("why", "")))
+                              row.get("why", ""), row.get("needs", "")))
     return mutants
 
 
@@ -365,6 +376,10 @@ def campaign(options: argparse.Namespace) -> int:
         print(f"mutants: {len(mutants)} apply, and the table names each")
         return 0
     some = chosen(mutants, options)
+    for mutant in some:
+        if not mutant.can_run():
+            print(f"{mutant.name}: not asked, since this machine has no {mutant.needs}", file=sys.stderr)
+    some = [mutant for mutant in some if mutant.can_run()]
     copy = Copy(options.work, options.jobs)
     copy.update()
     copy.configure()

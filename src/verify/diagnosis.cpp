@@ -36,7 +36,8 @@ Explanation by_weights(const Observations& seen) {
                    {"weights do not add up: the whole reports " + number(seen.weight) +
                         ", its parts together " + number(seen.weight_of_parts),
                     "a Loss is the sum over its terms and how many there were: return "
-                    "{sum, count}, not {mean, 1}"}};
+                    "{sum, count}, not {mean, 1}; where it is, the parts lack samples, or have "
+                    "some twice"}};
 }
 
 Explanation by_seed(const Observations& seen) {
@@ -87,6 +88,13 @@ bool leaves_at_most(const std::optional<Fit>& fit, double residual) {
   return fit && fit->residual <= residual;
 }
 
+/// A fit that leaves most of what is left without it explains nothing, however little that is.
+/// Rounding that goes one way is in part a factor, so that coarse sums need a better fit.
+bool improves(const std::optional<Fit>& fit, const AddedUp& added) {
+  const double share = added.keeps_sums ? most_left_beside_rounding : most_left_by_rounding_again;
+  return leaves_at_most(fit, share * added.residual);
+}
+
 /// What a fit of training's sum may leave where sums or passes round otherwise.
 double most_left_by_fit(const AddedUp& added) {
   const double of_sums = added.keeps_sums ? 0 : added.sum_rounding;
@@ -96,6 +104,7 @@ double most_left_by_fit(const AddedUp& added) {
 
 /// The multiple of their sum explains it, and no combination does so clearly better.
 bool multiple_explains(const AddedUp& added) {
+  if (!improves(added.multiple, added)) return false;
   if (leaves_at_most(added.multiple, added.tolerance)) return true;
   const bool combination_is_better =
       added.multiple &&
@@ -131,7 +140,8 @@ Explanation by_fit_of_parts(const AddedUp& added) {
     return Diagnosis{Cause::normalization,
                      {"training's gradient is " + number(added.multiple->factor) +
                       " times their sum, " + digits(added.multiple->residual)}};
-  if (!leaves_at_most(added.span, most_left_by_fit(added))) return {};
+  if (!improves(added.span, added) || !leaves_at_most(added.span, most_left_by_fit(added)))
+    return {};
   const std::string shares =
       ", " + digits(added.span->residual) + ": each counts by " + numbers(added.shares);
   if (only_last_counts(added))
@@ -170,7 +180,8 @@ Diagnosis by_training(const Observations& seen) {
   found.place = Place::window;
   add("what differs is: " + seen.split_name);
   if (!seen.added_up) return found;
-  if (is_the_sum(*seen.added_up)) {
+  const bool sums_are_as_coarse = !seen.added_up->keeps_sums && vanishes(seen.kernels);
+  if (is_the_sum(*seen.added_up) && !sums_are_as_coarse) {
     found.place = Place::operations;
     add("training's sum is that of its parts, " + digits(seen.added_up->residual) +
         ", so accrue's operations give another gradient of a part than ATen's");

@@ -100,6 +100,21 @@ TEST(Diagnosis, AFitGoesBeforeWhatABf16SumMayLose) {
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::precision) << "rounding again gives the same";
 }
 
+/// Bounds of coarse sums are wide, so that any fit is within them.
+TEST(Diagnosis, AFitThatLeavesMostOfWhatACoarseSumLosesExplainsNothing) {
+  AddedUp added{.residual = 0.048, .sum_rounding = 0.16, .tolerance = 0.05};
+  added.multiple = Fit{.factor = 0.96, .residual = 0.04};
+  added.span = Fit{.residual = 0.039};
+  added.shares = {1, 0.9, 1};
+  Observations seen = added_up(added);
+  seen.kernels = Difference{0.001, 0.1};
+  EXPECT_EQ(diagnose(seen).cause, Cause::precision);
+  seen.kernels = std::nullopt;
+  EXPECT_EQ(diagnose(seen).place, Place::operations) << "which were not compared by themselves";
+  seen.added_up->residual = 0.17;
+  EXPECT_EQ(diagnose(seen).cause, Cause::normalization) << "a factor explains most of it";
+}
+
 TEST(Diagnosis, AFitMayLeaveWhatPassesRoundOtherwise) {
   AddedUp added{.residual = 0.05, .keeps_sums = true, .tolerance = 1e-5};
   added.span = Fit{.residual = 0.006};

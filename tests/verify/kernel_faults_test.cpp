@@ -183,12 +183,16 @@ TEST_F(KernelFaults, SoundOperationsAreEqual) {
     EXPECT_TRUE(report.equal) << why(report);
     EXPECT_TRUE(report.conclusive) << why(report);
     EXPECT_TRUE(report.complete);
-    EXPECT_THAT(report.left_out, ::testing::Each(HasSubstr("a proof of the optimizer's steps")))
-        << "where they prove something in fp64 alone, of 8 samples";
+    if (compute == models::Compute::fp32) {
+      EXPECT_THAT(report.left_out, ::testing::IsEmpty());
+    } else {  // steps prove something in fp64 alone, on 8 samples
+      EXPECT_THAT(report.left_out,
+                  ::testing::ElementsAre(HasSubstr("a proof of the optimizer's steps")));
+    }
   }
 }
 
-/// Of fewer than the whole pass: each operation is compared by itself, and named.
+/// A fault of one operation shows, and has its name, where that operation is compared by itself.
 TEST_F(KernelFaults, AnOperationIsNamedByItself) {
   for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
     SCOPED_TRACE(to_string(compute));

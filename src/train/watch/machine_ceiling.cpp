@@ -117,9 +117,8 @@ std::optional<double> measure_ceiling(models::Compute compute, double most_secon
   const Stopwatch all;
   double next_seconds = 0;
   for (std::int64_t side = smallest; side <= peak_shape.m; side *= 2) {
-    if (bytes_of_measurement(cube(side), compute) > most_bytes ||
-        all.seconds() + next_seconds > most_seconds)
-      return best;
+    const bool is_too_long = side > least && all.seconds() + next_seconds > most_seconds;
+    if (is_too_long || bytes_of_measurement(cube(side), compute) > most_bytes) return best;
     const Stopwatch one;
     const double rate = measure_gemm_rate({cube(side)}, compute);
     next_seconds = work_of_twice_the_side * one.seconds();

@@ -48,7 +48,8 @@ std::filesystem::path ceiling_cache_file();
 
 /// The highest rate of square matrix products, in FLOP/s: larger and larger ones, up to
 /// `peak_shape`, as far as the next is likely to end within `most_seconds` and its operands take at
-/// most `most_bytes`. None where not even a product of 512 x 512 x 512 is within that.
+/// most `most_bytes`. A product of 512 x 512 x 512 takes milliseconds, and is measured however busy
+/// the machine is; none where not even its operands are within that.
 std::optional<double> measure_ceiling(models::Compute compute, double most_seconds,
                                       std::int64_t most_bytes);
 

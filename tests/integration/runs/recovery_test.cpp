@@ -209,7 +209,11 @@ TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
   const std::int64_t allocations = allocations_of([&] { counted.run(); });
   std::mt19937_64 random(29);
   int split = 0, other_bits = 0;
-  for (int trial = 0; trial < GetParam().trials; ++trial) {
+  // Not every second failure meets the retry, and how many do differs from run to run: there are
+  // further trials until enough windows were split.
+  const int enough = GetParam().trials / 4, most_trials = 4 * GetParam().trials;
+  for (int trial = 0; trial < GetParam().trials || (split < enough && trial < most_trials);
+       ++trial) {
     Rig rig(GetParam());
     const auto point =
         1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(allocations));
@@ -227,9 +231,7 @@ TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
     ASSERT_TRUE(same_bits(rig.left(), planned.left())) << point;
     other_bits += same_bits(rig.left(), unsplit) ? 0 : 1;
   }
-  // How often the second failure meets the retry depends on what else allocates at that moment: in
-  // 18 to 30 of 100 trials, on a machine with other work.
-  EXPECT_GE(split, GetParam().trials / 10);
+  EXPECT_GE(split, enough);
   EXPECT_GT(other_bits, 0) << "the comparison tells no two splits apart";
 }
 

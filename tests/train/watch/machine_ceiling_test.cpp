@@ -105,7 +105,7 @@ TEST(CeilingCacheFile, IsInTheUsersCaches) {
 TEST(MachineCeiling, IsMeasuredWithinItsRoom) {
   constexpr std::int64_t room_for_512 = std::int64_t{8} << 20;
   EXPECT_FALSE(measure_ceiling(models::Compute::fp32, 10, room_for_512 / 4));
-  EXPECT_FALSE(measure_ceiling(models::Compute::fp32, 0, room_for_512)) << "there is no time";
+  EXPECT_TRUE(measure_ceiling(models::Compute::fp32, 0, room_for_512)) << "however busy it is";
   const auto rate = measure_ceiling(models::Compute::fp32, 10, room_for_512);
   ASSERT_TRUE(rate);
   EXPECT_GT(*rate, 1e6);
