@@ -64,7 +64,8 @@ class Tokenizer::Encoder {
 };
 
 /// Decodes tokens one by one, as they are sampled: the pieces together are what decode() gives of
-/// all, and none ends within a character.
+/// all, and none ends within a character. Of bytes that turn out to be no UTF-8, which decode()
+/// shows as U+FFFD each, whole characters before them have been told by then.
 class Tokenizer::Decoder {
  public:
   /// `tokenizer` is kept by reference.
@@ -78,6 +79,7 @@ class Tokenizer::Decoder {
 
  private:
   std::string rest(bool is_last);
+  void forget_all_but_the_last();
 
   const Tokenizer& tokenizer_;
   bool skip_special_;

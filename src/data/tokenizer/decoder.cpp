@@ -17,8 +17,6 @@ namespace {
 using Json = nlohmann::json;
 using Pieces = std::vector<std::string>;
 
-constexpr std::string_view replacement_character = "\xef\xbf\xbd";
-
 std::string joined(const Pieces& pieces) {
   std::string text;
   for (const std::string& piece : pieces) text += piece;

@@ -1,5 +1,6 @@
 #include "accrue/data/tokenizer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -46,7 +47,9 @@ struct Tokenizer::Parts {
   AddedTokens found_first;  ///< in the text as it is
   AddedTokens found_normalized;
   TemplateTokens around;
-  std::vector<std::string> texts;  ///< by id; empty where there is no such token
+  /// By id, as they are decoded: normalized where the text is before they are found in it; empty
+  /// where there is no such token.
+  std::vector<std::string> texts;
   std::vector<bool> is_special;    ///< by id
   IdsByText ids;                   ///< by text
 
@@ -98,11 +101,13 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
       if (token.is_normalized && parts->normalizer) parts->normalizer->apply(token.text);
       (token.is_normalized ? normalized : first).push_back(std::move(token));
     }
-  parts->found_first = AddedTokens(std::move(first));
-  parts->found_normalized = AddedTokens(std::move(normalized));
   for (std::size_t id = 0; id < parts->texts.size(); ++id)
     if (const std::string& text = parts->texts[id]; !text.empty())
       parts->ids.emplace(text, static_cast<TokenId>(id));
+  for (const AddedToken& token : normalized)
+    parts->texts[static_cast<std::size_t>(token.id)] = token.text;
+  parts->found_first = AddedTokens(std::move(first));
+  parts->found_normalized = AddedTokens(std::move(normalized));
   for (const auto* const side : {&parts->around.before, &parts->around.after})
     for (const TokenId id : *side)
       if (static_cast<std::size_t>(id) >= parts->texts.size())
@@ -214,24 +219,32 @@ void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>
 
 std::string Tokenizer::Decoder::rest(bool is_last) {
   std::string text = tokenizer_.decode(ids_, skip_special_);
-  constexpr std::string_view broken = "\xef\xbf\xbd";
   // A character that is not whole yet shows as U+FFFD, which the next token may mend.
-  if (!is_last && text.ends_with(broken)) return {};
+  if (!is_last && text.ends_with(replacement_character)) return {};
   if (text.size() <= said_.size()) return {};
   std::string piece = text.substr(said_.size());
   said_ = std::move(text);
   return piece;
 }
 
+/// What the next token may depend on (a first space that goes) is the last character before it: all
+/// tokens would make a long text cost its square.
+void Tokenizer::Decoder::forget_all_but_the_last() {
+  constexpr std::size_t most_of_a_character = 4;
+  for (std::size_t count = 1; count <= std::min(most_of_a_character, ids_.size()); ++count) {
+    const auto last = std::span(ids_).last(count);
+    std::string text = tokenizer_.decode(last, skip_special_);
+    if (text.ends_with(replacement_character)) continue;  // a part of a character
+    ids_.erase(ids_.begin(), ids_.end() - static_cast<std::ptrdiff_t>(count));
+    said_ = std::move(text);
+    return;
+  }
+}
+
 std::string Tokenizer::Decoder::add(std::int64_t id) {
   ids_.push_back(id);
   std::string piece = rest(false);
-  // One token before the next is enough for what depends on its neighbour (a first space that
-  // goes); all of them would make a long text cost its square.
-  if (!piece.empty() && ids_.size() > 1) {
-    ids_.erase(ids_.begin(), ids_.end() - 1);
-    said_ = tokenizer_.decode(ids_, skip_special_);
-  }
+  if (!piece.empty()) forget_all_but_the_last();
   return piece;
 }
 

@@ -7,6 +7,9 @@
 
 namespace accrue::data {
 
+/// U+FFFD, which stands for what is no UTF-8.
+inline constexpr std::string_view replacement_character = "\xef\xbf\xbd";
+
 /// Bytes of the character that begins with `lead`, in valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
