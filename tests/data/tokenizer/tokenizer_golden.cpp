@@ -1,9 +1,8 @@
 // Encodes and decodes for tokenizer_golden.py:
 // tokenizer_golden encode TOKENIZER.json TEXTS OUT: TEXTS are texts that end with a zero byte; OUT
-// gets the ids of each as
-//                                                   int32, -1 behind each text.
-// tokenizer_golden decode TOKENIZER.json IDS OUT:   the other way round, without and with special
-// tokens, and as a stream.
+// gets the ids of each as int32, -1 behind each text.
+// tokenizer_golden decode TOKENIZER.json IDS OUT: the other way round, each text three times:
+// with special tokens, without them, and as a stream.
 
 #include <cstring>
 #include <fstream>
