@@ -14,7 +14,7 @@ namespace accrue::data {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* fast_tokenizer = "tokenizer.json";
 constexpr const char* tokenizer_settings = "tokenizer_config.json";
@@ -26,21 +26,21 @@ constexpr std::array<const char*, 11> tokenizer_names{
     "vocab.txt",       "encoder.json",    "vocab.bpe",
     "tekken.json",     tokenizer_settings};
 
-Json byte_level() {
+OrderedJson byte_level() {
   return {{"type", "ByteLevel"},
           {"add_prefix_space", false},
           {"trim_offsets", false},
           {"use_regex", false}};
 }
 
-Json byte_tokenizer() {
-  Json vocabulary = Json::object();
+OrderedJson byte_tokenizer() {
+  OrderedJson vocabulary = OrderedJson::object();
   const auto& characters = byte_characters();
   for (std::size_t byte = 0; byte < characters.size(); ++byte) vocabulary[characters[byte]] = byte;
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
-          {"added_tokens", Json::array()},
+          {"added_tokens", OrderedJson::array()},
           {"normalizer", nullptr},
           {"pre_tokenizer", byte_level()},
           {"post_processor", nullptr},
@@ -54,7 +54,7 @@ Json byte_tokenizer() {
             {"fuse_unk", false},
             {"byte_fallback", false},
             {"vocab", vocabulary},
-            {"merges", Json::array()}}}};
+            {"merges", OrderedJson::array()}}}};
 }
 
 /// The first file that `counts`, by name.
@@ -106,9 +106,9 @@ FolderTokenizer find_tokenizer(const fs::path& folder) {
 }
 
 void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context) {
-  const Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                    {"model_max_length", context},
-                    {"clean_up_tokenization_spaces", false}};
+  const OrderedJson config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                           {"model_max_length", context},
+                           {"clean_up_tokenization_spaces", false}};
   write_file_atomically(folder / fast_tokenizer, byte_tokenizer().dump(1) + "\n");
   write_file_atomically(folder / tokenizer_settings, config.dump(1) + "\n");
 }

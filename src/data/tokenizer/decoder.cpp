@@ -75,9 +75,9 @@ class OfNamedBytes final : public Decoder {
   }
 };
 
-class Replaced final : public Decoder {
+class ReplacedPieces final : public Decoder {
  public:
-  Replaced(Pattern pattern, std::string content)
+  ReplacedPieces(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(Pieces& pieces) const override {
     for (std::string& piece : pieces) pattern_.replace(piece, content_);
@@ -89,9 +89,9 @@ class Replaced final : public Decoder {
 };
 
 /// Takes up to so many of a character from each piece's ends.
-class Stripped final : public Decoder {
+class StrippedPieces final : public Decoder {
  public:
-  Stripped(std::string content, std::int64_t start, std::int64_t stop)
+  StrippedPieces(std::string content, std::int64_t start, std::int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
   void apply(Pieces& pieces) const override {
     for (std::string& piece : pieces) {
@@ -108,9 +108,9 @@ class Stripped final : public Decoder {
 };
 
 /// Shown spaces become spaces; those before the text go.
-class Metaspace final : public Decoder {
+class ShownSpaces final : public Decoder {
  public:
-  Metaspace(std::string shown, bool drops_first) : shown_(shown), drops_first_(drops_first) {}
+  ShownSpaces(std::string shown, bool drops_first) : shown_(shown), drops_first_(drops_first) {}
   void apply(Pieces& pieces) const override {
     for (std::size_t i = 0; i < pieces.size(); ++i)
       shown_.replace(pieces[i], i == 0 && drops_first_ ? "" : " ");
@@ -121,9 +121,10 @@ class Metaspace final : public Decoder {
   bool drops_first_;
 };
 
-class Sequence final : public Decoder {
+class DecoderSteps final : public Decoder {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<const Decoder>> steps) : steps_(std::move(steps)) {}
+  explicit DecoderSteps(std::vector<std::unique_ptr<const Decoder>> steps)
+      : steps_(std::move(steps)) {}
   void apply(Pieces& pieces) const override {
     for (const auto& step : steps_) step->apply(pieces);
   }
@@ -158,16 +159,17 @@ std::unique_ptr<const Decoder> read_decoder(const Json& stated, const std::strin
   if (type == "ByteFallback") return std::make_unique<OfNamedBytes>();
   if (type == "Fuse") return std::make_unique<Fuse>();
   if (type == "Replace")
-    return std::make_unique<Replaced>(read_pattern(part), part.text("content"));
+    return std::make_unique<ReplacedPieces>(read_pattern(part), part.text("content"));
   if (type == "Strip")
-    return std::make_unique<Stripped>(part.text("content"), part.integer("start", most_stripped),
-                                      part.integer("stop", most_stripped));
+    return std::make_unique<StrippedPieces>(part.text("content"),
+                                            part.integer("start", most_stripped),
+                                            part.integer("stop", most_stripped));
   if (type == "Metaspace")
-    return std::make_unique<Metaspace>(part.text("replacement"), drops_first_space(part));
+    return std::make_unique<ShownSpaces>(part.text("replacement"), drops_first_space(part));
   if (type != "Sequence") part.refuse_type();
   std::vector<std::unique_ptr<const Decoder>> steps;
   for (const Json& step : part.list("decoders")) steps.push_back(read_decoder(step, what));
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<DecoderSteps>(std::move(steps));
 }
 
 }  // namespace accrue::data

@@ -9,8 +9,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* the_file = "the tokenizer.json that the model came with";
-
 std::string shown(const json& value) {
   constexpr std::size_t longest = 60;
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
@@ -23,7 +21,7 @@ std::string shown(const json& value) {
 JsonPart::JsonPart(const json& object, std::string what, std::string name)
     : object_(object), what_(std::move(what)), name_(std::move(name)) {
   if (!object_.is_object())
-    throw usage_error(what_, "an object for " + name_, shown(object_), the_file);
+    throw usage_error(what_, "an object for " + name_, shown(object_), whole_tokenizer_file);
 }
 
 const json& JsonPart::value(const char* key) const {
@@ -33,7 +31,8 @@ const json& JsonPart::value(const char* key) const {
 }
 
 void JsonPart::refuse(const char* key, const std::string& expected) const {
-  throw usage_error(what_, expected + " for " + name_ + "." + key, shown(value(key)), the_file);
+  throw usage_error(what_, expected + " for " + name_ + "." + key, shown(value(key)),
+                    whole_tokenizer_file);
 }
 
 void JsonPart::refuse_type() const {

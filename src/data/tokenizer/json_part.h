@@ -7,6 +7,9 @@
 
 namespace accrue::data {
 
+/// What to try where a tokenizer.json is not what it should be.
+inline constexpr const char* whole_tokenizer_file = "the tokenizer.json that the model came with";
+
 /// An object of a tokenizer.json: what it has not, or of another type, is a usage Error that names
 /// file, part and key.
 class JsonPart {

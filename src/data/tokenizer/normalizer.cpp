@@ -49,9 +49,9 @@ class Prepended final : public Normalizer {
   std::string prefix_;
 };
 
-class Replaced final : public Normalizer {
+class ReplacedText final : public Normalizer {
  public:
-  Replaced(Pattern pattern, std::string content)
+  ReplacedText(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(std::string& text) const override { pattern_.replace(text, content_); }
 
@@ -60,9 +60,9 @@ class Replaced final : public Normalizer {
   std::string content_;
 };
 
-class Stripped final : public Normalizer {
+class StrippedText final : public Normalizer {
  public:
-  Stripped(bool left, bool right) : left_(left), right_(right) {}
+  StrippedText(bool left, bool right) : left_(left), right_(right) {}
   void apply(std::string& text) const override {
     if (right_) text.resize(white_space_at_end(text));
     if (left_) text.erase(0, white_space_at_begin(text));
@@ -72,9 +72,9 @@ class Stripped final : public Normalizer {
   bool left_, right_;
 };
 
-class Sequence final : public Normalizer {
+class NormalizerSteps final : public Normalizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<const Normalizer>> steps)
+  explicit NormalizerSteps(std::vector<std::unique_ptr<const Normalizer>> steps)
       : steps_(std::move(steps)) {}
   void apply(std::string& text) const override {
     for (const auto& step : steps_) step->apply(text);
@@ -103,15 +103,15 @@ std::unique_ptr<const Normalizer> read_normalizer(const Json& stated, const std:
   if (const auto* const form = form_named(type)) return std::make_unique<UnicodeForm>(form);
   if (type == "Prepend") return std::make_unique<Prepended>(part.text("prepend"));
   if (type == "Replace")
-    return std::make_unique<Replaced>(read_pattern(part), part.text("content"));
+    return std::make_unique<ReplacedText>(read_pattern(part), part.text("content"));
   if (type == "Strip")
-    return std::make_unique<Stripped>(part.flag("strip_left", true),
-                                      part.flag("strip_right", true));
+    return std::make_unique<StrippedText>(part.flag("strip_left", true),
+                                          part.flag("strip_right", true));
   if (type != "Sequence") part.refuse_type();
   std::vector<std::unique_ptr<const Normalizer>> steps;
   for (const Json& step : part.list("normalizers"))
     if (auto normalizer = read_normalizer(step, what)) steps.push_back(std::move(normalizer));
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<NormalizerSteps>(std::move(steps));
 }
 
 }  // namespace accrue::data

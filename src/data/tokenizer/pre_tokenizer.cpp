@@ -48,10 +48,10 @@ class Prefixed final : public PreTokenizer {
 };
 
 /// SentencePiece's: spaces are shown, and one is put before the text.
-class Metaspace final : public PreTokenizer {
+class MetaspaceWords final : public PreTokenizer {
  public:
   enum class Prepend { always, first, never };
-  Metaspace(std::string shown, Prepend prepend, bool cuts)
+  MetaspaceWords(std::string shown, Prepend prepend, bool cuts)
       : shown_(std::move(shown)), prepend_(prepend), cuts_(cuts) {}
 
   void cut(std::string_view text, bool begins_text, const WordSink& sink) const override {
@@ -75,9 +75,9 @@ class Metaspace final : public PreTokenizer {
   bool cuts_;
 };
 
-class Sequence final : public PreTokenizer {
+class PreTokenizerSteps final : public PreTokenizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<const PreTokenizer>> steps)
+  explicit PreTokenizerSteps(std::vector<std::unique_ptr<const PreTokenizer>> steps)
       : steps_(std::move(steps)) {}
   void cut(std::string_view text, bool begins_text, const WordSink& sink) const override {
     cut_from(0, text, begins_text, sink);
@@ -111,8 +111,8 @@ Cut::Behaviour behaviour_of(const JsonPart& part) {
   part.refuse("behavior", "a behaviour that this version knows");
 }
 
-Metaspace::Prepend prepend_of(const JsonPart& part) {
-  using enum Metaspace::Prepend;
+MetaspaceWords::Prepend prepend_of(const JsonPart& part) {
+  using enum MetaspaceWords::Prepend;
   if (!part.value("add_prefix_space").is_null() && part.value("prepend_scheme").is_null())
     return part.flag("add_prefix_space", true) ? always : never;  // files of before 2024
   const std::string scheme = part.optional_text("prepend_scheme").value_or("always");
@@ -153,8 +153,8 @@ bool read_steps(const Json& stated, const std::string& what, Steps& steps) {
   } else if (type == "WhitespaceSplit") {
     by_pattern(R"(\s)", Cut::Behaviour::removed);
   } else if (type == "Metaspace") {
-    steps.push_back(std::make_unique<Metaspace>(part.text("replacement"), prepend_of(part),
-                                                part.flag("split", true)));
+    steps.push_back(std::make_unique<MetaspaceWords>(part.text("replacement"), prepend_of(part),
+                                                     part.flag("split", true)));
   } else {
     part.refuse_type();
   }
@@ -171,7 +171,7 @@ ReadPreTokenizer read_pre_tokenizer(const Json& stated, const std::string& what)
   if (steps.size() == 1)
     read.cutter = std::move(steps.front());
   else if (!steps.empty())
-    read.cutter = std::make_unique<Sequence>(std::move(steps));
+    read.cutter = std::make_unique<PreTokenizerSteps>(std::move(steps));
   return read;
 }
 

@@ -15,22 +15,20 @@ using Json = nlohmann::json;
 /// Larger vocabularies would take gigabytes; the largest known have 262,144 tokens.
 constexpr std::int64_t most_tokens = 1 << 24;
 
-constexpr const char* the_file = "the tokenizer.json that the model came with";
-
 /// The file's vocabulary: texts as it shows them.
 IdsByText read_vocabulary(const JsonPart& model, std::vector<std::string>& texts) {
   IdsByText ids;
   for (const auto& [text, id] : model.object("vocab").items()) {
     if (!id.is_number_integer() || id < 0 || id >= most_tokens)
       throw usage_error(model.what(), "ids from 0 to " + std::to_string(most_tokens - 1),
-                        "\"" + text + "\": " + id.dump(), the_file);
+                        "\"" + text + "\": " + id.dump(), whole_tokenizer_file);
     const auto number = id.get<TokenId>();
     const auto place = static_cast<std::size_t>(number);
     if (place >= texts.size()) texts.resize(place + 1);
     if (!texts[place].empty())
       throw usage_error(model.what(), "an id of its own for each token",
                         "id " + id.dump() + " of \"" + texts[place] + "\" and \"" + text + "\"",
-                        the_file);
+                        whole_tokenizer_file);
     texts[place] = text;
     ids.emplace(text, number);
   }
@@ -50,14 +48,15 @@ std::pair<std::string, std::string> halves_of(const Json& merge, const JsonPart&
     if (is_one) return {text.substr(0, space), text.substr(space + 1)};
   }
   throw usage_error(model.what(), "two tokens in each of model.merges",
-                    merge.dump(-1, ' ', true, Json::error_handler_t::replace), the_file);
+                    merge.dump(-1, ' ', true, Json::error_handler_t::replace),
+                    whole_tokenizer_file);
 }
 
 std::vector<Merge> read_merges(const JsonPart& model, const IdsByText& ids) {
   const auto id_of = [&](const std::string& text) {
     if (const auto found = ids.find(text); found != ids.end()) return found->second;
     throw usage_error(model.what(), "merges of tokens that model.vocab has", "\"" + text + "\"",
-                      the_file);
+                      whole_tokenizer_file);
   };
   std::vector<Merge> merges;
   for (const Json& stated : model.list("merges")) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "accrue/core/error.h"
+#include "data/tokenizer/json_part.h"
 
 namespace accrue::data {
 namespace {
@@ -73,7 +74,7 @@ Regex::Regex(const std::string& pattern, const std::string& what) {
                     PCRE2_UTF | PCRE2_UCP, &error, &place, nullptr);
   if (compiled->code == nullptr)
     throw usage_error(what, "a regular expression", "'" + pattern + "' (" + message_of(error) + ")",
-                      "the tokenizer.json that the model came with");
+                      whole_tokenizer_file);
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // without it matching is slower
   code_ = std::move(compiled);
 }

@@ -22,8 +22,6 @@ using Json = nlohmann::json;
 /// This library's own type is hidden within Tokenizer by its Decoder.
 using PieceDecoder = Decoder;
 
-constexpr const char* the_file = "the tokenizer.json that the model came with";
-
 AddedToken read_added_token(const Json& stated, const std::string& what) {
   constexpr std::int64_t most_ids = 1 << 24;
   const JsonPart part(stated, what, "added_tokens");
@@ -50,8 +48,8 @@ struct Tokenizer::Parts {
   /// By id, as they are decoded: normalized where the text is before they are found in it; empty
   /// where there is no such token.
   std::vector<std::string> texts;
-  std::vector<bool> is_special;    ///< by id
-  IdsByText ids;                   ///< by text
+  std::vector<bool> is_special;  ///< by id
+  IdsByText ids;                 ///< by text
 
   void take(const AddedToken& added, const std::string& what);
 };
@@ -63,7 +61,7 @@ void Tokenizer::Parts::take(const AddedToken& added, const std::string& what) {
     throw usage_error(
         what, "an id of its own for each token",
         "id " + std::to_string(id) + " of \"" + texts[id] + "\" and \"" + added.text + "\"",
-        the_file);
+        whole_tokenizer_file);
   texts[id] = added.text;
   is_special.resize(texts.size());
   is_special[id] = added.is_special;
@@ -77,7 +75,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
   const std::string operation = what + ": " + file.string(), content = read_file(file);
   const Json parsed = Json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object())
-    throw usage_error(operation, "a tokenizer.json", "a file that is no JSON object", the_file);
+    throw usage_error(operation, "a tokenizer.json", "a file that is no JSON object",
+                      whole_tokenizer_file);
   const JsonPart root(parsed, operation, "the file");
 
   auto parts = std::make_unique<Parts>();
@@ -112,7 +111,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
     for (const TokenId id : *side)
       if (static_cast<std::size_t>(id) >= parts->texts.size())
         throw usage_error(operation, "a post_processor of tokens that there are",
-                          "id " + std::to_string(id), the_file);
+                          "id " + std::to_string(id), whole_tokenizer_file);
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
