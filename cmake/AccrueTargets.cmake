@@ -17,6 +17,10 @@ if(ACCRUE_SANITIZE)
                                                   # The GCC manual: sanitizers raise its false positives.
                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
+  if(ACCRUE_SANITIZE MATCHES thread)
+    # libtorch's headers have a fence, of which g++ warns that the thread sanitizer does not know it.
+    target_compile_options(accrue_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  endif()
 endif()
 # Compilers before g++ 12 do not take it.
 include(CheckLinkerFlag)

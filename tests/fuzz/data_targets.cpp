@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "accrue/data/source.h"
+#include "accrue/data/tokenizer.h"
 #include "data/images/image_decode.h"
 #include "data/images/image_fit.h"
 #include "data/text/tokenizer_files.h"
@@ -48,13 +49,22 @@ std::pair<Input, Input> two_parts(Input input) {
 
 }  // namespace
 
-/// The first bit says whether samples are packed.
 void fuzz_tokenizer(Input input) {
-  const std::filesystem::path folder = put("tokenizer/tokenizer.json", input).parent_path();
-  expect(data::find_tokenizer(folder).kind != data::FolderTokenizer::Kind::none,
+  const std::filesystem::path file = put("tokenizer/tokenizer.json", input);
+  expect(data::find_tokenizer(file.parent_path()).kind != data::FolderTokenizer::Kind::none,
          "a tokenizer that is there is of one kind or the other");
+  const auto tokenizer = data::Tokenizer::open(file, "data.tokenizer");
+  const std::vector<std::int64_t> ids =
+      tokenizer->encode("  It's 123 words,\r\n\t\u00e9\u4e2d\U0001f600 <unk><s>\u2581a", true);
+  for (const std::int64_t id : ids)
+    expect(id >= 0 && id < tokenizer->vocab(), "ids are those of tokens");
+  tokenizer->decode(ids, true);
+  data::Tokenizer::Decoder stream(*tokenizer);
+  for (const std::int64_t id : ids) stream.add(id);
+  stream.end();
 }
 
+/// The first bit says whether samples are packed.
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
   open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, (input[0] & 1) != 0);

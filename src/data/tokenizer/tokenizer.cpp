@@ -34,6 +34,18 @@ AddedToken read_added_token(const Json& stated, const std::string& what) {
           .strips_right = part.flag("rstrip", false)};
 }
 
+/// Discarded where it is no JSON. Parts are read by recursion, so that their depth is bounded.
+Json parsed_shallowly(const std::string& content, const std::string& operation) {
+  constexpr int deepest = 32;
+  const auto check = [&](int depth, Json::parse_event_t, const Json&) {
+    if (depth > deepest)
+      throw usage_error(operation, "parts within at most " + std::to_string(deepest) + " others",
+                        "deeper ones", whole_tokenizer_file);
+    return true;
+  };
+  return Json::parse(content, check, /*allow_exceptions=*/false);
+}
+
 }  // namespace
 
 struct Tokenizer::Parts {
@@ -73,7 +85,7 @@ Tokenizer::~Tokenizer() = default;
 std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& file,
                                                  const std::string& what) {
   const std::string operation = what + ": " + file.string(), content = read_file(file);
-  const Json parsed = Json::parse(content, nullptr, /*allow_exceptions=*/false);
+  const Json parsed = parsed_shallowly(content, operation);
   if (!parsed.is_object())
     throw usage_error(operation, "a tokenizer.json", "a file that is no JSON object",
                       whole_tokenizer_file);

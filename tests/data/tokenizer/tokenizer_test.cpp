@@ -177,5 +177,12 @@ TEST_F(TokenizerTest, RefusesFilesThatAreNone) {
         << content;
 }
 
+TEST_F(TokenizerTest, RefusesPartsOfAnyDepth) {
+  json steps = {{"type", "NFC"}};
+  for (int depth = 0; depth < 40; ++depth)
+    steps = {{"type", "Sequence"}, {"normalizers", json::array({steps})}};
+  EXPECT_THAT(refused(with("/normalizer", steps)), HasSubstr("deeper"));
+}
+
 }  // namespace
 }  // namespace accrue::data
