@@ -111,7 +111,8 @@ test-all:
 	@$(MAKE) --no-print-directory mutants ARGS=
 
 # Our own threads under the thread sanitizer: TSAN_<room> are the tests in which they run. Neither libtorch nor OpenMP is
-# instrumented: where several of their threads run, it sees races that are none.
+# instrumented: where several of their threads run, it sees races that are none. What it reports
+# of libtorch's is named in tests/support/tsan_suppressions.txt; processes that die on purpose leave threads behind.
 TSAN_ROOMS = data train distributed
 TSAN_data = Loader*
 TSAN_train = CheckpointWrit*
@@ -120,7 +121,7 @@ tsan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,tsan,-DACCRUE_BUILD_TESTS=ON)
 	@cmake --build build/tsan -j $(JOBS) --target $(addsuffix _test,$(TSAN_ROOMS))
-	@$(foreach room,$(TSAN_ROOMS),$(TEST_ENV) OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 \
+	@$(foreach room,$(TSAN_ROOMS),$(TEST_ENV) OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0:suppressions=$(CURDIR)/tests/support/tsan_suppressions.txt \
 	  build/tsan/tests/$(room)/$(room)_test --gtest_brief=1 --gtest_filter='$(TSAN_$(room))' &&) true
 
 # libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target (two hours);

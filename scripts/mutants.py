@@ -59,7 +59,7 @@ class Mutant:
     tests: dict[str, str]
     verify: dict[str, str]  # what is asked, and what verify is expected to say
     why: str
-    needs: str  # what the processor has to have, as /proc/cpuinfo calls it, for the fault to be run
+    needs: str = ""  # what the processor has to have, as /proc/cpuinfo calls it, for the fault to be run
 
     def can_run(self) -> bool:
         return not self.needs or self.needs in flags_of_processor()

@@ -1,4 +1,5 @@
 """Each mutant of tests/mutants applies, and table, stored results and page agree; scripts/mutants.py --check sees where that is not so."""
+import dataclasses
 import pathlib
 import shutil
 import subprocess
@@ -36,6 +37,7 @@ def check_partial_runs(root: pathlib.Path) -> None:
     from mutant_results import Results
     from mutants import Mutant, Outcome, deviations
     mutant = Mutant("leaks", "It leaks.", "core", {"core": "*"}, {"gpt2": "weighting"}, "")
+    assert mutant.can_run() and not dataclasses.replace(mutant, needs="no-such-flag").can_run()
     results = Results(root)
     results.take_in("leaks", None, [{"config": "gpt2", "said": "equal"}, {"config": "gone", "said": "equal"}], "c0ffee")
     results.take_in("leaks", ["Leak.IsSeen", "Leak.IsMended"], [], "decade")
