@@ -9,7 +9,7 @@
 namespace accrue::data {
 namespace {
 
-/// Of so many symbols the first merge is found by looking at all of them.
+/// Words of at most so many symbols are searched whole for each merge, which needs no queue.
 constexpr std::size_t few_symbols = 48;
 /// Longer words are rare and of many kinds.
 constexpr std::size_t longest_cached = 64;

@@ -17,12 +17,6 @@ namespace {
 using Json = nlohmann::json;
 using Pieces = std::vector<std::string>;
 
-std::string joined(const Pieces& pieces) {
-  std::string text;
-  for (const std::string& piece : pieces) text += piece;
-  return text;
-}
-
 /// Characters that show bytes become these.
 class OfBytes final : public Decoder {
  public:
@@ -149,6 +143,12 @@ bool drops_first_space(const JsonPart& part) {
 }
 
 }  // namespace
+
+std::string joined(const Pieces& pieces) {
+  std::string text;
+  for (const std::string& piece : pieces) text += piece;
+  return text;
+}
 
 std::unique_ptr<const Decoder> read_decoder(const Json& stated, const std::string& what) {
   constexpr std::int64_t most_stripped = 1 << 20;

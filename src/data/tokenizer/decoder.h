@@ -15,6 +15,9 @@ class Decoder {
   virtual void apply(std::vector<std::string>& pieces) const = 0;
 };
 
+/// The text that pieces are together.
+std::string joined(const std::vector<std::string>& pieces);
+
 /// The one that "decoder" of a tokenizer.json states; null: tokens stand behind each other with a
 /// space between them. Knows ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip and Sequence;
 /// throws a usage Error, its operation being `what`, that names any other.

@@ -59,18 +59,16 @@ class MetaspaceWords final : public PreTokenizer {
     space_.replace(changed, shown_);
     const bool wants = prepend_ == Prepend::always || (prepend_ == Prepend::first && begins_text);
     if (wants && !changed.starts_with(shown_)) changed.insert(0, shown_);
-    if (!cuts_) {
+    if (cuts_)
+      words_.cut(changed, begins_text, sink);
+    else
       sink(changed);
-      return;
-    }
-    Cutter cutter(changed, {.behaviour = Cut::Behaviour::merged_with_next}, sink);
-    Pattern(shown_).for_each(changed, [&](Extent match) { cutter.add(match); });
-    cutter.end();
   }
 
  private:
   Pattern space_{std::string(" ")};
   std::string shown_;
+  ByPattern words_{Pattern(shown_), {.behaviour = Cut::Behaviour::merged_with_next}};
   Prepend prepend_;
   bool cuts_;
 };

@@ -25,10 +25,7 @@ IdsByText read_vocabulary(const JsonPart& model, std::vector<std::string>& texts
     const auto number = id.get<TokenId>();
     const auto place = static_cast<std::size_t>(number);
     if (place >= texts.size()) texts.resize(place + 1);
-    if (!texts[place].empty())
-      throw usage_error(model.what(), "an id of its own for each token",
-                        "id " + id.dump() + " of \"" + texts[place] + "\" and \"" + text + "\"",
-                        whole_tokenizer_file);
+    if (!texts[place].empty()) refuse_shared_id(model.what(), number, texts[place], text);
     texts[place] = text;
     ids.emplace(text, number);
   }
@@ -98,6 +95,13 @@ void refuse_what_is_unknown(const JsonPart& model) {
 }
 
 }  // namespace
+
+void refuse_shared_id(const std::string& what, TokenId id, const std::string& first,
+                      const std::string& second) {
+  throw usage_error(what, "an id of its own for each token",
+                    "id " + std::to_string(id) + " of \"" + first + "\" and \"" + second + "\"",
+                    whole_tokenizer_file);
+}
 
 ReadBpe read_bpe(const JsonPart& model, bool of_bytes) {
   refuse_what_is_unknown(model);

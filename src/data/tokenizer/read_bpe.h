@@ -15,4 +15,8 @@ struct ReadBpe {
 /// token.
 ReadBpe read_bpe(const JsonPart& model, bool of_bytes);
 
+/// Says that two tokens have one id.
+[[noreturn]] void refuse_shared_id(const std::string& what, TokenId id, const std::string& first,
+                                   const std::string& second);
+
 }  // namespace accrue::data

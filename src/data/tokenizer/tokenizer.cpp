@@ -70,10 +70,7 @@ void Tokenizer::Parts::take(const AddedToken& added, const std::string& what) {
   const auto id = static_cast<std::size_t>(added.id);
   if (id >= texts.size()) texts.resize(id + 1);
   if (!texts[id].empty() && texts[id] != added.text)
-    throw usage_error(
-        what, "an id of its own for each token",
-        "id " + std::to_string(id) + " of \"" + texts[id] + "\" and \"" + added.text + "\"",
-        whole_tokenizer_file);
+    refuse_shared_id(what, added.id, texts[id], added.text);
   texts[id] = added.text;
   is_special.resize(texts.size());
   is_special[id] = added.is_special;
@@ -156,9 +153,7 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_speci
     if (!skip_special || !parts_->is_special[place]) pieces.push_back(parts_->texts[place]);
   }
   parts_->decoder->apply(pieces);
-  std::string text;
-  for (const std::string& piece : pieces) text += piece;
-  return text;
+  return joined(pieces);
 }
 
 /// The steps of an encoder, each of which hands what it leaves to the next.

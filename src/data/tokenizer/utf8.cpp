@@ -89,7 +89,7 @@ std::string lossy_utf8(std::string_view bytes) {
   text.reserve(bytes.size());
   for (std::size_t at = 0; at < bytes.size();) {
     const Subpart part = subpart_at(bytes, at);
-    text += part.is_whole ? bytes.substr(at, part.bytes) : "\xef\xbf\xbd";
+    text += part.is_whole ? bytes.substr(at, part.bytes) : replacement_character;
     at += part.bytes;
   }
   return text;
