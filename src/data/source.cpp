@@ -12,19 +12,13 @@
 #include "data/text/byte_vocab.h"
 #include "data/text/jsonl_source.h"
 #include "data/text/no_text.h"
+#include "data/text/text_tokens.h"
 #include "data/text/token_stream.h"
 
 namespace accrue::data {
 namespace {
 
 using Paths = std::vector<std::filesystem::path>;
-
-void check_tokenizer(const SourceOptions& options, const std::string& what) {
-  if (options.tokenizer == kByteTokenizer) return;
-  throw usage_error(what, "tokenizer bytes",
-                    "'" + options.tokenizer + "', which is not in this version",
-                    "bytes, or token files made with that tokenizer");
-}
 
 /// Throws a usage Error where an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
@@ -80,18 +74,30 @@ std::vector<TokenLayout> layouts_of(const FilePool& files, Format format, const 
   return layouts;
 }
 
-StreamTraits traits_of(const SourceOptions& options, Format format) {
-  const bool is_text = format == Format::text;
-  return {.format = format,
-          .context = options.context,
-          .vocab = is_text ? byte_vocab : 0,
-          .vocab_bound = options.vocab};
+StreamTraits traits_of(const SourceOptions& options, Format format,
+                       std::shared_ptr<const Tokenizer> tokenizer) {
+  StreamTraits traits{.format = format, .context = options.context, .vocab_bound = options.vocab};
+  if (format != Format::text) return traits;
+  traits.vocab = tokenizer ? tokenizer->vocab() : byte_vocab;
+  traits.tokenizer = std::move(tokenizer);
+  return traits;
+}
+
+/// A file of tokens in the place of the files of text.
+StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& tokenizer,
+                        const SourceOptions& options, const std::string& what) {
+  TextTokens tokens =
+      tokens_of_text(*text, tokenizer, std::make_shared<TextCache>(options.cache),
+                     options.tell_progress, what);
+  return {.files = std::move(tokens.file),
+          .layouts = {tokens.layout},
+          .text = std::move(text),
+          .cache = std::move(tokens.cache)};
 }
 
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
-  check_tokenizer(options, what);
   const Paths all = expand_globs(options.globs, what);
   std::set<std::filesystem::path> excluded = matching(all, options.exclude, "data.exclude");
   Paths paths = without(all, excluded, what);
@@ -108,16 +114,27 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   if (format == Format::text && !options.format) refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
   expect_content(*files, what);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (format != Format::tokens && options.tokenizer) tokenizer = options.tokenizer();
   if (format == Format::jsonl) {
-    return std::make_unique<JsonlSource>(
-        std::move(files),
-        JsonlOptions{
-            .context = options.context, .vocab_bound = options.vocab, .packing = options.packing},
-        what);
+    return std::make_unique<JsonlSource>(std::move(files),
+                                         JsonlOptions{.context = options.context,
+                                                      .vocab_bound = options.vocab,
+                                                      .packing = options.packing,
+                                                      .tokenizer = std::move(tokenizer),
+                                                      .cache = options.cache,
+                                                      .tell_progress = options.tell_progress},
+                                         what);
   }
-  auto layouts = layouts_of(*files, format, what);
-  return std::make_unique<TokenStream>(std::move(files), std::move(layouts),
-                                       traits_of(options, format), what);
+  StreamContent content;
+  if (tokenizer) {
+    content = tokenized(std::move(files), *tokenizer, options, what);
+  } else {
+    content.layouts = layouts_of(*files, format, what);
+    content.files = std::move(files);
+  }
+  return std::make_unique<TokenStream>(
+      std::move(content), traits_of(options, format, std::move(tokenizer)), what);
 }
 
 std::string bytes_to_text(std::span<const std::int64_t> ids) {

@@ -141,14 +141,9 @@ TEST(BadInput, FilesThatAreNoText) {
     EXPECT_NO_THROW(open(folder.write(name, "some bytes of it"), 4)) << name;
 }
 
-TEST(BadInput, WhatThisVersionDoesNotHave) {
+TEST(BadInput, AContextOfNothing) {
   const Folder folder;
-  const std::string file = folder.write("a.txt", "abcdefgh");
-  const auto other_tokenizer = [&] {
-    open_source({.globs = {file}, .tokenizer = "gpt2.model"}, "data.train");
-  };
-  EXPECT_THAT(refusal(Error::Kind::usage, other_tokenizer), HasSubstr("'gpt2.model'"));
-  EXPECT_THROW(open(file, 0), Error);
+  EXPECT_THROW(open(folder.write("a.txt", "abcdefgh"), 0), Error);
 }
 
 TEST(BadInput, TokenOutsideTheVocabularyIsNamedWithFileAndPosition) {

@@ -46,12 +46,18 @@ models::ImageTask image_task(const train::ModelConfig& model) {
   return task;
 }
 
+void copy_tokenizer(const fs::path& tokenizer, const fs::path& out) {
+  for (const fs::path& file : data::files_of_tokenizer(tokenizer))
+    write_file_atomically(out / file.filename(), read_file(file));
+}
+
 /// Saves the model and returns its card.
 std::string save_language_model(const fs::path& out, const train::TrainedModel& trained,
                                 const models::Gpt2& model) {
   const bool byte_tokens = trained_on_bytes(trained);
   models::save_gpt2_folder(out, model);
   if (byte_tokens) data::write_byte_tokenizer(out, model.options().context);
+  if (!trained.tokenizer.empty()) copy_tokenizer(trained.tokenizer, out);
   return language_model_card(trained, byte_tokens);
 }
 

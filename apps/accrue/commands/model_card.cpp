@@ -50,9 +50,20 @@ std::string other_tokenizer_section(const train::TrainedModel& trained) {
          needed_packages(loading_packages) + loading_without_tokenizer;
 }
 
+std::string own_tokenizer_section() {
+  return "\n## Tokenizer\n\n`tokenizer.json` made tokens of the text that the model was trained "
+         "on.\n\n" +
+         needed_packages(loading_packages) + loading_with_tokenizer;
+}
+
 std::string byte_tokenizer_section() {
   return std::string(byte_tokenizer) + "\n" + needed_packages(loading_packages) +
          loading_with_tokenizer;
+}
+
+std::string tokenizer_section(const train::TrainedModel& trained, bool byte_tokens) {
+  if (byte_tokens) return byte_tokenizer_section();
+  return trained.tokenizer.empty() ? other_tokenizer_section(trained) : own_tokenizer_section();
 }
 
 }  // namespace
@@ -89,7 +100,7 @@ std::string language_model_card(const train::TrainedModel& trained, bool byte_to
          number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
          number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
          number(shape.vocab.value_or(0)) + ". " + written_from(trained) +
-         (byte_tokens ? byte_tokenizer_section() : other_tokenizer_section(trained)) +
+         tokenizer_section(trained, byte_tokens) +
          training_section(trained);
 }
 

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
+#include "accrue/data/tokenizer.h"
 #include "accrue/train/run_directory.h"
 #include "commands/commands.h"
 #include "commands/trained_text.h"
@@ -19,14 +21,32 @@ struct SampleArguments {
   models::GenerateOptions generate{.temperature = 0.8};
 };
 
+/// The prompt and what the model adds, up to the end of a text.
+std::string continued(models::Gpt2& model, const data::Tokenizer& tokenizer,
+                      const SampleArguments& arguments) {
+  std::vector<std::int64_t> prompt = tokenizer.around().before;
+  const std::vector<std::int64_t> words = tokenizer.encode(arguments.prompt);
+  prompt.insert(prompt.end(), words.begin(), words.end());
+  std::vector<std::int64_t> ids = models::generate(model, prompt, arguments.generate);
+  if (const std::optional<std::int64_t> end = tokenizer.end_of_text())
+    ids.erase(std::find(ids.begin() + std::ssize(prompt), ids.end(), *end), ids.end());
+  return tokenizer.decode(ids, /*skip_special=*/true);
+}
+
 int run_sample(const SampleArguments& arguments) {
   const train::TrainedModel trained =
       train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
   models::Gpt2& model =
       expect_gpt2(trained, "accrue sample", "accrue predict " + arguments.run + " IMAGES",
                   "a run of a language model; this one's module is its own");
+  if (!trained.tokenizer.empty()) {
+    std::cout << continued(model, *data::Tokenizer::open(trained.tokenizer, "accrue sample"),
+                           arguments)
+              << std::endl;
+    return 0;
+  }
   if (!trained_on_bytes(trained))
-    throw usage_error("accrue sample", "a model of byte tokens",
+    throw usage_error("accrue sample", "a model of text",
                       "a run on token files, whose tokenizer accrue does not know",
                       "accrue export, and sampling with that tokenizer");
   std::cout << data::bytes_to_text(models::generate(model, data::text_to_bytes(arguments.prompt),

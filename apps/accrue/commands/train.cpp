@@ -16,6 +16,7 @@
 #include "commands/commands.h"
 #include "commands/row.h"
 #include "commands/stop_signals.h"
+#include "commands/tokenizing.h"
 #include "memory/plan.h"
 #include "train/measure/trace.h"
 #include "train/plan/setup.h"
@@ -168,9 +169,11 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   if (speaks && divides_memory && !arguments.quiet)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
               << launch.local_world << " ranks on this machine\n";
+  const data::TellProgress tell =
+      speaks && !arguments.quiet ? tell_tokenizing() : data::TellProgress();
   if (arguments.dry_run) {
     const train::Preview preview =
-        train::Trainer(config, group).preview(options_of(arguments, task, typed));
+        train::Trainer(config, group, tell).preview(options_of(arguments, task, typed));
     if (speaks) print_plan(preview.plan);
     if (speaks)
       for (const std::string& sentence : preview.repetition) print_row("repeat", sentence);
@@ -180,7 +183,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   }
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
-  train::Trainer trainer(config, group);
+  train::Trainer trainer(config, group, tell);
   const train::RunResult result = trainer.run(options_of(arguments, task, typed));
   ignore_stop_signals();
   const train::RunDirectory run(config.run.out);

@@ -14,7 +14,8 @@ models::Gpt2& expect_gpt2(const train::TrainedModel& trained, const std::string&
 }
 
 bool trained_on_bytes(const train::TrainedModel& trained) {
-  return train::trained_on_bytes(trained.data_format, trained.config.model.vocab.value_or(0));
+  return trained.tokenizer.empty() &&
+         train::trained_on_bytes(trained.data_format, trained.config.model.vocab.value_or(0));
 }
 
 }  // namespace accrue::cli

@@ -15,7 +15,9 @@ inline constexpr auto format_words = enum_words<Format>({{Format::text, "text"},
                                                          {Format::images, "images"}});
 constexpr std::string_view to_string(Format format) { return format_words.of(format); }
 
-/// The only tokenizer: a token is a byte of the text.
+/// The word of data.tokenizer for tokens that are the bytes of the text.
 inline constexpr std::string_view kByteTokenizer = "bytes";
+/// The word for the tokenizer of model.from, or bytes where it has none.
+inline constexpr std::string_view kAutoTokenizer = "auto";
 
 }  // namespace accrue::data

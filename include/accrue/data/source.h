@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "accrue/batch/micro_batch.h"
 #include "accrue/data/format.h"
+#include "accrue/data/tokenizer.h"
 
 namespace accrue::data {
 
@@ -40,8 +42,10 @@ class Source {
   virtual std::int64_t size() const = 0;  ///< samples
   /// Token ids are in [0, vocab); for images the number of classes; 0 where the files do not tell.
   virtual std::int64_t vocab() const = 0;
-  /// Whether some of the data is text, which this source makes into tokens, one per byte.
+  /// Whether some of the data is text, which this source makes into tokens.
   virtual bool has_text() const { return false; }
+  /// What makes them of it; null: a byte is one.
+  virtual std::shared_ptr<const Tokenizer> tokenizer() const { return nullptr; }
   /// Input tokens of sample `index` in [0, size()); an image is one.
   virtual std::int64_t tokens(std::int64_t index) const = 0;
   /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
@@ -76,6 +80,9 @@ class Source {
   virtual std::vector<DataFile> files() const { return {}; }
 };
 
+/// Told how many bytes of text are tokens by now, of how many.
+using TellProgress = std::function<void(std::int64_t done, std::int64_t all)>;
+
 struct SourceOptions {
   /// Shell patterns: *, ?, [..], and ** for any number of folders (links to folders are not
   /// followed by **, and hidden names only where the pattern says the dot). A file that several
@@ -91,7 +98,12 @@ struct SourceOptions {
   /// else is text, but for what is clearly none (compressed, tables, arrays, binary files), which
   /// is refused by name.
   std::optional<Format> format = std::nullopt;
-  std::string tokenizer{kByteTokenizer};
+  /// Asked for where there is text or jsonl; empty, or null: bytes.
+  std::function<std::shared_ptr<const Tokenizer>()> tokenizer = {};
+  /// Where what a tokenizer made of the files is kept, for the next time; empty: nowhere.
+  std::filesystem::path cache = {};
+  /// Called while text becomes tokens, if that takes more than a moment.
+  TellProgress tell_progress = {};
   std::int64_t context = 256;  ///< T, which images do not need
   std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
@@ -107,15 +119,17 @@ struct SourceOptions {
 ///
 /// text, tokens: the files joined into one stream of tokens with nothing in between. Sample i is
 /// tokens [i*T, i*T + T] (T inputs, T targets shifted by one), also across files; a remainder that
-/// fills no sample is left out. Text is one token per byte. A token file holds little-endian ids:
+/// fills no sample is left out. Text is one token per byte, or as a tokenizer encodes each file as a
+/// whole (then it must be UTF-8). A token file holds little-endian ids:
 /// uint16 without a header (nanoGPT), or after llm.c's header of 256 int32 (magic, version, count):
 /// magic 20240520, version 1 for uint16; magic 20240801, version 7 for uint32.
 ///
 /// jsonl: a sample per line, an object with "text", or "prompt" and "completion" (loss on the
 /// completion only), or "input_ids" and "labels" aligned as Hugging Face does it (labels[i] is what
 /// position i-1 predicts, labels[0] never counts, -100 is ignored), and perhaps "weight": what each
-/// term of the sample's loss counts. A sample of n tokens has n-1 inputs, the last token being only
-/// predicted. Lines of fewer than two tokens are left out (remarks() says how many). Other keys are
+/// term of the sample's loss counts. Where text has a tokenizer, the tokens of its template stand
+/// around each sample, and its end of text behind it, which counts; prompt and completion are
+/// encoded apart. A sample of n tokens has n-1 inputs, the last token being only predicted. Lines of fewer than two tokens are left out (remarks() says how many). Other keys are
 /// ignored.
 ///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;

@@ -25,8 +25,18 @@ class Tokenizer {
   /// One more than the largest id.
   std::int64_t vocab() const;
   std::optional<std::int64_t> id_of(std::string_view token) const;
-  /// A digest of the file: the same for the same content.
+  /// A digest of what the files say: the same for the same content.
   const std::string& fingerprint() const;
+  const std::filesystem::path& file() const;
+  /// The token behind a text that is whole: what "eos_token" of a tokenizer_config.json beside the
+  /// file names.
+  std::optional<std::int64_t> end_of_text() const;
+
+  /// Tokens that the template puts around a text.
+  struct Around {
+    std::vector<std::int64_t> before, after;
+  };
+  const Around& around() const;
 
   /// The tokens of a text, with those of the template around it (a beginning of text, say) where
   /// `with_template`. Throws a usage Error that names the place where the text is no UTF-8.

@@ -77,7 +77,7 @@ struct DataConfig {
   std::vector<std::string> exclude;  ///< files of train and val that are not to be used
   double val_fraction = 0;
   std::optional<data::Format> format;  ///< none: auto
-  std::string tokenizer{data::kByteTokenizer};
+  std::string tokenizer{data::kAutoTokenizer};  ///< or bytes, or a path
   batch::Order order = batch::Order::shuffle;
   bool packing = false;  ///< several samples a row
   /// What images are brought to: height and width; empty: auto (data::open_source).

@@ -23,6 +23,8 @@ class RunDirectory {
   std::filesystem::path run_file() const { return root_ / "run.json"; }
   std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path tensorboard_folder() const { return root_ / "tb"; }
+  /// The files of the tokenizer that made tokens of the run's text, where it was not bytes.
+  std::filesystem::path tokenizer_folder() const { return root_ / "tokenizer"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   std::filesystem::path checkpoint(std::int64_t step) const;
 
@@ -43,11 +45,14 @@ struct TrainedModel {
   std::filesystem::path checkpoint;
   std::int64_t step = 0;
   std::string data_format;  ///< text, tokens, jsonl or images, as the data turned out to be
+  /// The tokenizer.json that made tokens of the run's text; empty where none did.
+  std::filesystem::path tokenizer;
   std::unique_ptr<models::Model> model;
 };
 
-/// Whether the tokens of a run on data of this format (TrainedModel::data_format) are bytes of
-/// text, so that its model of `vocab` words reads and writes text.
+/// Whether the tokens of a run without a tokenizer on data of this format
+/// (TrainedModel::data_format) are bytes of text, so that its model of `vocab` words reads and
+/// writes text.
 bool trained_on_bytes(const std::string& data_format, std::int64_t vocab);
 
 /// Loads a checkpoint (none: the newest). Throws a usage Error that names the step that is missing

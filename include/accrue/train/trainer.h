@@ -10,6 +10,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/observer.h"
+#include "accrue/data/source.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_plan.h"
 #include "accrue/train/run_record.h"
@@ -65,7 +66,10 @@ class Trainer {
   /// With a `group` each of its ranks has a Trainer of the same config and sees the same files:
   /// they share each window's micro-batches and take the same steps. The first one alone writes the
   /// run directory and tells observers. An error on one ends the run on all.
-  explicit Trainer(Config config, std::shared_ptr<distributed::Group> group = nullptr);
+  ///
+  /// `tell` is called while text becomes tokens, which may take minutes the first time.
+  explicit Trainer(Config config, std::shared_ptr<distributed::Group> group = nullptr,
+                   const data::TellProgress& tell = {});
   ~Trainer();
 
   /// Sees the mean gradient between the close of a window and the step, before clipping; may change

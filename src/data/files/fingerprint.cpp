@@ -62,6 +62,10 @@ class FolderOfFiles {
 
 }  // namespace
 
+std::string with_tokenizer(std::string kind, const Tokenizer* tokenizer) {
+  return tokenizer ? kind + ", tokenizer " + tokenizer->fingerprint() : kind;
+}
+
 Fingerprint::Fingerprint(std::string kind, const FilePool& files, std::vector<std::string> parts)
     : kind_(std::move(kind)), files_(files), parts_(std::move(parts)) {}
 

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/text/sequence_batch.h"
+
 namespace accrue::data {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::int64_t ignored_label = -100;
 
 LineProblem no_sample(std::string received) {
   return {R"(an object with "text", or "prompt" and "completion", or "input_ids" and "labels")",
@@ -33,17 +33,12 @@ std::string reason_of(const std::string& message) {
   return reason;
 }
 
-void append_bytes(std::vector<std::int64_t>& ids, const std::string& bytes) {
-  const auto* begin = reinterpret_cast<const unsigned char*>(bytes.data());
-  ids.insert(ids.end(), begin, begin + bytes.size());
-}
-
 }  // namespace
 
 bool JsonSample::counts() const {
   return weight > 0 && length() > 0 &&
          std::any_of(labels.begin() + 1, labels.end(),
-                     [](std::int64_t label) { return label != ignored_label; });
+                     [](std::int64_t label) { return label != ignored_target; });
 }
 
 /// Takes the fields that matter out of the parser's events; the rest is passed over, however deep.
@@ -149,7 +144,7 @@ class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
     if (depth_ == 1 && field_ == weight) return take_weight(static_cast<double>(value));
     if (depth_ != 2) return wrong_type("a number");
     if (field_ == mask) return take_mask(value);
-    if (value < 0 && !(field_ == labels && value == ignored_label))
+    if (value < 0 && !(field_ == labels && value == ignored_target))
       return refuse(no_sample(quoted(field_) + " holds " + std::to_string(value)));
     (field_ == input_ids ? ids_ : labels_).push_back(value);
     return true;
@@ -179,8 +174,8 @@ class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
   std::optional<LineProblem> problem_;
 };
 
-JsonSampleParser::JsonSampleParser(std::int64_t vocab_bound)
-    : vocab_bound_(vocab_bound), handler_(std::make_unique<Handler>()) {}
+JsonSampleParser::JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer)
+    : vocab_bound_(vocab_bound), handler_(std::make_unique<Handler>()), encoder_(tokenizer) {}
 
 JsonSampleParser::~JsonSampleParser() = default;
 
@@ -215,11 +210,13 @@ std::optional<LineProblem> JsonSampleParser::take_fields() {
     return no_sample(std::to_string(sample_.tokens.size()) + " input_ids and " +
                      std::to_string(sample_.labels.size()) + " labels");
   }
-  if (is_prompted) append_bytes(sample_.tokens, line.string_of(prompt));
-  const std::size_t ignored = sample_.tokens.size();
-  append_bytes(sample_.tokens, line.string_of(is_text ? text : completion));
+  encoder_.begin(sample_.tokens);
+  if (is_prompted) encoder_.add(line.string_of(prompt), sample_.tokens);
+  const std::size_t ignored = is_prompted ? sample_.tokens.size() : 0;
+  encoder_.add(line.string_of(is_text ? text : completion), sample_.tokens);
+  encoder_.end(sample_.tokens);
   sample_.labels = sample_.tokens;
-  std::fill_n(sample_.labels.begin(), ignored, ignored_label);
+  std::fill_n(sample_.labels.begin(), ignored, ignored_target);
   return std::nullopt;
 }
 

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "accrue/data/tokenizer.h"
+#include "data/text/sample_encoder.h"
+
 namespace accrue::data {
 
 /// One line's sample, before the shift that makes inputs and targets of it.
@@ -15,7 +18,7 @@ struct JsonSample {
   std::vector<std::int64_t>
       labels;  ///< in parallel to `tokens`: what position i-1 predicts, or -100
   float weight = 1;
-  bool has_ids = false;  ///< the tokens are those of "input_ids", not bytes of text
+  bool has_ids = false;  ///< the tokens are those of "input_ids", and not made of text
 
   /// The number of inputs, and of targets: the last token is only predicted.
   std::int64_t length() const { return tokens.empty() ? 0 : std::ssize(tokens) - 1; }
@@ -33,8 +36,9 @@ struct LineProblem {
 /// Parses lines one after the other into the same buffers.
 class JsonSampleParser {
  public:
-  /// Ids and labels must be below `vocab_bound`, unless it is 0.
-  explicit JsonSampleParser(std::int64_t vocab_bound);
+  /// Ids and labels must be below `vocab_bound`, unless it is 0. Text becomes tokens as
+  /// `tokenizer` says, which outlives this, or is its bytes where that is null.
+  explicit JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer = nullptr);
   ~JsonSampleParser();
 
   /// Makes sample() of `line`, or returns what keeps it from being a sample.
@@ -49,6 +53,7 @@ class JsonSampleParser {
 
   std::int64_t vocab_bound_;
   std::unique_ptr<Handler> handler_;
+  SampleEncoder encoder_;
   JsonSample sample_;
 };
 

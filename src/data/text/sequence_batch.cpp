@@ -8,7 +8,6 @@ namespace accrue::data {
 namespace {
 
 constexpr std::int64_t padding_id = 0;
-constexpr std::int64_t ignored_target = -100;
 
 }  // namespace
 

@@ -8,6 +8,9 @@
 
 namespace accrue::data {
 
+/// The target of a position whose loss is not taken.
+inline constexpr std::int64_t ignored_target = -100;
+
 /// The tokens of one sample as a model sees them.
 struct Sequence {
   std::vector<std::int64_t> inputs;

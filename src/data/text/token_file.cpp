@@ -86,6 +86,13 @@ class Inspection {
 
 }  // namespace
 
+std::string token_header(std::int64_t tokens, std::int64_t width) {
+  std::array<std::int32_t, header_bytes / 4> words{};
+  for (const HeaderKind& kind : header_kinds)
+    if (kind.width == width) words = {kind.magic, kind.version, static_cast<std::int32_t>(tokens)};
+  return {reinterpret_cast<const char*>(words.data()), header_bytes};
+}
+
 TokenLayout text_layout(const FilePool& files, std::size_t file) {
   return {0, files.bytes(file), 1};
 }

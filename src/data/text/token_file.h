@@ -22,4 +22,7 @@ TokenLayout text_layout(const FilePool& files, std::size_t file);
 /// `what`, that names the file where it is empty, truncated or corrupt, or of an unknown version.
 TokenLayout token_layout(const FilePool& files, std::size_t file, const std::string& what);
 
+/// llm.c's header for `tokens` ids of `width` (2 or 4) bytes, which follow it.
+std::string token_header(std::int64_t tokens, std::int64_t width);
+
 }  // namespace accrue::data

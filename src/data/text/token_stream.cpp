@@ -31,22 +31,26 @@ void widen(std::span<const std::byte> bytes, std::int64_t width, std::span<std::
 
 }  // namespace
 
-TokenStream::TokenStream(std::unique_ptr<const FilePool> files, std::vector<TokenLayout> layouts,
-                         StreamTraits traits, const std::string& what)
-    : files_(std::move(files)),
-      layouts_(std::move(layouts)),
+TokenStream::TokenStream(StreamContent content, StreamTraits traits, const std::string& what)
+    : content_(std::move(content)),
       traits_(std::move(traits)),
-      fingerprint_(std::string(to_string(traits_.format)), *files_) {
+      fingerprint_(with_tokenizer(std::string(to_string(traits_.format)), traits_.tokenizer.get()),
+                   identity()) {
   std::int64_t total = 0;
-  for (const TokenLayout& layout : layouts_) ends_.push_back(total += layout.tokens);
+  for (const TokenLayout& layout : content_.layouts) ends_.push_back(total += layout.tokens);
   if (total <= traits_.context) {
     throw usage_error(what,
                       "at least " + std::to_string(traits_.context + 1) + " tokens (a context of " +
                           std::to_string(traits_.context) + " and one more to predict)",
-                      std::to_string(total) + " in " + std::to_string(files_->count()) +
-                          " file(s), the first being " + files_->path(0).string(),
+                      std::to_string(total) + " in " + std::to_string(identity().count()) +
+                          " file(s), the first being " + identity().path(0).string(),
                       "more data or a shorter context");
   }
+}
+
+std::vector<std::string> TokenStream::remarks() const {
+  if (!content_.cache || content_.cache->remark().empty()) return {};
+  return {content_.cache->remark()};
 }
 
 std::int64_t TokenStream::size() const { return (length() - 1) / traits_.context; }
@@ -77,7 +81,7 @@ void TokenStream::read(std::int64_t first, std::span<std::int64_t> out, Scratch&
   for (; !out.empty(); ++file) {
     const auto count = std::min(out.size(), static_cast<std::size_t>(ends_[file] - first));
     if (count == 0) continue;  // an empty text file
-    const std::int64_t begin = ends_[file] - layouts_[file].tokens;
+    const std::int64_t begin = ends_[file] - content_.layouts[file].tokens;
     read_file(file, first - begin, out.first(count), scratch);
     out = out.subspan(count);
     first += static_cast<std::int64_t>(count);
@@ -86,9 +90,9 @@ void TokenStream::read(std::int64_t first, std::span<std::int64_t> out, Scratch&
 
 void TokenStream::read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
                             Scratch& scratch) const {
-  const TokenLayout& layout = layouts_[file];
+  const TokenLayout& layout = content_.layouts[file];
   scratch.resize(out.size() * static_cast<std::size_t>(layout.width));
-  files_->read(file, layout.offset + first * layout.width, scratch);
+  pool().read(file, layout.offset + first * layout.width, scratch);
   widen(scratch, layout.width, out);
   if (traits_.vocab_bound > 0) check_vocab(file, first, out);
 }
@@ -97,8 +101,8 @@ std::vector<TokenStream::Piece> TokenStream::pieces_to_check() const {
   constexpr std::int64_t piece_tokens = std::int64_t{1} << 20;
   std::vector<Piece> pieces;
   if (traits_.vocab_bound == 0) return pieces;
-  for (std::size_t file = 0; file < layouts_.size(); ++file) {
-    const TokenLayout& layout = layouts_[file];
+  for (std::size_t file = 0; file < content_.layouts.size(); ++file) {
+    const TokenLayout& layout = content_.layouts[file];
     if (traits_.vocab_bound >= std::int64_t{1} << 8 * layout.width) continue;
     for (std::int64_t first = 0; first < layout.tokens; first += piece_tokens)
       pieces.push_back({file, first, std::min(piece_tokens, layout.tokens - first)});
@@ -140,7 +144,7 @@ void TokenStream::check_vocab(std::size_t file, std::int64_t first,
                                 [bound = traits_.vocab_bound](auto id) { return id >= bound; });
   if (bad == ids.end()) return;
   throw usage_error(
-      "read " + files_->path(file).string(),
+      "read " + pool().path(file).string(),
       "token ids below the vocabulary of " + std::to_string(traits_.vocab_bound),
       "id " + std::to_string(*bad) + " at token " + std::to_string(first + (bad - ids.begin())),
       "a larger model.vocab, or data made with this model's tokenizer");

@@ -12,13 +12,24 @@
 #include "accrue/data/source.h"
 #include "data/files/file_pool.h"
 #include "data/files/fingerprint.h"
+#include "data/text/text_cache.h"
 #include "data/text/token_file.h"
 
 namespace accrue::data {
 
+/// The files that a stream reads.
+struct StreamContent {
+  std::unique_ptr<const FilePool> files;
+  std::vector<TokenLayout> layouts;  ///< where file i has its tokens
+  /// What a tokenizer made them of, and what identifies the data; null: `files` themselves.
+  std::unique_ptr<const FilePool> text = nullptr;
+  std::shared_ptr<const TextCache> cache = nullptr;  ///< owns `files` where there is `text`
+};
+
 /// What a stream is besides its files.
 struct StreamTraits {
-  Format format = Format::text;  ///< or tokens
+  Format format = Format::text;                          ///< or tokens
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
   std::int64_t context = 0;      ///< T >= 1
   std::int64_t vocab = 0;        ///< Source::vocab(); 0: not told
   std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
@@ -27,14 +38,14 @@ struct StreamTraits {
 /// Files joined into one stream of tokens, and its samples.
 class TokenStream final : public Source {
  public:
-  /// `layouts[i]` says where file i has its tokens. Throws a usage Error, its operation being
-  /// `what`, where there is no sample.
-  TokenStream(std::unique_ptr<const FilePool> files, std::vector<TokenLayout> layouts,
-              StreamTraits traits, const std::string& what);
+  /// Throws a usage Error, its operation being `what`, where there is no sample.
+  TokenStream(StreamContent content, StreamTraits traits, const std::string& what);
 
   std::int64_t size() const override;
   std::int64_t vocab() const override { return traits_.vocab; }
   bool has_text() const override { return traits_.format == Format::text; }
+  std::shared_ptr<const Tokenizer> tokenizer() const override { return traits_.tokenizer; }
+  std::vector<std::string> remarks() const override;
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
   std::int64_t tokens(std::int64_t) const override { return traits_.context; }
   std::optional<std::int64_t> uniform_tokens() const override { return traits_.context; }
@@ -62,8 +73,10 @@ class TokenStream final : public Source {
   void check(const Piece& piece) const;
   void check_vocab(std::size_t file, std::int64_t first, std::span<const std::int64_t> ids) const;
 
-  std::unique_ptr<const FilePool> files_;
-  std::vector<TokenLayout> layouts_;
+  const FilePool& pool() const { return *content_.files; }
+  const FilePool& identity() const { return content_.text ? *content_.text : *content_.files; }
+
+  StreamContent content_;
   std::vector<std::int64_t> ends_;  ///< the stream's length up to and with file i
   StreamTraits traits_;
   Fingerprint fingerprint_;

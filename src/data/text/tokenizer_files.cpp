@@ -16,12 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* fast_tokenizer = "tokenizer.json";
 constexpr const char* tokenizer_settings = "tokenizer_config.json";
 
 /// Files that hold tokens come first: the settings alone do not say which tokens there are.
 constexpr std::array<const char*, 11> tokenizer_names{
-    fast_tokenizer,    "vocab.json",      "merges.txt",
+    kTokenizerFile,    "vocab.json",      "merges.txt",
     "tokenizer.model", "spiece.model",    "sentencepiece.bpe.model",
     "vocab.txt",       "encoder.json",    "vocab.bpe",
     "tekken.json",     tokenizer_settings};
@@ -75,6 +74,8 @@ bool adds_tokens(const nlohmann::json& post_processor) {
   return special == post_processor.end() || !special->empty();
 }
 
+}  // namespace
+
 /// Compares only what decides which tokens a text becomes: other programs write the rest anew.
 bool is_byte_tokenizer(const fs::path& file) {
   constexpr std::uintmax_t most_bytes =
@@ -92,16 +93,25 @@ bool is_byte_tokenizer(const fs::path& file) {
   return found.contains("post_processor") && !adds_tokens(found["post_processor"]);
 }
 
-}  // namespace
+std::vector<fs::path> files_of_tokenizer(const fs::path& tokenizer_file) {
+  std::vector<fs::path> files{tokenizer_file};
+  std::error_code unreadable;
+  for (const char* name : {tokenizer_settings, "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja"}) {
+    const fs::path file = tokenizer_file.parent_path() / name;
+    if (fs::is_regular_file(file, unreadable)) files.push_back(file);
+  }
+  return files;
+}
 
 FolderTokenizer find_tokenizer(const fs::path& folder) {
   using Kind = FolderTokenizer::Kind;
-  const bool bytes = is_byte_tokenizer(folder / fast_tokenizer);
+  const bool bytes = is_byte_tokenizer(folder / kTokenizerFile);
   const auto other = first_file(folder, [&](std::string_view name) {
-    return !bytes || (name != fast_tokenizer && name != tokenizer_settings);
+    return !bytes || (name != kTokenizerFile && name != tokenizer_settings);
   });
   if (other) return {.kind = Kind::other, .file = *other};
-  if (bytes) return {.kind = Kind::bytes, .file = folder / fast_tokenizer};
+  if (bytes) return {.kind = Kind::bytes, .file = folder / kTokenizerFile};
   return {};
 }
 
@@ -109,7 +119,7 @@ void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t cont
   const OrderedJson config{{"tokenizer_class", "PreTrainedTokenizerFast"},
                            {"model_max_length", context},
                            {"clean_up_tokenization_spaces", false}};
-  write_file_atomically(folder / fast_tokenizer, byte_tokenizer().dump(1) + "\n");
+  write_file_atomically(folder / kTokenizerFile, byte_tokenizer().dump(1) + "\n");
   write_file_atomically(folder / tokenizer_settings, config.dump(1) + "\n");
 }
 

@@ -2,8 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 namespace accrue::data {
+
+/// The name that transformers has for the file that Tokenizer reads.
+inline constexpr const char* kTokenizerFile = "tokenizer.json";
 
 /// Writes tokenizer.json and tokenizer_config.json, with which transformers' AutoTokenizer encodes
 /// text as this program does: token i is byte i. It is GPT-2's byte-level BPE without any merge.
@@ -14,11 +18,18 @@ struct FolderTokenizer {
   enum class Kind {
     none,   ///< no file tells
     bytes,  ///< what write_byte_tokenizer() wrote, and no other vocabulary beside it
-    other   ///< any other tokenizer, which this version does not read
+    other   ///< any other tokenizer: of these, Tokenizer reads a tokenizer.json
   };
   Kind kind = Kind::none;
   std::filesystem::path file;  ///< the file that tells; empty: none
 };
+
+/// Whether a tokenizer.json is of bytes: what write_byte_tokenizer() wrote, or makes the same tokens.
+bool is_byte_tokenizer(const std::filesystem::path& file);
+
+/// The files that belong to a tokenizer.json and lie beside it, itself first: what other programs
+/// read it from, and a chat template.
+std::vector<std::filesystem::path> files_of_tokenizer(const std::filesystem::path& tokenizer_file);
 
 /// Looks for tokenizer.json, vocab.json, merges.txt, SentencePiece models, *.tiktoken and the like.
 /// A folder that is not there has none.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_part.h"
 
 namespace accrue::data {
@@ -11,22 +12,22 @@ namespace {
 using Json = nlohmann::json;
 
 /// The ids of a special token that a template names.
-std::vector<TokenId> ids_named(const JsonPart& processing, const std::string& name) {
+std::vector<std::int64_t> ids_named(const JsonPart& processing, const std::string& name) {
   const Json& tokens = processing.object("special_tokens");
   if (!tokens.contains(name))
     processing.refuse("special_tokens", "\"" + name + "\", which \"single\" names,");
   const JsonPart token(tokens.at(name), processing.what(), "post_processor.special_tokens");
-  std::vector<TokenId> ids;
+  std::vector<std::int64_t> ids;
   for (const Json& id : token.list("ids")) {
     if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<TokenId>::max())
       token.refuse("ids", "ids");
-    ids.push_back(id.get<TokenId>());
+    ids.push_back(id.get<std::int64_t>());
   }
   return ids;
 }
 
-TemplateTokens tokens_of(const JsonPart& processing) {
-  TemplateTokens tokens;
+Tokenizer::Around tokens_of(const JsonPart& processing) {
+  Tokenizer::Around tokens;
   bool is_behind = false;
   for (const Json& stated : processing.list("single")) {
     const JsonPart piece(stated, processing.what(), "post_processor.single");
@@ -37,8 +38,8 @@ TemplateTokens tokens_of(const JsonPart& processing) {
     }
     const JsonPart special(piece.object("SpecialToken"), processing.what(),
                            "post_processor.single.SpecialToken");
-    std::vector<TokenId>& side = is_behind ? tokens.after : tokens.before;
-    for (const TokenId id : ids_named(processing, special.text("id"))) side.push_back(id);
+    std::vector<std::int64_t>& side = is_behind ? tokens.after : tokens.before;
+    for (const std::int64_t id : ids_named(processing, special.text("id"))) side.push_back(id);
   }
   if (!is_behind) processing.refuse("single", "a place for the text");
   return tokens;
@@ -46,16 +47,16 @@ TemplateTokens tokens_of(const JsonPart& processing) {
 
 }  // namespace
 
-TemplateTokens read_template(const Json& stated, const std::string& what) {
+Tokenizer::Around read_template(const Json& stated, const std::string& what) {
   if (stated.is_null()) return {};
   const JsonPart part(stated, what, "post_processor");
   const std::string type = part.type();
   if (type == "ByteLevel") return {};
   if (type == "TemplateProcessing") return tokens_of(part);
   if (type != "Sequence") part.refuse_type();
-  TemplateTokens all;
+  Tokenizer::Around all;
   for (const Json& processor : part.list("processors")) {
-    const TemplateTokens one = read_template(processor, what);
+    const Tokenizer::Around one = read_template(processor, what);
     all.before.insert(all.before.begin(), one.before.begin(), one.before.end());
     all.after.insert(all.after.end(), one.after.begin(), one.after.end());
   }

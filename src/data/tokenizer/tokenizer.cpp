@@ -9,6 +9,7 @@
 #include "core/checksum.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/decoder.h"
+#include "data/tokenizer/end_of_text.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/read_bpe.h"
@@ -49,14 +50,16 @@ Json parsed_shallowly(const std::string& content, const std::string& operation) 
 }  // namespace
 
 struct Tokenizer::Parts {
-  std::string file, fingerprint;
+  std::filesystem::path file;
+  std::string fingerprint;
   std::unique_ptr<const Normalizer> normalizer;
   std::unique_ptr<const PreTokenizer> cutter;
   std::unique_ptr<const Bpe> bpe;
   std::unique_ptr<const PieceDecoder> decoder;
   AddedTokens found_first;  ///< in the text as it is
   AddedTokens found_normalized;
-  TemplateTokens around;
+  Around around;
+  std::optional<std::int64_t> end_of_text;
   /// By id, as they are decoded: normalized where the text is before they are found in it; empty
   /// where there is no such token.
   std::vector<std::string> texts;
@@ -89,8 +92,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
   const JsonPart root(parsed, operation, "the file");
 
   auto parts = std::make_unique<Parts>();
-  parts->file = file.string();
-  parts->fingerprint = checksum_of(content);
+  parts->file = file;
   parts->normalizer = read_normalizer(root.value("normalizer"), operation);
   ReadPreTokenizer cutter = read_pre_tokenizer(root.value("pre_tokenizer"), operation);
   parts->cutter = std::move(cutter.cutter);
@@ -117,15 +119,28 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
   parts->found_first = AddedTokens(std::move(first));
   parts->found_normalized = AddedTokens(std::move(normalized));
   for (const auto* const side : {&parts->around.before, &parts->around.after})
-    for (const TokenId id : *side)
-      if (static_cast<std::size_t>(id) >= parts->texts.size())
+    for (const std::int64_t id : *side)
+      if (id >= std::ssize(parts->texts))
         throw usage_error(operation, "a post_processor of tokens that there are",
                           "id " + std::to_string(id), whole_tokenizer_file);
+  parts->fingerprint = checksum_of(content);
+  if (const auto ending = end_of_text_beside(file, what)) {
+    const auto found = parts->ids.find(ending->text);
+    if (found == parts->ids.end())
+      throw usage_error(what + ": " + ending->stated_in.string(),
+                        "an eos_token that " + file.string() + " has", "'" + ending->text + "'",
+                        "the two files that belong together");
+    parts->end_of_text = found->second;
+    parts->fingerprint = checksum_of(parts->fingerprint + ending->text);
+  }
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
 std::int64_t Tokenizer::vocab() const { return std::ssize(parts_->texts); }
 const std::string& Tokenizer::fingerprint() const { return parts_->fingerprint; }
+const std::filesystem::path& Tokenizer::file() const { return parts_->file; }
+std::optional<std::int64_t> Tokenizer::end_of_text() const { return parts_->end_of_text; }
+const Tokenizer::Around& Tokenizer::around() const { return parts_->around; }
 
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {
   const auto found = parts_->ids.find(token);
@@ -148,7 +163,7 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_speci
     const bool is_token = id >= 0 && id < vocab();
     const auto place = static_cast<std::size_t>(id);
     if (!is_token || parts_->texts[place].empty())
-      throw usage_error("decode", "ids of " + parts_->file, std::to_string(id),
+      throw usage_error("decode", "ids of " + parts_->file.string(), std::to_string(id),
                         "the tokenizer that made them");
     if (!skip_special || !parts_->is_special[place]) pieces.push_back(parts_->texts[place]);
   }

@@ -169,17 +169,29 @@ void RunClaim::check_there() const {
       "run.out at the place it was moved to, with --resume");
 }
 
-void RunClaim::create(const Config& config, const std::string& run_json) {
+void RunClaim::create(const Config& config, const std::string& run_json,
+                      const std::vector<std::filesystem::path>& tokenizer_files) {
   try {
     // Metrics and event files are the sinks' to write, in a folder that had none.
     made_files_ = {run_.config_file(), run_.run_file(), run_.metrics_file()};
     write_file_atomically(run_.config_file(), to_toml(config));
     write_file_atomically(run_.run_file(), run_json);
+    copy_tokenizer(tokenizer_files);
     fs::create_directory(run_.checkpoints());
   } catch (const std::exception& error) {
     abandon();
     throw usage_error("create " + name_of(run_), "a place that can be written", error.what(),
                       "another run.out");
+  }
+}
+
+void RunClaim::copy_tokenizer(const std::vector<std::filesystem::path>& files) {
+  if (files.empty()) return;
+  fs::create_directory(run_.tokenizer_folder());
+  for (const fs::path& file : files) {
+    const fs::path copy = run_.tokenizer_folder() / file.filename();
+    made_files_.push_back(copy);
+    write_file_atomically(copy, read_file(file));
   }
 }
 
@@ -189,6 +201,7 @@ void RunClaim::abandon() {
   for (const fs::path& path : made_files_) fs::remove(path, ignored);
   observe::remove_event_files(run_.tensorboard_folder());
   sweep(run_);
+  fs::remove(run_.tokenizer_folder(), ignored);
   fs::remove(run_.checkpoints(), ignored);
   made_files_.clear();
 }

@@ -27,9 +27,11 @@ class RunClaim {
   /// Why the folder could not be locked (a file system without locks); empty where it is locked.
   const std::string& remark() const { return remark_; }
 
-  /// Writes config.toml and run.json of a new run, in a folder that holds none. Throws a usage
-  /// Error where it cannot, and leaves nothing behind.
-  void create(const Config& config, const std::string& run_json);
+  /// Writes config.toml and run.json of a new run, in a folder that holds none, and copies
+  /// `tokenizer_files` into a folder of it. Throws a usage Error where it cannot, and leaves
+  /// nothing behind.
+  void create(const Config& config, const std::string& run_json,
+              const std::vector<std::filesystem::path>& tokenizer_files = {});
   /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
   /// there is a whole checkpoint.
   void abandon();
@@ -39,6 +41,7 @@ class RunClaim {
  private:
   void make_folder();
   bool open_lock();  ///< false: the file was removed meanwhile
+  void copy_tokenizer(const std::vector<std::filesystem::path>& files);
   void say_who() const;
   bool is_there() const;
   void release();

@@ -266,14 +266,9 @@ Key betas_key(std::string name) {
 }
 
 Key tokenizer_key(std::string name) {
-  const std::vector<std::string> choices{std::string(data::kByteTokenizer)};
-  const std::vector<Refused> refused{{"a tokenizer file"}};
-  return make_key(
-      std::move(name), choice_in_words(choices, refused),
-      [](auto& c) -> auto& { return c.data.tokenizer; },
-      [=](const Stated& stated, const std::string& expected) {
-        return read_choice(stated, expected, choices, refused, nullptr);
-      });
+  return string_key(
+      std::move(name), "\"auto\", \"bytes\", a tokenizer.json or its folder",
+      [](auto& c) -> auto& { return c.data.tokenizer; });
 }
 
 Key image_size_key(std::string name) {

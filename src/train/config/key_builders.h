@@ -213,7 +213,7 @@ Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
       });
 }
 
-/// data.tokenizer, for which there is one value.
+/// data.tokenizer, a word or a path.
 Key tokenizer_key(std::string name);
 
 /// optim.betas, one array for two members.

@@ -165,7 +165,7 @@ std::vector<Key> data_keys() {
           [](auto& c) -> auto& { return c.data.val_fraction; }),
       choice_or_auto_key(
           "data.format", data::format_words, {}, [](auto& c) -> auto& { return c.data.format; }),
-      read_with_format({"text", "jsonl"}, tokenizer_key("data.tokenizer")),
+      read_with_format({"text", "jsonl"}, resumable(tokenizer_key("data.tokenizer"))),
       choice_key(
           "data.order", batch::order_words, {}, [](auto& c) -> auto& { return c.data.order; }),
       read_with_format({"jsonl"},

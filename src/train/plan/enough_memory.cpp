@@ -31,7 +31,8 @@ constexpr std::int64_t kLargeVocabulary = 65'536;
 /// Whether text is read byte by byte, as far as the config tells.
 bool reads_bytes(const Config& config) {
   const auto holds_tokens = [](const std::string& name) { return name.ends_with(".bin"); };
-  return config.data.tokenizer == data::kByteTokenizer &&
+  const std::string& tokenizer = config.data.tokenizer;
+  return (tokenizer == data::kByteTokenizer || tokenizer == data::kAutoTokenizer) &&
          config.data.format != data::Format::tokens &&
          std::ranges::none_of(config.data.train, holds_tokens);
 }

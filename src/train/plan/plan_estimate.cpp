@@ -9,6 +9,7 @@
 #include "train/config/gradient_folding.h"
 #include "train/plan/storage.h"
 #include "train/workload/model_factory.h"
+#include "train/workload/text_tokenizer.h"
 
 namespace accrue::train {
 namespace {
@@ -34,7 +35,10 @@ bool is_text(const DataConfig& data) {
 
 std::int64_t classes_of(const Config& config) {
   if (config.model.vocab) return *config.model.vocab;
-  if (config.model.kind == ModelKind::gpt2 && is_text(config.data)) return byte_vocabulary;
+  if (config.model.kind == ModelKind::gpt2 && is_text(config.data)) {
+    const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config)();
+    return tokenizer ? tokenizer->vocab() : byte_vocabulary;
+  }
   throw usage_error(estimating, "model.vocab, as the data are not read", "nothing",
                     "--model.vocab=50304 (of images: the number of classes)");
 }

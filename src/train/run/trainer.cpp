@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
+#include "data/text/tokenizer_files.h"
 #include "kernels/gemm/gemm.h"
 #include "memory/out_of_memory.h"
 #include "memory/plan.h"
@@ -27,22 +28,22 @@
 namespace accrue::train {
 
 struct Trainer::Impl {
-  Impl(Config as_given, std::shared_ptr<distributed::Group> group)
+  Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
       : given(with_whole_batch(std::move(as_given), group ? group->world() : 1)),
         ranks(std::move(group)),
-        work(open(given)),
+        work(open(given, tell)),
         directory(given.run.out) {
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     work.slice = ranks.slice(given);
     work.ranks = ranks_that_share(given, ranks.world());
   }
 
-  static Workload open(const Config& config) {
+  static Workload open(const Config& config, const data::TellProgress& tell) {
     if (config.run.out.empty())
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
     use_resources(config);
-    return open_within_memory(config);
+    return open_within_memory(config, tell);
   }
 
   /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
@@ -127,7 +128,10 @@ struct Trainer::Impl {
     check_room(
         checkpoint_room(given.run, plan->total_steps, model_bytes, whole_state_bytes(optimizer)),
         free_bytes_at(directory.root()), directory.root().string());
-    claim.create(given, note_start(notes(options), *plan, records, repeated));
+    const auto tokenizer = work.data.train->tokenizer();
+    claim.create(given, note_start(notes(options), *plan, records, repeated),
+                 tokenizer ? data::files_of_tokenizer(tokenizer->file())
+                           : std::vector<std::filesystem::path>{});
   }
 
   TrainState first_state() {
@@ -345,9 +349,10 @@ struct Trainer::Impl {
   GradientHook gradient_hook;
 };
 
-Trainer::Trainer(Config config, std::shared_ptr<distributed::Group> group) {
+Trainer::Trainer(Config config, std::shared_ptr<distributed::Group> group,
+                 const data::TellProgress& tell) {
   try {
-    impl_ = std::make_unique<Impl>(std::move(config), group);
+    impl_ = std::make_unique<Impl>(std::move(config), group, tell);
   } catch (const std::exception& error) {
     if (group) group->fail(error.what());
     throw;

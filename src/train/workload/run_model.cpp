@@ -1,4 +1,5 @@
 #include "accrue/train/run_directory.h"
+#include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/workload.h"
@@ -9,6 +10,12 @@ namespace {
 /// The format that a fingerprint begins with: "jsonl, packed: 3 files, ...".
 std::string format_in(const std::string& fingerprint) {
   return fingerprint.substr(0, fingerprint.find_first_of(",:"));
+}
+
+std::filesystem::path tokenizer_of(const RunDirectory& run) {
+  const std::filesystem::path file = run.tokenizer_folder() / data::kTokenizerFile;
+  std::error_code unreadable;
+  return std::filesystem::exists(file, unreadable) ? file : std::filesystem::path();
 }
 
 }  // namespace
@@ -28,6 +35,7 @@ TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int6
                        .checkpoint = checkpoint.folder(),
                        .step = checkpoint.state().step,
                        .data_format = format_in(checkpoint.state().data.fingerprint),
+                       .tokenizer = tokenizer_of(run),
                        .model = nullptr};
   trained.model = make_model(trained.config);
   checkpoint.load(*trained.model);

@@ -10,11 +10,17 @@
 #include "accrue/models/normalisation.h"
 #include "batch/variable_windows.h"
 #include "train/config/gradient_folding.h"
-#include "train/workload/byte_text.h"
 #include "train/workload/model_factory.h"
+#include "train/workload/text_tokenizer.h"
 
 namespace accrue::train {
 namespace {
+
+/// How text becomes tokens, and who is told of it.
+struct TextReading {
+  OpenTokenizer tokenizer;
+  data::TellProgress tell_progress;
+};
 
 /// What images are brought to, as far as the config says it.
 data::ImageShape stated_shape(const Config& config) {
@@ -27,6 +33,7 @@ data::ImageShape stated_shape(const Config& config) {
 }
 
 std::shared_ptr<const data::Source> open_files(const Config& config,
+                                               const TextReading& text,
                                                const std::vector<std::string>& globs,
                                                const std::string& key,
                                                const data::ImageShape& image,
@@ -35,7 +42,9 @@ std::shared_ptr<const data::Source> open_files(const Config& config,
   options.globs = globs;
   options.exclude = config.data.exclude;
   options.format = config.data.format;
-  options.tokenizer = config.data.tokenizer;
+  options.tokenizer = text.tokenizer;
+  options.cache = text_cache_of(config);
+  options.tell_progress = text.tell_progress;
   options.context = config.model.context_or_default();
   options.vocab = config.model.vocab.value_or(0);
   options.packing = config.data.packing;
@@ -68,7 +77,8 @@ void expect_labels(const data::Source& source, const std::string& key) {
 }
 
 /// `config` has the model's vocabulary, which held-out ids must be in, too.
-Datasets open_datasets(const Config& config, std::shared_ptr<const data::Source> train) {
+Datasets open_datasets(const Config& config, const TextReading& text,
+                       std::shared_ptr<const data::Source> train) {
   if (config.data.val_fraction > 0) {
     Datasets sets = split_off_validation(train, config.data.val_fraction);
     expect_labels(*sets.train, "data.val_fraction (what it leaves to train on)");
@@ -79,7 +89,7 @@ Datasets open_datasets(const Config& config, std::shared_ptr<const data::Source>
   if (config.data.val.empty()) return sets;
   const bool images = sets.train->image_shape().has_value();
   sets.val =
-      open_files(config, config.data.val, "data.val",
+      open_files(config, text, config.data.val, "data.val",
                  sets.train->image_shape().value_or(data::ImageShape{}), sets.train->classes());
   check_text_is_of_model(config, *sets.val, "data.val");
   if (sets.val->image_shape().has_value() == images) return sets;
@@ -140,19 +150,26 @@ bool affords_packing(const models::Model& model) {
 
 }  // namespace
 
-Workload open_workload(Config config) {
+Datasets open_data(const Config& config, const data::TellProgress& tell) {
+  const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
+  return open_datasets(config, text,
+                       open_files(config, text, config.data.train, "data.train", {}));
+}
+
+Workload open_workload(Config config, const data::TellProgress& tell) {
   config = with_whole_batch(std::move(config), 1);
   Workload work;
   std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
   config.model.context = config.model.context_or_default();
+  const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
   std::shared_ptr<const data::Source> train =
-      open_files(config, config.data.train, "data.train", stated_shape(config));
+      open_files(config, text, config.data.train, "data.train", stated_shape(config));
   check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
   work.model = loaded ? std::move(loaded) : make_initial_model(config);
   check_loaded_model(config, *work.model, *train);
   work.model->pack_weights(affords_packing(*work.model));
-  work.data = open_datasets(config, std::move(train));
+  work.data = open_datasets(config, text, std::move(train));
   work.schedule = make_window_schedule(config, work.data.train);
   work.config = std::move(config);
   memory::measure_outside();

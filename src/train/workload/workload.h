@@ -39,10 +39,14 @@ struct Workload {
   std::int64_t ranks = 1;  ///< how many share each window (ranks_that_share)
 };
 
+/// Opens what the config's data are, for no model: ids are not compared with a vocabulary. Throws a
+/// usage Error as open_workload() does for data.
+Datasets open_data(const Config& config, const data::TellProgress& tell = {});
+
 /// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
 /// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
-/// with_whole_batch() states it first.
-Workload open_workload(Config config);
+/// with_whole_batch() states it first. `tell` is called while text becomes tokens.
+Workload open_workload(Config config, const data::TellProgress& tell = {});
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
 /// model.from is read only where its file alone has the shape (TorchScript).

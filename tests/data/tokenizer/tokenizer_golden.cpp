@@ -3,6 +3,8 @@
 // gets the ids of each as int32, -1 behind each text.
 // tokenizer_golden decode TOKENIZER.json IDS OUT: the other way round, each text three times:
 // with special tokens, without them, and as a stream.
+// tokenizer_golden parts TOKENIZER.json TEXT OUT: the ids of one text that is read by parts, as
+// int32; tells their number on stdout.
 
 #include <cstring>
 #include <fstream>
@@ -10,6 +12,7 @@
 
 #include "accrue/data/tokenizer.h"
 #include "core/atomic_file.h"
+#include "data/text/text_parts.h"
 
 namespace {
 
@@ -58,16 +61,32 @@ void decode(const Tokenizer& tokenizer, const std::string& bytes, std::ostream& 
   }
 }
 
+void encode_parts(const Tokenizer& tokenizer, const std::string& text, std::ostream& out) {
+  constexpr std::size_t part_bytes = 1 << 15;
+  const std::string what = "parts";
+  const accrue::data::FilePool files({text}, what);
+  accrue::data::TextParts parts(files, tokenizer, what, part_bytes);
+  Tokenizer::Encoder encoder(tokenizer);
+  int count = 0;
+  for (; const auto part = parts.next(); ++count) {
+    Ids ids;
+    encoder.encode(*part, ids);
+    write_ids(ids, out);
+  }
+  std::cout << count << '\n';
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count != 5) return 2;
-  const std::string what = arguments[1], input = accrue::read_file(arguments[3]);
+  const std::string what = arguments[1];
   std::ofstream out(arguments[4], std::ios::binary);
   try {
     const auto tokenizer = Tokenizer::open(arguments[2], "data.tokenizer");
-    if (what == "encode") encode(*tokenizer, input, out);
-    if (what == "decode") decode(*tokenizer, input, out);
+    if (what == "encode") encode(*tokenizer, accrue::read_file(arguments[3]), out);
+    if (what == "decode") decode(*tokenizer, accrue::read_file(arguments[3]), out);
+    if (what == "parts") encode_parts(*tokenizer, arguments[3], out);
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;

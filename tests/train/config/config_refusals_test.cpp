@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"memory", "budget = \"0 GiB\"", {"\"6GiB\""}},
         Case{"memory", "recompute = \"some\"", {"\"selective\"", "\"full\""}},
         Case{"data", "format = \"parquet\"", {"\"jsonl\"", "\"images\""}},
-        Case{"data", "tokenizer = \"tokenizer.json\"", {"not in this version"}},
+        Case{"data", "tokenizer = 1", {"tokenizer.json"}},
         Case{"data", "packing = 1", {"true or false"}},
         Case{"batch", "schedule = [{at = 1, tokens = 8}]", {"not in this version"}},
         Case{"batch", "max_quarantined = 1.5", {"[0.0, 1.0]"}},

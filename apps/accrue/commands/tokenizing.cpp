@@ -1,0 +1,59 @@
+#include "commands/tokenizing.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "accrue/core/units.h"
+
+namespace accrue::cli {
+namespace {
+
+class TokenizingLine {
+ public:
+  void tell(std::int64_t done, std::int64_t all) {
+    const Clock::time_point now = Clock::now();
+    if (done >= all) return finish();
+    if (now < next_) return;
+    next_ = now + (is_terminal_ ? between_redraws : between_lines);
+    std::cerr << (is_terminal_ ? "\r\x1b[K" : "") << text(done, all, now)
+              << (is_terminal_ ? "" : "\n") << std::flush;
+    is_drawn_ = true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds first_after{1'000}, between_redraws{200},
+      between_lines{10'000};
+
+  std::string text(std::int64_t done, std::int64_t all, Clock::time_point now) const {
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const double share = static_cast<double>(done) / static_cast<double>(all);
+    return "tokenizing  " + format_bytes(done) + " of " + format_bytes(all) + " (" +
+           std::to_string(static_cast<int>(100 * share)) + "%)  " +
+           format_bytes(static_cast<std::int64_t>(static_cast<double>(done) / seconds)) + "/s";
+  }
+
+  void finish() {
+    if (is_drawn_ && is_terminal_) std::cerr << "\r\x1b[K" << std::flush;
+    is_drawn_ = false;
+  }
+
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point next_ = start_ + first_after;
+  bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  bool is_drawn_ = false;
+};
+
+}  // namespace
+
+data::TellProgress tell_tokenizing() {
+  return [line = std::make_shared<TokenizingLine>()](std::int64_t done, std::int64_t all) {
+    line->tell(done, all);
+  };
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "accrue/data/tokenizer.h"
+
+namespace accrue::data {
+
+/// Makes tokens of the text of one sample after the other: each byte is one, or as a tokenizer
+/// says. One per thread: it remembers words.
+class SampleEncoder {
+ public:
+  /// Null: bytes. `tokenizer` outlives this.
+  explicit SampleEncoder(const Tokenizer* tokenizer);
+
+  /// Appends what stands before the text of a sample: the template's beginning.
+  void begin(std::vector<std::int64_t>& ids) const;
+  /// Appends the tokens of a part of the text.
+  void add(std::string_view text, std::vector<std::int64_t>& ids);
+  /// Appends what stands behind it: the template's ending, and the end of text where the tokenizer
+  /// has one and `ids` do not end with it, so that a model learns where to stop.
+  void end(std::vector<std::int64_t>& ids) const;
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::optional<Tokenizer::Encoder> encoder_;
+};
+
+}  // namespace accrue::data

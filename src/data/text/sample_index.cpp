@@ -1,0 +1,220 @@
+#include "data/text/sample_index.h"
+
+#include <ATen/Parallel.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "data/text/line_reader.h"
+
+namespace accrue::data {
+namespace {
+
+/// A line as it waits for a thread.
+struct TakenLine {
+  std::int64_t number = 0, begin = 0;
+  std::string text;
+};
+
+/// What a line came to.
+struct LineFacts {
+  std::optional<LineProblem> problem;
+  std::int64_t length = 0;
+  bool has_ids = false, counts = false;
+};
+
+class Indexing {
+ public:
+  Indexing(const FilePool& files, JsonSampleParsers& parsers, std::int64_t context,
+           const TellProgress& tell, const std::string& what)
+      : files_(files), parsers_(parsers), context_(context), tell_(tell), what_(what) {}
+
+  SampleIndex index() {
+    std::int64_t all = 0;
+    for (std::size_t file = 0; file < files_.count(); ++file) all += files_.bytes(file);
+    std::int64_t before = 0;
+    for (std::size_t file = 0; file < files_.count(); before += files_.bytes(file++)) {
+      LineReader reader(files_, file, what_);
+      while (take_lines(reader)) {
+        const std::vector<LineFacts> facts = parse_lines();
+        for (std::size_t i = 0; i < facts.size(); ++i) add(file, lines_[i], facts[i]);
+        if (tell_) tell_(before + lines_.back().begin, all);
+      }
+      index_.ends.push_back(index_.size());
+    }
+    if (tell_) tell_(all, all);
+    require_samples();
+    index_.begins.shrink_to_fit();
+    index_.lengths.shrink_to_fit();
+    return std::move(index_);
+  }
+
+ private:
+  /// Takes some of the lines that follow; false: there are none.
+  bool take_lines(LineReader& reader) {
+    constexpr std::size_t enough = std::size_t{4} << 20;
+    lines_.clear();
+    std::size_t bytes = 0;
+    while (bytes < enough) {
+      const std::optional<Line> line = reader.next();
+      if (!line) break;
+      bytes += line->text.size();
+      lines_.push_back({line->number, line->begin, std::string(line->text)});
+    }
+    return !lines_.empty();
+  }
+
+  std::vector<LineFacts> parse_lines() {
+    constexpr std::int64_t lines_a_task = 16;
+    std::vector<LineFacts> facts(lines_.size());
+    at::parallel_for(0, std::ssize(lines_), lines_a_task, [&](std::int64_t begin, std::int64_t end) {
+      const JsonSampleParsers::Lent parser = parsers_.lend();
+      for (std::int64_t i = begin; i < end; ++i) {
+        const auto place = static_cast<std::size_t>(i);
+        facts[place].problem = parser->parse(lines_[place].text);
+        if (facts[place].problem) continue;
+        const JsonSample& sample = parser->sample();
+        facts[place].length = sample.length();
+        facts[place].has_ids = sample.has_ids;
+        facts[place].counts = sample.counts();
+      }
+    });
+    return facts;
+  }
+
+  void add(std::size_t file, const TakenLine& line, const LineFacts& facts) {
+    if (facts.problem)
+      throw usage_error(
+          what_, facts.problem->expected,
+          place_of_line(files_, file, line.number) + ": " + facts.problem->received,
+          facts.problem->suggestion);
+    index_.has_ids = index_.has_ids || facts.has_ids;
+    index_.has_text = index_.has_text || !facts.has_ids;
+    if (facts.length < 1) {
+      ++index_.too_short;
+      return;
+    }
+    if (facts.length > context_) {
+      ++too_long_;
+      if (facts.length > longest_) {
+        longest_ = facts.length;
+        longest_at_ = place_of_line(files_, file, line.number);
+      }
+      return;
+    }
+    index_.has_counting_label = index_.has_counting_label || facts.counts;
+    index_.begins.push_back(line.begin);
+    index_.lengths.push_back(static_cast<std::int32_t>(facts.length));
+  }
+
+  void require_samples() const {
+    const std::string first = files_.path(0).string();
+    if (too_long_ > 0) {
+      throw usage_error(
+          what_,
+          "samples of at most " + std::to_string(context_ + 1) + " tokens (a context of " +
+              std::to_string(context_) + " and one more to predict)",
+          std::to_string(too_long_) + " longer, the longest of " + std::to_string(longest_ + 1) +
+              " at " + longest_at_,
+          "model.context = " + std::to_string(longest_) + ", or cutting the samples");
+    }
+    if (index_.begins.empty()) {
+      throw usage_error(
+          what_, "samples of at least two tokens",
+          "none in " + std::to_string(files_.count()) + " file(s), the first being " + first,
+          "more data");
+    }
+    if (!index_.has_counting_label) {
+      throw usage_error(what_, "labels that count",
+                        "none in " + std::to_string(index_.size()) + " samples, the first in " +
+                            first + ": all are -100 or have weight 0",
+                        "labels that are not all masked, and weights above 0");
+    }
+  }
+
+  const FilePool& files_;
+  JsonSampleParsers& parsers_;
+  std::int64_t context_;
+  const TellProgress& tell_;
+  const std::string& what_;
+  SampleIndex index_;
+  std::vector<TakenLine> lines_;
+  std::int64_t too_long_ = 0;  ///< samples
+  std::int64_t longest_ = 0;   ///< inputs
+  std::string longest_at_;
+};
+
+/// What a file of an index begins with: what follows is of known length.
+struct IndexHeader {
+  std::int64_t samples = 0, files = 0, too_short = 0;
+  std::int64_t has_ids = 0, has_text = 0, has_counting_label = 0;
+};
+
+template <class T>
+void append(const std::vector<T>& values, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+template <class T>
+std::vector<T> take(std::int64_t count, std::string_view& bytes) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  bytes.remove_prefix(values.size() * sizeof(T));
+  return values;
+}
+
+constexpr std::int64_t bytes_a_sample = sizeof(std::int64_t) + sizeof(std::int32_t);
+
+bool has_length_of(const IndexHeader& header, std::size_t bytes) {
+  const auto all = static_cast<std::int64_t>(bytes);
+  if (header.samples < 0 || header.samples > all || header.files < 0 || header.files > all)
+    return false;
+  return all == header.samples * bytes_a_sample +
+                    header.files * static_cast<std::int64_t>(sizeof(std::int64_t));
+}
+
+}  // namespace
+
+SampleIndex index_samples(const FilePool& files, JsonSampleParsers& parsers, std::int64_t context,
+                          const TellProgress& tell, const std::string& what) {
+  return Indexing(files, parsers, context, tell, what).index();
+}
+
+std::string place_of_line(const FilePool& files, std::size_t file, std::int64_t line) {
+  return files.path(file).string() + ":" + std::to_string(line);
+}
+
+std::string to_bytes(const SampleIndex& index) {
+  const IndexHeader header{.samples = index.size(),
+                           .files = std::ssize(index.ends),
+                           .too_short = index.too_short,
+                           .has_ids = index.has_ids,
+                           .has_text = index.has_text,
+                           .has_counting_label = index.has_counting_label};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  append(index.begins, bytes);
+  append(index.ends, bytes);
+  append(index.lengths, bytes);
+  return bytes;
+}
+
+std::optional<SampleIndex> index_of_bytes(std::string_view bytes) {
+  IndexHeader header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  bytes.remove_prefix(sizeof header);
+  if (!has_length_of(header, bytes.size())) return std::nullopt;
+  SampleIndex index;
+  index.begins = take<std::int64_t>(header.samples, bytes);
+  index.ends = take<std::int64_t>(header.files, bytes);
+  index.lengths = take<std::int32_t>(header.samples, bytes);
+  index.too_short = header.too_short;
+  index.has_ids = header.has_ids != 0;
+  index.has_text = header.has_text != 0;
+  index.has_counting_label = header.has_counting_label != 0;
+  return index;
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "data/files/file_pool.h"
+#include "data/text/json_sample_parsers.h"
+
+namespace accrue::data {
+
+/// Where the samples of files of JSON lines are, and what they are together.
+struct SampleIndex {
+  std::vector<std::int64_t> begins;   ///< where sample i's line begins in its file
+  std::vector<std::int32_t> lengths;  ///< sample i's input tokens
+  std::vector<std::int64_t> ends;     ///< how many samples there are up to and with file i
+  std::int64_t too_short = 0;         ///< lines of fewer than two tokens, which are left out
+  bool has_ids = false, has_text = false, has_counting_label = false;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(begins.size()); }
+  bool operator==(const SampleIndex&) const = default;
+};
+
+/// Reads and checks every line, on all threads. Throws a usage Error, its operation being `what`,
+/// that names the place where a line is no sample or has more inputs than `context`, and where
+/// there is no sample or no label counts.
+SampleIndex index_samples(const FilePool& files, JsonSampleParsers& parsers, std::int64_t context,
+                          const TellProgress& tell, const std::string& what);
+
+/// An index as the bytes of a file, and back: nothing where they are not such bytes.
+std::string to_bytes(const SampleIndex& index);
+std::optional<SampleIndex> index_of_bytes(std::string_view bytes);
+
+/// FILE:LINE, for people.
+std::string place_of_line(const FilePool& files, std::size_t file, std::int64_t line);
+
+}  // namespace accrue::data

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/data/tokenizer.h"
+#include "data/files/file_pool.h"
+
+namespace accrue::data {
+
+/// Reads text files by parts of about `wanted_bytes` whose tokens, joined, are those of each file
+/// as a whole. A part ends behind a line feed between two lines, where the tokens of the text
+/// around that place are those of what stands before and behind it. So a part is as large as its
+/// file where a tokenizer puts something before every text (Llama 2's space), or a file has no such
+/// place.
+class TextParts {
+ public:
+  static constexpr std::size_t default_bytes = std::size_t{1} << 20;
+
+  /// All are kept by reference. `what` is the operation of errors.
+  TextParts(const FilePool& files, const Tokenizer& tokenizer, const std::string& what,
+            std::size_t wanted_bytes = default_bytes);
+
+  /// The next part, or nothing behind the last file. Throws a usage Error that names file and place
+  /// where a text is no UTF-8.
+  std::optional<std::string> next();
+
+ private:
+  bool read_more();  ///< false: the file has ended
+  /// Where the part may end, 0 where there is no such place yet.
+  std::size_t find_end();
+  bool is_neutral(std::size_t place);
+  std::string take(std::size_t size);
+
+  const FilePool& files_;
+  Tokenizer::Encoder encoder_;
+  const std::string& what_;
+  std::size_t wanted_;
+  std::size_t file_ = 0;
+  std::int64_t offset_ = 0;  ///< of the file, where pending_ ends
+  std::string pending_;      ///< what was read of the file and is in no part yet
+  std::size_t looked_at_ = 0;  ///< up to where pending_ has no place to end
+  std::vector<std::int64_t> whole_, halves_;
+};
+
+}  // namespace accrue::data

@@ -1,0 +1,54 @@
+#include "train/workload/token_files.h"
+
+#include <string>
+
+#include "accrue/core/error.h"
+#include "data/text/write_token_file.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* tokenizing = "tokenize";
+
+void expect_room_in(const fs::path& out) {
+  std::error_code error;
+  for (const char* name : {"train.bin", "val.bin"})
+    if (fs::exists(fs::symlink_status(out / name, error)))
+      throw usage_error(std::string(tokenizing) + " --out " + out.string(),
+                        "a folder without token files", "one with a " + std::string(name),
+                        "another --out");
+  fs::create_directories(out, error);
+  if (error)
+    throw usage_error(std::string(tokenizing) + " --out " + out.string(),
+                      "a folder that can be made", error.message(), "another --out");
+}
+
+void expect_text(const data::Source& source) {
+  if (source.has_text() && source.vocab() > 0) return;
+  throw usage_error(tokenizing, "text, or JSON lines with text",
+                    source.image_shape() ? "images" : "data that are tokens already",
+                    "a config whose data.train names text");
+}
+
+}  // namespace
+
+TokenFiles write_token_files(const Config& config, const fs::path& out,
+                             const data::TellProgress& tell) {
+  expect_room_in(out);
+  const Datasets data = open_data(config, tell);
+  expect_text(*data.train);
+  TokenFiles written{.files = {}, .vocab = data.train->vocab()};
+  const auto write = [&](const data::Source& source, const char* name) {
+    const fs::path file = out / name;
+    written.files.push_back(
+        {file, data::write_token_file(source, written.vocab, file, {}, tokenizing)});
+  };
+  write(*data.train, "train.bin");
+  if (data.val) write(*data.val, "val.bin");
+  return written;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+struct TokenFile {
+  std::filesystem::path path;
+  std::int64_t tokens = 0;
+};
+
+/// What write_token_files() wrote.
+struct TokenFiles {
+  std::vector<TokenFile> files;
+  std::int64_t vocab = 0;  ///< the tokenizer's
+};
+
+/// Writes `out`/train.bin and, where the config has held-out data, `out`/val.bin: the tokens of its
+/// text or of the text in its JSON lines, by data.tokenizer (data::write_token_file()). Training on
+/// them with the same model.context takes the same samples as training on the text; what fills no
+/// sample is left out, as there. The folder is made where there is none. Throws a usage Error where
+/// it holds such a file already, and where the data are none of text.
+TokenFiles write_token_files(const Config& config, const std::filesystem::path& out,
+                             const data::TellProgress& tell);
+
+}  // namespace accrue::train

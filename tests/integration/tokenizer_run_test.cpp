@@ -1,0 +1,164 @@
+// Text that a tokenizer reads, from the first run to a model that others load.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+#include "core/atomic_file.h"
+
+namespace accrue::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Letters, spaces and line feeds as bytes, "qu" and "the" as tokens, and an end of text.
+json small_tokenizer() {
+  json vocab = json::object();
+  for (char c = '!'; c <= '~'; ++c) vocab[std::string(1, c)] = vocab.size();
+  for (const char* text : {"Ġ", "Ċ", "th", "the", "qu"}) vocab[text] = vocab.size();
+  const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  return {{"added_tokens",
+           {{{"id", vocab.size()}, {"content", "<end>"}, {"special", true}}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", bytes},
+          {"post_processor", nullptr},
+          {"decoder", bytes},
+          {"model",
+           {{"type", "BPE"},
+            {"vocab", vocab},
+            {"merges", {{"t", "h"}, {"th", "e"}, {"q", "u"}}}}}};
+}
+
+class TokenizerRun : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+    fs::create_directories(folder_ / "words");
+    write("words/tokenizer.json", small_tokenizer().dump());
+    write("words/tokenizer_config.json", R"({"eos_token": "<end>"})");
+  }
+
+  Program::Result train(Words more) const {
+    more.insert(more.begin(), {"train", "run.toml"});
+    return accrue(std::move(more));
+  }
+  std::string file(const std::string& name) const { return read_file(folder_ / name); }
+  /// The mean losses of a run's steps.
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> losses;
+    std::istringstream lines(file(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const json step = json::parse(line); step.contains("loss"))
+        losses.push_back(step["loss"]);
+    return losses;
+  }
+};
+
+TEST_F(TokenizerRun, TrainsSamplesAndIsExportedWithItsTokenizer) {
+  const Program::Result run = train({"--data.tokenizer=words", "--run.out=runs/a"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(file("runs/a/tokenizer/tokenizer.json"), file("words/tokenizer.json"));
+  EXPECT_FALSE(fs::is_empty(folder_ / "runs/.accrue-text"));
+  fs::remove_all(folder_ / "words");
+
+  const Program::Result text =
+      accrue({"sample", "runs/a", "--prompt", "the qu", "--tokens", "5", "--temperature", "0"});
+  ASSERT_EQ(text.status, 0) << text.errors;
+  EXPECT_THAT(text.output, ::testing::StartsWith("the qu"));
+
+  ASSERT_EQ(accrue({"export", "runs/a", "--out", "model"}).status, 0);
+  EXPECT_EQ(file("model/tokenizer.json"), file("runs/a/tokenizer/tokenizer.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "model/tokenizer_config.json"));
+  EXPECT_EQ(json::parse(file("model/config.json"))["vocab_size"], 100);
+  EXPECT_THAT(file("model/README.md"), AllOf(HasSubstr("`tokenizer.json` made tokens"),
+                                             HasSubstr("AutoTokenizer")));
+}
+
+TEST_F(TokenizerRun, GoesOnWithItsTokenizer) {
+  ASSERT_EQ(train({"--data.tokenizer=words"}).status, 0);
+  const Program::Result more = train({"--data.tokenizer=words", "--resume", "--run.steps=6"});
+  EXPECT_EQ(more.status, 0) << more.errors;
+  EXPECT_EQ(losses("out").size(), 6u);
+  json other = small_tokenizer();
+  other["model"]["merges"] = json::array({{"t", "h"}, {"th", "e"}});
+  write("words/tokenizer.json", other.dump());
+  const Program::Result changed = train({"--data.tokenizer=words", "--resume", "--run.steps=8"});
+  EXPECT_EQ(changed.status, 2) << "other tokens are other data";
+  EXPECT_THAT(changed.errors, HasSubstr("data"));
+}
+
+TEST_F(TokenizerRun, OfAModelTakesTheModelsOwn) {
+  ASSERT_EQ(train({"--data.tokenizer=words", "--run.out=runs/a"}).status, 0);
+  ASSERT_EQ(accrue({"export", "runs/a", "--out", "model"}).status, 0);
+  write("more.toml",
+        "[run]\nout = \"runs/more\"\nsteps = 2\nthreads = 1\n[data]\ntrain = [\"text.txt\"]\n"
+        "[batch]\nsamples = 8\nmicro = 4\n");
+  for (const std::string from : {"model", "runs/a", "runs/a/checkpoints/step-00000004"}) {
+    const Program::Result run = accrue({"train", "more.toml", "--model.from=" + from});
+    EXPECT_EQ(run.status, 0) << from << run.errors;
+    EXPECT_EQ(file("runs/more/tokenizer/tokenizer.json"), file("words/tokenizer.json")) << from;
+    fs::remove_all(folder_ / "runs/more");
+  }
+
+  const auto refusal = [&](const std::string& tokenizer) {
+    const Program::Result run =
+        accrue({"train", "more.toml", "--model.from=model", "--data.tokenizer=" + tokenizer});
+    EXPECT_EQ(run.status, 2) << run.errors;
+    EXPECT_FALSE(fs::exists(folder_ / "runs/more"));
+    return run.errors;
+  };
+  EXPECT_THAT(refusal("bytes"), HasSubstr("model/tokenizer.json"));
+  json other = small_tokenizer();
+  other["model"]["merges"] = json::array({{"t", "h"}});
+  fs::create_directories(folder_ / "other");
+  write("other/tokenizer.json", other.dump());
+  EXPECT_THAT(refusal("other"), AllOf(HasSubstr("model/tokenizer.json"), HasSubstr("other")));
+  EXPECT_THAT(refusal("nowhere.json"), HasSubstr("'nowhere.json', which is not there"));
+  write("broken.json", "{");
+  EXPECT_THAT(refusal("broken.json"), HasSubstr("no JSON object"));
+}
+
+TEST_F(TokenizerRun, OnTokenFilesIsTheRunOnText) {
+  ASSERT_EQ(train({"--data.tokenizer=words", "--run.out=runs/text"}).status, 0);
+  const Program::Result written = accrue(
+      {"tokenize", "run.toml", "--data.tokenizer=words", "--out", "ids", "--json"});
+  ASSERT_EQ(written.status, 0) << written.errors;
+  const json told = json::parse(written.output);
+  EXPECT_EQ(told["vocab"], 100);
+  ASSERT_EQ(told["files"].size(), 2u);
+  std::int64_t tokens = 0;
+  for (const json& one : told["files"]) {
+    EXPECT_EQ(fs::file_size(folder_ / std::string(one["path"])), 2 * one["tokens"].get<std::size_t>());
+    tokens += one["tokens"].get<std::int64_t>();
+  }
+  EXPECT_EQ(told["tokens"], tokens);
+  const Program::Result run =
+      train({"--data.train=[\"ids/train.bin\"]", "--data.val=[\"ids/val.bin\"]",
+             "--model.vocab=100", "--run.out=runs/ids"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(losses("runs/ids"), losses("runs/text"));
+
+  const Program::Result again =
+      accrue({"tokenize", "run.toml", "--data.tokenizer=words", "--out", "ids"});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.errors, HasSubstr("train.bin"));
+  const Program::Result of_ids = accrue({"tokenize", "run.toml", "--data.train=[\"ids/train.bin\"]",
+                                         "--data.val=[\"ids/val.bin\"]", "--out", "more"});
+  EXPECT_EQ(of_ids.status, 2);
+  EXPECT_THAT(of_ids.errors, HasSubstr("tokens already"));
+}
+
+TEST_F(TokenizerRun, IsProvedAndPlannedAsAnyOther) {
+  for (const char* verb : {"verify", "plan", "doctor"}) {
+    const Program::Result result = accrue({verb, "run.toml", "--data.tokenizer=words"});
+    EXPECT_EQ(result.status, 0) << verb << result.errors;
+  }
+}
+
+}  // namespace
+}  // namespace accrue::testing
