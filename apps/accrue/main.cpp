@@ -34,8 +34,10 @@ int dispatch(const Arguments& typed) {
   Action action;
   accrue::cli::add_init(app, action);
   accrue::cli::add_train(app, action, typed);
+  accrue::cli::add_data(app, action);
   accrue::cli::add_tokenize(app, action);
   accrue::cli::add_sample(app, action);
+  accrue::cli::add_eval(app, action);
   accrue::cli::add_predict(app, action);
   accrue::cli::add_export(app, action);
   accrue::cli::add_checkpoint(app, action);

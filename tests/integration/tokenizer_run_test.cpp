@@ -1,7 +1,9 @@
 // Text that a tokenizer reads, from the first run to a model that others load.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "accrue_program.h"
 #include "core/atomic_file.h"
@@ -151,6 +153,56 @@ TEST_F(TokenizerRun, OnTokenFilesIsTheRunOnText) {
                                          "--data.val=[\"ids/val.bin\"]", "--out", "more"});
   EXPECT_EQ(of_ids.status, 2);
   EXPECT_THAT(of_ids.errors, HasSubstr("tokens already"));
+}
+
+TEST_F(TokenizerRun, IsEvaluatedOnFilesAsDuringTraining) {
+  write("held.txt", "the quick lazy dog jumps over the brown fox\nthe fox is quick, the dog not\n");
+  ASSERT_EQ(train({"--data.tokenizer=words", "--data.val=[\"held.txt\"]", "--run.out=runs/a"}).status,
+            0);
+  ASSERT_EQ(accrue({"export", "runs/a", "--out", "model"}).status, 0);
+  double during = 0;
+  std::istringstream lines(file("runs/a/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const json one = json::parse(line); one.contains("eval_loss")) during = one["eval_loss"];
+  for (const std::string from : {"runs/a", "runs/a/checkpoints/step-00000004", "model"}) {
+    const Program::Result result = accrue({"eval", from, "--data", "held.txt", "--json"});
+    ASSERT_EQ(result.status, 0) << result.errors;
+    const json told = json::parse(result.output);
+    EXPECT_NEAR(told["loss"].get<double>(), during, 1e-6 * during) << from;
+    EXPECT_NEAR(told["perplexity"].get<double>(), std::exp(told["loss"].get<double>()), 1e-9);
+    EXPECT_EQ(told["tokens"], 16 * told["samples"].get<int>());
+  }
+  EXPECT_EQ(accrue({"eval", "nowhere", "--data", "held.txt"}).status, 2);
+  EXPECT_EQ(accrue({"eval", "model", "--data", "nowhere.txt"}).status, 2);
+  EXPECT_FALSE(fs::exists(folder_ / ".accrue-text"));
+}
+
+TEST_F(TokenizerRun, DataTellsWhatIsLearned) {
+  write("lines.jsonl",
+        "{\"prompt\": \"the quick\", \"completion\": \" fox\"}\n"
+        "{\"text\": \"the fox\"}\n"
+        "{\"prompt\": \"the quick\", \"completion\": \" fox\"}\n");
+  const Words command{"data", "run.toml", "--data.tokenizer=words", "--data.train=[\"lines.jsonl\"]",
+                      "--data.val_fraction=0", "--batch.samples=3", "--batch.micro=3"};
+  Words with_json = command;
+  with_json.push_back("--json");
+  const Program::Result result = accrue(with_json);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const json told = json::parse(result.output);
+  const json& train = told["train"];
+  EXPECT_EQ(train["samples"], 3);
+  EXPECT_EQ(train["duplicates"], 1);
+  // "the", "Ġ", "qu", "i", "c", "k" are given; "Ġ", "f", "o", "x" and the end are learned.
+  EXPECT_EQ(train["lengths"]["most"], 10);
+  const json& parts = train["shown"][0]["parts"];
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0], (json{{"text", "the quick"}, {"tokens", 6}, {"learned", false}}));
+  EXPECT_EQ(parts[1], (json{{"text", " fox<end>"}, {"tokens", 5}, {"learned", true}}));
+  EXPECT_EQ(train["learned_tokens"], 5 + 5 + 5);
+  EXPECT_EQ(told["window"]["tokens"], train["tokens"]);
+  EXPECT_NEAR(told["window"]["padding"].get<double>(), 1 - 25.0 / 30, 1e-12);
+  const Program::Result read = accrue(command);
+  EXPECT_THAT(read.output, AllOf(HasSubstr("given"), HasSubstr("\" fox<end>\"")));
 }
 
 TEST_F(TokenizerRun, IsProvedAndPlannedAsAnyOther) {

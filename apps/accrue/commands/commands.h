@@ -17,8 +17,10 @@ using Arguments = std::vector<std::string>;
 /// and `typed` must outlive the parse.
 void add_init(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action, const Arguments& typed);
+void add_data(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_sample(CLI::App& app, Action& action);
+void add_eval(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_checkpoint(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);

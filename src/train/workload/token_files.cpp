@@ -26,6 +26,16 @@ void expect_room_in(const fs::path& out) {
                       "a folder that can be made", error.message(), "another --out");
 }
 
+/// A model that brings its context decides where samples end, and so what is held out.
+void expect_context(const Config& config) {
+  if (config.model.context || config.data.val_fraction == 0 || !config.model.has_shape_of_folder())
+    return;
+  throw usage_error(tokenizing,
+                    "model.context, as data.val_fraction holds samples out and model.from has "
+                    "their length",
+                    "none", "--model.context=1024, as training has it");
+}
+
 void expect_text(const data::Source& source) {
   if (source.has_text() && source.vocab() > 0) return;
   throw usage_error(tokenizing, "text, or JSON lines with text",
@@ -37,6 +47,7 @@ void expect_text(const data::Source& source) {
 
 TokenFiles write_token_files(const Config& config, const fs::path& out,
                              const data::TellProgress& tell) {
+  expect_context(config);
   expect_room_in(out);
   const Datasets data = open_data(config, tell);
   expect_text(*data.train);

@@ -118,28 +118,6 @@ void require_windows(const batch::WindowSchedule& schedule) {
       "last = \"weighted\", a smaller batch or more data");
 }
 
-/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
-batch::WindowSchedule make_window_schedule(const Config& config,
-                                           const std::shared_ptr<const data::Source>& train) {
-  const batch::LastWindow last = config.batch.last;
-  batch::WindowSchedule schedule;
-  if (const std::optional<std::int64_t> tokens = train->uniform_tokens()) {
-    schedule = {.samples_per_epoch = train->size(),
-                .samples_per_window = samples_per_window(config, *train, *tokens),
-                .last = last,
-                .tokens_per_sample = *tokens};
-  } else {
-    batch::WindowBudget budget;
-    if (config.batch.tokens) budget.tokens = *config.batch.tokens;
-    if (config.batch.samples) budget.samples = *config.batch.samples;
-    schedule = batch::variable_window_schedule(
-        make_sampler(config, *train), [train](std::int64_t i) { return train->tokens(i); }, budget,
-        last);
-  }
-  require_windows(schedule);
-  return schedule;
-}
-
 /// Packed weights buy 3 to 10% of speed (docs/notes/gemm.md): where memory is short it is worth
 /// more as a larger micro-batch or as activations that need not be made again.
 bool affords_packing(const models::Model& model) {
@@ -188,6 +166,27 @@ DataIdentity data_identity(const Workload& work) {
           .samples = data.train->size(),
           .held_out = data.val ? data.val->size() : 0,
           .image = work.config.model.image};
+}
+
+batch::WindowSchedule make_window_schedule(const Config& config,
+                                           const std::shared_ptr<const data::Source>& train) {
+  const batch::LastWindow last = config.batch.last;
+  batch::WindowSchedule schedule;
+  if (const std::optional<std::int64_t> tokens = train->uniform_tokens()) {
+    schedule = {.samples_per_epoch = train->size(),
+                .samples_per_window = samples_per_window(config, *train, *tokens),
+                .last = last,
+                .tokens_per_sample = *tokens};
+  } else {
+    batch::WindowBudget budget;
+    if (config.batch.tokens) budget.tokens = *config.batch.tokens;
+    if (config.batch.samples) budget.samples = *config.batch.samples;
+    schedule = batch::variable_window_schedule(
+        make_sampler(config, *train), [train](std::int64_t i) { return train->tokens(i); }, budget,
+        last);
+  }
+  require_windows(schedule);
+  return schedule;
 }
 
 batch::Sampler make_sampler(const Config& config, const data::Source& train) {

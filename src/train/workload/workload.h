@@ -58,6 +58,10 @@ bool is_exact(const Config& config, models::Trainable& model);
 /// What a run keeps of its data to know them again; their contents are not checked yet.
 DataIdentity data_identity(const Workload& work);
 
+/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
+batch::WindowSchedule make_window_schedule(const Config& config,
+                                           const std::shared_ptr<const data::Source>& train);
+
 batch::Sampler make_sampler(const Config& config, const data::Source& train);
 
 /// Windows of the whole run.

@@ -1,0 +1,85 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands/commands.h"
+#include "commands/row.h"
+#include "commands/tokenizing.h"
+#include "train/run/evaluate_files.h"
+#include "train/run/evaluation.h"
+
+namespace accrue::cli {
+namespace {
+
+struct EvalArguments {
+  std::string model;
+  std::vector<std::string> data;
+  bool json = false;
+};
+
+nlohmann::json to_json(const train::FileEvaluation& result) {
+  nlohmann::json out{{"loss", result.evaluation.loss}, {"samples", result.samples}};
+  if (result.is_of_tokens) {
+    out["tokens"] = result.evaluation.weight;
+    out["perplexity"] = result.perplexity();
+  }
+  if (result.evaluation.accuracy) out["accuracy"] = *result.evaluation.accuracy;
+  if (!result.evaluation.unreadable.empty()) out["unreadable"] = result.evaluation.unreadable;
+  return out;
+}
+
+std::string number(double value, const char* format) {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+void print(const train::FileEvaluation& result) {
+  for (const std::string& remark : result.remarks) print_row("note", remark);
+  print_row("loss", number(result.evaluation.loss, "%.6f"));
+  if (result.is_of_tokens) {
+    print_row("perplexity", number(result.perplexity(), "%.4f"));
+    print_row("tokens", number(result.evaluation.weight, "%.15g"));
+  }
+  if (result.evaluation.accuracy)
+    print_row("accuracy", number(*result.evaluation.accuracy, "%.4f"));
+  print_row("samples", std::to_string(result.samples));
+  if (!result.evaluation.unreadable.empty())
+    print_row("unreadable", train::describe_unreadable(result.evaluation));
+}
+
+int run_eval(const EvalArguments& arguments) {
+  const train::FileEvaluation result = train::evaluate_files({.model = arguments.model,
+                                                              .files = arguments.data,
+                                                              .tell_progress = tell_tokenizing()});
+  if (arguments.json)
+    std::cout << to_json(result).dump(2) << std::endl;
+  else
+    print(result);
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("eval", "Tell a trained model's mean loss over files");
+  verb->footer(
+      "The loss is the mean over the tokens that count (over images, for models of these), as "
+      "evaluations during training have it; perplexity is its exponential. Text becomes tokens by "
+      "the model's own tokenizer. Nothing is written.\n\n"
+      "Example:\n"
+      "  accrue eval runs/first --data held_out.txt\n"
+      "  accrue eval models/gpt2 --data 'texts/*.jsonl' --json");
+  auto arguments = std::make_shared<EvalArguments>();
+  verb->add_option("MODEL", arguments->model,
+                   "Run folder, a checkpoint in one, or a Hugging Face folder")
+      ->required();
+  verb->add_option("--data", arguments->data, "Files, or patterns for them")
+      ->required()
+      ->type_name("FILES");
+  verb->add_flag("--json", arguments->json, "Print one JSON object");
+  verb->callback([=, &action] { action = [=] { return run_eval(*arguments); }; });
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,57 @@
+#include "train/run/evaluate_files.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "train/plan/setup.h"
+#include "train/run/evaluation.h"
+#include "train/workload/model_origin.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+namespace {
+
+/// The run's config, or that of a folder's model, with the files in the place of its data.
+Config config_for(const EvaluationTask& task) {
+  Config config;
+  if (const auto origin = run_origin(task.model)) config = origin->run.config();
+  config.model.from = task.model;
+  config.data = {.train = task.files};
+  config.batch = {.samples = 1};
+  config.run.out.clear();  // nothing is written, not even beside a run
+  config.memory.budget = "none";
+  return config;
+}
+
+/// So many that a pass takes some thousands of tokens: evaluation keeps no activations.
+std::int64_t micro_batch_for(const data::Source& source) {
+  constexpr std::int64_t tokens_at_once = 4096, images_at_once = 32;
+  if (source.image_shape()) return images_at_once;
+  std::int64_t longest = source.uniform_tokens().value_or(1);
+  if (!source.uniform_tokens())
+    for (std::int64_t i = 0; i < source.size(); ++i) longest = std::max(longest, source.tokens(i));
+  return std::max<std::int64_t>(1, tokens_at_once / longest);
+}
+
+}  // namespace
+
+double FileEvaluation::perplexity() const { return std::exp(evaluation.loss); }
+
+FileEvaluation evaluate_files(const EvaluationTask& task) {
+  const Config config = config_for(task);
+  use_resources(config);
+  const Workload work = open_workload(config, task.tell_progress);
+  const data::Source& source = *work.data.train;
+  source.check_contents();
+  std::optional<Evaluation> evaluation =
+      evaluate_source(*work.model, source, {.micro_batch = micro_batch_for(source)});
+  FileEvaluation result{.evaluation = std::move(*evaluation),
+                        .samples = source.size(),
+                        .is_of_tokens = !source.image_shape().has_value(),
+                        .remarks = work.remarks};
+  for (std::string& remark : source.remarks()) result.remarks.push_back(std::move(remark));
+  return result;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,146 @@
+#include "train/workload/data_summary.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <unordered_set>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/checksum.h"
+#include "data/fetch.h"
+#include "data/text/sequence_batch.h"
+
+namespace accrue::train {
+namespace {
+
+/// One sample's tokens, with the last one that is only predicted, and whether each is learned.
+struct TokensOfSample {
+  std::vector<std::int64_t> ids;
+  std::vector<bool> learned;
+};
+
+TokensOfSample tokens_of(const data::Source& source, std::int64_t index) {
+  const batch::MicroBatch sample = source.fetch(std::span(&index, 1));
+  const auto length = static_cast<std::size_t>(source.tokens(index));
+  const std::span inputs(sample.inputs.const_data_ptr<std::int64_t>(), length);
+  const std::span targets(sample.targets.const_data_ptr<std::int64_t>(), length);
+  TokensOfSample tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {false}};
+  // The label of a token that is not learned is not its own: only the last one is seen nowhere else.
+  if (targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
+  for (const std::int64_t target : targets.first(tokens.ids.size() - 1))
+    tokens.learned.push_back(target != data::ignored_target);
+  return tokens;
+}
+
+std::string text_of(const data::Source& source, std::span<const std::int64_t> ids) {
+  if (!source.has_text() || source.vocab() == 0) {
+    std::string text;
+    for (const std::int64_t id : ids) text += (text.empty() ? "" : " ") + std::to_string(id);
+    return text;
+  }
+  const auto tokenizer = source.tokenizer();
+  return tokenizer ? tokenizer->decode(ids) : data::bytes_to_text(ids);
+}
+
+/// Text as it is learned: the first token of a sample has nothing before it, and goes with what
+/// follows.
+std::vector<ShownPart> parts_of(const data::Source& source, TokensOfSample tokens) {
+  if (tokens.learned.size() > 1) tokens.learned[0] = tokens.learned[1];
+  std::vector<ShownPart> parts;
+  for (std::size_t begin = 0, end = 0; begin < tokens.ids.size(); begin = end) {
+    while (end < tokens.ids.size() && tokens.learned[end] == tokens.learned[begin]) ++end;
+    const std::span ids = std::span(tokens.ids).subspan(begin, end - begin);
+    parts.push_back({text_of(source, ids), std::ssize(ids), tokens.learned[begin]});
+  }
+  return parts;
+}
+
+std::string digest_of(const TokensOfSample& tokens) {
+  Checksum digest;
+  const auto bytes = std::as_bytes(std::span(tokens.ids));
+  digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  for (const bool learned : tokens.learned) digest.add(learned ? "1" : "0");
+  return digest.text();
+}
+
+LengthSummary summary_of(std::vector<std::int64_t> lengths) {
+  const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  const auto [least, most] = std::minmax_element(lengths.begin(), lengths.end());
+  const auto sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  return {.least = *least,
+          .median = *middle,
+          .most = *most,
+          .mean = static_cast<double>(sum) / static_cast<double>(lengths.size())};
+}
+
+std::int64_t learned_of(const TokensOfSample& tokens) {
+  return std::count(tokens.learned.begin(), tokens.learned.end(), true);
+}
+
+DataSummary summarize(const data::Source& source, std::int64_t shown) {
+  DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
+  std::vector<std::int64_t> lengths;
+  std::unordered_set<std::string> known;
+  const std::int64_t apart = std::max<std::int64_t>(1, source.size() / std::max<std::int64_t>(1, shown));
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    const TokensOfSample tokens = tokens_of(source, i);
+    lengths.push_back(source.tokens(i));
+    summary.tokens += lengths.back();
+    summary.learned += learned_of(tokens);
+    if (!known.insert(digest_of(tokens)).second) ++summary.duplicates;
+    if (i % apart == 0 && std::ssize(summary.shown) < shown)
+      summary.shown.push_back({i, parts_of(source, tokens)});
+  }
+  summary.lengths = summary_of(std::move(lengths));
+  return summary;
+}
+
+/// The share of padding where rows of a micro-batch are as long as its longest sample.
+double padding_of(std::span<const std::int64_t> lengths, std::int64_t micro) {
+  std::int64_t room = 0, used = 0;
+  for (std::size_t begin = 0; begin < lengths.size();) {
+    const std::size_t count = std::min(static_cast<std::size_t>(micro), lengths.size() - begin);
+    const auto rows = lengths.subspan(begin, count);
+    room += *std::max_element(rows.begin(), rows.end()) * std::ssize(rows);
+    used = std::accumulate(rows.begin(), rows.end(), used);
+    begin += count;
+  }
+  return room == 0 ? 0 : 1 - static_cast<double>(used) / static_cast<double>(room);
+}
+
+WindowSummary summarize_window(const Config& config, const std::shared_ptr<const data::Source>& train) {
+  const batch::WindowSchedule schedule = make_window_schedule(config, train);
+  const batch::Sampler sampler = make_sampler(config, *train);
+  const batch::Range range = schedule.window(0);
+  WindowSummary window{.samples = range.size(),
+                       .micro_batch = std::min(config.batch.micro.value_or(range.size()), range.size()),
+                       .windows_per_epoch = schedule.windows_per_epoch()};
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t draw = range.begin; draw < range.end; ++draw) {
+    const std::int64_t sample = sampler.sample(draw);
+    lengths.push_back(train->tokens(sample));
+    window.tokens += lengths.back();
+    window.learned += learned_of(tokens_of(*train, sample));
+  }
+  if (!config.data.packing) window.padding = padding_of(lengths, window.micro_batch);
+  return window;
+}
+
+}  // namespace
+
+DataReport summarize_data(const Config& stated, std::int64_t shown, const data::TellProgress& tell) {
+  const Config config = with_whole_batch(stated, 1);
+  const Datasets data = open_data(config, tell);
+  if (data.train->image_shape())
+    throw usage_error("data", "text, tokens or JSON lines", "images",
+                      "accrue train --dry-run, which counts images");
+  DataReport report{.train = summarize(*data.train, shown),
+                    .window = summarize_window(config, data.train),
+                    .vocab = data.train->vocab()};
+  if (data.val) report.val = summarize(*data.val, shown);
+  return report;
+}
+
+}  // namespace accrue::train

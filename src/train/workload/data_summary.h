@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// Input tokens of samples.
+struct LengthSummary {
+  std::int64_t least = 0, median = 0, most = 0;  ///< of an even number the lower median
+  double mean = 0;
+};
+
+/// Consecutive tokens of a sample that are alike learned or not.
+struct ShownPart {
+  std::string text;  ///< decoded; ids with spaces between where no tokenizer tells
+  std::int64_t tokens = 0;
+  bool is_learned = false;
+};
+
+struct ShownSample {
+  std::int64_t index = 0;
+  std::vector<ShownPart> parts;
+};
+
+/// What there is to learn from.
+struct DataSummary {
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;   ///< inputs
+  std::int64_t learned = 0;  ///< those of the targets whose loss counts
+  LengthSummary lengths;
+  std::int64_t duplicates = 0;  ///< samples whose tokens and targets are those of an earlier one
+  std::vector<ShownSample> shown;
+  std::vector<std::string> remarks;
+};
+
+/// The first batch of a run.
+struct WindowSummary {
+  std::int64_t samples = 0, tokens = 0, learned = 0;
+  std::int64_t micro_batch = 0;  ///< samples: as stated, else all
+  double padding = 0;            ///< the share of padding in its micro-batches
+  std::int64_t windows_per_epoch = 0;
+};
+
+struct DataReport {
+  DataSummary train;
+  std::optional<DataSummary> val;
+  WindowSummary window;
+  std::int64_t vocab = 0;  ///< 0: the files do not tell
+};
+
+/// Reads all of a config's text, tokens or JSON lines once and sums them up; shows `shown` samples
+/// of each, evenly spread. Throws a usage Error for images, and where the data are wrong.
+DataReport summarize_data(const Config& config, std::int64_t shown,
+                          const data::TellProgress& tell = {});
+
+}  // namespace accrue::train
