@@ -86,9 +86,8 @@ StreamTraits traits_of(const SourceOptions& options, Format format,
 /// A file of tokens in the place of the files of text.
 StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& tokenizer,
                         const SourceOptions& options, const std::string& what) {
-  TextTokens tokens =
-      tokens_of_text(*text, tokenizer, std::make_shared<TextCache>(options.cache),
-                     options.tell_progress, what);
+  TextTokens tokens = tokens_of_text(*text, tokenizer, std::make_shared<TextCache>(options.cache),
+                                     options.tell_progress, what);
   return {.files = std::move(tokens.file),
           .layouts = {tokens.layout},
           .text = std::move(text),
@@ -133,8 +132,8 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
     content.layouts = layouts_of(*files, format, what);
     content.files = std::move(files);
   }
-  return std::make_unique<TokenStream>(
-      std::move(content), traits_of(options, format, std::move(tokenizer)), what);
+  return std::make_unique<TokenStream>(std::move(content),
+                                       traits_of(options, format, std::move(tokenizer)), what);
 }
 
 std::string bytes_to_text(std::span<const std::int64_t> ids) {

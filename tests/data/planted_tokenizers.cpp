@@ -63,13 +63,10 @@ const json shown_as_spaces{
 
 json planted_gpt2() {
   const json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
-  return of_parts(model_of(byte_vocabulary(), {{"a", "b"},
-                                               {"Ġ", "a"},
-                                               {"Ċ", "Ċ"},
-                                               {"ab", "ab"},
-                                               {"Ġ", "Ġ"},
-                                               {"e", "d"}}),
-                  nullptr, byte_level, byte_level);
+  return of_parts(
+      model_of(byte_vocabulary(),
+               {{"a", "b"}, {"Ġ", "a"}, {"Ċ", "Ċ"}, {"ab", "ab"}, {"Ġ", "Ġ"}, {"e", "d"}}),
+      nullptr, byte_level, byte_level);
 }
 
 json planted_one_word() {

@@ -41,7 +41,8 @@ std::string drawn_text(std::uint64_t seed, std::size_t bytes) {
   constexpr std::string_view letters = "aaabbb ed\n\n  \t.\r";
   std::string text;
   while (text.size() < bytes)
-    text += draw() % 40 == 0 ? "\u4e2d\u00a0\u3000" : std::string(1, letters[draw() % letters.size()]);
+    text +=
+        draw() % 40 == 0 ? "\u4e2d\u00a0\u3000" : std::string(1, letters[draw() % letters.size()]);
   return text;
 }
 
@@ -208,9 +209,12 @@ TEST(JsonLines, WithATokenizerLearnWhereATextEnds) {
       {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {300}}, {"tokens", {"<s>"}}}}}}};
   folder.write("t/tokenizer_config.json", R"({"eos_token": {"content": "</s>"}})");
   const OpenTokenizer tokenizer = open_tokenizer(folder, stated);
-  folder.write("a.jsonl",
-               R"({"text": "ab"})" "\n" R"({"prompt": "ab", "completion": " a"})" "\n"
-               R"({"text": "ab</s>"})" "\n");
+  folder.write("a.jsonl", R"({"text": "ab"})"
+                          "\n"
+                          R"({"prompt": "ab", "completion": " a"})"
+                          "\n"
+                          R"({"text": "ab</s>"})"
+                          "\n");
   SourceOptions options = reading(folder.path("a.jsonl"), tokenizer, folder.path("kept"));
   options.context = 8;
   const std::int64_t ab = *tokenizer->id_of("ab"), space_a = tokenizer->encode(" a").front();
@@ -293,10 +297,9 @@ TEST(TokenFiles, OfJsonLinesHoldTheirText) {
 
   folder.write("b.jsonl", "{\"prompt\": \"ab a\", \"completion\": \"ed\"}\n");
   const auto asked = open_source(reading(folder.path("b.jsonl"), tokenizer), "data.train");
-  EXPECT_THAT(
-      refusal(Error::Kind::usage,
-              [&] { write_token_file(*asked, 300, folder.path("b.bin"), {}, "tokenize"); }),
-      HasSubstr("a prompt"));
+  EXPECT_THAT(refusal(Error::Kind::usage,
+                      [&] { write_token_file(*asked, 300, folder.path("b.bin"), {}, "tokenize"); }),
+              HasSubstr("a prompt"));
   EXPECT_FALSE(std::filesystem::exists(folder.path("b.bin")));
 }
 

@@ -23,16 +23,12 @@ json small_tokenizer() {
   for (char c = '!'; c <= '~'; ++c) vocab[std::string(1, c)] = vocab.size();
   for (const char* text : {"Ġ", "Ċ", "th", "the", "qu"}) vocab[text] = vocab.size();
   const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
-  return {{"added_tokens",
-           {{{"id", vocab.size()}, {"content", "<end>"}, {"special", true}}}},
+  return {{"added_tokens", {{{"id", vocab.size()}, {"content", "<end>"}, {"special", true}}}},
           {"normalizer", nullptr},
           {"pre_tokenizer", bytes},
           {"post_processor", nullptr},
           {"decoder", bytes},
-          {"model",
-           {{"type", "BPE"},
-            {"vocab", vocab},
-            {"merges", {{"t", "h"}, {"th", "e"}, {"q", "u"}}}}}};
+          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h", "th e", "q u"}}}}};
 }
 
 class TokenizerRun : public AccrueProgram {
@@ -77,8 +73,8 @@ TEST_F(TokenizerRun, TrainsSamplesAndIsExportedWithItsTokenizer) {
   EXPECT_EQ(file("model/tokenizer.json"), file("runs/a/tokenizer/tokenizer.json"));
   EXPECT_TRUE(fs::exists(folder_ / "model/tokenizer_config.json"));
   EXPECT_EQ(json::parse(file("model/config.json"))["vocab_size"], 100);
-  EXPECT_THAT(file("model/README.md"), AllOf(HasSubstr("`tokenizer.json` made tokens"),
-                                             HasSubstr("AutoTokenizer")));
+  EXPECT_THAT(file("model/README.md"),
+              AllOf(HasSubstr("`tokenizer.json` made tokens"), HasSubstr("AutoTokenizer")));
 }
 
 TEST_F(TokenizerRun, GoesOnWithItsTokenizer) {
@@ -87,7 +83,7 @@ TEST_F(TokenizerRun, GoesOnWithItsTokenizer) {
   EXPECT_EQ(more.status, 0) << more.errors;
   EXPECT_EQ(losses("out").size(), 6u);
   json other = small_tokenizer();
-  other["model"]["merges"] = json::array({{"t", "h"}, {"th", "e"}});
+  other["model"]["merges"] = json::array({"t h", "th e"});
   write("words/tokenizer.json", other.dump());
   const Program::Result changed = train({"--data.tokenizer=words", "--resume", "--run.steps=8"});
   EXPECT_EQ(changed.status, 2) << "other tokens are other data";
@@ -116,7 +112,7 @@ TEST_F(TokenizerRun, OfAModelTakesTheModelsOwn) {
   };
   EXPECT_THAT(refusal("bytes"), HasSubstr("model/tokenizer.json"));
   json other = small_tokenizer();
-  other["model"]["merges"] = json::array({{"t", "h"}});
+  other["model"]["merges"] = json::array({"t h"});
   fs::create_directories(folder_ / "other");
   write("other/tokenizer.json", other.dump());
   EXPECT_THAT(refusal("other"), AllOf(HasSubstr("model/tokenizer.json"), HasSubstr("other")));
@@ -127,15 +123,16 @@ TEST_F(TokenizerRun, OfAModelTakesTheModelsOwn) {
 
 TEST_F(TokenizerRun, OnTokenFilesIsTheRunOnText) {
   ASSERT_EQ(train({"--data.tokenizer=words", "--run.out=runs/text"}).status, 0);
-  const Program::Result written = accrue(
-      {"tokenize", "run.toml", "--data.tokenizer=words", "--out", "ids", "--json"});
+  const Program::Result written =
+      accrue({"tokenize", "run.toml", "--data.tokenizer=words", "--out", "ids", "--json"});
   ASSERT_EQ(written.status, 0) << written.errors;
   const json told = json::parse(written.output);
   EXPECT_EQ(told["vocab"], 100);
   ASSERT_EQ(told["files"].size(), 2u);
   std::int64_t tokens = 0;
   for (const json& one : told["files"]) {
-    EXPECT_EQ(fs::file_size(folder_ / std::string(one["path"])), 2 * one["tokens"].get<std::size_t>());
+    EXPECT_EQ(fs::file_size(folder_ / std::string(one["path"])),
+              2 * one["tokens"].get<std::size_t>());
     tokens += one["tokens"].get<std::int64_t>();
   }
   EXPECT_EQ(told["tokens"], tokens);
@@ -157,8 +154,8 @@ TEST_F(TokenizerRun, OnTokenFilesIsTheRunOnText) {
 
 TEST_F(TokenizerRun, IsEvaluatedOnFilesAsDuringTraining) {
   write("held.txt", "the quick lazy dog jumps over the brown fox\nthe fox is quick, the dog not\n");
-  ASSERT_EQ(train({"--data.tokenizer=words", "--data.val=[\"held.txt\"]", "--run.out=runs/a"}).status,
-            0);
+  ASSERT_EQ(
+      train({"--data.tokenizer=words", "--data.val=[\"held.txt\"]", "--run.out=runs/a"}).status, 0);
   ASSERT_EQ(accrue({"export", "runs/a", "--out", "model"}).status, 0);
   double during = 0;
   std::istringstream lines(file("runs/a/metrics.jsonl"));
@@ -182,8 +179,13 @@ TEST_F(TokenizerRun, DataTellsWhatIsLearned) {
         "{\"prompt\": \"the quick\", \"completion\": \" fox\"}\n"
         "{\"text\": \"the fox\"}\n"
         "{\"prompt\": \"the quick\", \"completion\": \" fox\"}\n");
-  const Words command{"data", "run.toml", "--data.tokenizer=words", "--data.train=[\"lines.jsonl\"]",
-                      "--data.val_fraction=0", "--batch.samples=3", "--batch.micro=3"};
+  const Words command{"data",
+                      "run.toml",
+                      "--data.tokenizer=words",
+                      "--data.train=[\"lines.jsonl\"]",
+                      "--data.val_fraction=0",
+                      "--batch.samples=3",
+                      "--batch.micro=3"};
   Words with_json = command;
   with_json.push_back("--json");
   const Program::Result result = accrue(with_json);

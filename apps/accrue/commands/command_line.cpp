@@ -32,12 +32,11 @@ struct OtherVerb {
 };
 
 constexpr std::string_view evaluation =
-    "data.val or data.val_fraction with run.eval_every in the config: accrue train evaluates";
-constexpr std::array<OtherVerb, 11> other_verbs{{
+    "accrue eval MODEL --data FILES; during training data.val with run.eval_every";
+constexpr std::array<OtherVerb, 10> other_verbs{{
     {"fit", "accrue train"},
     {"finetune", "accrue train with model.from"},
     {"resume", "accrue train CONFIG --resume"},
-    {"eval", evaluation},
     {"evaluate", evaluation},
     {"validate", evaluation},
     {"test", evaluation},

@@ -50,9 +50,8 @@ void print(const train::FileEvaluation& result) {
 }
 
 int run_eval(const EvalArguments& arguments) {
-  const train::FileEvaluation result = train::evaluate_files({.model = arguments.model,
-                                                              .files = arguments.data,
-                                                              .tell_progress = tell_tokenizing()});
+  const train::FileEvaluation result = train::evaluate_files(
+      {.model = arguments.model, .files = arguments.data, .tell_progress = tell_tokenizing()});
   if (arguments.json)
     std::cout << to_json(result).dump(2) << std::endl;
   else

@@ -100,8 +100,7 @@ std::string language_model_card(const train::TrainedModel& trained, bool byte_to
          number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
          number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
          number(shape.vocab.value_or(0)) + ". " + written_from(trained) +
-         tokenizer_section(trained, byte_tokens) +
-         training_section(trained);
+         tokenizer_section(trained, byte_tokens) + training_section(trained);
 }
 
 std::string module_card(const train::TrainedModel& trained) {

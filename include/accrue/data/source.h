@@ -119,18 +119,18 @@ struct SourceOptions {
 ///
 /// text, tokens: the files joined into one stream of tokens with nothing in between. Sample i is
 /// tokens [i*T, i*T + T] (T inputs, T targets shifted by one), also across files; a remainder that
-/// fills no sample is left out. Text is one token per byte, or as a tokenizer encodes each file as a
-/// whole (then it must be UTF-8). A token file holds little-endian ids:
-/// uint16 without a header (nanoGPT), or after llm.c's header of 256 int32 (magic, version, count):
-/// magic 20240520, version 1 for uint16; magic 20240801, version 7 for uint32.
+/// fills no sample is left out. Text is one token per byte, or as a tokenizer encodes each file as
+/// a whole (then it must be UTF-8). A token file holds little-endian ids: uint16 without a header
+/// (nanoGPT), or after llm.c's header of 256 int32 (magic, version, count): magic 20240520, version
+/// 1 for uint16; magic 20240801, version 7 for uint32.
 ///
 /// jsonl: a sample per line, an object with "text", or "prompt" and "completion" (loss on the
 /// completion only), or "input_ids" and "labels" aligned as Hugging Face does it (labels[i] is what
 /// position i-1 predicts, labels[0] never counts, -100 is ignored), and perhaps "weight": what each
 /// term of the sample's loss counts. Where text has a tokenizer, the tokens of its template stand
 /// around each sample, and its end of text behind it, which counts; prompt and completion are
-/// encoded apart. A sample of n tokens has n-1 inputs, the last token being only predicted. Lines of fewer than two tokens are left out (remarks() says how many). Other keys are
-/// ignored.
+/// encoded apart. A sample of n tokens has n-1 inputs, the last token being only predicted. Lines
+/// of fewer than two tokens are left out (remarks() says how many). Other keys are ignored.
 ///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;
 /// classes sorted by name, and spread evenly over the samples' order), CIFAR-10 or CIFAR-100

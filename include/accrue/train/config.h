@@ -76,7 +76,7 @@ struct DataConfig {
   std::vector<std::string> val;
   std::vector<std::string> exclude;  ///< files of train and val that are not to be used
   double val_fraction = 0;
-  std::optional<data::Format> format;  ///< none: auto
+  std::optional<data::Format> format;           ///< none: auto
   std::string tokenizer{data::kAutoTokenizer};  ///< or bytes, or a path
   batch::Order order = batch::Order::shuffle;
   bool packing = false;  ///< several samples a row

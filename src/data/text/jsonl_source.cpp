@@ -95,8 +95,8 @@ batch::MicroBatch JsonlSource::fetch(std::span<const std::int64_t> indices) cons
 }
 
 std::size_t JsonlSource::file_of(std::int64_t index) const {
-  return static_cast<std::size_t>(
-      std::upper_bound(index_.ends.begin(), index_.ends.end(), index) - index_.ends.begin());
+  return static_cast<std::size_t>(std::upper_bound(index_.ends.begin(), index_.ends.end(), index) -
+                                  index_.ends.begin());
 }
 
 // The line is read by pieces until it ends: what stands between it and the next sample (blank

@@ -69,27 +69,27 @@ class Indexing {
   std::vector<LineFacts> parse_lines() {
     constexpr std::int64_t lines_a_task = 16;
     std::vector<LineFacts> facts(lines_.size());
-    at::parallel_for(0, std::ssize(lines_), lines_a_task, [&](std::int64_t begin, std::int64_t end) {
-      const JsonSampleParsers::Lent parser = parsers_.lend();
-      for (std::int64_t i = begin; i < end; ++i) {
-        const auto place = static_cast<std::size_t>(i);
-        facts[place].problem = parser->parse(lines_[place].text);
-        if (facts[place].problem) continue;
-        const JsonSample& sample = parser->sample();
-        facts[place].length = sample.length();
-        facts[place].has_ids = sample.has_ids;
-        facts[place].counts = sample.counts();
-      }
-    });
+    at::parallel_for(0, std::ssize(lines_), lines_a_task,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       const JsonSampleParsers::Lent parser = parsers_.lend();
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         const auto place = static_cast<std::size_t>(i);
+                         facts[place].problem = parser->parse(lines_[place].text);
+                         if (facts[place].problem) continue;
+                         const JsonSample& sample = parser->sample();
+                         facts[place].length = sample.length();
+                         facts[place].has_ids = sample.has_ids;
+                         facts[place].counts = sample.counts();
+                       }
+                     });
     return facts;
   }
 
   void add(std::size_t file, const TakenLine& line, const LineFacts& facts) {
     if (facts.problem)
-      throw usage_error(
-          what_, facts.problem->expected,
-          place_of_line(files_, file, line.number) + ": " + facts.problem->received,
-          facts.problem->suggestion);
+      throw usage_error(what_, facts.problem->expected,
+                        place_of_line(files_, file, line.number) + ": " + facts.problem->received,
+                        facts.problem->suggestion);
     index_.has_ids = index_.has_ids || facts.has_ids;
     index_.has_text = index_.has_text || !facts.has_ids;
     if (facts.length < 1) {
@@ -112,13 +112,13 @@ class Indexing {
   void require_samples() const {
     const std::string first = files_.path(0).string();
     if (too_long_ > 0) {
-      throw usage_error(
-          what_,
-          "samples of at most " + std::to_string(context_ + 1) + " tokens (a context of " +
-              std::to_string(context_) + " and one more to predict)",
-          std::to_string(too_long_) + " longer, the longest of " + std::to_string(longest_ + 1) +
-              " at " + longest_at_,
-          "model.context = " + std::to_string(longest_) + ", or cutting the samples");
+      throw usage_error(what_,
+                        "samples of at most " + std::to_string(context_ + 1) +
+                            " tokens (a context of " + std::to_string(context_) +
+                            " and one more to predict)",
+                        std::to_string(too_long_) + " longer, the longest of " +
+                            std::to_string(longest_ + 1) + " at " + longest_at_,
+                        "model.context = " + std::to_string(longest_) + ", or cutting the samples");
     }
     if (index_.begins.empty()) {
       throw usage_error(

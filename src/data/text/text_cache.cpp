@@ -48,8 +48,7 @@ std::string obstacle_of(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return error.message();
-  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? ""
-                                                    : std::generic_category().message(errno);
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? "" : std::generic_category().message(errno);
 }
 
 }  // namespace

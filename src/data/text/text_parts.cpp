@@ -86,12 +86,11 @@ bool TextParts::is_neutral(std::size_t place) {
 std::string TextParts::take(std::size_t size) {
   const std::size_t valid = valid_utf8_prefix(std::string_view(pending_).substr(0, size));
   if (valid != size) {
-    const std::int64_t place =
-        offset_ - std::ssize(pending_) + static_cast<std::int64_t>(valid);
-    throw usage_error(what_, "text in UTF-8",
-                      files_.path(file_).string() + ": another byte at place " +
-                          std::to_string(place),
-                      "the text in UTF-8 (iconv -t UTF-8), or data.tokenizer = \"bytes\"");
+    const std::int64_t place = offset_ - std::ssize(pending_) + static_cast<std::int64_t>(valid);
+    throw usage_error(
+        what_, "text in UTF-8",
+        files_.path(file_).string() + ": another byte at place " + std::to_string(place),
+        "the text in UTF-8 (iconv -t UTF-8), or data.tokenizer = \"bytes\"");
   }
   std::string part = pending_.substr(0, size);
   pending_.erase(0, size);

@@ -41,8 +41,8 @@ class TextParts {
   const std::string& what_;
   std::size_t wanted_;
   std::size_t file_ = 0;
-  std::int64_t offset_ = 0;  ///< of the file, where pending_ ends
-  std::string pending_;      ///< what was read of the file and is in no part yet
+  std::int64_t offset_ = 0;    ///< of the file, where pending_ ends
+  std::string pending_;        ///< what was read of the file and is in no part yet
   std::size_t looked_at_ = 0;  ///< up to where pending_ has no place to end
   std::vector<std::int64_t> whole_, halves_;
 };

@@ -21,7 +21,8 @@ constexpr const char* cached_form = "tokens 1";
 class ParallelEncoder {
  public:
   explicit ParallelEncoder(const Tokenizer& tokenizer) : width_(token_width(tokenizer.vocab())) {
-    for (int thread = 0; thread < at::get_num_threads(); ++thread) encoders_.emplace_back(tokenizer);
+    for (int thread = 0; thread < at::get_num_threads(); ++thread)
+      encoders_.emplace_back(tokenizer);
   }
 
   std::size_t threads() const { return encoders_.size(); }

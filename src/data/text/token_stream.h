@@ -30,9 +30,9 @@ struct StreamContent {
 struct StreamTraits {
   Format format = Format::text;                          ///< or tokens
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
-  std::int64_t context = 0;      ///< T >= 1
-  std::int64_t vocab = 0;        ///< Source::vocab(); 0: not told
-  std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
+  std::int64_t context = 0;                              ///< T >= 1
+  std::int64_t vocab = 0;                                ///< Source::vocab(); 0: not told
+  std::int64_t vocab_bound = 0;                          ///< ids must be below; 0: not checked
 };
 
 /// Files joined into one stream of tokens, and its samples.

@@ -24,7 +24,8 @@ struct FolderTokenizer {
   std::filesystem::path file;  ///< the file that tells; empty: none
 };
 
-/// Whether a tokenizer.json is of bytes: what write_byte_tokenizer() wrote, or makes the same tokens.
+/// Whether a tokenizer.json is of bytes: what write_byte_tokenizer() wrote, or makes the same
+/// tokens.
 bool is_byte_tokenizer(const std::filesystem::path& file);
 
 /// The files that belong to a tokenizer.json and lie beside it, itself first: what other programs

@@ -57,8 +57,9 @@ class TokenFileWriter {
   std::int64_t checked_count() const {
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (count() <= most) return count();
-    throw usage_error(what_, "at most " + std::to_string(most) + " tokens a file, as its header counts",
-                      std::to_string(count()) + " tokens", "fewer files at once, each with an --out of its own");
+    throw usage_error(
+        what_, "at most " + std::to_string(most) + " tokens a file, as its header counts",
+        std::to_string(count()) + " tokens", "fewer files at once, each with an --out of its own");
   }
 
   /// The ids of some samples, as bytes.

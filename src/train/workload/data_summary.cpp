@@ -26,7 +26,8 @@ TokensOfSample tokens_of(const data::Source& source, std::int64_t index) {
   const std::span inputs(sample.inputs.const_data_ptr<std::int64_t>(), length);
   const std::span targets(sample.targets.const_data_ptr<std::int64_t>(), length);
   TokensOfSample tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {false}};
-  // The label of a token that is not learned is not its own: only the last one is seen nowhere else.
+  // The label of a token that is not learned is not its own: only the last one is seen nowhere
+  // else.
   if (targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
   for (const std::int64_t target : targets.first(tokens.ids.size() - 1))
     tokens.learned.push_back(target != data::ignored_target);
@@ -83,7 +84,8 @@ DataSummary summarize(const data::Source& source, std::int64_t shown) {
   DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
   std::vector<std::int64_t> lengths;
   std::unordered_set<std::string> known;
-  const std::int64_t apart = std::max<std::int64_t>(1, source.size() / std::max<std::int64_t>(1, shown));
+  const std::int64_t apart =
+      std::max<std::int64_t>(1, source.size() / std::max<std::int64_t>(1, shown));
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const TokensOfSample tokens = tokens_of(source, i);
     lengths.push_back(source.tokens(i));
@@ -110,13 +112,15 @@ double padding_of(std::span<const std::int64_t> lengths, std::int64_t micro) {
   return room == 0 ? 0 : 1 - static_cast<double>(used) / static_cast<double>(room);
 }
 
-WindowSummary summarize_window(const Config& config, const std::shared_ptr<const data::Source>& train) {
+WindowSummary summarize_window(const Config& config,
+                               const std::shared_ptr<const data::Source>& train) {
   const batch::WindowSchedule schedule = make_window_schedule(config, train);
   const batch::Sampler sampler = make_sampler(config, *train);
   const batch::Range range = schedule.window(0);
-  WindowSummary window{.samples = range.size(),
-                       .micro_batch = std::min(config.batch.micro.value_or(range.size()), range.size()),
-                       .windows_per_epoch = schedule.windows_per_epoch()};
+  WindowSummary window{
+      .samples = range.size(),
+      .micro_batch = std::min(config.batch.micro.value_or(range.size()), range.size()),
+      .windows_per_epoch = schedule.windows_per_epoch()};
   std::vector<std::int64_t> lengths;
   for (std::int64_t draw = range.begin; draw < range.end; ++draw) {
     const std::int64_t sample = sampler.sample(draw);
@@ -130,7 +134,8 @@ WindowSummary summarize_window(const Config& config, const std::shared_ptr<const
 
 }  // namespace
 
-DataReport summarize_data(const Config& stated, std::int64_t shown, const data::TellProgress& tell) {
+DataReport summarize_data(const Config& stated, std::int64_t shown,
+                          const data::TellProgress& tell) {
   const Config config = with_whole_batch(stated, 1);
   const Datasets data = open_data(config, tell);
   if (data.train->image_shape())

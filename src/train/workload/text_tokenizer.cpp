@@ -57,7 +57,8 @@ class TextIsOfModel {
     if (const auto origin = run_origin(config_.model.from)) {
       if (trained_on_bytes(data_format_of(origin->checkpoint), vocab))
         return check_bytes("the run's text");
-      if (!tokenizer_) throw refusal("the tokens of that run, which no tokenizer beside it tells");
+      if (!tokenizer_)
+        throw refusal("the tokens of that run, which are not known to be bytes of text");
       return;
     }
     if (!tokenizer_ && vocab != byte_vocabulary)
@@ -87,10 +88,12 @@ class TextIsOfModel {
   Error refusal(const std::string& expected) const {
     return usage_error(
         key_ + " with model.from = \"" + config_.model.from + "\"", expected,
-        tokenizer_ ? "text, which " + tokenizer_->file().string() + " makes into other tokens"
-                   : "text, which is read as bytes: to the model they would be 256 unrelated tokens",
+        tokenizer_
+            ? "text, which " + tokenizer_->file().string() + " makes into other tokens"
+            : "text, which is read as bytes: to the model they would be 256 unrelated tokens",
         "data.tokenizer: the tokenizer.json that the model came with (transformers' "
-        "save_pretrained writes one); or token files (data.format = \"tokens\"), or JSON lines with "
+        "save_pretrained writes one); or token files (data.format = \"tokens\"), or JSON lines "
+        "with "
         "\"input_ids\"");
   }
 

@@ -32,8 +32,7 @@ data::ImageShape stated_shape(const Config& config) {
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
 }
 
-std::shared_ptr<const data::Source> open_files(const Config& config,
-                                               const TextReading& text,
+std::shared_ptr<const data::Source> open_files(const Config& config, const TextReading& text,
                                                const std::vector<std::string>& globs,
                                                const std::string& key,
                                                const data::ImageShape& image,
@@ -130,8 +129,7 @@ bool affords_packing(const models::Model& model) {
 
 Datasets open_data(const Config& config, const data::TellProgress& tell) {
   const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
-  return open_datasets(config, text,
-                       open_files(config, text, config.data.train, "data.train", {}));
+  return open_datasets(config, text, open_files(config, text, config.data.train, "data.train", {}));
 }
 
 Workload open_workload(Config config, const data::TellProgress& tell) {
