@@ -154,6 +154,16 @@ void AtomicFile::commit() {
   sync_to_disk(folder_of(path_));
 }
 
+void AtomicFile::commit_unless_there() {
+  if (::fsync(descriptor_) != 0) throw system_failure("write", path_, errno);
+  if (temporary_.empty()) {
+    give_free_name(descriptor_, path_);
+  } else if (::link(temporary_.c_str(), path_.c_str()) != 0 && errno != EEXIST) {
+    throw system_failure("create", path_, errno);
+  }
+  sync_to_disk(folder_of(path_));
+}
+
 void AtomicFile::replace() {
   if (temporary_.empty()) temporary_ = give_name(descriptor_, path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)

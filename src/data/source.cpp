@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "data/chat/chat_sample.h"
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_source.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/jsonl_source.h"
+#include "data/text/line_reader.h"
 #include "data/text/no_text.h"
 #include "data/text/text_tokens.h"
 #include "data/text/token_stream.h"
@@ -19,6 +21,9 @@ namespace accrue::data {
 namespace {
 
 using Paths = std::vector<std::filesystem::path>;
+
+/// Whether each line of a file is a sample, or several.
+bool has_lines(Format format) { return format == Format::jsonl || format == Format::chat; }
 
 /// Throws a usage Error where an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
@@ -30,8 +35,8 @@ void check_format(const SourceOptions& options, Format format, const std::string
     throw usage_error(what, "images, as data.image or the training data ask for", to_string(format),
                       "data.format = \"images\", or other files");
   }
-  if (format != Format::jsonl && options.packing) {
-    throw usage_error("data.packing", "samples of different lengths (jsonl)",
+  if (!has_lines(format) && options.packing) {
+    throw usage_error("data.packing", "samples of different lengths (jsonl, chat)",
                       std::string(to_string(format)) + ", whose samples are all of one length",
                       "packing = false");
   }
@@ -94,6 +99,21 @@ StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& t
           .cache = std::move(tokens.cache)};
 }
 
+/// By the first line, where data.format does not say it.
+bool holds_conversations(const FilePool& files, const std::string& what) {
+  for (std::size_t file = 0; file < files.count(); ++file)
+    if (const auto line = LineReader(files, file, what).next()) return is_chat_line(line->text);
+  return false;
+}
+
+std::shared_ptr<const ChatFormat> chat_format_of(const Tokenizer* tokenizer) {
+  const std::string what = "data.tokenizer, for lines with \"messages\"";
+  if (tokenizer == nullptr)
+    throw usage_error(what, "a tokenizer with a chat template", "bytes",
+                      "the folder of a chat model's tokenizer, or a model.from with one");
+  return read_chat_format(tokenizer->file(), what);
+}
+
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
@@ -115,15 +135,19 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   expect_content(*files, what);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (format != Format::tokens && options.tokenizer) tokenizer = options.tokenizer();
-  if (format == Format::jsonl) {
-    return std::make_unique<JsonlSource>(std::move(files),
-                                         JsonlOptions{.context = options.context,
-                                                      .vocab_bound = options.vocab,
-                                                      .packing = options.packing,
-                                                      .tokenizer = std::move(tokenizer),
-                                                      .cache = options.cache,
-                                                      .tell_progress = options.tell_progress},
-                                         what);
+  if (has_lines(format)) {
+    const bool is_chat =
+        format == Format::chat || (!options.format && holds_conversations(*files, what));
+    return std::make_unique<JsonlSource>(
+        std::move(files),
+        JsonlOptions{.context = options.context,
+                     .vocab_bound = options.vocab,
+                     .packing = options.packing,
+                     .tokenizer = tokenizer,
+                     .chat = is_chat ? chat_format_of(tokenizer.get()) : nullptr,
+                     .cache = options.cache,
+                     .tell_progress = options.tell_progress},
+        what);
   }
   StreamContent content;
   if (tokenizer) {

@@ -2,7 +2,9 @@
 // and written as token files.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "core/atomic_file.h"
 #include "data/text/sample_index.h"
@@ -58,10 +60,13 @@ Ids tokens_of(const Source& source) {
   return tokens;
 }
 
+/// But for the lock.
 std::size_t files_in(const std::filesystem::path& folder) {
+  std::size_t files = 0;
   std::error_code none;
-  return static_cast<std::size_t>(
-      std::distance(std::filesystem::directory_iterator(folder, none), {}));
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    files += entry.path().filename() != ".lock";
+  return files;
 }
 
 TEST(TextTokens, AreThoseOfEachFileJoined) {
@@ -233,31 +238,63 @@ TEST(JsonLines, WithATokenizerLearnWhereATextEnds) {
   EXPECT_EQ(files_in(folder.path("kept")), 1u);
 }
 
+TEST(JsonLines, GoOnFromPromptToCompletion) {
+  const Folder folder;
+  const OpenTokenizer tokenizer = open_tokenizer(folder, planted_with_prefix());
+  folder.write("a.jsonl", "{\"prompt\": \"2+2=\", \"completion\": \"4\"}\n");
+  const auto source = open_source(reading(folder.path("a.jsonl"), tokenizer), "data.train");
+  const batch::MicroBatch sample = fetch(*source, {0});
+  Ids ids = values(sample.inputs);
+  ids.push_back(values(sample.targets).back());
+  EXPECT_EQ(tokenizer->decode(ids), " 2+2=4") << "one space before the text, and none within";
+}
+
+TEST(TextTokens, AreMadeOnceWhereSeveralWantThem) {
+  const Folder folder;
+  const OpenTokenizer tokenizer = open_tokenizer(folder, planted_gpt2());
+  folder.write("a.txt", drawn_text(7, 200'000));
+  std::atomic<int> made = 0;
+  SourceOptions options = reading(folder.path("a.txt"), tokenizer, folder.path("kept"));
+  options.tell_progress = [&](std::int64_t done, std::int64_t all) { made += done == all; };
+  std::vector<Ids> found(4);
+  std::vector<std::jthread> threads;
+  for (Ids& ids : found)
+    threads.emplace_back([&] { ids = tokens_of(*open_source(options, "data.train")); });
+  threads.clear();
+  for (const Ids& ids : found) EXPECT_EQ(ids, found.front());
+  EXPECT_EQ(made, 1);
+}
+
 TEST(JsonLines, WhoseKeptIndexIsDamagedSayWhatToRemove) {
   const Folder folder;
   const OpenTokenizer tokenizer = open_tokenizer(folder, planted_gpt2());
   folder.write("a.jsonl", "{\"text\": \"ab ab\"}\n");
   const SourceOptions options = reading(folder.path("a.jsonl"), tokenizer, folder.path("kept"));
   open_source(options, "data.train");
-  const auto kept = std::filesystem::directory_iterator(folder.path("kept"))->path();
+  std::filesystem::path kept;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path("kept")))
+    if (entry.path().extension() == ".samples") kept = entry.path();
   std::filesystem::resize_file(kept, std::filesystem::file_size(kept) - 1);
   EXPECT_THAT(refusal(Error::Kind::runtime, [&] { open_source(options, "data.train"); }),
               AllOf(HasSubstr(kept.string()), HasSubstr("removing it")));
 }
 
 TEST(JsonLines, HaveAnIndexThatIsReadAsItWasWritten) {
-  const SampleIndex index{.begins = {0, 17, 40},
-                          .lengths = {3, 9, 4},
-                          .ends = {2, 3},
-                          .too_short = 5,
-                          .has_ids = false,
-                          .has_text = true,
-                          .has_counting_label = true};
-  const std::string bytes = to_bytes(index);
-  EXPECT_EQ(index_of_bytes(bytes), index);
-  for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_FALSE(index_of_bytes(std::string_view(bytes).substr(0, size))) << size;
-  EXPECT_FALSE(index_of_bytes(bytes + "1"));
+  SampleIndex index{.begins = {0, 17, 40},
+                    .lengths = {3, 9, 4},
+                    .ends = {2, 3},
+                    .too_short = 5,
+                    .has_ids = false,
+                    .has_text = true,
+                    .has_counting_label = true};
+  for (const std::vector<std::uint16_t>& parts : {std::vector<std::uint16_t>{}, {0, 1, 0}}) {
+    index.parts = parts;
+    const std::string bytes = to_bytes(index);
+    EXPECT_EQ(index_of_bytes(bytes), index);
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+      EXPECT_FALSE(index_of_bytes(std::string_view(bytes).substr(0, size))) << size;
+    EXPECT_FALSE(index_of_bytes(bytes + "1"));
+  }
 }
 
 class TokenFiles : public ::testing::TestWithParam<std::int64_t> {};
@@ -272,7 +309,7 @@ TEST_P(TokenFiles, HoldTheSamplesOfTheText) {
   for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, text->size()}}) {
     const auto part = slice(text, begin, end);
     const std::string file = folder.path("part.bin");
-    const std::int64_t count = write_token_file(*part, text->vocab(), file, {}, "tokenize");
+    const std::int64_t count = write_token_file(*part, text->vocab(), file, "tokenize");
     const auto back = open(file, 4, Format::tokens, text->vocab());
     EXPECT_EQ(back->size(), part->size());
     EXPECT_EQ(tokens_of(*back), tokens_of(*part));
@@ -290,7 +327,7 @@ TEST(TokenFiles, OfJsonLinesHoldTheirText) {
   const OpenTokenizer tokenizer = open_tokenizer(folder, planted_gpt2());
   folder.write("a.jsonl", "{\"text\": \"ab ab\"}\n{\"text\": \"ed a\"}\n");
   const auto lines = open_source(reading(folder.path("a.jsonl"), tokenizer), "data.train");
-  write_token_file(*lines, lines->vocab(), folder.path("a.bin"), {}, "tokenize");
+  write_token_file(*lines, lines->vocab(), folder.path("a.bin"), "tokenize");
   Ids expected = tokenizer->encode("ab ab");
   for (const std::int64_t id : tokenizer->encode("ed a")) expected.push_back(id);
   EXPECT_EQ(read_file(folder.path("a.bin")), packed<std::uint16_t>(expected));
@@ -298,8 +335,13 @@ TEST(TokenFiles, OfJsonLinesHoldTheirText) {
   folder.write("b.jsonl", "{\"prompt\": \"ab a\", \"completion\": \"ed\"}\n");
   const auto asked = open_source(reading(folder.path("b.jsonl"), tokenizer), "data.train");
   EXPECT_THAT(refusal(Error::Kind::usage,
-                      [&] { write_token_file(*asked, 300, folder.path("b.bin"), {}, "tokenize"); }),
+                      [&] { write_token_file(*asked, 300, folder.path("b.bin"), "tokenize"); }),
               HasSubstr("a prompt"));
+  folder.write("c.jsonl", "{\"text\": \"ab ed\", \"weight\": 0.5}\n");
+  const auto weighted = open_source(reading(folder.path("c.jsonl"), tokenizer), "data.train");
+  EXPECT_THAT(refusal(Error::Kind::usage,
+                      [&] { write_token_file(*weighted, 300, folder.path("b.bin"), "tokenize"); }),
+              HasSubstr("weight"));
   EXPECT_FALSE(std::filesystem::exists(folder.path("b.bin")));
 }
 

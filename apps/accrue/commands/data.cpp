@@ -9,6 +9,7 @@
 #include "commands/commands.h"
 #include "commands/row.h"
 #include "commands/tokenizing.h"
+#include "train/plan/setup.h"
 #include "train/workload/data_summary.h"
 
 namespace accrue::cli {
@@ -108,6 +109,7 @@ void print(const train::WindowSummary& window) {
 
 int run_data(const DataArguments& arguments) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  train::use_threads(config.run.threads);
   const train::DataReport report =
       train::summarize_data(config, arguments.shown, tell_tokenizing());
   if (arguments.json) {
@@ -129,7 +131,7 @@ void add_data(CLI::App& app, Action& action) {
   verb->allow_extras();
   verb->footer(
       "Samples, lengths, duplicates, the share of tokens that the loss counts, some samples with "
-      "what of them is learned, and the first batch. Reads everything once; no model is made.\n\n"
+      "what of them is learned, and the first batch. Reads all samples; no model is made.\n\n"
       "Example:\n"
       "  accrue data gpt.toml\n"
       "  accrue data gpt.toml --show 10 --json");

@@ -67,7 +67,8 @@ void add_doctor(CLI::App& app, Action& action) {
   verb->allow_extras();
   verb->footer(
       "Checks the config, the labels of the first batch, the model's layers, and the speed of a\n"
-      "few micro-batches. Findings do not change the exit status. Nothing is written.\n\n"
+      "few micro-batches. Findings do not change the exit status. Nothing is written but\nthe "
+      "tokens of text, beside run.out.\n\n"
       "Example:\n"
       "  accrue doctor gpt.toml --precision.compute=bf16 --json");
   auto arguments = std::make_shared<DoctorArguments>();

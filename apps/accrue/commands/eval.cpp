@@ -2,12 +2,12 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands/commands.h"
 #include "commands/row.h"
 #include "commands/tokenizing.h"
 #include "train/run/evaluate_files.h"
-#include "train/run/evaluation.h"
 
 namespace accrue::cli {
 namespace {
@@ -15,18 +15,15 @@ namespace {
 struct EvalArguments {
   std::string model;
   std::vector<std::string> data;
+  std::string format = "auto";
   bool json = false;
 };
 
 nlohmann::json to_json(const train::FileEvaluation& result) {
-  nlohmann::json out{{"loss", result.evaluation.loss}, {"samples", result.samples}};
-  if (result.is_of_tokens) {
-    out["tokens"] = result.evaluation.weight;
-    out["perplexity"] = result.perplexity();
-  }
-  if (result.evaluation.accuracy) out["accuracy"] = *result.evaluation.accuracy;
-  if (!result.evaluation.unreadable.empty()) out["unreadable"] = result.evaluation.unreadable;
-  return out;
+  return {{"loss", result.evaluation.loss},
+          {"perplexity", result.perplexity()},
+          {"tokens", result.evaluation.weight},
+          {"samples", result.samples}};
 }
 
 std::string number(double value, const char* format) {
@@ -38,15 +35,13 @@ std::string number(double value, const char* format) {
 void print(const train::FileEvaluation& result) {
   for (const std::string& remark : result.remarks) print_row("note", remark);
   print_row("loss", number(result.evaluation.loss, "%.6f"));
-  if (result.is_of_tokens) {
-    print_row("perplexity", number(result.perplexity(), "%.4f"));
-    print_row("tokens", number(result.evaluation.weight, "%.15g"));
-  }
-  if (result.evaluation.accuracy)
-    print_row("accuracy", number(*result.evaluation.accuracy, "%.4f"));
+  print_row("perplexity", number(result.perplexity(), "%.4f"));
+  print_row("tokens", number(result.evaluation.weight, "%.15g"));
   print_row("samples", std::to_string(result.samples));
-  if (!result.evaluation.unreadable.empty())
-    print_row("unreadable", train::describe_unreadable(result.evaluation));
+}
+
+std::optional<data::Format> format_of(const std::string& word) {
+  return data::format_words.find(word);
 }
 
 int run_eval(const EvalArguments& arguments) {
@@ -64,9 +59,9 @@ int run_eval(const EvalArguments& arguments) {
 void add_eval(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("eval", "Tell a trained model's mean loss over files");
   verb->footer(
-      "The loss is the mean over the tokens that count (over images, for models of these), as "
-      "evaluations during training have it; perplexity is its exponential. Text becomes tokens by "
-      "the model's own tokenizer. Nothing is written.\n\n"
+      "The loss is the mean over the tokens that count, as evaluations during training have it; "
+      "perplexity is its exponential. Text becomes tokens by the model's own tokenizer. Nothing is "
+      "kept.\n\n"
       "Example:\n"
       "  accrue eval runs/first --data held_out.txt\n"
       "  accrue eval models/gpt2 --data 'texts/*.jsonl' --json");
@@ -77,6 +72,9 @@ void add_eval(CLI::App& app, Action& action) {
   verb->add_option("--data", arguments->data, "Files, or patterns for them")
       ->required()
       ->type_name("FILES");
+  verb->add_option("--format", arguments->format, "What they hold")
+      ->check(CLI::IsMember({"auto", "text", "tokens", "jsonl", "chat"}))
+      ->capture_default_str();
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action] { action = [=] { return run_eval(*arguments); }; });
 }

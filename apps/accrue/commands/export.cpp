@@ -47,8 +47,8 @@ models::ImageTask image_task(const train::ModelConfig& model) {
 }
 
 void copy_tokenizer(const fs::path& tokenizer, const fs::path& out) {
-  for (const fs::path& file : data::files_of_tokenizer(tokenizer))
-    write_file_atomically(out / file.filename(), read_file(file));
+  for (const data::TokenizerPart& part : data::files_of_tokenizer(tokenizer))
+    write_file_atomically(out / part.name, read_file(part.file));
 }
 
 /// Saves the model and returns its card.

@@ -192,7 +192,8 @@ void add_plan(CLI::App& app, Action& action) {
   verb->footer(
       "A few micro-batches are run and measured; what others would take is predicted from them.\n"
       "The fastest plan within memory.budget is shown with what nothing else beats in both bytes\n"
-      "and seconds. Exit status 3 where nothing fits. Nothing is written.\n\n"
+      "and seconds. Exit status 3 where nothing fits. Nothing is written but\nthe tokens of text, "
+      "beside run.out.\n\n"
       "Example:\n"
       "  accrue plan gpt.toml --memory.budget=6GiB --json\n"
       "  accrue plan gpt.toml --estimate --price 2.5 --tokens-per-second 40000");

@@ -30,6 +30,8 @@ std::string continued(models::Gpt2& model, const data::Tokenizer& tokenizer,
   std::vector<std::int64_t> ids = models::generate(model, prompt, arguments.generate);
   if (const std::optional<std::int64_t> end = tokenizer.end_of_text())
     ids.erase(std::find(ids.begin() + std::ssize(prompt), ids.end(), *end), ids.end());
+  // A model may have more ids than the tokenizer.
+  std::erase_if(ids, [&](std::int64_t id) { return !tokenizer.has(id); });
   return tokenizer.decode(ids, /*skip_special=*/true);
 }
 

@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/row.h"
 #include "commands/tokenizing.h"
+#include "train/plan/setup.h"
 #include "train/workload/token_files.h"
 
 namespace accrue::cli {
@@ -36,6 +37,7 @@ nlohmann::json to_json(const train::TokenFiles& written) {
 
 int run_tokenize(const TokenizeArguments& arguments) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  train::use_threads(config.run.threads);
   const train::TokenFiles written =
       train::write_token_files(config, arguments.out, tell_tokenizing());
   if (arguments.json) {
@@ -56,8 +58,9 @@ void add_tokenize(CLI::App& app, Action& action) {
   verb->allow_extras();
   verb->footer(
       "DIR/train.bin and, where the config holds data out, DIR/val.bin: uint16 ids as nanoGPT has "
-      "them, or uint32\nbehind llm.c's header where the vocabulary is above 65,535. Training on "
-      "them takes the samples that training\non the text takes.\n\n"
+      "them, or uint32\nbehind llm.c's header where the vocabulary is above 65,535. Of text files, "
+      "training on them takes the samples\nthat training on the text takes; JSON lines stand one "
+      "behind the other.\n\n"
       "Example:\n"
       "  accrue tokenize gpt.toml --data.tokenizer=gpt2/tokenizer.json --out data/tokens");
   auto arguments = std::make_shared<TokenizeArguments>();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "accrue/core/units.h"
@@ -16,6 +17,10 @@ class TokenizingLine {
  public:
   void tell(std::int64_t done, std::int64_t all) {
     const Clock::time_point now = Clock::now();
+    if (!start_) {
+      start_ = now;
+      next_ = now + first_after;
+    }
     if (done >= all) return finish();
     if (now < next_) return;
     next_ = now + (is_terminal_ ? between_redraws : between_lines);
@@ -30,7 +35,7 @@ class TokenizingLine {
       between_lines{10'000};
 
   std::string text(std::int64_t done, std::int64_t all, Clock::time_point now) const {
-    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const double seconds = std::chrono::duration<double>(now - *start_).count();
     const double share = static_cast<double>(done) / static_cast<double>(all);
     return "tokenizing  " + format_bytes(done) + " of " + format_bytes(all) + " (" +
            std::to_string(static_cast<int>(100 * share)) + "%)  " +
@@ -40,10 +45,11 @@ class TokenizingLine {
   void finish() {
     if (is_drawn_ && is_terminal_) std::cerr << "\r\x1b[K" << std::flush;
     is_drawn_ = false;
+    start_.reset();
   }
 
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point next_ = start_ + first_after;
+  std::optional<Clock::time_point> start_;  ///< of what is told about now
+  Clock::time_point next_;
   bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
   bool is_drawn_ = false;
 };

@@ -169,8 +169,8 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   if (speaks && divides_memory && !arguments.quiet)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
               << launch.local_world << " ranks on this machine\n";
-  const data::TellProgress tell =
-      speaks && !arguments.quiet ? tell_tokenizing() : data::TellProgress();
+  // Whichever rank makes the tokens says so.
+  const data::TellProgress tell = arguments.quiet ? data::TellProgress() : tell_tokenizing();
   if (arguments.dry_run) {
     const train::Preview preview =
         train::Trainer(config, group, tell).preview(options_of(arguments, task, typed));

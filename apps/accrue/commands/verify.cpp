@@ -212,7 +212,8 @@ void add_verify(CLI::App& app, Action& action) {
   verb->footer(
       "The gradient of the first batch is taken in one pass and in several splits, orders and\n"
       "precisions, and compared per parameter with a bound on rounding. Exit status 3 where it is\n"
-      "exceeded, with the cause and what told it. Nothing is written.\n\n"
+      "exceeded, with the cause and what told it. Nothing is written but\nthe tokens of text, "
+      "beside run.out.\n\n"
       "Example:\n"
       "  accrue verify gpt.toml --batch.micro=4 --json");
   auto arguments = std::make_shared<VerifyArguments>();

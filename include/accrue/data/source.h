@@ -80,7 +80,7 @@ class Source {
   virtual std::vector<DataFile> files() const { return {}; }
 };
 
-/// Told how many bytes of text are tokens by now, of how many.
+/// Told how far something is that may take long: how many bytes of how many; both alike at the end.
 using TellProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
 struct SourceOptions {
@@ -102,7 +102,7 @@ struct SourceOptions {
   std::function<std::shared_ptr<const Tokenizer>()> tokenizer = {};
   /// Where what a tokenizer made of the files is kept, for the next time; empty: nowhere.
   std::filesystem::path cache = {};
-  /// Called while text becomes tokens, if that takes more than a moment.
+  /// Called now and then while a tokenizer makes tokens of text, and JSON lines are read.
   TellProgress tell_progress = {};
   std::int64_t context = 256;  ///< T, which images do not need
   std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked

@@ -25,6 +25,8 @@ class Tokenizer {
   /// One more than the largest id.
   std::int64_t vocab() const;
   std::optional<std::int64_t> id_of(std::string_view token) const;
+  /// Whether there is such a token: ids may have gaps, and a model more of them.
+  bool has(std::int64_t id) const;
   /// A digest of what the files say: the same for the same content.
   const std::string& fingerprint() const;
   const std::filesystem::path& file() const;
@@ -65,8 +67,10 @@ class Tokenizer::Encoder {
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) = delete;
 
-  /// Appends the tokens of a text, as Tokenizer::encode without a template.
-  void encode(std::string_view text, std::vector<std::int64_t>& ids);
+  /// Appends the tokens of a text, as Tokenizer::encode without a template; or of a part that goes
+  /// on a text that `ids` have: a tokenizer that puts something before every text (a space) does
+  /// not put it there.
+  void encode(std::string_view text, std::vector<std::int64_t>& ids, bool goes_on = false);
 
  private:
   struct State;

@@ -44,7 +44,9 @@ struct TrainedModel {
   Config config;  ///< the run's, with the checkpoint's shape and names of classes
   std::filesystem::path checkpoint;
   std::int64_t step = 0;
-  std::string data_format;  ///< text, tokens, jsonl or images, as the data turned out to be
+  /// text, tokens, jsonl, chat or images, as the data turned out to be; with what made tokens of
+  /// text where that was a tokenizer ("text, tokenizer 0123456789abcdef").
+  std::string data_format;
   /// The tokenizer.json that made tokens of the run's text; empty where none did.
   std::filesystem::path tokenizer;
   std::unique_ptr<models::Model> model;

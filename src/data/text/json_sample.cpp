@@ -41,6 +41,20 @@ bool JsonSample::counts() const {
                      [](std::int64_t label) { return label != ignored_target; });
 }
 
+std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound) {
+  if (vocab_bound == 0) return std::nullopt;
+  for (const std::vector<std::int64_t>* ids : {&sample.tokens, &sample.labels}) {
+    const auto bad = std::find_if(ids->begin(), ids->end(),
+                                  [vocab_bound](std::int64_t id) { return id >= vocab_bound; });
+    if (bad == ids->end()) continue;
+    return LineProblem{"token ids below the vocabulary of " + std::to_string(vocab_bound),
+                       (ids == &sample.tokens ? "id " : "label ") + std::to_string(*bad) +
+                           " at position " + std::to_string(bad - ids->begin()),
+                       "a larger model.vocab, or data made with this model's tokenizer"};
+  }
+  return std::nullopt;
+}
+
 /// Takes the fields that matter out of the parser's events; the rest is passed over, however deep.
 class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
  public:
@@ -184,7 +198,7 @@ std::optional<LineProblem> JsonSampleParser::parse(std::string_view line) {
   json::sax_parse(line.data(), line.data() + line.size(), handler_.get());
   if (auto problem = handler_->take_problem()) return problem;
   if (auto problem = take_fields()) return problem;
-  return check_ids();
+  return id_out_of_range(sample_, vocab_bound_);
 }
 
 std::optional<LineProblem> JsonSampleParser::take_fields() {
@@ -217,20 +231,6 @@ std::optional<LineProblem> JsonSampleParser::take_fields() {
   encoder_.end(sample_.tokens);
   sample_.labels = sample_.tokens;
   std::fill_n(sample_.labels.begin(), ignored, ignored_target);
-  return std::nullopt;
-}
-
-std::optional<LineProblem> JsonSampleParser::check_ids() const {
-  if (vocab_bound_ == 0) return std::nullopt;
-  for (const std::vector<std::int64_t>* ids : {&sample_.tokens, &sample_.labels}) {
-    const auto bad = std::find_if(ids->begin(), ids->end(),
-                                  [this](std::int64_t id) { return id >= vocab_bound_; });
-    if (bad == ids->end()) continue;
-    return LineProblem{"token ids below the vocabulary of " + std::to_string(vocab_bound_),
-                       (ids == &sample_.tokens ? "id " : "label ") + std::to_string(*bad) +
-                           " at position " + std::to_string(bad - ids->begin()),
-                       "a larger model.vocab, or data made with this model's tokenizer"};
-  }
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,23 +34,36 @@ struct LineProblem {
   std::string suggestion;
 };
 
-/// Parses lines one after the other into the same buffers.
-class JsonSampleParser {
+/// The first id or label of a sample that is not below `vocab_bound`; none where that is 0.
+std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound);
+
+/// Makes samples of lines, one after the other into the same buffers.
+class SampleParser {
+ public:
+  virtual ~SampleParser() = default;
+  /// Makes samples() of `line`, or returns what keeps it from being any.
+  virtual std::optional<LineProblem> parse(std::string_view line) = 0;
+  /// Those of the line, at least one; most forms of lines have exactly one.
+  virtual std::span<const JsonSample> samples() const = 0;
+};
+
+/// Reads lines with "text", or "prompt" and "completion", or "input_ids" and "labels": a sample
+/// each.
+class JsonSampleParser final : public SampleParser {
  public:
   /// Ids and labels must be below `vocab_bound`, unless it is 0. Text becomes tokens as
   /// `tokenizer` says, which outlives this, or is its bytes where that is null.
   explicit JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer = nullptr);
-  ~JsonSampleParser();
+  ~JsonSampleParser() override;
 
-  /// Makes sample() of `line`, or returns what keeps it from being a sample.
-  std::optional<LineProblem> parse(std::string_view line);
+  std::optional<LineProblem> parse(std::string_view line) override;
+  std::span<const JsonSample> samples() const override { return {&sample_, 1}; }
   const JsonSample& sample() const { return sample_; }
 
  private:
   class Handler;
 
   std::optional<LineProblem> take_fields();
-  std::optional<LineProblem> check_ids() const;
 
   std::int64_t vocab_bound_;
   std::unique_ptr<Handler> handler_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/chat/chat_sample.h"
 #include "data/source_errors.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/line_reader.h"
@@ -14,6 +15,22 @@ namespace {
 
 /// Changes with what an index says of the same lines.
 constexpr const char* index_form = "samples 1";
+
+SampleParsers::Make parsers_for(const JsonlOptions& options) {
+  return [bound = options.vocab_bound, tokenizer = options.tokenizer,
+          chat = options.chat]() -> std::unique_ptr<SampleParser> {
+    if (chat) return std::make_unique<ChatSampleParser>(bound, *tokenizer, chat);
+    return std::make_unique<JsonSampleParser>(bound, tokenizer.get());
+  };
+}
+
+/// What a fingerprint says of the samples besides the files.
+std::string kind_of(const JsonlOptions& options) {
+  std::string kind = options.chat ? "chat" : "jsonl";
+  if (options.packing) kind += ", packed";
+  kind = with_tokenizer(std::move(kind), options.tokenizer.get());
+  return options.chat ? kind + ", template " + options.chat->fingerprint : kind;
+}
 
 /// Inputs are all tokens but the last, which is only predicted.
 Sequence sequence_of(const JsonSample& sample) {
@@ -28,11 +45,9 @@ JsonlSource::JsonlSource(std::unique_ptr<const FilePool> files, const JsonlOptio
                          const std::string& what)
     : files_(std::move(files)),
       options_(options),
-      parsers_(options.vocab_bound, options.tokenizer),
+      parsers_(parsers_for(options)),
       index_(make_index(what)),
-      fingerprint_(
-          with_tokenizer(options.packing ? "jsonl, packed" : "jsonl", options.tokenizer.get()),
-          *files_) {}
+      fingerprint_(kind_of(options), *files_) {}
 
 /// Bytes need no cache: reading them again costs what comparing them with one would.
 SampleIndex JsonlSource::make_index(const std::string& what) {
@@ -43,9 +58,9 @@ SampleIndex JsonlSource::make_index(const std::string& what) {
 SampleIndex JsonlSource::cached_index(const std::string& what) {
   TextCache cache(options_.cache);
   cache_remark_ = cache.remark();
-  const std::string digest = digest_of(
-      *files_, std::string(index_form) + " " + options_.tokenizer->fingerprint() + " " +
-                   std::to_string(options_.context) + " " + std::to_string(options_.vocab_bound));
+  const std::string digest = digest_of(*files_, std::string(index_form) + " " + kind_of(options_) +
+                                                    " " + std::to_string(options_.context) + " " +
+                                                    std::to_string(options_.vocab_bound));
   std::optional<SampleIndex> index;
   const std::filesystem::path kept = cache.file(digest + ".samples", [&](AtomicFile& file) {
     index = index_samples(*files_, parsers_, options_.context, options_.tell_progress, what);
@@ -72,21 +87,21 @@ std::vector<std::string> JsonlSource::remarks() const {
   std::vector<std::string> remarks;
   if (index_.too_short > 0)
     remarks.push_back(std::to_string(index_.too_short) +
-                      " line(s) of fewer than two tokens are left out");
+                      " sample(s) of fewer than two tokens are left out");
   if (!cache_remark_.empty()) remarks.push_back(cache_remark_);
   return remarks;
 }
 
 batch::MicroBatch JsonlSource::fetch(std::span<const std::int64_t> indices) const {
-  const JsonSampleParsers::Lent parser = parsers_.lend();
+  const SampleParsers::Lent parser = parsers_.lend();
   std::string buffer;
   std::vector<Sequence> sequences;
   std::vector<std::int64_t> lengths;
   for (const std::int64_t index : indices) {
     require_index(index, size());
     require_unchanged(index, *parser, parser->parse(read_line(index, buffer)));
-    sequences.push_back(sequence_of(parser->sample()));
-    lengths.push_back(parser->sample().length());
+    sequences.push_back(sequence_of(parser->samples()[index_.part_of(index)]));
+    lengths.push_back(tokens(index));
   }
   const auto spans = options_.packing ? first_fit(lengths, options_.context) : one_a_row(lengths);
   batch::MicroBatch micro = make_micro_batch(sequences, spans);
@@ -120,9 +135,12 @@ std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer)
   }
 }
 
-void JsonlSource::require_unchanged(std::int64_t index, const JsonSampleParser& parser,
+void JsonlSource::require_unchanged(std::int64_t index, const SampleParser& parser,
                                     const std::optional<LineProblem>& problem) const {
-  if (!problem && parser.sample().length() == tokens(index)) return;
+  const std::size_t part = index_.part_of(index);
+  if (!problem && part < parser.samples().size() &&
+      parser.samples()[part].length() == tokens(index))
+    return;
   const std::size_t file = file_of(index);
   const std::int64_t begin = index_.begins[static_cast<std::size_t>(index)];
   throw runtime_error("read " + place_of_line(*files_, file, line_number_at(*files_, file, begin)),

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "accrue/data/source.h"
+#include "data/chat/chat_format.h"
 #include "data/files/file_pool.h"
 #include "data/files/fingerprint.h"
-#include "data/text/json_sample_parsers.h"
 #include "data/text/sample_index.h"
+#include "data/text/sample_parsers.h"
 
 namespace accrue::data {
 
@@ -22,6 +23,7 @@ struct JsonlOptions {
   std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
   bool packing = false;
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
+  std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines are conversations
   std::filesystem::path cache = {};                      ///< keeps the index; empty: nothing does
   TellProgress tell_progress = {};
 };
@@ -52,12 +54,12 @@ class JsonlSource final : public Source {
   SampleIndex cached_index(const std::string& what);
   std::size_t file_of(std::int64_t index) const;
   std::string_view read_line(std::int64_t index, std::string& buffer) const;
-  void require_unchanged(std::int64_t index, const JsonSampleParser& parser,
+  void require_unchanged(std::int64_t index, const SampleParser& parser,
                          const std::optional<LineProblem>& problem) const;
 
   std::unique_ptr<const FilePool> files_;
   JsonlOptions options_;
-  mutable JsonSampleParsers parsers_;
+  mutable SampleParsers parsers_;
   std::string cache_remark_;
   SampleIndex index_;
   Fingerprint fingerprint_;

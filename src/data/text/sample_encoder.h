@@ -17,8 +17,9 @@ class SampleEncoder {
   explicit SampleEncoder(const Tokenizer* tokenizer);
 
   /// Appends what stands before the text of a sample: the template's beginning.
-  void begin(std::vector<std::int64_t>& ids) const;
-  /// Appends the tokens of a part of the text.
+  void begin(std::vector<std::int64_t>& ids);
+  /// Appends the tokens of a part of the text, which goes on what was added before where it is not
+  /// the first one.
   void add(std::string_view text, std::vector<std::int64_t>& ids);
   /// Appends what stands behind it: the template's ending, and the end of text where the tokenizer
   /// has one and `ids` do not end with it, so that a model learns where to stop.
@@ -27,6 +28,7 @@ class SampleEncoder {
  private:
   const Tokenizer* tokenizer_;
   std::optional<Tokenizer::Encoder> encoder_;
+  bool is_first_ = true;  ///< what is added next
 };
 
 }  // namespace accrue::data

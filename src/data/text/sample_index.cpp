@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -18,16 +17,29 @@ struct TakenLine {
   std::string text;
 };
 
-/// What a line came to.
-struct LineFacts {
-  std::optional<LineProblem> problem;
+/// What a sample came to.
+struct SampleFacts {
   std::int64_t length = 0;
   bool has_ids = false, counts = false;
 };
 
+/// What a line came to.
+struct LineFacts {
+  std::optional<LineProblem> problem;
+  std::vector<SampleFacts> samples;
+};
+
+std::vector<SampleFacts> facts_of(std::span<const JsonSample> samples) {
+  std::vector<SampleFacts> facts;
+  for (const JsonSample& sample : samples)
+    facts.push_back(
+        {.length = sample.length(), .has_ids = sample.has_ids, .counts = sample.counts()});
+  return facts;
+}
+
 class Indexing {
  public:
-  Indexing(const FilePool& files, JsonSampleParsers& parsers, std::int64_t context,
+  Indexing(const FilePool& files, SampleParsers& parsers, std::int64_t context,
            const TellProgress& tell, const std::string& what)
       : files_(files), parsers_(parsers), context_(context), tell_(tell), what_(what) {}
 
@@ -71,15 +83,12 @@ class Indexing {
     std::vector<LineFacts> facts(lines_.size());
     at::parallel_for(0, std::ssize(lines_), lines_a_task,
                      [&](std::int64_t begin, std::int64_t end) {
-                       const JsonSampleParsers::Lent parser = parsers_.lend();
+                       const SampleParsers::Lent parser = parsers_.lend();
                        for (std::int64_t i = begin; i < end; ++i) {
                          const auto place = static_cast<std::size_t>(i);
                          facts[place].problem = parser->parse(lines_[place].text);
-                         if (facts[place].problem) continue;
-                         const JsonSample& sample = parser->sample();
-                         facts[place].length = sample.length();
-                         facts[place].has_ids = sample.has_ids;
-                         facts[place].counts = sample.counts();
+                         if (!facts[place].problem)
+                           facts[place].samples = facts_of(parser->samples());
                        }
                      });
     return facts;
@@ -90,6 +99,11 @@ class Indexing {
       throw usage_error(what_, facts.problem->expected,
                         place_of_line(files_, file, line.number) + ": " + facts.problem->received,
                         facts.problem->suggestion);
+    for (std::size_t part = 0; part < facts.samples.size(); ++part)
+      add(file, line, facts.samples[part], part);
+  }
+
+  void add(std::size_t file, const TakenLine& line, const SampleFacts& facts, std::size_t part) {
     index_.has_ids = index_.has_ids || facts.has_ids;
     index_.has_text = index_.has_text || !facts.has_ids;
     if (facts.length < 1) {
@@ -105,6 +119,9 @@ class Indexing {
       return;
     }
     index_.has_counting_label = index_.has_counting_label || facts.counts;
+    if (part > 0 && index_.parts.empty())
+      index_.parts.resize(static_cast<std::size_t>(index_.size()), 0);
+    if (part > 0 || !index_.parts.empty()) index_.parts.push_back(static_cast<std::uint16_t>(part));
     index_.begins.push_back(line.begin);
     index_.lengths.push_back(static_cast<std::int32_t>(facts.length));
   }
@@ -135,7 +152,7 @@ class Indexing {
   }
 
   const FilePool& files_;
-  JsonSampleParsers& parsers_;
+  SampleParsers& parsers_;
   std::int64_t context_;
   const TellProgress& tell_;
   const std::string& what_;
@@ -148,7 +165,7 @@ class Indexing {
 
 /// What a file of an index begins with: what follows is of known length.
 struct IndexHeader {
-  std::int64_t samples = 0, files = 0, too_short = 0;
+  std::int64_t samples = 0, files = 0, parts = 0, too_short = 0;
   std::int64_t has_ids = 0, has_text = 0, has_counting_label = 0;
 };
 
@@ -166,18 +183,20 @@ std::vector<T> take(std::int64_t count, std::string_view& bytes) {
 }
 
 constexpr std::int64_t bytes_a_sample = sizeof(std::int64_t) + sizeof(std::int32_t);
+constexpr std::int64_t bytes_a_part = sizeof(std::uint16_t);
 
 bool has_length_of(const IndexHeader& header, std::size_t bytes) {
   const auto all = static_cast<std::int64_t>(bytes);
   if (header.samples < 0 || header.samples > all || header.files < 0 || header.files > all)
     return false;
-  return all == header.samples * bytes_a_sample +
+  if (header.parts != 0 && header.parts != header.samples) return false;
+  return all == header.samples * bytes_a_sample + header.parts * bytes_a_part +
                     header.files * static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
 }  // namespace
 
-SampleIndex index_samples(const FilePool& files, JsonSampleParsers& parsers, std::int64_t context,
+SampleIndex index_samples(const FilePool& files, SampleParsers& parsers, std::int64_t context,
                           const TellProgress& tell, const std::string& what) {
   return Indexing(files, parsers, context, tell, what).index();
 }
@@ -189,6 +208,7 @@ std::string place_of_line(const FilePool& files, std::size_t file, std::int64_t 
 std::string to_bytes(const SampleIndex& index) {
   const IndexHeader header{.samples = index.size(),
                            .files = std::ssize(index.ends),
+                           .parts = std::ssize(index.parts),
                            .too_short = index.too_short,
                            .has_ids = index.has_ids,
                            .has_text = index.has_text,
@@ -197,6 +217,7 @@ std::string to_bytes(const SampleIndex& index) {
   append(index.begins, bytes);
   append(index.ends, bytes);
   append(index.lengths, bytes);
+  append(index.parts, bytes);
   return bytes;
 }
 
@@ -210,6 +231,7 @@ std::optional<SampleIndex> index_of_bytes(std::string_view bytes) {
   index.begins = take<std::int64_t>(header.samples, bytes);
   index.ends = take<std::int64_t>(header.files, bytes);
   index.lengths = take<std::int32_t>(header.samples, bytes);
+  index.parts = take<std::uint16_t>(header.parts, bytes);
   index.too_short = header.too_short;
   index.has_ids = header.has_ids != 0;
   index.has_text = header.has_text != 0;

@@ -8,7 +8,7 @@
 
 #include "accrue/data/source.h"
 #include "data/files/file_pool.h"
-#include "data/text/json_sample_parsers.h"
+#include "data/text/sample_parsers.h"
 
 namespace accrue::data {
 
@@ -16,18 +16,23 @@ namespace accrue::data {
 struct SampleIndex {
   std::vector<std::int64_t> begins;   ///< where sample i's line begins in its file
   std::vector<std::int32_t> lengths;  ///< sample i's input tokens
-  std::vector<std::int64_t> ends;     ///< how many samples there are up to and with file i
-  std::int64_t too_short = 0;         ///< lines of fewer than two tokens, which are left out
+  /// Which of its line's samples sample i is; empty: each line has one.
+  std::vector<std::uint16_t> parts;
+  std::vector<std::int64_t> ends;  ///< how many samples there are up to and with file i
+  std::int64_t too_short = 0;      ///< lines of fewer than two tokens, which are left out
   bool has_ids = false, has_text = false, has_counting_label = false;
 
   std::int64_t size() const { return static_cast<std::int64_t>(begins.size()); }
+  std::size_t part_of(std::int64_t sample) const {
+    return parts.empty() ? 0 : parts[static_cast<std::size_t>(sample)];
+  }
   bool operator==(const SampleIndex&) const = default;
 };
 
 /// Reads and checks every line, on all threads. Throws a usage Error, its operation being `what`,
 /// that names the place where a line is no sample or has more inputs than `context`, and where
 /// there is no sample or no label counts.
-SampleIndex index_samples(const FilePool& files, JsonSampleParsers& parsers, std::int64_t context,
+SampleIndex index_samples(const FilePool& files, SampleParsers& parsers, std::int64_t context,
                           const TellProgress& tell, const std::string& what);
 
 /// An index as the bytes of a file, and back: nothing where they are not such bytes.

@@ -15,11 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Holds a lock on a folder, where its file system has locks; it dies with the process.
+/// Holds a folder's lock, where its file system has locks; it dies with the process. Without one
+/// several processes may make the same file, of which the first stays.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
-      : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+      : descriptor_(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
     if (descriptor_ < 0) return;
     while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
     }
@@ -77,8 +78,8 @@ fs::path TextCache::file(const std::string& name,
   if (fs::exists(path, error)) return path;  // another process made it while this one waited
   AtomicFile file(path);
   make(file);
-  // Without locks another one may have: its readers know the file by its time of change.
-  if (!fs::exists(path, error)) file.commit();
+  // A file is never replaced: its readers know it by its time of change.
+  file.commit_unless_there();
   return path;
 }
 

@@ -46,6 +46,11 @@ std::optional<std::string> TextParts::next() {
 bool TextParts::read_more() {
   const std::int64_t left = files_.bytes(file_) - offset_;
   if (left <= 0) return false;
+  if (pending_.size() >= most_bytes)
+    throw usage_error(
+        what_, "text files of at most 1 GiB, or a tokenizer that lets them be cut",
+        files_.path(file_).string() + ": more, with no line where its tokens may be cut",
+        "the text in several files");
   const std::size_t known = pending_.size(),
                     more = std::min(static_cast<std::size_t>(left), wanted_);
   pending_.resize(known + more);

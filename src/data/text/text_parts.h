@@ -13,10 +13,10 @@
 namespace accrue::data {
 
 /// Reads text files by parts of about `wanted_bytes` whose tokens, joined, are those of each file
-/// as a whole. A part ends behind a line feed between two lines, where the tokens of the text
-/// around that place are those of what stands before and behind it. So a part is as large as its
-/// file where a tokenizer puts something before every text (Llama 2's space), or a file has no such
-/// place.
+/// as a whole. A part ends behind a line feed between two lines, where the tokens of the 2 KiB
+/// before and behind it are the same together as apart (docs/notes/text_tokens.md). So a part is as
+/// large as its file where a tokenizer puts something before every text (Llama 2's space), or a
+/// file has no such place.
 class TextParts {
  public:
   static constexpr std::size_t default_bytes = std::size_t{1} << 20;
@@ -25,8 +25,11 @@ class TextParts {
   TextParts(const FilePool& files, const Tokenizer& tokenizer, const std::string& what,
             std::size_t wanted_bytes = default_bytes);
 
-  /// The next part, or nothing behind the last file. Throws a usage Error that names file and place
-  /// where a text is no UTF-8.
+  /// More than a word of any text, and what a tokenizer is asked to take at once.
+  static constexpr std::size_t most_bytes = std::size_t{1} << 30;
+
+  /// The next part, or nothing behind the last file. Throws a usage Error that names the file where
+  /// a part would be larger than `most_bytes`, and the place where a text is no UTF-8.
   std::optional<std::string> next();
 
  private:

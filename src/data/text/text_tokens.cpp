@@ -66,9 +66,13 @@ void write_tokens(const FilePool& text, const Tokenizer& tokenizer, AtomicFile& 
   const std::int64_t all = all_bytes(text);
   while (true) {
     parts.clear();
-    while (parts.size() < parts_a_thread * encoder.threads()) {
+    // Parts are counted and weighed: small files are many, and a large one may be a single part.
+    const std::size_t most_parts = 1024 * encoder.threads(),
+                      enough_bytes = parts_a_thread * encoder.threads() * TextParts::default_bytes;
+    for (std::size_t bytes = 0; parts.size() < most_parts && bytes < enough_bytes;) {
       std::optional<std::string> part = reader.next();
       if (!part) break;
+      bytes += part->size();
       done += std::ssize(*part);
       parts.push_back(std::move(*part));
     }

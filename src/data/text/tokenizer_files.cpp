@@ -16,14 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* tokenizer_settings = "tokenizer_config.json";
-
 /// Files that hold tokens come first: the settings alone do not say which tokens there are.
 constexpr std::array<const char*, 11> tokenizer_names{
     kTokenizerFile,    "vocab.json",      "merges.txt",
     "tokenizer.model", "spiece.model",    "sentencepiece.bpe.model",
     "vocab.txt",       "encoder.json",    "vocab.bpe",
-    "tekken.json",     tokenizer_settings};
+    "tekken.json",     kTokenizerSettings};
 
 OrderedJson byte_level() {
   return {{"type", "ByteLevel"},
@@ -93,13 +91,13 @@ bool is_byte_tokenizer(const fs::path& file) {
   return found.contains("post_processor") && !adds_tokens(found["post_processor"]);
 }
 
-std::vector<fs::path> files_of_tokenizer(const fs::path& tokenizer_file) {
-  std::vector<fs::path> files{tokenizer_file};
+std::vector<TokenizerPart> files_of_tokenizer(const fs::path& tokenizer_file) {
+  std::vector<TokenizerPart> files{{tokenizer_file, kTokenizerFile}};
   std::error_code unreadable;
-  for (const char* name : {tokenizer_settings, "special_tokens_map.json", "added_tokens.json",
-                           "chat_template.jinja"}) {
+  for (const char* name :
+       {kTokenizerSettings, "special_tokens_map.json", "added_tokens.json", kChatTemplateFile}) {
     const fs::path file = tokenizer_file.parent_path() / name;
-    if (fs::is_regular_file(file, unreadable)) files.push_back(file);
+    if (fs::is_regular_file(file, unreadable)) files.push_back({file, name});
   }
   return files;
 }
@@ -108,7 +106,7 @@ FolderTokenizer find_tokenizer(const fs::path& folder) {
   using Kind = FolderTokenizer::Kind;
   const bool bytes = is_byte_tokenizer(folder / kTokenizerFile);
   const auto other = first_file(folder, [&](std::string_view name) {
-    return !bytes || (name != kTokenizerFile && name != tokenizer_settings);
+    return !bytes || (name != kTokenizerFile && name != kTokenizerSettings);
   });
   if (other) return {.kind = Kind::other, .file = *other};
   if (bytes) return {.kind = Kind::bytes, .file = folder / kTokenizerFile};
@@ -120,7 +118,7 @@ void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t cont
                            {"model_max_length", context},
                            {"clean_up_tokenization_spaces", false}};
   write_file_atomically(folder / kTokenizerFile, byte_tokenizer().dump(1) + "\n");
-  write_file_atomically(folder / tokenizer_settings, config.dump(1) + "\n");
+  write_file_atomically(folder / kTokenizerSettings, config.dump(1) + "\n");
 }
 
 }  // namespace accrue::data

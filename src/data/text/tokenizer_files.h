@@ -2,12 +2,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace accrue::data {
 
 /// The name that transformers has for the file that Tokenizer reads.
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+/// And for what may lie beside it: special tokens by name, and how messages become text.
+inline constexpr const char* kTokenizerSettings = "tokenizer_config.json";
+inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
 
 /// Writes tokenizer.json and tokenizer_config.json, with which transformers' AutoTokenizer encodes
 /// text as this program does: token i is byte i. It is GPT-2's byte-level BPE without any merge.
@@ -28,9 +32,15 @@ struct FolderTokenizer {
 /// tokens.
 bool is_byte_tokenizer(const std::filesystem::path& file);
 
-/// The files that belong to a tokenizer.json and lie beside it, itself first: what other programs
-/// read it from, and a chat template.
-std::vector<std::filesystem::path> files_of_tokenizer(const std::filesystem::path& tokenizer_file);
+/// A file of a tokenizer, and the name under which programs look for it.
+struct TokenizerPart {
+  std::filesystem::path file;
+  std::string name;
+};
+
+/// The files that belong to a tokenizer.json, whatever it is called, and lie beside it, itself
+/// first: what other programs read it from, and a chat template.
+std::vector<TokenizerPart> files_of_tokenizer(const std::filesystem::path& tokenizer_file);
 
 /// Looks for tokenizer.json, vocab.json, merges.txt, SentencePiece models, *.tiktoken and the like.
 /// A folder that is not there has none.

@@ -33,7 +33,7 @@ class TokenFileWriter {
     return tokens;
   }
 
-  void write(AtomicFile& out, const TellProgress& tell) const {
+  void write(AtomicFile& out) const {
     constexpr std::int64_t blocks_at_once = 64;
     if (width_ == 4) out.write(token_header(checked_count(), width_));
     const std::int64_t blocks = (source_.size() + samples_a_block - 1) / samples_a_block;
@@ -45,9 +45,6 @@ class TokenFileWriter {
           encoded[static_cast<std::size_t>(i)] = block(first + i);
       });
       for (const std::string& bytes : encoded) out.write(bytes);
-      if (tell)
-        tell(std::min(source_.size(), (first + std::ssize(encoded)) * samples_a_block),
-             source_.size());
     }
   }
 
@@ -76,6 +73,10 @@ class TokenFileWriter {
         throw usage_error(what_, "text whose tokens are all to be learned",
                           "a sample with a prompt, or with labels of -100",
                           "training on these lines as they are (data.format = \"jsonl\")");
+      if (sample.weights.defined() && !sample.weights.eq(1).all().item<bool>())
+        throw usage_error(what_, "samples of weight 1, as a token file has no others",
+                          "a sample with another \"weight\"",
+                          "training on these lines as they are (data.format = \"jsonl\")");
       append_ids({inputs, static_cast<std::size_t>(length)}, width_, bytes);
       const bool is_last = i + 1 == source_.size();
       if (!is_stream_ || is_last) append_ids({targets + length - 1, 1}, width_, bytes);
@@ -92,11 +93,10 @@ class TokenFileWriter {
 }  // namespace
 
 std::int64_t write_token_file(const Source& source, std::int64_t vocab,
-                              const std::filesystem::path& file, const TellProgress& tell,
-                              const std::string& what) {
+                              const std::filesystem::path& file, const std::string& what) {
   const TokenFileWriter writer(source, vocab, what);
   AtomicFile out(file);
-  writer.write(out, tell);
+  writer.write(out);
   out.commit();
   return writer.count();
 }

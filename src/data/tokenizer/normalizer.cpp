@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(const icu::Normalizer2* form) : form_(form) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Before) const override {
     UErrorCode status = U_ZERO_ERROR;
     if (form_->isNormalizedUTF8(text, status) != 0 && U_SUCCESS(status)) return;
     std::string normalized;
@@ -41,7 +41,8 @@ class UnicodeForm final : public Normalizer {
 class Prepended final : public Normalizer {
  public:
   explicit Prepended(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Before before) const override {
+    if (before == Before::text) return;
     if (!text.empty()) text.insert(0, prefix_);
   }
 
@@ -53,7 +54,7 @@ class ReplacedText final : public Normalizer {
  public:
   ReplacedText(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(std::string& text) const override { pattern_.replace(text, content_); }
+  void apply(std::string& text, Before) const override { pattern_.replace(text, content_); }
 
  private:
   Pattern pattern_;
@@ -63,7 +64,7 @@ class ReplacedText final : public Normalizer {
 class StrippedText final : public Normalizer {
  public:
   StrippedText(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Before) const override {
     if (right_) text.resize(white_space_at_end(text));
     if (left_) text.erase(0, white_space_at_begin(text));
   }
@@ -76,8 +77,8 @@ class NormalizerSteps final : public Normalizer {
  public:
   explicit NormalizerSteps(std::vector<std::unique_ptr<const Normalizer>> steps)
       : steps_(std::move(steps)) {}
-  void apply(std::string& text) const override {
-    for (const auto& step : steps_) step->apply(text);
+  void apply(std::string& text, Before before) const override {
+    for (const auto& step : steps_) step->apply(text, before);
   }
 
  private:

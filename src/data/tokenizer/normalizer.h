@@ -6,12 +6,19 @@
 
 namespace accrue::data {
 
+/// What stands before a part of a text.
+enum class Before {
+  nothing,  ///< it begins the text
+  token,    ///< an added token, or another word
+  text,     ///< text that was encoded already, and that this part goes on
+};
+
 /// What a text becomes before it is cut into words. Pure.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Valid UTF-8 stays so.
-  virtual void apply(std::string& text) const = 0;
+  /// Valid UTF-8 stays so. Nothing is put before what goes on a text.
+  virtual void apply(std::string& text, Before before = Before::nothing) const = 0;
 };
 
 /// The one that "normalizer" of a tokenizer.json states; null where it states none. Knows NFC, NFD,

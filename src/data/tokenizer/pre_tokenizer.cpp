@@ -20,7 +20,7 @@ constexpr const char* gpt2_words =
 class ByPattern final : public PreTokenizer {
  public:
   ByPattern(Pattern pattern, Cut how) : pattern_(std::move(pattern)), how_(how) {}
-  void cut(std::string_view text, bool, const WordSink& sink) const override {
+  void cut(std::string_view text, Before, const WordSink& sink) const override {
     Cutter cutter(text, how_, sink);
     pattern_.for_each(text, [&](Extent match) { cutter.add(match); });
     cutter.end();
@@ -35,8 +35,8 @@ class ByPattern final : public PreTokenizer {
 class Prefixed final : public PreTokenizer {
  public:
   explicit Prefixed(std::string prefix) : prefix_(std::move(prefix)) {}
-  void cut(std::string_view text, bool, const WordSink& sink) const override {
-    if (text.starts_with(prefix_)) {
+  void cut(std::string_view text, Before before, const WordSink& sink) const override {
+    if (before == Before::text || text.starts_with(prefix_)) {
       sink(text);
     } else {
       sink(prefix_ + std::string(text));
@@ -54,13 +54,14 @@ class MetaspaceWords final : public PreTokenizer {
   MetaspaceWords(std::string shown, Prepend prepend, bool cuts)
       : shown_(std::move(shown)), prepend_(prepend), cuts_(cuts) {}
 
-  void cut(std::string_view text, bool begins_text, const WordSink& sink) const override {
+  void cut(std::string_view text, Before before, const WordSink& sink) const override {
     std::string changed(text);
     space_.replace(changed, shown_);
-    const bool wants = prepend_ == Prepend::always || (prepend_ == Prepend::first && begins_text);
+    const bool wants = (prepend_ == Prepend::always && before != Before::text) ||
+                       (prepend_ == Prepend::first && before == Before::nothing);
     if (wants && !changed.starts_with(shown_)) changed.insert(0, shown_);
     if (cuts_)
-      words_.cut(changed, begins_text, sink);
+      words_.cut(changed, before, sink);
     else
       sink(changed);
   }
@@ -77,21 +78,21 @@ class PreTokenizerSteps final : public PreTokenizer {
  public:
   explicit PreTokenizerSteps(std::vector<std::unique_ptr<const PreTokenizer>> steps)
       : steps_(std::move(steps)) {}
-  void cut(std::string_view text, bool begins_text, const WordSink& sink) const override {
-    cut_from(0, text, begins_text, sink);
+  void cut(std::string_view text, Before before, const WordSink& sink) const override {
+    cut_from(0, text, before, sink);
   }
 
  private:
-  void cut_from(std::size_t step, std::string_view text, bool begins_text,
+  void cut_from(std::size_t step, std::string_view text, Before before,
                 const WordSink& sink) const {
     if (step == steps_.size()) {
       sink(text);
       return;
     }
-    bool is_first = begins_text;
-    steps_[step]->cut(text, begins_text, [&](std::string_view part) {
-      cut_from(step + 1, part, is_first, sink);
-      is_first = false;
+    Before before_part = before;
+    steps_[step]->cut(text, before, [&](std::string_view part) {
+      cut_from(step + 1, part, before_part, sink);
+      before_part = Before::token;
     });
   }
 

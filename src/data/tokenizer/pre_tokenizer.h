@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/tokenizer/normalizer.h"
+
 namespace accrue::data {
 
 /// Receives the words of a text, in order; each is valid UTF-8 and is gone after the call.
@@ -15,8 +17,8 @@ using WordSink = std::function<void(std::string_view word)>;
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  /// `begins_text`: nothing of the text stands before this part of it.
-  virtual void cut(std::string_view text, bool begins_text, const WordSink& sink) const = 0;
+  /// `before` is what stands before this part of the text.
+  virtual void cut(std::string_view text, Before before, const WordSink& sink) const = 0;
 };
 
 struct ReadPreTokenizer {

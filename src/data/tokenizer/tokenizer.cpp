@@ -9,11 +9,11 @@
 #include "core/checksum.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/decoder.h"
-#include "data/tokenizer/end_of_text.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/read_bpe.h"
 #include "data/tokenizer/template_tokens.h"
+#include "data/tokenizer/tokenizer_settings.h"
 #include "data/tokenizer/utf8.h"
 
 namespace accrue::data {
@@ -124,14 +124,17 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
         throw usage_error(operation, "a post_processor of tokens that there are",
                           "id " + std::to_string(id), whole_tokenizer_file);
   parts->fingerprint = checksum_of(content);
-  if (const auto ending = end_of_text_beside(file, what)) {
-    const auto found = parts->ids.find(ending->text);
+  const auto ending =
+      read_tokenizer_settings(file, what).value("eos_token", nlohmann::ordered_json());
+  if (!ending.is_null()) {
+    const std::string text = text_of_token(ending).value_or("");
+    const auto found = parts->ids.find(text);
     if (found == parts->ids.end())
-      throw usage_error(what + ": " + ending->stated_in.string(),
-                        "an eos_token that " + file.string() + " has", "'" + ending->text + "'",
+      throw usage_error(what + ": tokenizer_config.json",
+                        "an eos_token that " + file.string() + " has", ending.dump().substr(0, 80),
                         "the two files that belong together");
     parts->end_of_text = found->second;
-    parts->fingerprint = checksum_of(parts->fingerprint + ending->text);
+    parts->fingerprint = checksum_of(parts->fingerprint + text);
   }
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 }
@@ -148,6 +151,10 @@ std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {
   return found->second;
 }
 
+bool Tokenizer::has(std::int64_t id) const {
+  return id >= 0 && id < vocab() && !parts_->texts[static_cast<std::size_t>(id)].empty();
+}
+
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_template) const {
   std::vector<std::int64_t> ids;
   if (with_template) ids.assign(parts_->around.before.begin(), parts_->around.before.end());
@@ -160,11 +167,10 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_tem
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
   std::vector<std::string> pieces;
   for (const std::int64_t id : ids) {
-    const bool is_token = id >= 0 && id < vocab();
-    const auto place = static_cast<std::size_t>(id);
-    if (!is_token || parts_->texts[place].empty())
+    if (!has(id))
       throw usage_error("decode", "ids of " + parts_->file.string(), std::to_string(id),
                         "the tokenizer that made them");
+    const auto place = static_cast<std::size_t>(id);
     if (!skip_special || !parts_->is_special[place]) pieces.push_back(parts_->texts[place]);
   }
   parts_->decoder->apply(pieces);
@@ -177,42 +183,42 @@ struct Tokenizer::Encoder::State {
 
   /// Takes the added tokens out of `text`; `rest` gets what lies between them.
   template <class Rest>
-  void around_added(const AddedTokens& added, std::string_view text, Rest rest) {
+  void around_added(const AddedTokens& added, std::string_view text, Before before, Rest rest) {
     std::size_t end = 0;
     for (const AddedTokens::Found& found : added.find(text)) {
-      if (end < found.extent.begin) rest(text.substr(end, found.extent.begin - end), end == 0);
+      if (end < found.extent.begin)
+        rest(text.substr(end, found.extent.begin - end), end == 0 ? before : Before::token);
       ids->push_back(found.id);
       end = found.extent.end;
     }
-    if (end < text.size()) rest(text.substr(end), end == 0);
+    if (end < text.size()) rest(text.substr(end), end == 0 ? before : Before::token);
   }
 
-  void encode_words(std::string_view text, bool begins_text) {
+  void encode_words(std::string_view text, Before before) {
     const auto encode_word = [this](std::string_view word) {
       word_ids.clear();
       cache.encode(word, word_ids);
       ids->insert(ids->end(), word_ids.begin(), word_ids.end());
     };
     if (parts.cutter)
-      parts.cutter->cut(text, begins_text, encode_word);
+      parts.cutter->cut(text, before, encode_word);
     else
       encode_word(text);
   }
 
-  void encode_part(std::string_view text, bool begins_text) {
+  void encode_part(std::string_view text, Before before) {
     if (!parts.normalizer) {
-      encode_normalized(text, begins_text);
+      encode_normalized(text, before);
       return;
     }
     std::string normalized(text);
-    parts.normalizer->apply(normalized);
-    encode_normalized(normalized, begins_text);
+    parts.normalizer->apply(normalized, before);
+    encode_normalized(normalized, before);
   }
 
-  void encode_normalized(std::string_view text, bool begins_text) {
-    around_added(parts.found_normalized, text, [&](std::string_view part, bool is_first) {
-      encode_words(part, begins_text && is_first);
-    });
+  void encode_normalized(std::string_view text, Before before) {
+    around_added(parts.found_normalized, text, before,
+                 [&](std::string_view part, Before own) { encode_words(part, own); });
   }
 
   const Parts& parts;
@@ -226,16 +232,17 @@ Tokenizer::Encoder::Encoder(const Tokenizer& tokenizer)
 Tokenizer::Encoder::~Encoder() = default;
 Tokenizer::Encoder::Encoder(Encoder&&) noexcept = default;
 
-void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>& ids) {
+void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>& ids,
+                                bool goes_on) {
   const std::size_t valid = valid_utf8_prefix(text);
   if (valid != text.size())
     throw usage_error("tokenizer", "text in UTF-8",
                       "another byte at place " + std::to_string(valid) + " of the text",
                       "the text in UTF-8 (iconv -t UTF-8), or data.tokenizer = \"bytes\"");
   state_->ids = &ids;
-  state_->around_added(state_->parts.found_first, text, [&](std::string_view part, bool is_first) {
-    state_->encode_part(part, is_first);
-  });
+  const Before before = goes_on ? Before::text : Before::nothing;
+  state_->around_added(state_->parts.found_first, text, before,
+                       [&](std::string_view part, Before own) { state_->encode_part(part, own); });
 }
 
 std::string Tokenizer::Decoder::rest(bool is_last) {

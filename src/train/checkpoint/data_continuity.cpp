@@ -18,10 +18,27 @@ void check_image(const std::vector<std::int64_t>& before, const std::vector<std:
           : "--data.image=[" + std::to_string(before[1]) + "," + std::to_string(before[2]) + "]");
 }
 
+/// What a fingerprint says of a tokenizer; empty where text was read as bytes.
+std::string tokenizer_in(const std::string& fingerprint) {
+  const std::string kind = fingerprint.substr(0, fingerprint.find(':'));
+  const std::size_t at = kind.find("tokenizer ");
+  return at == kind.npos ? "" : kind.substr(at);
+}
+
+/// Other ids for the same words are no mended files.
+void check_tokenizer(const DataIdentity& before, const DataIdentity& now) {
+  const std::string known = tokenizer_in(before.fingerprint), found = tokenizer_in(now.fingerprint);
+  if (known == found) return;
+  throw usage_error(
+      "resume", known.empty() ? "text read as bytes, as before" : known + ", as before",
+      found.empty() ? "bytes" : found, "the tokenizer that the run began with (RUN/tokenizer)");
+}
+
 }  // namespace
 
 DataChange check_continuity(const DataIdentity& before, const DataIdentity& now, bool accept) {
   check_image(before.image, now.image);
+  check_tokenizer(before, now);
   if (before.fingerprint == now.fingerprint) return DataChange::none;
   const std::string expected = "the data the run was started with (" + before.fingerprint + ")";
   const std::string received = "other data (" + now.fingerprint + ")";

@@ -170,13 +170,13 @@ void RunClaim::check_there() const {
 }
 
 void RunClaim::create(const Config& config, const std::string& run_json,
-                      const std::vector<std::filesystem::path>& tokenizer_files) {
+                      const std::vector<data::TokenizerPart>& tokenizer) {
   try {
     // Metrics and event files are the sinks' to write, in a folder that had none.
     made_files_ = {run_.config_file(), run_.run_file(), run_.metrics_file()};
+    copy_tokenizer(tokenizer);
     write_file_atomically(run_.config_file(), to_toml(config));
     write_file_atomically(run_.run_file(), run_json);
-    copy_tokenizer(tokenizer_files);
     fs::create_directory(run_.checkpoints());
   } catch (const std::exception& error) {
     abandon();
@@ -185,13 +185,13 @@ void RunClaim::create(const Config& config, const std::string& run_json,
   }
 }
 
-void RunClaim::copy_tokenizer(const std::vector<std::filesystem::path>& files) {
-  if (files.empty()) return;
+void RunClaim::copy_tokenizer(const std::vector<data::TokenizerPart>& parts) {
+  if (parts.empty()) return;
   fs::create_directory(run_.tokenizer_folder());
-  for (const fs::path& file : files) {
-    const fs::path copy = run_.tokenizer_folder() / file.filename();
+  for (const data::TokenizerPart& part : parts) {
+    const fs::path copy = run_.tokenizer_folder() / part.name;
     made_files_.push_back(copy);
-    write_file_atomically(copy, read_file(file));
+    write_file_atomically(copy, read_file(part.file));
   }
 }
 

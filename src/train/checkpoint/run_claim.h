@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "accrue/train/run_directory.h"
+#include "data/text/tokenizer_files.h"
 
 namespace accrue::train {
 
@@ -28,10 +29,10 @@ class RunClaim {
   const std::string& remark() const { return remark_; }
 
   /// Writes config.toml and run.json of a new run, in a folder that holds none, and copies
-  /// `tokenizer_files` into a folder of it. Throws a usage Error where it cannot, and leaves
-  /// nothing behind.
+  /// `tokenizer` into a folder of it first: a run that is there has all of them. Throws a usage
+  /// Error where it cannot, and leaves nothing behind.
   void create(const Config& config, const std::string& run_json,
-              const std::vector<std::filesystem::path>& tokenizer_files = {});
+              const std::vector<data::TokenizerPart>& tokenizer = {});
   /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
   /// there is a whole checkpoint.
   void abandon();
@@ -41,7 +42,7 @@ class RunClaim {
  private:
   void make_folder();
   bool open_lock();  ///< false: the file was removed meanwhile
-  void copy_tokenizer(const std::vector<std::filesystem::path>& files);
+  void copy_tokenizer(const std::vector<data::TokenizerPart>& parts);
   void say_who() const;
   bool is_there() const;
   void release();

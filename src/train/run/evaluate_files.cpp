@@ -17,7 +17,7 @@ Config config_for(const EvaluationTask& task) {
   Config config;
   if (const auto origin = run_origin(task.model)) config = origin->run.config();
   config.model.from = task.model;
-  config.data = {.train = task.files};
+  config.data = {.train = task.files, .format = task.format};
   config.batch = {.samples = 1};
   config.run.out.clear();  // nothing is written, not even beside a run
   config.memory.budget = "none";
@@ -26,8 +26,7 @@ Config config_for(const EvaluationTask& task) {
 
 /// So many that a pass takes some thousands of tokens: evaluation keeps no activations.
 std::int64_t micro_batch_for(const data::Source& source) {
-  constexpr std::int64_t tokens_at_once = 4096, images_at_once = 32;
-  if (source.image_shape()) return images_at_once;
+  constexpr std::int64_t tokens_at_once = 4096;
   std::int64_t longest = source.uniform_tokens().value_or(1);
   if (!source.uniform_tokens())
     for (std::int64_t i = 0; i < source.size(); ++i) longest = std::max(longest, source.tokens(i));
@@ -43,13 +42,14 @@ FileEvaluation evaluate_files(const EvaluationTask& task) {
   use_resources(config);
   const Workload work = open_workload(config, task.tell_progress);
   const data::Source& source = *work.data.train;
+  if (source.image_shape())
+    throw usage_error("eval", "text, tokens or JSON lines", "images",
+                      "accrue predict RUN_DIR IMAGES, which names their classes");
   source.check_contents();
   std::optional<Evaluation> evaluation =
       evaluate_source(*work.model, source, {.micro_batch = micro_batch_for(source)});
-  FileEvaluation result{.evaluation = std::move(*evaluation),
-                        .samples = source.size(),
-                        .is_of_tokens = !source.image_shape().has_value(),
-                        .remarks = work.remarks};
+  FileEvaluation result{
+      .evaluation = std::move(*evaluation), .samples = source.size(), .remarks = work.remarks};
   for (std::string& remark : source.remarks()) result.remarks.push_back(std::move(remark));
   return result;
 }

@@ -15,24 +15,23 @@ namespace accrue::train {
 struct EvaluationTask {
   /// A run folder (its newest checkpoint), a checkpoint in one, or a Hugging Face folder.
   std::string model;
-  std::vector<std::string> files;  ///< patterns, as data.val has them
+  std::vector<std::string> files;           ///< patterns, as data.val has them
+  std::optional<data::Format> format = {};  ///< none: by the files' names
   data::TellProgress tell_progress = {};
 };
 
 struct FileEvaluation {
   Evaluation evaluation;
   std::int64_t samples = 0;
-  bool is_of_tokens = false;  ///< and not of images
   std::vector<std::string> remarks;
 
-  /// exp(loss): of a language model, the size of a vocabulary that is guessed from as well.
+  /// exp(loss): the size of a vocabulary from which tokens would be guessed as well.
   double perplexity() const;
 };
 
-/// The mean loss over all samples of the files, as an evaluation during training gives it: of a
-/// language model over tokens, of a model of images over images. Text becomes tokens by the model's
-/// own tokenizer, and samples have its context. Throws a usage Error where model and files do not
-/// go together.
+/// The mean loss of a language model over the tokens of the files that count, as an evaluation
+/// during training gives it. Text becomes tokens by the model's own tokenizer, and samples have its
+/// context. Throws a usage Error for images, and where model and files do not go together.
 FileEvaluation evaluate_files(const EvaluationTask& task);
 
 }  // namespace accrue::train

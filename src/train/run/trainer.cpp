@@ -131,7 +131,7 @@ struct Trainer::Impl {
     const auto tokenizer = work.data.train->tokenizer();
     claim.create(given, note_start(notes(options), *plan, records, repeated),
                  tokenizer ? data::files_of_tokenizer(tokenizer->file())
-                           : std::vector<std::filesystem::path>{});
+                           : std::vector<data::TokenizerPart>{});
   }
 
   TrainState first_state() {

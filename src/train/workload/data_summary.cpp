@@ -29,8 +29,9 @@ TokensOfSample tokens_of(const data::Source& source, std::int64_t index) {
   // The label of a token that is not learned is not its own: only the last one is seen nowhere
   // else.
   if (targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
+  const bool counts = !sample.weights.defined() || sample.weights.max().item<float>() > 0;
   for (const std::int64_t target : targets.first(tokens.ids.size() - 1))
-    tokens.learned.push_back(target != data::ignored_target);
+    tokens.learned.push_back(counts && target != data::ignored_target);
   return tokens;
 }
 
@@ -57,12 +58,12 @@ std::vector<ShownPart> parts_of(const data::Source& source, TokensOfSample token
   return parts;
 }
 
-std::string digest_of(const TokensOfSample& tokens) {
+std::uint64_t digest_of(const TokensOfSample& tokens) {
   Checksum digest;
   const auto bytes = std::as_bytes(std::span(tokens.ids));
   digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   for (const bool learned : tokens.learned) digest.add(learned ? "1" : "0");
-  return digest.text();
+  return std::stoull(digest.text(), nullptr, 16);
 }
 
 LengthSummary summary_of(std::vector<std::int64_t> lengths) {
@@ -83,7 +84,7 @@ std::int64_t learned_of(const TokensOfSample& tokens) {
 DataSummary summarize(const data::Source& source, std::int64_t shown) {
   DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
   std::vector<std::int64_t> lengths;
-  std::unordered_set<std::string> known;
+  std::unordered_set<std::uint64_t> known;
   const std::int64_t apart =
       std::max<std::int64_t>(1, source.size() / std::max<std::int64_t>(1, shown));
   for (std::int64_t i = 0; i < source.size(); ++i) {

@@ -7,9 +7,11 @@
 namespace accrue::train {
 namespace {
 
-/// The format that a fingerprint begins with: "jsonl, packed: 3 files, ...".
+/// The format that a fingerprint begins with: "jsonl, packed: 3 files, ...". Where a tokenizer made
+/// tokens of text it is part of the format: such tokens are no bytes, whatever became of its files.
 std::string format_in(const std::string& fingerprint) {
-  return fingerprint.substr(0, fingerprint.find_first_of(",:"));
+  const std::string kind = fingerprint.substr(0, fingerprint.find(':'));
+  return kind.find(", tokenizer ") == kind.npos ? kind.substr(0, kind.find(',')) : kind;
 }
 
 std::filesystem::path tokenizer_of(const RunDirectory& run) {

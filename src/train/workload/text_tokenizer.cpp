@@ -89,7 +89,7 @@ class TextIsOfModel {
     return usage_error(
         key_ + " with model.from = \"" + config_.model.from + "\"", expected,
         tokenizer_
-            ? "text, which " + tokenizer_->file().string() + " makes into other tokens"
+            ? "text by " + tokenizer_->file().string() + ", another tokenizer"
             : "text, which is read as bytes: to the model they would be 256 unrelated tokens",
         "data.tokenizer: the tokenizer.json that the model came with (transformers' "
         "save_pretrained writes one); or token files (data.format = \"tokens\"), or JSON lines "

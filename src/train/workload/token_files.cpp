@@ -19,7 +19,11 @@ void expect_room_in(const fs::path& out) {
     if (fs::exists(fs::symlink_status(out / name, error)))
       throw usage_error(std::string(tokenizing) + " --out " + out.string(),
                         "a folder without token files", "one with a " + std::string(name),
-                        "another --out");
+                        "another --out, or removing it");
+}
+
+void make_folder(const fs::path& out) {
+  std::error_code error;
   fs::create_directories(out, error);
   if (error)
     throw usage_error(std::string(tokenizing) + " --out " + out.string(),
@@ -52,13 +56,20 @@ TokenFiles write_token_files(const Config& config, const fs::path& out,
   const Datasets data = open_data(config, tell);
   expect_text(*data.train);
   TokenFiles written{.files = {}, .vocab = data.train->vocab()};
+  make_folder(out);
   const auto write = [&](const data::Source& source, const char* name) {
     const fs::path file = out / name;
     written.files.push_back(
-        {file, data::write_token_file(source, written.vocab, file, {}, tokenizing)});
+        {file, data::write_token_file(source, written.vocab, file, tokenizing)});
   };
-  write(*data.train, "train.bin");
-  if (data.val) write(*data.val, "val.bin");
+  try {
+    write(*data.train, "train.bin");
+    if (data.val) write(*data.val, "val.bin");
+  } catch (...) {
+    std::error_code ignored;
+    for (const TokenFile& file : written.files) fs::remove(file.path, ignored);
+    throw;
+  }
   return written;
 }
 

@@ -1,0 +1,75 @@
+#include "data/chat/chat_sample.h"
+
+#include <cmath>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "data/text/sequence_batch.h"
+
+namespace accrue::data {
+namespace {
+
+using LineJson = nlohmann::ordered_json;
+
+constexpr const char* chat_line_like =
+    R"(lines like {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]})";
+
+/// What the line's loss counts; none where it is no such number.
+std::optional<float> weight_of(const LineJson& line) {
+  const auto stated = line.find("weight");
+  if (stated == line.end()) return 1;
+  if (!stated->is_number()) return std::nullopt;
+  const auto weight = static_cast<float>(stated->get<double>());
+  return weight >= 0 && std::isfinite(weight) ? std::optional(weight) : std::nullopt;
+}
+
+}  // namespace
+
+ChatSampleParser::ChatSampleParser(std::int64_t vocab_bound, const Tokenizer& tokenizer,
+                                   std::shared_ptr<const ChatFormat> format)
+    : vocab_bound_(vocab_bound), format_(std::move(format)), encoder_(tokenizer) {}
+
+std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
+  const LineJson line = LineJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!line.is_object()) return LineProblem{"a JSON object", "something else", chat_line_like};
+  const auto messages = line.find("messages");
+  if (messages == line.end())
+    return LineProblem{"an object with \"messages\"", "none of them", chat_line_like};
+  const std::optional<float> weight = weight_of(line);
+  if (!weight)
+    return LineProblem{"a finite \"weight\" of 0 or more", line["weight"].dump(),
+                       "1, or no weight"};
+  ChatSetting setting = format_->setting;
+  setting.tools = line.value("tools", LineJson());
+  samples_.clear();
+  try {
+    for (const ChatSequence& sequence : learned_sequences(format_->chat, *messages, setting))
+      samples_.push_back(sample_of(sequence, *weight));
+  } catch (const Error& error) {
+    return LineProblem{error.expected(), error.received(), error.suggestion()};
+  }
+  for (const JsonSample& sample : samples_)
+    if (auto problem = id_out_of_range(sample, vocab_bound_)) return problem;
+  return std::nullopt;
+}
+
+JsonSample ChatSampleParser::sample_of(const ChatSequence& sequence, float weight) {
+  JsonSample sample;
+  sample.weight = weight;
+  for (const ChatTemplate::Piece& piece : sequence) {
+    const std::ptrdiff_t known = std::ssize(sample.tokens);
+    encoder_.encode(piece.text, sample.tokens, /*goes_on=*/known > 0);
+    if (piece.is_learned)
+      sample.labels.insert(sample.labels.end(), sample.tokens.begin() + known, sample.tokens.end());
+    else
+      sample.labels.resize(sample.tokens.size(), ignored_target);
+  }
+  return sample;
+}
+
+bool is_chat_line(std::string_view text) {
+  const LineJson line = LineJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  return line.is_object() && line.contains("messages");
+}
+
+}  // namespace accrue::data

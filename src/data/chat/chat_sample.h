@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/chat/chat_format.h"
+#include "data/text/json_sample.h"
+
+namespace accrue::data {
+
+/// Makes samples of lines with "messages", and perhaps "tools" and "weight": the text that the
+/// template makes of them, of which the assistant's words are learned. A line is one sample, or one
+/// for each turn that later turns do not have as it was (learned_sequences()). What is learned and
+/// what is given become tokens apart, as they do where a model answers, each going on what is
+/// before it.
+class ChatSampleParser final : public SampleParser {
+ public:
+  /// Ids must be below `vocab_bound`, unless it is 0. `tokenizer` outlives this.
+  ChatSampleParser(std::int64_t vocab_bound, const Tokenizer& tokenizer,
+                   std::shared_ptr<const ChatFormat> format);
+
+  std::optional<LineProblem> parse(std::string_view line) override;
+  std::span<const JsonSample> samples() const override { return samples_; }
+
+ private:
+  JsonSample sample_of(const ChatSequence& sequence, float weight);
+
+  std::int64_t vocab_bound_;
+  std::shared_ptr<const ChatFormat> format_;
+  Tokenizer::Encoder encoder_;
+  std::vector<JsonSample> samples_;
+};
+
+/// Whether a line of JSON has "messages": a file of such lines holds conversations.
+bool is_chat_line(std::string_view line);
+
+}  // namespace accrue::data
