@@ -54,6 +54,14 @@ class FaultyOperations final : public kernels::Operations {
                       const kernels::MlpOptions& options) const override {
     return native().mlp_gelu(x, w1, b1, prepared1, w2, b2, prepared2, options);
   }
+  at::Tensor mlp_gated(const at::Tensor& x, const at::Tensor& gate,
+                       kernels::PreparedWeight& prepared_gate, const at::Tensor& up,
+                       kernels::PreparedWeight& prepared_up, const at::Tensor& down,
+                       kernels::PreparedWeight& prepared_down,
+                       const kernels::GatedMlpOptions& options) const override {
+    return native().mlp_gated(x, gate, prepared_gate, up, prepared_up, down, prepared_down,
+                              options);
+  }
   at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         double eps, at::ScalarType out) const override {
     if (norm_has_last_row || x.dim() != 3) return native().layer_norm(x, weight, bias, eps, out);
@@ -75,10 +83,34 @@ class FaultyOperations final : public kernels::Operations {
                                                    double eps, at::ScalarType out) const override {
     return native().add_layer_norm(x, y, weight, bias, eps, out);
   }
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                      const kernels::RmsNormOptions& options, at::ScalarType out) const override {
+    return native().rms_norm(x, weight, options, out);
+  }
+  std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const kernels::RmsNormOptions& options,
+                                                    at::ScalarType out) const override {
+    return native().branch_rms_norm(x, weight, options, out);
+  }
+  std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                                 const at::Tensor& weight,
+                                                 const kernels::RmsNormOptions& options,
+                                                 at::ScalarType out) const override {
+    return native().add_rms_norm(x, y, weight, options, out);
+  }
+  at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
+                    const at::Tensor& sines, const std::vector<SampleSpan>& spans) const override {
+    return native().rotate(x, heads, cosines, sines, spans);
+  }
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
                        const kernels::AttentionOptions& options,
                        const ForwardContext& context) const override {
     return native().attention(qkv, heads, options, context);
+  }
+  at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const kernels::GroupedAttentionOptions& options,
+                               const ForwardContext& context) const override {
+    return native().grouped_attention(q, k, v, options, context);
   }
   at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                      std::int64_t site) const override {
