@@ -16,7 +16,6 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear_forward.h"
 #include "kernels/gemm/parameter_gradient.h"
-#include "kernels/plain/plain_operations.h"
 #include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
@@ -193,6 +192,7 @@ class Chunks {
             .ignored = input_.loss.ignored,
             .label_smoothing = input_.loss.label_smoothing,
             .z_loss = input_.loss.z_loss,
+            .soft_cap = input_.loss.soft_cap,
             .gradient_scale = input_.gradient_scale};
   }
 
@@ -330,8 +330,6 @@ Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const LinearCrossEntropyOptions& options) {
   expect_arguments(hidden, weight, targets);
   expect_options(hidden, options);
-  if (options.loss.soft_cap != 0)
-    return plain_operations().linear_cross_entropy(hidden, weight, targets, prepared, options);
   expect_labels("linear_cross_entropy", targets, weight.size(0), options.loss.ignored);
   const double total = label_weight(targets, options.loss.row_weights, options.loss.ignored);
   const Input input = input_of(hidden, weight, targets, prepared, options);
