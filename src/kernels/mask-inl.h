@@ -81,11 +81,12 @@ HWY_INLINE void draw_block(const DropoutMask& mask, std::size_t row, std::size_t
   }
 }
 
-/// Draws the words of columns [0, count) of `row`, in whole blocks.
-HWY_INLINE void draw_row(const DropoutMask& mask, std::size_t row, std::size_t count,
-                         std::uint32_t* words) {
-  for (std::size_t column = 0; column < count; column += mask_block)
-    draw_block(mask, row, column / mask_block, words + column);
+/// Draws the words of columns [begin, end) of `row`, in whole blocks, each to its place in a row of
+/// words.
+HWY_INLINE void draw_row(const DropoutMask& mask, std::size_t row, std::size_t begin,
+                         std::size_t end, std::uint32_t* words) {
+  for (std::size_t block = begin / mask_block; block * mask_block < end; ++block)
+    draw_block(mask, row, block, words + block * mask_block);
 }
 
 /// Which lanes are kept, by the words of as many columns.

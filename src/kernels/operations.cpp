@@ -3,6 +3,7 @@
 #include "accrue/kernels/dropout.h"
 #include "accrue/kernels/embedding.h"
 #include "accrue/kernels/norm.h"
+#include "accrue/kernels/rotary.h"
 
 namespace accrue::kernels {
 namespace {
@@ -18,6 +19,13 @@ class NativeOperations final : public Operations {
                       PreparedWeight& prepared2, const MlpOptions& options) const override {
     return kernels::mlp_gelu(x, w1, b1, prepared1, w2, b2, prepared2, options);
   }
+  at::Tensor mlp_gated(const at::Tensor& x, const at::Tensor& gate, PreparedWeight& prepared_gate,
+                       const at::Tensor& up, PreparedWeight& prepared_up, const at::Tensor& down,
+                       PreparedWeight& prepared_down,
+                       const GatedMlpOptions& options) const override {
+    return kernels::mlp_gated(x, gate, prepared_gate, up, prepared_up, down, prepared_down,
+                              options);
+  }
   at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         double eps, at::ScalarType out) const override {
     return kernels::layer_norm(x, weight, bias, eps, out);
@@ -32,9 +40,33 @@ class NativeOperations final : public Operations {
                                                    double eps, at::ScalarType out) const override {
     return kernels::add_layer_norm(x, y, weight, bias, eps, out);
   }
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options,
+                      at::ScalarType out) const override {
+    return kernels::rms_norm(x, weight, options, out);
+  }
+  std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const RmsNormOptions& options,
+                                                    at::ScalarType out) const override {
+    return kernels::branch_rms_norm(x, weight, options, out);
+  }
+  std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                                 const at::Tensor& weight,
+                                                 const RmsNormOptions& options,
+                                                 at::ScalarType out) const override {
+    return kernels::add_rms_norm(x, y, weight, options, out);
+  }
+  at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
+                    const at::Tensor& sines, const std::vector<SampleSpan>& spans) const override {
+    return kernels::rotate(x, heads, cosines, sines, spans);
+  }
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
                        const ForwardContext& context) const override {
     return kernels::attention(qkv, heads, options, context);
+  }
+  at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const GroupedAttentionOptions& options,
+                               const ForwardContext& context) const override {
+    return kernels::grouped_attention(q, k, v, options, context);
   }
   at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                      std::int64_t site) const override {

@@ -10,6 +10,7 @@
 #include "accrue/kernels/attention.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/linear.h"
+#include "accrue/kernels/norm.h"
 #include "accrue/kernels/prepared_weight.h"
 
 namespace accrue::kernels {
@@ -25,6 +26,11 @@ class Operations {
   virtual at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                               PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
                               PreparedWeight& prepared2, const MlpOptions& options) const = 0;
+  virtual at::Tensor mlp_gated(const at::Tensor& x, const at::Tensor& gate,
+                               PreparedWeight& prepared_gate, const at::Tensor& up,
+                               PreparedWeight& prepared_up, const at::Tensor& down,
+                               PreparedWeight& prepared_down,
+                               const GatedMlpOptions& options) const = 0;
   virtual at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias, double eps, at::ScalarType out) const = 0;
   virtual std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x,
@@ -35,9 +41,25 @@ class Operations {
                                                            const at::Tensor& weight,
                                                            const at::Tensor& bias, double eps,
                                                            at::ScalarType out) const = 0;
+  virtual at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                              const RmsNormOptions& options, at::ScalarType out) const = 0;
+  virtual std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x,
+                                                            const at::Tensor& weight,
+                                                            const RmsNormOptions& options,
+                                                            at::ScalarType out) const = 0;
+  virtual std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                                         const at::Tensor& weight,
+                                                         const RmsNormOptions& options,
+                                                         at::ScalarType out) const = 0;
+  virtual at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
+                            const at::Tensor& sines,
+                            const std::vector<SampleSpan>& spans) const = 0;
   virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
                                const AttentionOptions& options,
                                const ForwardContext& context) const = 0;
+  virtual at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const GroupedAttentionOptions& options,
+                                       const ForwardContext& context) const = 0;
   virtual at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                              std::int64_t site) const = 0;
   virtual at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,

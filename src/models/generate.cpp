@@ -14,14 +14,14 @@ struct Candidate {
   double logit;
 };
 
-void check(const Gpt2Options& model, const std::vector<std::int64_t>& prompt,
+void check(const LanguageModel& model, const std::vector<std::int64_t>& prompt,
            const GenerateOptions& options) {
   const std::string operation = "generate";
   if (prompt.empty())
     throw usage_error(operation, "a prompt", "an empty one", "at least one token");
   for (const std::int64_t id : prompt)
-    if (id < 0 || id >= model.vocab)
-      throw usage_error(operation, "token ids in [0, " + std::to_string(model.vocab) + ')',
+    if (id < 0 || id >= model.vocab())
+      throw usage_error(operation, "token ids in [0, " + std::to_string(model.vocab()) + ')',
                         std::to_string(id), "a prompt in the model's vocabulary");
   if (options.max_tokens < 0)
     throw usage_error(operation, "max_tokens of at least 0", std::to_string(options.max_tokens),
@@ -70,16 +70,16 @@ std::int64_t draw(const std::vector<Candidate>& candidates, double temperature, 
 
 }  // namespace
 
-std::vector<std::int64_t> generate(Gpt2& model, std::vector<std::int64_t> prompt,
+std::vector<std::int64_t> generate(LanguageModel& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options) {
-  check(model.options(), prompt, options);
+  check(model, prompt, options);
   const std::uint64_t stream = stream_of("generate");
-  const std::int64_t vocab = model.options().vocab;
+  const std::int64_t vocab = model.vocab();
   const std::int64_t choices =
       options.temperature == 0 ? 1 : (options.top_k == 0 ? vocab : std::min(options.top_k, vocab));
   std::vector<std::int64_t> tokens = std::move(prompt);
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    const auto length = std::min(static_cast<std::int64_t>(tokens.size()), model.options().context);
+    const auto length = std::min(static_cast<std::int64_t>(tokens.size()), model.context());
     const at::Tensor ids =
         at::from_blob(tokens.data() + (static_cast<std::int64_t>(tokens.size()) - length),
                       {1, length}, at::TensorOptions().dtype(at::kLong));

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "accrue/models/gpt2.h"
+#include "accrue/models/language_model.h"
 
 namespace accrue::models {
 
@@ -19,7 +19,7 @@ struct GenerateOptions {
 /// give equal tokens. Of tokens with equal logits the lowest id comes first. Throws a usage Error
 /// for an empty prompt, ids outside the vocabulary or options out of range, and a runtime Error
 /// where the model's logits are not finite.
-std::vector<std::int64_t> generate(Gpt2& model, std::vector<std::int64_t> prompt,
+std::vector<std::int64_t> generate(LanguageModel& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 
 }  // namespace accrue::models

@@ -7,6 +7,7 @@
 #include "kernels/operations.h"
 #include "models/files/named_tensors.h"
 #include "models/layers/image_input.h"
+#include "models/layers/option_checks.h"
 #include "models/layers/resnet_layers.h"
 
 namespace accrue::models {

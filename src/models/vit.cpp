@@ -6,8 +6,11 @@
 #include "accrue/models/class_loss.h"
 #include "kernels/operations.h"
 #include "models/files/named_tensors.h"
+#include "models/layers/compute_dtypes.h"
 #include "models/layers/image_input.h"
+#include "models/layers/option_checks.h"
 #include "models/layers/transformer_block.h"
+#include "models/layers/transformer_segments.h"
 
 namespace accrue::models {
 namespace {
@@ -45,15 +48,8 @@ void check(const VitOptions& options) {
   check_range(make_vit, "model.heads", options.heads, 1, most_vit_width);
   check_range(make_vit, "model.width", options.width, 1, most_vit_width);
   check_range(make_vit, "model.vocab", options.classes, 1, most_classes);
-  if (options.width % options.heads != 0)
-    throw usage_error(
-        make_vit,
-        "a model.width that is a multiple of model.heads (" + std::to_string(options.heads) + ')',
-        std::to_string(options.width),
-        "model.width=" + std::to_string((options.width / options.heads + 1) * options.heads));
-  if (!(options.dropout >= 0 && options.dropout < 1))
-    throw usage_error(make_vit, "a model.dropout in [0, 1)", std::to_string(options.dropout),
-                      "model.dropout=0.1");
+  check_width_of_heads(make_vit, options.width, options.heads);
+  check_dropout(make_vit, options.dropout);
   check_patches(options);
 }
 
@@ -90,8 +86,8 @@ struct Vit::Impl {
 
   explicit Impl(const VitOptions& wanted)
       : options(wanted),
-        masters(wanted.compute == Compute::fp64 ? at::kDouble : at::kFloat),
-        activations(wanted.compute == Compute::bf16 ? at::kBFloat16 : masters),
+        masters(master_dtype(wanted.compute)),
+        activations(activation_dtype(wanted.compute)),
         side(root_of(wanted.patches)) {
     const std::int64_t width = options.width;
     ParameterBuilder builder(masters);
@@ -166,10 +162,10 @@ std::int64_t Vit::flops_per_sample() const {
 }
 
 std::int64_t Vit::packed_weight_bytes() const {
-  return models::packed_weight_bytes(impl_->blocks, impl_->activations);
+  return models::packed_weight_bytes(projections_of(impl_->blocks), impl_->activations);
 }
 
-void Vit::pack_weights(bool wanted) { models::pack_weights(impl_->blocks, wanted); }
+void Vit::pack_weights(bool wanted) { models::pack_weights(projections_of(impl_->blocks), wanted); }
 
 NamedParameters Vit::file_tensors() const {
   constexpr std::string_view packed = "attention.qkv";

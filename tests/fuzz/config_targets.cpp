@@ -5,6 +5,7 @@
 #include "accrue/train/run_record.h"
 #include "fuzz_targets.h"
 #include "models/files/gpt2_config.h"
+#include "models/files/llama_config.h"
 #include "scratch.h"
 
 namespace accrue::fuzz {
@@ -55,6 +56,18 @@ void fuzz_gpt2_config(Input input) {
              again.width == options.width && again.context == options.context &&
              again.vocab == options.vocab,
          "config.json reads back to the same shape");
+}
+
+void fuzz_llama_config(Input input) {
+  const models::LlamaOptions options =
+      models::parse_llama_config(std::string(text_of(input)), "config.json", {});
+  expect(options.layers > 0 && options.heads > 0 && options.kv_heads > 0 && options.width > 0 &&
+             options.ffn_width > 0 && options.context > 0 && options.vocab > 0,
+         "an accepted model has a shape");
+  const models::LlamaOptions again =
+      models::parse_llama_config(models::make_llama_config(options), "config.json", {});
+  expect(again.variant == options.variant && again.head_width == options.head_width,
+         "config.json reads back to the same model");
 }
 
 }  // namespace accrue::fuzz

@@ -18,6 +18,7 @@ struct Target {
 constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"overrides", fuzz_overrides},
                              Target{"gpt2_config", fuzz_gpt2_config},
+                             Target{"llama_config", fuzz_llama_config},
                              Target{"jsonl", fuzz_jsonl},
                              Target{"tokenizer", fuzz_tokenizer},
                              Target{"tokens", fuzz_tokens},

@@ -12,6 +12,7 @@ using Input = std::span<const std::uint8_t>;
 void fuzz_config(Input input);
 void fuzz_overrides(Input input);
 void fuzz_gpt2_config(Input input);
+void fuzz_llama_config(Input input);
 void fuzz_jsonl(Input input);
 void fuzz_tokenizer(Input input);
 void fuzz_tokens(Input input);

@@ -21,6 +21,19 @@ std::int64_t peak_of(std::int64_t context, double dropout) {
   return meter.peak();
 }
 
+/// Of grouped attention with caps, which kernels of fp32 do whatever the dtype.
+std::int64_t grouped_peak_of(std::int64_t context, std::int64_t window) {
+  const GroupedAttentionOptions options{
+      .heads = 4, .kv_heads = 2, .window = window, .soft_cap = 30, .dropout = 0.2};
+  const auto leaf = [&](std::int64_t heads) {
+    return at::ones({1, context, heads * 8}).requires_grad_(true);
+  };
+  const at::Tensor q = leaf(4), k = leaf(2), v = leaf(2), upstream = at::ones(q.sizes());
+  const memory::ThreadMeter meter;
+  grouped_attention(q, k, v, options, {.training = true, .sample_ids = {0}}).backward(upstream);
+  return meter.peak();
+}
+
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
@@ -42,6 +55,18 @@ TEST(AttentionMemory, GrowsLinearlyWithTheContext) {
     EXPECT_LE(at_1024, at_512 * 21 / 10) << dropout;
     EXPECT_LE(at_2048, at_1024 * 21 / 10) << dropout;
     EXPECT_LT(at_2048, 2048 * 2048 * 4 / 4) << dropout;
+  }
+}
+
+TEST(AttentionMemory, OfGroupsGrowsLinearlyWithTheContext) {
+  const Threads one(1);
+  for (const std::int64_t window : {0, 100}) {
+    const std::int64_t at_512 = grouped_peak_of(512, window),
+                       at_1024 = grouped_peak_of(1024, window),
+                       at_2048 = grouped_peak_of(2048, window);
+    EXPECT_LE(at_1024, at_512 * 21 / 10) << window;
+    EXPECT_LE(at_2048, at_1024 * 21 / 10) << window;
+    EXPECT_LT(at_2048, 2048 * 2048 * 4 / 2) << window;
   }
 }
 

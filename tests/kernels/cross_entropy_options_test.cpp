@@ -37,16 +37,22 @@ class CrossEntropyOptionsOf : public ::testing::TestWithParam<Case> {
 
   /// torch's own label smoothing, and the z-loss written out, by rows in double.
   at::Tensor reference(const at::Tensor& logits, const CrossEntropyOptions& options) const {
-    at::Tensor losses = at::cross_entropy_loss(logits, targets_, {}, at::Reduction::None,
+    const at::Tensor capped =
+        options.soft_cap == 0 ? logits : options.soft_cap * (logits / options.soft_cap).tanh();
+    at::Tensor losses = at::cross_entropy_loss(capped, targets_, {}, at::Reduction::None,
                                                options.ignored, options.label_smoothing);
-    losses = losses + options.z_loss * logits.exp().sum(-1).log().square();
+    losses = losses + options.z_loss * capped.exp().sum(-1).log().square();
     at::Tensor counted = targets_.ne(options.ignored).to(at::kDouble);
     if (options.row_weights.defined()) counted = counted * options.row_weights;
     return (losses * counted).sum();
   }
 
   CrossEntropyOptions all_options() const {
-    return {.row_weights = row_weights_, .ignored = ignored, .label_smoothing = 0.2, .z_loss = 0.1};
+    return {.row_weights = row_weights_,
+            .ignored = ignored,
+            .label_smoothing = 0.2,
+            .z_loss = 0.1,
+            .soft_cap = 3};
   }
 
   const at::Tensor hidden_ = leaf({rows, channels}, compute(), 1),
@@ -64,11 +70,14 @@ INSTANTIATE_TEST_SUITE_P(All, CrossEntropyOptionsOf,
 /// Each option alone, and all together; none of the others' losses will do.
 TEST_P(CrossEntropyOptionsOf, GiveTorchsLossAndGradients) {
   const CrossEntropyOptions all = all_options();
-  const std::vector<CrossEntropyOptions> cases{{},
-                                               {.ignored = ignored},
-                                               {.label_smoothing = all.label_smoothing},
-                                               {.z_loss = all.z_loss},
-                                               all};
+  const std::vector<CrossEntropyOptions> cases{
+      {},
+      {.ignored = ignored},
+      {.label_smoothing = all.label_smoothing},
+      {.z_loss = all.z_loss},
+      {.soft_cap = all.soft_cap},
+      {.label_smoothing = all.label_smoothing, .z_loss = all.z_loss, .soft_cap = 40},
+      all};
   std::vector<at::Tensor> seen;
   for (const CrossEntropyOptions& options : cases) {
     SCOPED_TRACE(seen.size());
@@ -103,6 +112,23 @@ TEST_P(CrossEntropyOptionsOf, MeanTheSameForLogitsAtHand) {
   }
 }
 
+/// Logits from one end of the cap to the other: the smallest exponential is still told from 0.
+TEST_P(CrossEntropyOptionsOf, CapLogitsThatLieFarApart) {
+  const CrossEntropyOptions options{
+      .ignored = ignored, .label_smoothing = 0.2, .z_loss = 0.1, .soft_cap = 40};
+  const at::Tensor hidden = leaf({rows, channels}, compute(), 1, 12);
+  const at::Tensor rhidden = in_double(hidden), rweight = in_double(weight_);
+  const at::Tensor expected = reference(at::matmul(rhidden, rweight.t()), options);
+  const Loss loss = linear_cross_entropy(hidden, weight_, targets_, copy_, {.loss = options});
+  EXPECT_TRUE(close(loss.sum, expected, compute(), classes));
+  const auto actual = torch::autograd::grad({loss.sum}, {hidden, weight_});
+  const auto wanted = torch::autograd::grad({expected}, {rhidden, rweight});
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_TRUE(close(actual[i], wanted[i], compute(), 16 * rows)) << i;
+    EXPECT_FALSE(close(actual[i] * 1.02, wanted[i], compute(), 16 * rows)) << i;
+  }
+}
+
 TEST_P(CrossEntropyOptionsOf, GiveIgnoredRowsNothing) {
   for (const at::Tensor& gradient :
        {torch::autograd::grad(
@@ -133,6 +159,8 @@ TEST_P(CrossEntropyOptionsOf, AreRefusedOutOfRangeBeforeAnythingIsAdded) {
   }
   for (const double wrong : {-1e-4, infinity, double{NAN}})
     EXPECT_THAT(message({.loss = {.z_loss = wrong}}), HasSubstr("z-loss"));
+  for (const double wrong : {-1.0, 41.0, infinity, double{NAN}})
+    EXPECT_THAT(message({.loss = {.soft_cap = wrong}}), HasSubstr("soft cap"));
   for (const double wrong : {0.0, infinity, double{NAN}})
     EXPECT_THAT(message({.gradient_scale = wrong}), HasSubstr("gradient_scale"));
   EXPECT_THAT(message({.chunk_rows = -1}), HasSubstr("chunk_rows"));

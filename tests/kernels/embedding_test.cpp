@@ -59,6 +59,29 @@ TEST_P(Embedding, MatchesATen) {
   }
 }
 
+TEST_P(Embedding, TakesTheRowsOfTokensAloneWithoutPositions) {
+  const std::vector<SampleSpan> spans{{7, 0, 0, 5}, {3, 0, 5, 17}, {9, 1, 4, 6}};
+  for (const bool packed : {false, true}) {
+    const at::Tensor ids = ids_of(2, 20), grad = upstream(ids);
+    const at::Tensor t = tokens(), rt = tokens();
+    const at::Tensor x = embed_tokens(ids, t, {}, packed ? spans : std::vector<SampleSpan>{});
+    at::Tensor expected = at::embedding(rt, ids);
+    if (packed) {
+      at::Tensor covered = at::zeros({2, 20, 1}, dtype());
+      for (const SampleSpan& span : spans)
+        covered[span.row].slice(0, span.begin, span.end).fill_(1);
+      expected = expected * covered;
+    }
+    EXPECT_TRUE(at::equal(x, expected));
+    const auto slot = open_slot(t);
+    x.backward(grad);
+    expected.backward(grad);
+    EXPECT_TRUE(close(slot->main, rt.grad(), dtype(), ids.numel()));
+    EXPECT_FALSE(close(slot->main, rt.grad() * 1.001, dtype(), ids.numel()));
+    EXPECT_EQ(slot->contributions, 1);
+  }
+}
+
 TEST_P(Embedding, AddsUpInSlots) {
   const at::Tensor ids = ids_of(6, 9), grad = upstream(ids);
   const at::Tensor t = tokens(), p = table(), rt = tokens(), rp = table();

@@ -274,6 +274,17 @@ TEST_P(LinearLayers, AddUpInSlotsHoweverOftenTheyAreUsed) {
   }
 }
 
+TEST_P(LinearLayers, AddsUpInItsSlotWithoutABias) {
+  const Layers split(master()), plain(master());
+  const auto slot = open_slot(split.w1);
+  const at::Tensor x = input(8, 5), grad = leaf({8, 2, Layers::hidden}, compute(), 6).detach();
+  linear(x, plain.w1, {}, copy1_).backward(grad);
+  for (const std::int64_t begin : {0, 4})
+    linear(x.narrow(0, begin, 4), split.w1, {}, copy1_).backward(grad.narrow(0, begin, 4));
+  EXPECT_TRUE(close(slot->main, plain.w1.grad(), master(), terms));
+  EXPECT_FALSE(close(slot->main, plain.w1.grad() * 1.02, master(), terms));
+}
+
 TEST_P(LinearLayers, AnEmptyMicroBatchAddsNothing) {
   const Layers layers(master());
   const auto slot = open_slot(layers.w1);

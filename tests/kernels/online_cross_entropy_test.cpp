@@ -76,9 +76,8 @@ double run(at::Tensor logits, const CrossEntropyRows& labels, std::int64_t block
       body(first, logits.narrow(1, first, size), exponentials ? &part : nullptr);
     }
   };
-  for_each_block([&](std::int64_t first, const at::Tensor& part, at::Tensor* to) {
-    loss.add(first, part, to);
-  });
+  for_each_block(
+      [&](std::int64_t first, at::Tensor part, at::Tensor* to) { loss.add(first, part, to); });
   const double sum = loss.finish();
   if (exponentials)
     for_each_block([&](std::int64_t first, const at::Tensor&, at::Tensor* part) {

@@ -11,6 +11,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2.h"
+#include "accrue/models/llama.h"
 
 namespace accrue::models::testing {
 
@@ -52,13 +53,51 @@ inline Gpt2Options small(Compute compute = Compute::fp64) {
   return {.layers = 2, .heads = 3, .width = 24, .context = 12, .vocab = 31, .compute = compute};
 }
 
+/// Of every family something: grouped queries, heads of another width, a local and a global layer.
+inline LlamaOptions small_llama(Compute compute = Compute::fp64) {
+  return {.layers = 2,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_width = 6,
+          .width = 16,
+          .ffn_width = 20,
+          .context = 12,
+          .vocab = 31,
+          .compute = compute};
+}
+
+/// A Gemma 3 that has Gemma 2's caps and Qwen 2's biases besides.
+inline LlamaOptions small_llama_of_all(Compute compute = Compute::fp64) {
+  LlamaOptions options = small_llama(compute);
+  options.variant = {
+      .tied_head = false,
+      .qkv_bias = true,
+      .output_bias = true,
+      .qk_norm = true,
+      .post_norms = true,
+      .offset_norms = true,
+      .scaled_embedding = true,
+      .norm_eps = 1e-6,
+      .activation = kernels::GateActivation::gelu_tanh,
+      .window = 5,
+      .local_layers = {true, false},
+      .attention_soft_cap = 2,
+      .logit_soft_cap = 3,
+      .query_scalar = 9,
+      .rotary = {.base = 500, .scaling = RotaryScaling::llama3, .factor = 4, .original_context = 8},
+      .local_rotary = RotaryOptions{.base = 90}};
+  return options;
+}
+
 /// Sums of up to width, context and vocabulary terms follow on each other through the layers,
 /// forward and backward.
 inline constexpr std::int64_t small_terms = 2 * 2 * (4 * 24 + 12 + 31);
 
-/// `rows` samples of `length` random ids; the last target of each row is ignored.
-inline batch::MicroBatch random_batch(const Gpt2Options& options, std::int64_t rows,
-                                      std::int64_t length, std::uint64_t seed = 5) {
+/// `rows` samples of `length` random ids; the last target of each row is ignored. `options` are a
+/// language model's.
+template <class Options>
+batch::MicroBatch random_batch(const Options& options, std::int64_t rows, std::int64_t length,
+                               std::uint64_t seed = 5) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   batch::MicroBatch micro;
   const auto ids = at::TensorOptions().dtype(at::kLong);

@@ -5,7 +5,7 @@
 #include "accrue/kernels/grad_slot.h"
 #include "changed_model.h"
 #include "configs_to_verify.h"
-#include "kernels/operations.h"
+#include "forwarding_operations.h"
 #include "scaled_gradient.h"
 #include "verify/config/config_subject.h"
 #include "verify/operations/operation_check.h"
@@ -34,7 +34,7 @@ struct FirstTokenCounts : torch::autograd::Function<FirstTokenCounts> {
 };
 
 /// accrue's operations, of which one has a fault.
-class FaultyOperations final : public kernels::Operations {
+class FaultyOperations final : public testing::ForwardingOperations {
  public:
   double bias_factor = 1;    ///< of the gradient of every linear layer's bias; 0: skipped
   double weight_factor = 1;  ///< of the gradient of every linear layer's weight
@@ -48,12 +48,6 @@ class FaultyOperations final : public kernels::Operations {
     return native().linear(x, scaled(weight, weight_factor), scaled(bias, bias_factor), prepared,
                            remake);
   }
-  at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
-                      kernels::PreparedWeight& prepared1, const at::Tensor& w2,
-                      const at::Tensor& b2, kernels::PreparedWeight& prepared2,
-                      const kernels::MlpOptions& options) const override {
-    return native().mlp_gelu(x, w1, b1, prepared1, w2, b2, prepared2, options);
-  }
   at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         double eps, at::ScalarType out) const override {
     if (norm_has_last_row || x.dim() != 3) return native().layer_norm(x, weight, bias, eps, out);
@@ -64,29 +58,6 @@ class FaultyOperations final : public kernels::Operations {
     };
     return at::cat(
         {part(0, rows - 1, weight, bias), part(rows - 1, 1, weight.detach(), bias.detach())}, 1);
-  }
-  std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
-                                                      const at::Tensor& bias, double eps,
-                                                      at::ScalarType out) const override {
-    return native().branch_layer_norm(x, weight, bias, eps, out);
-  }
-  std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
-                                                   const at::Tensor& weight, const at::Tensor& bias,
-                                                   double eps, at::ScalarType out) const override {
-    return native().add_layer_norm(x, y, weight, bias, eps, out);
-  }
-  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
-                       const kernels::AttentionOptions& options,
-                       const ForwardContext& context) const override {
-    return native().attention(qkv, heads, options, context);
-  }
-  at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
-                     std::int64_t site) const override {
-    return native().dropout(x, probability, context, site);
-  }
-  at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
-                         const ForwardContext& context, std::int64_t site) const override {
-    return native().add_dropout(x, y, probability, context, site);
   }
   at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                           const at::Tensor& position_table,
@@ -102,7 +73,6 @@ class FaultyOperations final : public kernels::Operations {
   }
 
  private:
-  static const kernels::Operations& native() { return kernels::native_operations(); }
   static at::Tensor scaled(const at::Tensor& parameter, double factor) {
     if (factor == 1 || !parameter.defined()) return parameter;
     return factor == 0 ? parameter.detach() : ScaledGradient::apply(parameter, factor);

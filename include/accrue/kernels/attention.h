@@ -32,4 +32,30 @@ struct AttentionOptions {
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
                      const ForwardContext& context);
 
+struct GroupedAttentionOptions {
+  std::int64_t heads = 1;     ///< of queries
+  std::int64_t kv_heads = 1;  ///< of keys and values: a divisor of `heads`
+  bool causal = true;         ///< a query sees no later keys
+  /// The most keys a query sees, the nearest ones, its own among them; 0: all. Of causal attention
+  /// only.
+  std::int64_t window = 0;
+  double soft_cap = 0;    ///< scores become soft_cap * tanh(score / soft_cap); 0: they stay
+  double scale = 0;       ///< of the scores; 0: 1 / sqrt(width of a head)
+  double dropout = 0;     ///< of the attention probabilities while training, in [0, 1)
+  std::int64_t site = 0;  ///< what tells this call's dropout masks from those of others
+};
+
+/// Self-attention whose heads of queries share heads of keys and values in groups of neighbours
+/// (Ainslie et al., arXiv:2305.13245), differentiable: head h of queries attends with head
+/// h / (heads / kv_heads) of keys and values.
+///
+/// q [B, T, heads * W], k and v [B, T, kv_heads * W], all of one dtype, fp32, fp64 or bf16. Returns
+/// [B, T, heads * W] in that dtype. Precision, memory, spans and dropout, by head of queries, as in
+/// attention(). A window skips the work on keys beyond it (sliding window: Beltagy et al.,
+/// arXiv:2004.05150). The gradients of k and v are summed over their group in fp32 (fp64 for fp64)
+/// and rounded once, in an order that does not depend on the number of threads. Throws a usage
+/// Error where sizes, dtypes or options do not fit.
+at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const GroupedAttentionOptions& options, const ForwardContext& context);
+
 }  // namespace accrue::kernels

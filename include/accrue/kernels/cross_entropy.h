@@ -13,7 +13,8 @@ inline constexpr std::int64_t ignored_label = -100;
 ///   w * ((1 - e) * -log p[t] + e / V * sum over j of -log p[j] + z * logsumexp(x)^2),
 /// p = softmax(x). e is label smoothing (Szegedy et al., arXiv:1512.00567) as
 /// torch.nn.functional.cross_entropy defines it; z the weight of the z-loss that keeps logits near
-/// zero (Chowdhery et al., PaLM, arXiv:2204.02311, section 5).
+/// zero (Chowdhery et al., PaLM, arXiv:2204.02311, section 5). With a soft cap c the logits are
+/// c * tanh(x / c) everywhere in this (Gemma 2, arXiv:2408.00118, section 2).
 struct CrossEntropyOptions {
   /// fp32 of the targets' shape, finite and not negative; undefined: 1 for every row. A row of
   /// weight 0 is ignored.
@@ -21,6 +22,7 @@ struct CrossEntropyOptions {
   std::int64_t ignored = ignored_label;  ///< rows of this label count for nothing
   double label_smoothing = 0;            ///< e, in [0, 1)
   double z_loss = 0;                     ///< z, not negative
+  double soft_cap = 0;                   ///< c, at most 40; 0: none
 };
 
 struct LinearCrossEntropyOptions {

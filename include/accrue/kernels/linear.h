@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "accrue/kernels/gate_activation.h"
 #include "accrue/kernels/prepared_weight.h"
 #include "accrue/kernels/recompute.h"
 
@@ -12,7 +13,8 @@ namespace accrue::kernels {
 /// x: fp32, fp64 or bf16. weight [N, K], bias [N] (may be undefined): masters, fp32 (fp64 with fp64
 /// x). y is of x's dtype; the weight's operands of the products come from `prepared`. Backward adds
 /// the weight's and bias's gradients into their open slots inside the GEMM (C += gᵀx); without a
-/// slot they are returned to autograd in the master's dtype. With `remake_x` x is not kept.
+/// slot they are returned to autograd in the master's dtype. For a weight that wants no gradient
+/// there is no product, and x is not kept, nor is it with `remake_x`.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   PreparedWeight& prepared, const Remake& remake_x = {});
 
@@ -27,5 +29,19 @@ struct MlpOptions {
 at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                     PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
                     PreparedWeight& prepared2, const MlpOptions& options = {});
+
+struct GatedMlpOptions {
+  GateActivation activation = GateActivation::silu;
+  Remake remake_x = {};        ///< makes x again for backward, so that it is not kept
+  bool result_unread = false;  ///< y is not computed (unread_result)
+};
+
+/// The gated feed-forward part as one operation (Shazeer, arXiv:2002.05202):
+/// y = (act(x · gateᵀ) * (x · upᵀ)) · downᵀ, without biases. Shapes as in `linear`: gate and up
+/// [H, K], down [N, H]. Saves x and the two pre-activations only. Products for the gradients of
+/// weights that want none are left out.
+at::Tensor mlp_gated(const at::Tensor& x, const at::Tensor& gate, PreparedWeight& prepared_gate,
+                     const at::Tensor& up, PreparedWeight& prepared_up, const at::Tensor& down,
+                     PreparedWeight& prepared_down, const GatedMlpOptions& options = {});
 
 }  // namespace accrue::kernels

@@ -25,4 +25,27 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::
                                                  const at::Tensor& weight, const at::Tensor& bias,
                                                  double eps, at::ScalarType out);
 
+struct RmsNormOptions {
+  double eps = 1e-6;
+  double offset = 0;  ///< added to the weight: Gemma's files keep the weight less 1
+};
+
+/// x / sqrt(mean(x^2) + eps) * (weight + offset) over the last dimension C (Zhang and Sennrich,
+/// arXiv:1910.07467), differentiable. x[..., C] fp32, fp64 or bf16; weight[C] a master in x's dtype
+/// (fp32 for bf16 x). The result has dtype `out`: x's own, or bf16. Everything in between is in
+/// fp32 (fp64 for fp64). The weight's gradient goes to its open slot, and is not made for a weight
+/// that wants none.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options,
+                    at::ScalarType out);
+
+/// {x, rms_norm(x)}, as branch_layer_norm(): x is fp32 or fp64.
+std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                  const RmsNormOptions& options,
+                                                  at::ScalarType out);
+
+/// {x + y, rms_norm(x + y)}, as add_layer_norm().
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                               const at::Tensor& weight,
+                                               const RmsNormOptions& options, at::ScalarType out);
+
 }  // namespace accrue::kernels

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/language_model.h"
 #include "accrue/models/loss_options.h"
-#include "accrue/models/model.h"
 
 namespace accrue::models {
 
@@ -36,7 +36,7 @@ struct Gpt2Options {
 /// the attention probabilities, 2 + 3i behind the attention projection, 3 + 3i behind the
 /// feed-forward part. Packed micro-batches give what their samples give apart; rows may then be
 /// longer than the context, samples not.
-class Gpt2 : public Model {
+class Gpt2 : public LanguageModel {
  public:
   /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
   enum class Initialisation { random, zeros };
@@ -59,9 +59,9 @@ class Gpt2 : public Model {
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
 
-  /// Logits [B, vocab] of the last position, fp32 (fp64 model: fp64); no gradient. ids [B, T], T <=
-  /// context.
-  at::Tensor next_token_logits(const at::Tensor& ids);
+  std::int64_t context() const override { return options().context; }
+  std::int64_t vocab() const override { return options().vocab; }
+  at::Tensor next_token_logits(const at::Tensor& ids) override;
 
   const Gpt2Options& options() const;
 

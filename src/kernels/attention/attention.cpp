@@ -1,21 +1,16 @@
 #include "accrue/kernels/attention.h"
 
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "accrue/core/error.h"
-#include "core/kernel_span.h"
 #include "kernels/aten_element.h"
-#include "kernels/attention/attention_bf16.h"
-#include "kernels/attention/attention_simd.h"
+#include "kernels/attention/attend.h"
 #include "kernels/first_order.h"
 #include "kernels/saved_value.h"
-#include "kernels/spans.h"
+#include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
 namespace {
@@ -23,189 +18,84 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* name = "attention";
-
-/// What is attended with what, besides the projections.
-struct AttentionPlan {
-  bool causal;
-  std::int64_t heads;
-  std::vector<SampleSpan> spans;
-  std::vector<DropoutMask> masks;  ///< one for each span, or none
-};
-
-void expect_arguments(const at::Tensor& qkv, std::int64_t heads, double dropout) {
-  expect_on_cpu(qkv, name);
+void expect_packed(const at::Tensor& qkv, std::int64_t heads) {
+  expect_on_cpu(qkv, "attention");
   if (heads < 1 || qkv.dim() != 3 || qkv.size(2) == 0 || qkv.size(2) % (3 * heads) != 0)
-    throw usage_error(name,
+    throw usage_error("attention",
                       "qkv [B, T, 3 * C] with C a multiple of " + std::to_string(heads) + " heads",
                       std::to_string(qkv.dim()) + " dimensions, the last of " +
                           std::to_string(qkv.dim() == 0 ? 0 : qkv.size(-1)),
                       "a width that the number of heads divides");
-  if (!(dropout >= 0 && dropout < 1))
-    throw usage_error(name, "a dropout in [0, 1)", std::to_string(dropout), "a value such as 0.1");
 }
 
-AttentionPlan plan_of(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
-                      const ForwardContext& context) {
-  const std::int64_t rows = qkv.size(0), length = qkv.size(1);
-  AttentionPlan plan{.causal = options.causal, .heads = heads, .spans = {}, .masks = {}};
-  if (!context.training || options.dropout == 0) {
-    plan.spans = spans_or_rows(name, context.spans, rows, length);
-    return plan;
-  }
-  plan.spans = named_spans(name, context, rows, length);
-  const DropoutSite site{options.dropout, context.seed, context.window, options.site};
-  for (const SampleSpan& span : plan.spans) plan.masks.push_back(sample_mask(site, span.sample_id));
-  return plan;
+void expect_grouped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const GroupedAttentionOptions& options) {
+  for (const at::Tensor& tensor : {q, k, v}) expect_on_cpu(tensor, "grouped_attention");
+  const std::int64_t heads = options.heads, kv_heads = options.kv_heads;
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
+    throw usage_error("grouped_attention", "kv_heads that divides heads",
+                      std::to_string(kv_heads) + " for " + std::to_string(heads), "a divisor");
+  const bool widths = q.dim() == 3 && q.size(2) > 0 && q.size(2) % heads == 0;
+  const bool shapes = widths && k.dim() == 3 && k.size(0) == q.size(0) && k.size(1) == q.size(1) &&
+                      k.size(2) == q.size(2) / heads * kv_heads && v.sizes() == k.sizes();
+  if (shapes && k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type()) return;
+  throw usage_error("grouped_attention",
+                    "q [B, T, " + std::to_string(heads) + " * W], k and v [B, T, " +
+                        std::to_string(kv_heads) + " * W] of one dtype",
+                    "q " + text_of(q) + ", k " + text_of(k) + ", v " + text_of(v),
+                    "projections of as many heads as the options say");
 }
 
-/// Where the parts of a head lie in [B, T, parts * C].
-struct Shape {
-  std::int64_t length, heads, width;
-
-  std::int64_t channels() const { return heads * width; }
-  /// Where part 0 (q, or the output), 1 (k) or 2 (v) of packed [B, T, parts * C] begins, in
-  /// elements.
-  std::int64_t offset(const SampleSpan& span, std::int64_t head, std::int64_t part,
-                      std::int64_t parts) const {
-    return ((span.row * length + span.begin) * parts + part) * channels() + head * width;
-  }
-  /// Where a head's sums of a span begin in [B, heads, T].
-  std::int64_t sums_offset(const SampleSpan& span, std::int64_t head) const {
-    return (span.row * heads + head) * length + span.begin;
-  }
-};
-
-Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
-  return {.length = qkv.size(1), .heads = heads, .width = qkv.size(2) / (3 * heads)};
-}
-
-/// Memory for a tensor [B, T, ...] of which only the spans are written; zeros where spans leave
-/// gaps.
-at::Tensor zeros_where_uncovered(const AttentionPlan& plan, at::IntArrayRef sizes,
-                                 const at::TensorOptions& options) {
-  const bool whole = covered(plan.spans) == sizes[0] * sizes[1];
-  return whole ? at::empty(sizes, options) : at::zeros(sizes, options);
-}
-
-/// Calls body(span, head, mask, scratch) for every head of every span, each in one thread, with one
-/// scratch a thread. It goes head by head, so that spans of unequal length fall to the threads
-/// alike.
-template <class Body>
-void for_each_head(const AttentionPlan& plan, std::size_t scratch_elements,
-                   const at::TensorOptions& options, Body body) {
-  const auto spans = static_cast<std::int64_t>(plan.spans.size());
-  at::parallel_for(0, spans * plan.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    at::Tensor scratch = at::empty({static_cast<std::int64_t>(scratch_elements)}, options);
-    for (std::int64_t task = begin; task < end; ++task) {
-      const auto index = static_cast<std::size_t>(task % spans);
-      const std::int64_t head = task / spans;
-      const DropoutMask mask =
-          plan.masks.empty() ? DropoutMask{} : head_mask(plan.masks[index], head);
-      body(plan.spans[index], head, plan.masks.empty() ? nullptr : &mask,
-           scratch.mutable_data_ptr());
-    }
-  });
-}
-
-/// The kernels that work on a head of one dtype.
-struct HeadKernels {
-  void (*forward)(const rows::HeadForward&);
-  void (*backward)(const rows::HeadBackward&);
-  std::size_t (*forward_scratch)(std::size_t length, std::size_t width);
-  std::size_t (*backward_scratch)(std::size_t length, std::size_t width);
-};
-
-HeadKernels kernels_for(at::ScalarType dtype) {
-  if (dtype == at::kBFloat16 && bf16_attention::available())
-    return {bf16_attention::head_forward, bf16_attention::head_backward,
-            bf16_attention::head_forward_scratch, bf16_attention::head_backward_scratch};
-  return {rows::head_forward, rows::head_backward, rows::head_forward_scratch,
-          rows::head_backward_scratch};
-}
-
-rows::Head head_of(const AttentionPlan& plan, const at::Tensor& qkv, const SampleSpan& span,
-                   std::int64_t head, const DropoutMask* mask) {
-  const Shape shape = shape_of(qkv, plan.heads);
-  return {
-      .type = element_of(qkv.scalar_type(), name),
-      .causal = plan.causal,
-      .length = static_cast<std::size_t>(span.end - span.begin),
-      .width = static_cast<std::size_t>(shape.width),
-      .q = element(qkv, shape.offset(span, head, 0, 3)),
-      .k = element(qkv, shape.offset(span, head, 1, 3)),
-      .v = element(qkv, shape.offset(span, head, 2, 3)),
-      .stride = static_cast<std::size_t>(3 * shape.channels()),
-      .mask = mask,
-  };
-}
-
-/// Floating-point operations of `products` matrix products of a head's scores; a causal head works
-/// on half of them.
-std::int64_t flops_of(const AttentionPlan& plan, const Shape& shape, std::int64_t products) {
-  std::int64_t scores = 0;
-  for (const SampleSpan& span : plan.spans)
-    scores += (span.end - span.begin) * (span.end - span.begin);
-  return products * 2 * scores * shape.channels() / (plan.causal ? 2 : 1);
+/// The parts of packed [B, T, 3 * C].
+Projections packed_parts(const at::Tensor& qkv) {
+  const std::int64_t channels = qkv.size(2) / 3;
+  return {.q = qkv.narrow(2, 0, channels),
+          .k = qkv.narrow(2, channels, channels),
+          .v = qkv.narrow(2, 2 * channels, channels)};
 }
 
 struct Attention : torch::autograd::Function<Attention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& packed,
                             const AttentionPlan& plan) {
     const at::Tensor qkv = packed.contiguous();
-    const Shape shape = shape_of(qkv, plan.heads);
-    const at::TensorOptions sums = qkv.options().dtype(accumulation_dtype(qkv.scalar_type()));
-    at::Tensor out =
-        zeros_where_uncovered(plan, {qkv.size(0), shape.length, shape.channels()}, qkv.options());
-    at::Tensor log_sums = at::empty({qkv.size(0), plan.heads, shape.length}, sums);
-    RECORD_FUNCTION("accrue::attention", span_of({qkv, out, log_sums}, flops_of(plan, shape, 2)));
-    const HeadKernels kernels = kernels_for(qkv.scalar_type());
-    const std::size_t scratch_elements = kernels.forward_scratch(
-        static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
-    for_each_head(
-        plan, scratch_elements, sums,
-        [&](const SampleSpan& span, std::int64_t head, const DropoutMask* mask, void* scratch) {
-          kernels.forward({
-              .head = head_of(plan, qkv, span, head, mask),
-              .out = element(out, shape.offset(span, head, 0, 1)),
-              .out_stride = static_cast<std::size_t>(shape.channels()),
-              .log_sums = element(log_sums, shape.sums_offset(span, head)),
-              .scratch = scratch,
-          });
-        });
+    const Attended attended = attend(plan, packed_parts(qkv));
     context->saved_data["plan"] = to_saved(plan);
-    context->save_for_backward({qkv, log_sums});
-    return out;
+    context->save_for_backward({qkv, attended.log_sums});
+    return attended.out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order(name);
+    expect_first_order("attention");
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &qkv = saved[0], &log_sums = saved[1];
+    const at::Tensor& qkv = saved[0];
     const auto& plan = from_saved<AttentionPlan>(context->saved_data["plan"]);
-    const at::Tensor grad_out = grads[0].contiguous();
-    const Shape shape = shape_of(qkv, plan.heads);
-    at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());
-    RECORD_FUNCTION("accrue::attention_backward",
-                    span_of({qkv, log_sums, grad_out, grad_qkv}, flops_of(plan, shape, 5)));
-    const HeadKernels kernels = kernels_for(qkv.scalar_type());
-    const std::size_t scratch_elements = kernels.backward_scratch(
-        static_cast<std::size_t>(longest(plan.spans)), static_cast<std::size_t>(shape.width));
-    for_each_head(
-        plan, scratch_elements, log_sums.options(),
-        [&](const SampleSpan& span, std::int64_t head, const DropoutMask* mask, void* scratch) {
-          kernels.backward({
-              .head = head_of(plan, qkv, span, head, mask),
-              .grad_out = element(grad_out, shape.offset(span, head, 0, 1)),
-              .grad_out_stride = static_cast<std::size_t>(shape.channels()),
-              .log_sums = element(log_sums, shape.sums_offset(span, head)),
-              .grad_q = element(grad_qkv, shape.offset(span, head, 0, 3)),
-              .grad_k = element(grad_qkv, shape.offset(span, head, 1, 3)),
-              .grad_v = element(grad_qkv, shape.offset(span, head, 2, 3)),
-              .scratch = scratch,
-          });
-        });
+    const at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());
+    Projections of_parts = packed_parts(grad_qkv);
+    attend_backward(plan, packed_parts(qkv), saved[1], grads[0].contiguous(), of_parts);
     return {grad_qkv, {}};
+  }
+};
+
+struct GroupedAttention : torch::autograd::Function<GroupedAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const AttentionPlan& plan) {
+    const Projections of{.q = q.contiguous(), .k = k.contiguous(), .v = v.contiguous()};
+    const Attended attended = attend(plan, of);
+    context->saved_data["plan"] = to_saved(plan);
+    context->save_for_backward({of.q, of.k, of.v, attended.log_sums});
+    return attended.out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    expect_first_order("grouped_attention");
+    const variable_list saved = context->get_saved_variables();
+    const auto& plan = from_saved<AttentionPlan>(context->saved_data["plan"]);
+    const auto room = [&](const at::Tensor& like) {
+      return zeros_where_uncovered(plan, like.sizes(), like.options());
+    };
+    Projections result{.q = room(saved[0]), .k = room(saved[1]), .v = room(saved[2])};
+    attend_backward(plan, {saved[0], saved[1], saved[2]}, saved[3], grads[0].contiguous(), result);
+    return {result.q, result.k, result.v, {}};
   }
 };
 
@@ -213,8 +103,23 @@ struct Attention : torch::autograd::Function<Attention> {
 
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
                      const ForwardContext& context) {
-  expect_arguments(qkv, heads, options.dropout);
-  return Attention::apply(qkv, plan_of(qkv, heads, options, context));
+  expect_packed(qkv, heads);
+  const GroupedAttentionOptions grouped{.heads = heads,
+                                        .kv_heads = heads,
+                                        .causal = options.causal,
+                                        .dropout = options.dropout,
+                                        .site = options.site};
+  return Attention::apply(qkv, attention_plan("attention", grouped, context, qkv.size(0),
+                                              qkv.size(1), qkv.size(2) / (3 * heads)));
+}
+
+at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const GroupedAttentionOptions& options,
+                             const ForwardContext& context) {
+  expect_grouped(q, k, v, options);
+  return GroupedAttention::apply(q, k, v,
+                                 attention_plan("grouped_attention", options, context, q.size(0),
+                                                q.size(1), q.size(2) / options.heads));
 }
 
 }  // namespace accrue::kernels

@@ -1,15 +1,12 @@
 #include "kernels/attention/attention_bf16.h"
 
 #include <ATen/Context.h>
-#include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
-#include <exception>
 
 #include "kernels/attention/attention_bf16_rows_simd.h"
+#include "kernels/attention/bf16_product.h"
 #include "kernels/gemm/onednn_gemm.h"
 
 namespace accrue::kernels::bf16_attention {
@@ -21,8 +18,8 @@ using rows::Head;
 // of what is beyond the diagonal, but pass twice as often over the sums of the keys' and values'
 // gradients.
 constexpr std::size_t query_block = 64;
-// libtorch compiles a product for each shape and leading dimension, and keeps it as long as the
-// thread lives. So that these are few whatever the lengths, products go by at most so many keys.
+// So that shapes and leading dimensions of products are few whatever the lengths, these go by at
+// most so many keys.
 constexpr std::size_t key_chunk = 256;
 constexpr std::size_t depth_unit = 16;
 
@@ -35,6 +32,12 @@ constexpr std::size_t leading_dimension(std::size_t keys) {
   return keys < key_chunk ? std::bit_ceil(std::max(keys, query_block)) : round_up(keys, key_chunk);
 }
 
+/// Neighbouring keys, in whole blocks.
+struct KeyBlocks {
+  std::size_t begin, end;
+  std::size_t size() const { return end - begin; }
+};
+
 /// Sizes of the padded operands. Rows and columns up to `keys` and `depth` that were padded are
 /// zero; what lies between `keys` and a stride is never read.
 struct Layout {
@@ -42,8 +45,9 @@ struct Layout {
   std::size_t key_stride;    ///< row stride of matrices [depth, keys]
   std::size_t score_stride;  ///< row stride of blocks [queries, keys]
   bool causal;
+  std::size_t window;
 
-  Layout(std::size_t of_length, std::size_t of_width, bool is_causal)
+  Layout(std::size_t of_length, std::size_t of_width, bool is_causal, std::size_t of_window)
       : length(of_length),
         width(of_width),
         keys(round_up(of_length, query_block)),
@@ -51,16 +55,20 @@ struct Layout {
         key_stride(leading_dimension(keys)),
         // This is no power of two, so that a column does not fall into few cache sets.
         score_stride(key_stride + query_block),
-        causal(is_causal) {}
-  explicit Layout(const Head& head) : Layout(head.length, head.width, head.causal) {}
+        causal(is_causal),
+        window(of_window) {}
+  explicit Layout(const Head& head) : Layout(head.length, head.width, head.causal, head.window) {}
 
   std::size_t key_rows() const { return keys * depth; }
   std::size_t key_columns() const { return depth * key_stride; }
   std::size_t query_rows() const { return query_block * depth; }
   std::size_t mask_row() const { return round_up(keys, mask_block); }
   std::size_t scores() const { return query_block * score_stride; }
-  /// How many keys, in whole blocks, the block of queries from `first` on sees.
-  std::size_t seen(std::size_t first) const { return causal ? first + query_block : keys; }
+  /// The keys, in whole blocks, that the block of queries from `first` on sees.
+  KeyBlocks seen(std::size_t first) const {
+    const std::size_t begin = window == 0 || first < window ? 0 : first + 1 - window;
+    return {begin / query_block * query_block, causal ? first + query_block : keys};
+  }
 };
 
 /// Hands out pieces of the caller's scratch, or counts what they take where there is none.
@@ -124,30 +132,6 @@ struct BackwardBuffers {
         words(scratch.take<std::uint32_t>(2 * layout.mask_row())) {}
 };
 
-/// c[rows, columns] (+)= a[rows, depth] · b, b as pairs of `b_stride` columns.
-struct Product {
-  std::size_t rows, columns, depth;
-  const Bf16* a;
-  std::size_t a_stride;
-  const Bf16* b;
-  std::size_t b_stride;
-  float* c;
-  std::size_t c_stride;
-};
-
-void multiply(const Product& p, bool accumulate) {
-#ifdef CPUBLAS_BRGEMM_BF16BF16F32
-  const auto size = [](std::size_t value) { return static_cast<std::int64_t>(value); };
-  at::native::cpublas::brgemm(size(p.rows), size(p.columns), size(p.depth), size(p.a_stride),
-                              size(p.b_stride), size(p.c_stride), accumulate,
-                              reinterpret_cast<const at::BFloat16*>(p.a),
-                              reinterpret_cast<const at::BFloat16*>(p.b), p.c, true);
-#else
-  static_cast<void>(p);
-  static_cast<void>(accumulate);
-#endif
-}
-
 /// Multiplies by chunks of keys that are the columns of b.
 void multiply_by_columns(const Product& product, bool accumulate) {
   for (std::size_t column = 0; column < product.columns; column += key_chunk) {
@@ -174,9 +158,9 @@ void multiply_by_terms(const Product& product) {
 rows::Rows padded_rows(const Layout& layout, const Head& head, const void* of, Bf16* room) {
   const auto* first = static_cast<const Bf16*>(of);
   if (layout.length == layout.keys && layout.width == layout.depth)
-    return {.first = first, .stride = head.stride};
+    return {.first = first, .stride = head.kv_stride};
   rows::copy_padded(
-      {.first = first, .stride = head.stride, .rows = layout.length, .width = layout.width},
+      {.first = first, .stride = head.kv_stride, .rows = layout.length, .width = layout.width},
       layout.keys, layout.depth, room);
   return {.first = room, .stride = layout.depth};
 }
@@ -191,120 +175,129 @@ void copy_block(const Layout& layout, const void* of, std::size_t stride, std::s
                     query_block, layout.depth, to);
 }
 
-float score_scale(const Layout& layout) {
-  return static_cast<float>(1 / std::sqrt(static_cast<double>(layout.width)));
-}
-
-rows::QueryBlock block_of(const Layout& layout, const Head& head, std::size_t first,
-                          std::uint32_t* words) {
+rows::QueryBlock block_of(const Layout& layout, const Head& head, const DropoutMask* mask,
+                          std::size_t first, std::uint32_t* words) {
+  const KeyBlocks keys = layout.seen(first);
   return {.first = first,
           .rows = std::min(query_block, layout.length - first),
           .block_rows = query_block,
           .length = layout.length,
-          .keys = layout.seen(first),
+          .begin = keys.begin,
+          .keys = keys.end,
           .stride = layout.score_stride,
           .causal = layout.causal,
-          .scale = score_scale(layout),
-          .mask = head.mask,
+          .window = layout.window,
+          .scale = static_cast<float>(head.scale),
+          .mask = mask,
           .words = words,
           .words_stride = layout.mask_row()};
 }
 
 /// to[queries, keys] = rows · columns, `columns` the pairs [depth / 2, keys, 2].
-void multiply_with_keys(const Layout& layout, std::size_t keys, const Bf16* rows,
-                        const Bf16* columns, float* to) {
+void multiply_with_keys(const Layout& layout, KeyBlocks keys, const Bf16* rows, const Bf16* columns,
+                        float* to) {
   multiply_by_columns({.rows = query_block,
-                       .columns = keys,
+                       .columns = keys.size(),
                        .depth = layout.depth,
                        .a = rows,
                        .a_stride = layout.depth,
-                       .b = columns,
+                       .b = columns + 2 * keys.begin,
                        .b_stride = layout.key_stride,
-                       .c = to,
+                       .c = to + keys.begin,
                        .c_stride = layout.score_stride},
                       false);
 }
 
 /// to[queries, depth] = weights[queries, keys] · pairs[keys / 2, depth, 2].
-void sum_over_keys(const Layout& layout, std::size_t keys, const Bf16* weights, const Bf16* pairs,
+void sum_over_keys(const Layout& layout, KeyBlocks keys, const Bf16* weights, const Bf16* pairs,
                    float* to) {
   multiply_by_terms({.rows = query_block,
                      .columns = layout.depth,
-                     .depth = keys,
-                     .a = weights,
+                     .depth = keys.size(),
+                     .a = weights + keys.begin,
                      .a_stride = layout.score_stride,
-                     .b = pairs,
+                     .b = pairs + keys.begin * layout.depth,
                      .b_stride = layout.depth,
                      .c = to,
                      .c_stride = layout.depth});
 }
 
 /// to[depth, keys] += rowsᵀ · pairs[queries / 2, keys, 2].
-void add_over_queries(const Layout& layout, std::size_t keys, const Bf16* rows, Bf16* transposed,
+void add_over_queries(const Layout& layout, KeyBlocks keys, const Bf16* rows, Bf16* transposed,
                       const Bf16* pairs, float* to) {
   rows::transpose(rows, query_block, layout.depth, transposed);
   multiply_by_columns({.rows = layout.depth,
-                       .columns = keys,
+                       .columns = keys.size(),
                        .depth = query_block,
                        .a = transposed,
                        .a_stride = query_block,
-                       .b = pairs,
+                       .b = pairs + 2 * keys.begin,
                        .b_stride = layout.score_stride,
-                       .c = to,
+                       .c = to + keys.begin,
                        .c_stride = layout.key_stride},
                       true);
 }
 
-/// Products between its construction and its end may use the processor's tile registers, where it
-/// has any; they are given back however the scope is left.
-class TileScope {
- public:
-  TileScope() = default;
-  TileScope(const TileScope&) = delete;
-  TileScope& operator=(const TileScope&) = delete;
-  ~TileScope() {
-#ifdef CPUBLAS_BRGEMM_BF16BF16F32
-    at::native::cpublas::brgemm_release(true);
-#endif
-  }
-};
+/// Where a member's part of rows of heads side by side begins, and its mask.
+const Bf16* part_of(const Head& head, std::size_t member, const void* rows) {
+  return static_cast<const Bf16*>(rows) + member * head.width;
+}
+Bf16* part_of(const Head& head, std::size_t member, void* rows) {
+  return static_cast<Bf16*>(rows) + member * head.width;
+}
+const DropoutMask* mask_of(const Head& head, std::size_t member) {
+  return head.masks == nullptr ? nullptr : head.masks + member;
+}
 
-/// Whether `multiply` gives the right numbers here, found out with a product of small integers.
-/// Throws where libtorch was built without oneDNN's micro-kernels.
-bool multiplies() {
-  constexpr std::size_t rows = query_block, columns = depth_unit, depth = depth_unit;
-  std::array<Bf16, rows * depth> a{};
-  std::array<Bf16, depth * columns> pairs{};
-  std::array<float, rows * columns> expected{}, actual{};
-  const auto left = [](std::size_t i, std::size_t k) { return static_cast<float>((i + k) % 5); };
-  const auto right = [](std::size_t k, std::size_t j) {
-    return static_cast<float>((3 * k + j) % 7);
-  };
-  const auto rounded = [](float value) { return Bf16{at::BFloat16(value).x}; };
-  for (std::size_t k = 0; k < depth; ++k) {
-    for (std::size_t i = 0; i < rows; ++i) a[i * depth + k] = rounded(left(i, k));
-    for (std::size_t j = 0; j < columns; ++j)
-      pairs[2 * (k / 2 * columns + j) + k % 2] = rounded(right(k, j));
-    for (std::size_t i = 0; i < rows; ++i)
-      for (std::size_t j = 0; j < columns; ++j)
-        expected[i * columns + j] += left(i, k) * right(k, j);
+/// Attends with one of the heads of queries; keys and values are packed.
+void attend_member(const rows::HeadForward& task, const Layout& layout,
+                   const ForwardBuffers& buffers, std::size_t member) {
+  const Head& head = task.head;
+  const Bf16* q = part_of(head, member, head.q);
+  Bf16* out = part_of(head, member, task.out);
+  float* log_sums = static_cast<float*>(task.log_sums) + member * task.log_sums_stride;
+  for (std::size_t first = 0; first < layout.length; first += query_block) {
+    const rows::QueryBlock block =
+        block_of(layout, head, mask_of(head, member), first, buffers.words);
+    const KeyBlocks keys = layout.seen(first);
+    copy_block(layout, q, head.q_stride, first, buffers.queries);
+    multiply_with_keys(layout, keys, buffers.queries, buffers.key_columns, buffers.scores);
+    rows::softmax_block(block, buffers.scores, buffers.probabilities, buffers.sums,
+                        log_sums + first);
+    sum_over_keys(layout, keys, buffers.probabilities, buffers.value_pairs, buffers.result);
+    for (std::size_t i = 0; i < block.rows; ++i) buffers.sums[i] = 1 / buffers.sums[i];
+    rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.sums,
+                        out + first * task.out_stride, task.out_stride);
   }
-  try {
-    const TileScope tiles;
-    multiply({.rows = rows,
-              .columns = columns,
-              .depth = depth,
-              .a = a.data(),
-              .a_stride = depth,
-              .b = pairs.data(),
-              .b_stride = columns,
-              .c = actual.data(),
-              .c_stride = columns},
-             false);
-  } catch (const std::exception&) {
-    return false;
+}
+
+/// Writes the gradient of one of the heads of queries, and adds to those of keys and values.
+void differentiate_member(const rows::HeadBackward& task, const Layout& layout,
+                          const BackwardBuffers& buffers, std::size_t member) {
+  const Head& head = task.head;
+  const Bf16* q = part_of(head, member, head.q);
+  const Bf16* grad_out = part_of(head, member, task.grad_out);
+  Bf16* grad_q = part_of(head, member, task.grad_q);
+  const float* log_sums = static_cast<const float*>(task.log_sums) + member * task.log_sums_stride;
+  for (std::size_t first = 0; first < layout.length; first += query_block) {
+    const rows::QueryBlock block =
+        block_of(layout, head, mask_of(head, member), first, buffers.words);
+    const KeyBlocks keys = layout.seen(first);
+    copy_block(layout, q, head.q_stride, first, buffers.queries);
+    copy_block(layout, grad_out, task.grad_out_stride, first, buffers.grads);
+    multiply_with_keys(layout, keys, buffers.queries, buffers.key_columns, buffers.scores);
+    multiply_with_keys(layout, keys, buffers.grads, buffers.value_columns, buffers.score_grads);
+    rows::softmax_backward_block(block, buffers.scores, buffers.score_grads, log_sums + first,
+                                 buffers.probability_pairs, buffers.score_grad_rows,
+                                 buffers.score_grad_pairs);
+    sum_over_keys(layout, keys, buffers.score_grad_rows, buffers.key_pairs, buffers.result);
+    rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.scales,
+                        grad_q + first * head.q_stride, head.q_stride);
+    add_over_queries(layout, keys, buffers.grads, buffers.transposed, buffers.probability_pairs,
+                     buffers.grad_values);
+    add_over_queries(layout, keys, buffers.queries, buffers.transposed, buffers.score_grad_pairs,
+                     buffers.grad_keys);
   }
-  return actual == expected;
 }
 
 }  // namespace
@@ -318,13 +311,13 @@ bool available() {
 
 std::size_t head_forward_scratch(std::size_t length, std::size_t width) {
   Scratch counting(nullptr);
-  const ForwardBuffers buffers(Layout(length, width, true), counting);
+  const ForwardBuffers buffers(Layout(length, width, true, 0), counting);
   return counting.floats();
 }
 
 std::size_t head_backward_scratch(std::size_t length, std::size_t width) {
   Scratch counting(nullptr);
-  const BackwardBuffers buffers(Layout(length, width, true), counting);
+  const BackwardBuffers buffers(Layout(length, width, true, 0), counting);
   return counting.floats();
 }
 
@@ -334,23 +327,12 @@ void head_forward(const rows::HeadForward& task) {
   Scratch scratch(task.scratch);
   const ForwardBuffers buffers(layout, scratch);
   const TileScope tiles;
-  auto* log_sums = static_cast<float*>(task.log_sums);
   rows::pair_columns(padded_rows(layout, head, head.k, buffers.rows), layout.keys, layout.depth,
                      buffers.key_columns, layout.key_stride);
   rows::pair_rows(padded_rows(layout, head, head.v, buffers.rows), layout.keys, layout.depth,
                   buffers.value_pairs);
-
-  for (std::size_t first = 0; first < layout.length; first += query_block) {
-    const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
-    copy_block(layout, head.q, head.stride, first, buffers.queries);
-    multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_columns, buffers.scores);
-    rows::softmax_block(block, buffers.scores, buffers.probabilities, buffers.sums,
-                        log_sums + first);
-    sum_over_keys(layout, block.keys, buffers.probabilities, buffers.value_pairs, buffers.result);
-    for (std::size_t i = 0; i < block.rows; ++i) buffers.sums[i] = 1 / buffers.sums[i];
-    rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.sums,
-                        static_cast<Bf16*>(task.out) + first * task.out_stride, task.out_stride);
-  }
+  for (std::size_t member = 0; member < head.group; ++member)
+    attend_member(task, layout, buffers, member);
 }
 
 void head_backward(const rows::HeadBackward& task) {
@@ -359,7 +341,6 @@ void head_backward(const rows::HeadBackward& task) {
   Scratch scratch(task.scratch);
   const BackwardBuffers buffers(layout, scratch);
   const TileScope tiles;
-  const auto* log_sums = static_cast<const float*>(task.log_sums);
   rows::pair_columns(padded_rows(layout, head, head.v, buffers.rows), layout.keys, layout.depth,
                      buffers.value_columns, layout.key_stride);
   const rows::Rows keys = padded_rows(layout, head, head.k, buffers.rows);
@@ -367,31 +348,13 @@ void head_backward(const rows::HeadBackward& task) {
   rows::pair_rows(keys, layout.keys, layout.depth, buffers.key_pairs);
   std::fill_n(buffers.grad_keys, layout.key_columns(), 0.0F);
   std::fill_n(buffers.grad_values, layout.key_columns(), 0.0F);
-
-  const float scale = score_scale(layout);
-  std::fill_n(buffers.scales, query_block, scale);
-  for (std::size_t first = 0; first < layout.length; first += query_block) {
-    const rows::QueryBlock block = block_of(layout, head, first, buffers.words);
-    copy_block(layout, head.q, head.stride, first, buffers.queries);
-    copy_block(layout, task.grad_out, task.grad_out_stride, first, buffers.grads);
-    multiply_with_keys(layout, block.keys, buffers.queries, buffers.key_columns, buffers.scores);
-    multiply_with_keys(layout, block.keys, buffers.grads, buffers.value_columns,
-                       buffers.score_grads);
-    rows::softmax_backward_block(block, buffers.scores, buffers.score_grads, log_sums + first,
-                                 buffers.probability_pairs, buffers.score_grad_rows,
-                                 buffers.score_grad_pairs);
-    sum_over_keys(layout, block.keys, buffers.score_grad_rows, buffers.key_pairs, buffers.result);
-    rows::unpack_scaled(buffers.result, layout.depth, block.rows, layout.width, buffers.scales,
-                        static_cast<Bf16*>(task.grad_q) + first * head.stride, head.stride);
-    add_over_queries(layout, block.keys, buffers.grads, buffers.transposed,
-                     buffers.probability_pairs, buffers.grad_values);
-    add_over_queries(layout, block.keys, buffers.queries, buffers.transposed,
-                     buffers.score_grad_pairs, buffers.grad_keys);
-  }
-  rows::unpack_transposed(buffers.grad_keys, layout.key_stride, layout.length, layout.width, scale,
-                          task.grad_k, head.stride);
+  std::fill_n(buffers.scales, query_block, static_cast<float>(head.scale));
+  for (std::size_t member = 0; member < head.group; ++member)
+    differentiate_member(task, layout, buffers, member);
+  rows::unpack_transposed(buffers.grad_keys, layout.key_stride, layout.length, layout.width,
+                          static_cast<float>(head.scale), task.grad_k, head.kv_stride);
   rows::unpack_transposed(buffers.grad_values, layout.key_stride, layout.length, layout.width, 1,
-                          task.grad_v, head.stride);
+                          task.grad_v, head.kv_stride);
 }
 
 }  // namespace accrue::kernels::bf16_attention

@@ -35,15 +35,24 @@ void pair_columns(const Rows& rows, std::size_t padded_rows, std::size_t depth, 
 /// to[depth, rows] = from[rows, depth], rows a multiple of 32.
 void transpose(const Bf16* from, std::size_t rows, std::size_t depth, Bf16* to);
 
-/// Queries [first, first + rows) of a head and what they see of `keys` columns, a multiple of 16.
+/// Queries [first, first + rows) of a head and what they see of the columns [begin, keys), both
+/// multiples of 64.
 struct QueryBlock {
   std::size_t first, rows, block_rows;  ///< rows beyond `rows` are padding; block_rows is even
-  std::size_t length, keys, stride;     ///< `stride` is that of rows of scores and probabilities
+  std::size_t length, begin, keys;
+  std::size_t stride;  ///< of rows of scores and probabilities
   bool causal;
+  std::size_t window;  ///< the most keys that a causal query sees, its own the last; 0: all
   float scale;
   const DropoutMask* mask;
   std::uint32_t* words;      ///< for two rows of the mask
   std::size_t words_stride;  ///< distance of the second row's
+
+  /// The first key that a row's query sees.
+  std::size_t first_seen(std::size_t row) const {
+    const std::size_t query = first + row;
+    return window == 0 || query < window ? 0 : query + 1 - window;
+  }
 };
 
 /// p = e^(scale * scores - the row's largest) with dropout, zeros where nothing is seen; `sums`

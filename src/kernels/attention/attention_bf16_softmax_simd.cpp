@@ -35,8 +35,12 @@ struct SomeSeen {
     const Floats d;
     const hn::RebindToSigned<Floats> index;
     const std::size_t end = block.causal ? block.first + row + 1 : block.length;
-    const auto rest = static_cast<std::int32_t>(end) - static_cast<std::int32_t>(column);
-    const auto mask = hn::Lt(hn::Iota(index, 0), hn::Set(index, rest));
+    const auto from = [&](std::size_t key) {
+      return hn::Set(index, static_cast<std::int32_t>(key) - static_cast<std::int32_t>(column));
+    };
+    const auto lane = hn::Iota(index, 0);
+    const auto before = hn::Lt(lane, from(block.first_seen(row)));
+    const auto mask = hn::AndNot(before, hn::Lt(lane, from(end)));
     return hn::IfThenElse(hn::RebindMask(d, mask), seen, unseen);
   }
 };
@@ -46,16 +50,19 @@ struct NoneSeen {
   HWY_INLINE Vector select(std::size_t, Vector, Vector unseen) const { return unseen; }
 };
 
-/// Calls body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows).
-/// Neighbouring rows have the same numbers of each kind, so that the processor foresees where the
-/// loops end.
+/// Calls body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows):
+/// before the window, at its edge, within, at the diagonal and beyond. Neighbouring rows have the
+/// same numbers of each kind, so that the processor foresees where the loops end.
 template <class Body>
 HWY_INLINE void for_each_column(const QueryBlock& block, std::size_t row, std::size_t rows,
                                 Body body) {
   const std::size_t lanes = hn::Lanes(Floats());
   const std::size_t whole = block.causal ? block.first + row : block.length;
   const std::size_t seen = block.causal ? whole + rows : block.length;
-  std::size_t column = 0;
+  const std::size_t first = block.first_seen(row), last = block.first_seen(row + rows - 1);
+  std::size_t column = block.begin;
+  for (; column + lanes <= first; column += lanes) body(column, NoneSeen());
+  for (; column < last; column += lanes) body(column, SomeSeen{block, column});
   for (; column + lanes <= whole; column += lanes) body(column, AllSeen());
   for (; column < seen; column += lanes) body(column, SomeSeen{block, column});
   for (; column < block.keys; column += lanes) body(column, NoneSeen());
@@ -73,7 +80,7 @@ class Dropout {
  public:
   Dropout(const QueryBlock& block, std::size_t row)
       : mask_(*block.mask), words_(block.words + row % 2 * block.words_stride) {
-    draw_row(mask_, block.first + row, block.keys, words_);
+    draw_row(mask_, block.first + row, block.begin, block.keys, words_);
   }
   HWY_INLINE Vector operator()(std::size_t column, Vector v) const {
     const Floats d;
@@ -96,7 +103,7 @@ HWY_INLINE Vector probability(Vector v) {
 
 HWY_INLINE float largest_seen(const QueryBlock& block, std::size_t r, const float* row) {
   const Floats d;
-  const auto first = hn::Set(d, row[0]);
+  const auto first = hn::Set(d, row[block.first_seen(r)]);
   auto best = first;
   for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     best = hn::Max(best, seen.select(r, load(d, row + i), first));
@@ -144,7 +151,7 @@ void softmax_rows(const QueryBlock& block, const float* scores, Bf16* p, float* 
   }
   log_sums_of(sums, tops, block.rows, log_sums);
   for (std::size_t r = block.rows; r < block.block_rows; ++r)
-    std::fill_n(p + r * block.stride, block.keys, Bf16{0});
+    std::fill(p + r * block.stride + block.begin, p + r * block.stride + block.keys, Bf16{0});
 }
 
 void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float* sums,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention/layout-inl.h"
 #include "kernels/attention/softmax-inl.h"
 #include "kernels/attention/tile-inl.h"
 #include "kernels/vector_io-inl.h"
@@ -14,42 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::rows::HWY_NAMESPACE {
 
 using namespace kernels::HWY_NAMESPACE;
-
-constexpr std::size_t query_block = 64;  // rows whose scores stay in the second-level cache
-
-constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-/// Sizes of the packed operands: every tile is whole, what was padded is zero.
-template <class T>
-struct Layout {
-  std::size_t length, width;        // as given
-  std::size_t panel;                // keys in one panel of a transposed operand
-  std::size_t keys, depth, scores;  // padded length, padded width, stride of score rows
-  bool causal;
-
-  explicit HWY_INLINE Layout(const Head& head)
-      : length(head.length), width(head.width), causal(head.causal) {
-    const std::size_t lanes = hn::Lanes(Lanes<T>());
-    panel = tile_vectors * lanes;
-    keys = round_up(length, std::max(panel, tile_rows));
-    depth = round_up(width, lanes);
-    // An odd number of cache lines, so that a column of scores does not fall into few cache sets.
-    scores = keys + 64 / sizeof(T);
-  }
-  std::size_t matrix() const { return keys * depth; }
-  std::size_t block_rows() const { return std::min(keys, query_block); }
-  std::size_t score_block() const { return block_rows() * scores; }
-  std::size_t queries() const { return round_up(length, tile_rows); }
-
-  /// How many keys a query sees.
-  std::size_t seen_by(std::size_t query) const { return causal ? query + 1 : length; }
-  /// How many keys, in whole tiles, a tile of queries sees.
-  std::size_t seen_by_tile(std::size_t tile) const { return causal ? tile + tile_rows : queries(); }
-  /// Where the first tile of queries begins that sees this key.
-  std::size_t first_tile(std::size_t key) const { return causal ? key / tile_rows * tile_rows : 0; }
-};
 
 /// Hands out consecutive pieces of the caller's scratch.
 template <class T>
@@ -115,28 +80,105 @@ template <class T>
 void multiply_seen_keys(const Layout<T>& layout, std::size_t begin, std::size_t end,
                         const T* queries, const T* panels, T* products) {
   const std::size_t lanes = hn::Lanes(Lanes<T>());
-  const std::size_t keys = layout.seen_by_tile(end - tile_rows);
-  for (std::size_t key = 0; key < keys;
-       key += layout.panel, panels += layout.width * layout.panel) {
-    for (std::size_t row = std::max(begin, layout.first_tile(key)); row < end; row += tile_rows) {
+  const KeyRange keys = layout.seen_by_tiles(begin, end);
+  for (std::size_t key = keys.begin / layout.panel * layout.panel; key < keys.end;
+       key += layout.panel) {
+    const std::size_t last = std::min(end, layout.last_tile_end(key + layout.panel));
+    for (std::size_t row = std::max(begin, layout.first_tile(key)); row < last; row += tile_rows) {
       const std::size_t needed =
-          std::min(round_up(layout.seen_by_tile(row) - key, lanes), layout.panel);
+          std::min(round_up(layout.seen_by_tile(row).end - key, lanes), layout.panel);
       multiply<false, T>(layout.width, {queries + row * layout.depth, layout.depth},
-                         {panels, layout.panel}, products + (row - begin) * layout.scores + key,
-                         layout.scores, needed, false);
+                         {panels + key * layout.width, layout.panel},
+                         products + (row - begin) * layout.scores + key, layout.scores, needed,
+                         false);
     }
   }
 }
 
-/// Room for a row of the mask's words, in whole blocks.
+/// Room for a row of the mask's words, in whole blocks, and for a vector that begins at the last.
 template <class T>
 std::uint32_t* mask_words(const Layout<T>& layout, Scratch<T>& scratch) {
-  return reinterpret_cast<std::uint32_t*>(scratch.take(round_up(layout.length, mask_block)));
+  return reinterpret_cast<std::uint32_t*>(
+      scratch.take(round_up(layout.length, mask_block) + mask_block));
+}
+
+/// Which of the head's heads of queries is at work.
+struct Member {
+  std::size_t index;
+  const DropoutMask* mask;
+
+  static Member of(const Head& head, std::size_t index) {
+    return {index, head.masks == nullptr ? nullptr : head.masks + index};
+  }
+};
+
+/// Where a member's part of rows of heads side by side begins.
+template <class Stored>
+const Stored* part_of(const Head& head, const Member& member, const void* rows) {
+  return static_cast<const Stored*>(rows) + member.index * head.width;
+}
+template <class Stored>
+Stored* part_of(const Head& head, const Member& member, void* rows) {
+  return static_cast<Stored*>(rows) + member.index * head.width;
 }
 
 template <class T>
-T score_scale(const Layout<T>& layout) {
-  return static_cast<T>(1 / std::sqrt(static_cast<double>(layout.width)));
+struct ForwardBuffers {
+  T *queries, *values, *key_panels, *scores, *sums;
+  std::uint32_t* words;
+
+  HWY_INLINE ForwardBuffers(const Layout<T>& layout, Scratch<T>& scratch) {
+    for (T** matrix : {&queries, &values, &key_panels}) *matrix = scratch.take(layout.matrix());
+    scores = scratch.take(layout.score_block());
+    sums = scratch.take(tile_rows * layout.depth);
+    words = mask_words(layout, scratch);
+  }
+};
+
+/// Makes exponentials after dropout of a tile's scores, in place, zeros where the tile's keys are
+/// not seen.
+template <class T>
+void softmax_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T>& mask,
+                  std::size_t tile, T* scores, T* norms, T* log_sums) {
+  const KeyRange keys = layout.seen_by_tile(tile);
+  const std::size_t last = std::min(tile + tile_rows, layout.length);
+  for (std::size_t row = tile; row < last; ++row) {
+    T* row_scores = scores + (row - tile) * layout.scores;
+    const KeyRange seen = layout.seen_by(row);
+    cap.apply(row_scores, seen);
+    norms[row - tile] = exponentiate_row(row_scores + seen.begin, seen.size(),
+                                         keys.end - seen.begin, log_sums[row]);
+    std::fill(row_scores + keys.begin, row_scores + seen.begin, T(0));
+    mask.draw(row, seen);
+    mask.apply(row_scores, seen);
+  }
+}
+
+/// Attends with packed queries, keys and values.
+template <class T, class Stored>
+void attend_member(const HeadForward& task, const Layout<T>& layout,
+                   const ForwardBuffers<T>& buffers, const Member& member) {
+  const RowMask<T> mask(member.mask, buffers.words);
+  const RowCap<T> cap(task.head.soft_cap, nullptr);
+  T* log_sums = static_cast<T*>(task.log_sums) + member.index * task.log_sums_stride;
+  Stored* out = part_of<Stored>(task.head, member, task.out);
+  for (std::size_t begin = 0; begin < layout.queries(); begin += query_block) {
+    const std::size_t end = std::min(begin + query_block, layout.queries());
+    multiply_seen_keys(layout, begin, end, buffers.queries, buffers.key_panels, buffers.scores);
+    for (std::size_t tile = begin; tile < end; tile += tile_rows) {
+      T* tile_scores = buffers.scores + (tile - begin) * layout.scores;
+      const KeyRange keys = layout.seen_by_tile(tile);
+      const std::size_t last = std::min(tile + tile_rows, layout.length);
+      T norms[tile_rows];
+      softmax_tile(layout, cap, mask, tile, tile_scores, norms, log_sums);
+      multiply<false, T>(keys.size(), {tile_scores + keys.begin, layout.scores},
+                         {buffers.values + keys.begin * layout.depth, layout.depth}, buffers.sums,
+                         layout.depth, layout.depth, false);
+      for (std::size_t row = tile; row < last; ++row)
+        unpack_row(layout, buffers.sums + (row - tile) * layout.depth, 1 / norms[row - tile],
+                   out + row * task.out_stride);
+    }
+  }
 }
 
 template <class T, class Stored>
@@ -144,40 +186,16 @@ void head_forward_of(const HeadForward& task) {
   const Head& head = task.head;
   const Layout<T> layout(head);
   Scratch<T> scratch(task.scratch);
-  T* queries = scratch.take(layout.matrix());
-  T* values = scratch.take(layout.matrix());
-  T* key_panels = scratch.take(layout.matrix());
-  T* scores = scratch.take(layout.score_block());
-  T* sums = scratch.take(tile_rows * layout.depth);
-  const RowMask<T> mask(head.mask, mask_words(layout, scratch));
-  T* log_sums = static_cast<T*>(task.log_sums);
+  const ForwardBuffers<T> buffers(layout, scratch);
   // The values' place holds the keys until they are transposed.
-  pack_rows<T, Stored>(layout, head.k, head.stride, T(1), values);
-  transpose_to_panels(layout, values, key_panels);
-  pack_rows<T, Stored>(layout, head.v, head.stride, T(1), values);
-  pack_rows<T, Stored>(layout, head.q, head.stride, score_scale(layout), queries);
-
-  for (std::size_t begin = 0; begin < layout.queries(); begin += query_block) {
-    const std::size_t end = std::min(begin + query_block, layout.queries());
-    multiply_seen_keys(layout, begin, end, queries, key_panels, scores);
-    for (std::size_t tile = begin; tile < end; tile += tile_rows) {
-      T* tile_scores = scores + (tile - begin) * layout.scores;
-      const std::size_t keys = layout.seen_by_tile(tile);
-      const std::size_t last = std::min(tile + tile_rows, layout.length);
-      T norms[tile_rows];
-      for (std::size_t row = tile; row < last; ++row) {
-        T* row_scores = tile_scores + (row - tile) * layout.scores;
-        const std::size_t seen = layout.seen_by(row);
-        norms[row - tile] = exponentiate_row(row_scores, seen, keys, log_sums[row]);
-        mask.draw(row, seen);
-        mask.apply(row_scores, seen);
-      }
-      multiply<false, T>(keys, {tile_scores, layout.scores}, {values, layout.depth}, sums,
-                         layout.depth, layout.depth, false);
-      for (std::size_t row = tile; row < last; ++row)
-        unpack_row(layout, sums + (row - tile) * layout.depth, 1 / norms[row - tile],
-                   static_cast<Stored*>(task.out) + row * task.out_stride);
-    }
+  pack_rows<T, Stored>(layout, head.k, head.kv_stride, T(1), buffers.values);
+  transpose_to_panels(layout, buffers.values, buffers.key_panels);
+  pack_rows<T, Stored>(layout, head.v, head.kv_stride, T(1), buffers.values);
+  for (std::size_t index = 0; index < head.group; ++index) {
+    const Member member = Member::of(head, index);
+    pack_rows<T, Stored>(layout, part_of<Stored>(head, member, head.q), head.q_stride,
+                         static_cast<T>(head.scale), buffers.queries);
+    attend_member<T, Stored>(task, layout, buffers, member);
   }
 }
 
@@ -186,7 +204,8 @@ template <class T>
 struct BackwardBuffers {
   T *queries, *keys, *key_panels, *value_panels, *grads;
   T *grad_keys, *grad_values, *grad_queries;
-  T *scores, *grad_scores;
+  T *scores, *grad_scores, *slopes;
+  std::uint32_t* words;
 
   HWY_INLINE BackwardBuffers(const Layout<T>& layout, Scratch<T>& scratch) {
     for (T** matrix :
@@ -195,46 +214,85 @@ struct BackwardBuffers {
     scores = scratch.take(layout.score_block());
     grad_scores = scratch.take(layout.score_block());
     grad_queries = scratch.take(tile_rows * layout.depth);
+    slopes = scratch.take(layout.scores);
+    words = mask_words(layout, scratch);
   }
 };
 
-/// Adds what the block's queries give to grad_keys and grad_values of all keys that they see.
+/// Adds what the block's queries of one member give to grad_keys and grad_values of all keys that
+/// they see. The first block of the first member that sees a key writes.
 template <class T>
 void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffers,
-                       std::size_t begin, std::size_t end) {
-  const std::size_t keys = layout.seen_by_tile(end - tile_rows);
-  for (std::size_t key = 0; key < keys; key += tile_rows) {
+                       const Member& member, std::size_t begin, std::size_t end) {
+  const KeyRange keys = layout.seen_by_tiles(begin, end);
+  for (std::size_t key = keys.begin; key < keys.end; key += tile_rows) {
     const std::size_t first = layout.first_tile(key), from = std::max(begin, first);
+    const std::size_t last = std::min(end, layout.last_tile_end(key + tile_rows));
     const std::size_t offset = (from - begin) * layout.scores + key;
     const std::size_t row = from * layout.depth, target = key * layout.depth;
-    const bool seen_before = from > first;
-    multiply<true, T>(end - from, {buffers.scores + offset, layout.scores},
+    const bool seen_before = from > first || member.index > 0;
+    multiply<true, T>(last - from, {buffers.scores + offset, layout.scores},
                       {buffers.grads + row, layout.depth}, buffers.grad_values + target,
                       layout.depth, layout.depth, seen_before);
-    multiply<true, T>(end - from, {buffers.grad_scores + offset, layout.scores},
+    multiply<true, T>(last - from, {buffers.grad_scores + offset, layout.scores},
                       {buffers.queries + row, layout.depth}, buffers.grad_keys + target,
                       layout.depth, layout.depth, seen_before);
   }
 }
 
-/// Makes probabilities after dropout and score gradients of one tile of queries, in place.
+/// Makes probabilities after dropout and score gradients of one tile of queries, in place, zeros
+/// where the tile's keys are not seen.
 template <class T>
-void softmax_backward_tile(const Layout<T>& layout, const RowMask<T>& mask, std::size_t tile,
-                           const T* log_sums, T* scores, T* grad_scores) {
-  const std::size_t keys = layout.seen_by_tile(tile);
+void softmax_backward_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T>& mask,
+                           std::size_t tile, const T* log_sums, T* scores, T* grad_scores) {
+  const KeyRange keys = layout.seen_by_tile(tile);
   for (std::size_t r = 0; r < tile_rows; ++r) {
     T *score_row = scores + r * layout.scores, *grad_row = grad_scores + r * layout.scores;
     const std::size_t query = tile + r;
-    if (query < layout.length) {
-      const std::size_t seen = layout.seen_by(query);
-      mask.draw(query, seen);
-      mask.apply(grad_row, seen);
-      softmax_backward_row(score_row, grad_row, seen, keys, log_sums[query]);
-      mask.apply(score_row, seen);
-    } else {
-      std::fill_n(score_row, keys, T(0));
-      std::fill_n(grad_row, keys, T(0));
+    // A row of padding sees nothing.
+    const KeyRange seen =
+        query < layout.length ? layout.seen_by(query) : KeyRange{keys.end, keys.end};
+    std::fill(score_row + keys.begin, score_row + seen.begin, T(0));
+    std::fill(grad_row + keys.begin, grad_row + seen.begin, T(0));
+    if (seen.size() == 0) continue;
+    mask.draw(query, seen);
+    mask.apply(grad_row, seen);
+    cap.apply_with_slopes(score_row, seen);
+    softmax_backward_row(score_row + seen.begin, grad_row + seen.begin, seen.size(),
+                         keys.end - seen.begin, log_sums[query]);
+    cap.multiply_by_slopes(grad_row, seen);
+    mask.apply(score_row, seen);
+  }
+}
+
+/// Writes the gradient of the member's queries, and adds to those of keys and values.
+template <class T, class Stored>
+void differentiate_member(const HeadBackward& task, const Layout<T>& layout,
+                          const BackwardBuffers<T>& buffers, const Member& member) {
+  const Head& head = task.head;
+  const RowMask<T> mask(member.mask, buffers.words);
+  const RowCap<T> cap(head.soft_cap, buffers.slopes);
+  const T* log_sums = static_cast<const T*>(task.log_sums) + member.index * task.log_sums_stride;
+  Stored* grad_q = part_of<Stored>(head, member, task.grad_q);
+  for (std::size_t begin = 0; begin < layout.queries(); begin += query_block) {
+    const std::size_t end = std::min(begin + query_block, layout.queries());
+    multiply_seen_keys(layout, begin, end, buffers.queries, buffers.key_panels, buffers.scores);
+    multiply_seen_keys(layout, begin, end, buffers.grads, buffers.value_panels,
+                       buffers.grad_scores);
+    for (std::size_t tile = begin; tile < end; tile += tile_rows) {
+      const std::size_t offset = (tile - begin) * layout.scores;
+      T* grad_scores = buffers.grad_scores + offset;
+      const KeyRange keys = layout.seen_by_tile(tile);
+      softmax_backward_tile(layout, cap, mask, tile, log_sums, buffers.scores + offset,
+                            grad_scores);
+      multiply<false, T>(keys.size(), {grad_scores + keys.begin, layout.scores},
+                         {buffers.keys + keys.begin * layout.depth, layout.depth},
+                         buffers.grad_queries, layout.depth, layout.depth, false);
+      unpack_rows<T, Stored>(layout, buffers.grad_queries,
+                             std::min(tile_rows, layout.length - tile), static_cast<T>(head.scale),
+                             grad_q + tile * head.q_stride, head.q_stride);
     }
+    add_key_gradients(layout, buffers, member, begin, end);
   }
 }
 
@@ -244,37 +302,23 @@ void head_backward_of(const HeadBackward& task) {
   const Layout<T> layout(head);
   Scratch<T> scratch(task.scratch);
   const BackwardBuffers<T> buffers(layout, scratch);
-  const RowMask<T> mask(head.mask, mask_words(layout, scratch));
-  const T scale = score_scale(layout);
   // The gradients' place holds the values until they are transposed.
-  pack_rows<T, Stored>(layout, head.v, head.stride, T(1), buffers.grads);
+  pack_rows<T, Stored>(layout, head.v, head.kv_stride, T(1), buffers.grads);
   transpose_to_panels(layout, buffers.grads, buffers.value_panels);
-  pack_rows<T, Stored>(layout, task.grad_out, task.grad_out_stride, T(1), buffers.grads);
-  pack_rows<T, Stored>(layout, head.k, head.stride, T(1), buffers.keys);
+  pack_rows<T, Stored>(layout, head.k, head.kv_stride, T(1), buffers.keys);
   transpose_to_panels(layout, buffers.keys, buffers.key_panels);
-  pack_rows<T, Stored>(layout, head.q, head.stride, scale, buffers.queries);
-
-  for (std::size_t begin = 0; begin < layout.queries(); begin += query_block) {
-    const std::size_t end = std::min(begin + query_block, layout.queries());
-    multiply_seen_keys(layout, begin, end, buffers.queries, buffers.key_panels, buffers.scores);
-    multiply_seen_keys(layout, begin, end, buffers.grads, buffers.value_panels,
-                       buffers.grad_scores);
-    for (std::size_t tile = begin; tile < end; tile += tile_rows) {
-      T* grad_scores = buffers.grad_scores + (tile - begin) * layout.scores;
-      softmax_backward_tile(layout, mask, tile, static_cast<const T*>(task.log_sums),
-                            buffers.scores + (tile - begin) * layout.scores, grad_scores);
-      multiply<false, T>(layout.seen_by_tile(tile), {grad_scores, layout.scores},
-                         {buffers.keys, layout.depth}, buffers.grad_queries, layout.depth,
-                         layout.depth, false);
-      unpack_rows<T, Stored>(layout, buffers.grad_queries,
-                             std::min(tile_rows, layout.length - tile), scale,
-                             static_cast<Stored*>(task.grad_q) + tile * head.stride, head.stride);
-    }
-    add_key_gradients(layout, buffers, begin, end);
+  for (std::size_t index = 0; index < head.group; ++index) {
+    const Member member = Member::of(head, index);
+    pack_rows<T, Stored>(layout, part_of<Stored>(head, member, task.grad_out), task.grad_out_stride,
+                         T(1), buffers.grads);
+    pack_rows<T, Stored>(layout, part_of<Stored>(head, member, head.q), head.q_stride,
+                         static_cast<T>(head.scale), buffers.queries);
+    differentiate_member<T, Stored>(task, layout, buffers, member);
   }
-  unpack_rows<T, Stored>(layout, buffers.grad_keys, layout.length, T(1), task.grad_k, head.stride);
+  unpack_rows<T, Stored>(layout, buffers.grad_keys, layout.length, T(1), task.grad_k,
+                         head.kv_stride);
   unpack_rows<T, Stored>(layout, buffers.grad_values, layout.length, T(1), task.grad_v,
-                         head.stride);
+                         head.kv_stride);
 }
 
 void head_forward(const HeadForward& task) {
@@ -307,13 +351,15 @@ namespace {
 // Bounds over all instruction sets: none pads by more than these.
 constexpr std::size_t most_padding = 32, most_queries = 64;
 
-std::size_t mask_words(std::size_t length) { return length + mask_block; }
+std::size_t mask_words(std::size_t length) { return length + 2 * mask_block; }
 
 std::size_t padded_matrix(std::size_t length, std::size_t width) {
   return (length + most_padding) * (width + most_padding);
 }
 
-std::size_t padded_scores(std::size_t length) { return most_queries * (length + 2 * most_padding); }
+std::size_t padded_row(std::size_t length) { return length + 2 * most_padding; }
+
+std::size_t padded_scores(std::size_t length) { return most_queries * padded_row(length); }
 
 }  // namespace
 
@@ -324,7 +370,7 @@ std::size_t head_forward_scratch(std::size_t length, std::size_t width) {
 
 std::size_t head_backward_scratch(std::size_t length, std::size_t width) {
   return 7 * padded_matrix(length, width) + 2 * padded_scores(length) +
-         most_padding * (width + most_padding) + mask_words(length);
+         most_padding * (width + most_padding) + padded_row(length) + mask_words(length);
 }
 
 }  // namespace accrue::kernels::rows

@@ -14,10 +14,59 @@
 #include <cstdint>
 
 #include "kernels/mask-inl.h"
+#include "kernels/soft_cap-inl.h"
 #include "kernels/vector_io-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
+
+/// Neighbouring keys.
+struct KeyRange {
+  std::size_t begin, end;
+  std::size_t size() const { return end - begin; }
+};
+
+/// The cap of scores, a row at a time; does nothing where it is 0.
+template <class T>
+class RowCap {
+ public:
+  /// `slopes` is room for a row; it may be null where they are not asked for.
+  RowCap(double cap, T* slopes) : cap_(cap), slopes_(slopes) {}
+
+  void apply(T* row, KeyRange keys) const {
+    if (cap_ == 0) return;
+    const Lanes<T> d;
+    const SoftCap<Lanes<T>> cap(d, cap_);
+    T* const seen = row + keys.begin;
+    for_each_vector(d, keys.size(), [&](std::size_t i, std::size_t count) HWY_ATTR {
+      store(cap.apply(d, load(d, seen + i, count)), d, seen + i, count);
+    });
+  }
+  /// Caps, and keeps the derivatives for multiply_by_slopes().
+  void apply_with_slopes(T* row, KeyRange keys) const {
+    if (cap_ == 0) return;
+    const Lanes<T> d;
+    const SoftCap<Lanes<T>> cap(d, cap_);
+    T* const seen = row + keys.begin;
+    for_each_vector(d, keys.size(), [&](std::size_t i, std::size_t count) HWY_ATTR {
+      const auto capped = cap.apply(d, load(d, seen + i, count));
+      store(capped, d, seen + i, count);
+      store(cap.slope(d, capped), d, slopes_ + i, count);
+    });
+  }
+  void multiply_by_slopes(T* row, KeyRange keys) const {
+    if (cap_ == 0) return;
+    const Lanes<T> d;
+    T* const seen = row + keys.begin;
+    for_each_vector(d, keys.size(), [&](std::size_t i, std::size_t count) HWY_ATTR {
+      store(hn::Mul(load(d, seen + i, count), load(d, slopes_ + i, count)), d, seen + i, count);
+    });
+  }
+
+ private:
+  double cap_;
+  T* slopes_;
+};
 
 /// The dropout of probabilities, a row at a time; does nothing without a mask.
 template <class T>
@@ -26,17 +75,19 @@ class RowMask {
   /// `words` is room for a row, in whole blocks of the mask.
   RowMask(const DropoutMask* mask, std::uint32_t* words) : mask_(mask), words_(words) {}
 
-  void draw(std::size_t query, std::size_t keys) const {
-    if (mask_ != nullptr) draw_row(*mask_, query, keys, words_);
+  void draw(std::size_t query, KeyRange keys) const {
+    if (mask_ != nullptr) draw_row(*mask_, query, keys.begin, keys.end, words_);
   }
-  /// Multiplies row[0, keys) by the mask that was drawn last, and its scale.
-  void apply(T* row, std::size_t keys) const {
+  /// Multiplies the row's elements of these keys by the mask that was drawn last, and its scale.
+  void apply(T* row, KeyRange keys) const {
     if (mask_ == nullptr) return;
     const Lanes<T> d;
     const auto scale = hn::Set(d, static_cast<T>(mask_->scale));
-    for_each_vector(d, keys, [&](std::size_t i, std::size_t) HWY_ATTR {
-      const auto scaled = hn::Mul(load(d, row + i), scale);
-      hn::StoreU(hn::IfThenElseZero(kept(d, words_ + i, mask_->last_dropped), scaled), d, row + i);
+    T* const seen = row + keys.begin;
+    const std::uint32_t* const words = words_ + keys.begin;
+    for_each_vector(d, keys.size(), [&](std::size_t i, std::size_t) HWY_ATTR {
+      const auto scaled = hn::Mul(load(d, seen + i), scale);
+      hn::StoreU(hn::IfThenElseZero(kept(d, words + i, mask_->last_dropped), scaled), d, seen + i);
     });
   }
 

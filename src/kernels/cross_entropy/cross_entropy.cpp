@@ -192,6 +192,7 @@ class Chunks {
             .ignored = input_.loss.ignored,
             .label_smoothing = input_.loss.label_smoothing,
             .z_loss = input_.loss.z_loss,
+            .soft_cap = input_.loss.soft_cap,
             .gradient_scale = input_.gradient_scale};
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/soft_cap-inl.h"
 #include "kernels/vector_io-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,14 +45,42 @@ LogitBlock exponentials_of(const T* logits, std::size_t size, double top, bool w
   return block;
 }
 
+template <class T>
+void cap_logits_of(T* logits, std::size_t size, double soft_cap) {
+  const Lanes<T> d;
+  const SoftCap<Lanes<T>> cap(d, soft_cap);
+  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    store(cap.apply(d, load(d, logits + i, count)), d, logits + i, count);
+  });
+}
+
+/// The derivative of the cap is not negative, which rounding an exponential may hide.
+template <class T, class Stored>
+void capped_gradient_of(Stored* values, std::size_t size, const LogitGradient& gradient) {
+  const Lanes<T> d;
+  const SoftCap<Lanes<T>> cap(d, gradient.soft_cap);
+  const auto scale = hn::Set(d, static_cast<T>(gradient.scale));
+  const auto shift = hn::Set(d, static_cast<T>(gradient.shift));
+  const auto top = hn::Set(d, static_cast<T>(gradient.top));
+  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const auto e = load(d, values + i, count);
+    const auto slope = hn::Max(cap.slope(d, hn::Add(top, hn::Log(d, e))), hn::Zero(d));
+    store(hn::Mul(hn::MulAdd(e, scale, shift), slope), d, values + i, count);
+  });
+}
+
 template <class T, class Stored>
 void gradient_of(Stored* values, std::size_t size, const LogitGradient& gradient) {
   const Lanes<T> d;
   const auto scale = hn::Set(d, static_cast<T>(gradient.scale));
   const auto shift = hn::Set(d, static_cast<T>(gradient.shift));
-  for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    store(hn::MulAdd(load(d, values + i, count), scale, shift), d, values + i, count);
-  });
+  if (gradient.soft_cap != 0) {
+    capped_gradient_of<T>(values, size, gradient);
+  } else {
+    for_each_vector(d, size, [&](std::size_t i, std::size_t count) HWY_ATTR {
+      store(hn::MulAdd(load(d, values + i, count), scale, shift), d, values + i, count);
+    });
+  }
   if (gradient.target < size)
     store(hn::Set(d, static_cast<T>(gradient.at_target)), d, values + gradient.target, 1);
 }
@@ -62,6 +91,11 @@ LogitBlock exponentials_to(const T* logits, std::size_t size, double top, bool w
   if (stored == Element::bf16)
     return exponentials_of(logits, size, top, wants_total, static_cast<Bf16*>(to));
   return exponentials_of(logits, size, top, wants_total, static_cast<T*>(to));
+}
+
+void cap_logits(Element type, void* logits, std::size_t size, double soft_cap) {
+  if (type == Element::fp32) return cap_logits_of(static_cast<float*>(logits), size, soft_cap);
+  cap_logits_of(static_cast<double*>(logits), size, soft_cap);
 }
 
 LogitBlock exponentials(Element type, const void* logits, std::size_t size, double top,
@@ -84,8 +118,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace accrue::kernels::rows {
 
+HWY_EXPORT(cap_logits);
 HWY_EXPORT(exponentials);
 HWY_EXPORT(cross_entropy_gradient);
+
+void cap_logits(Element type, void* logits, std::size_t size, double soft_cap) {
+  HWY_DYNAMIC_DISPATCH(cap_logits)(type, logits, size, soft_cap);
+}
 
 LogitBlock exponentials(Element type, const void* logits, std::size_t size, double top,
                         bool wants_total, Element stored, void* to) {

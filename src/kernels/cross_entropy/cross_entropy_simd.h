@@ -9,6 +9,9 @@ namespace accrue::kernels::rows {
 /// Single-threaded vectorised passes behind online_cross_entropy.h, compiled once per instruction
 /// set and chosen when the program runs. Pointers may be unaligned.
 
+/// logits[0, size), fp32 or fp64, become soft_cap * tanh(logit / soft_cap).
+void cap_logits(Element type, void* logits, std::size_t size, double soft_cap);
+
 /// What a softmax and its loss need of a block of one row's logits.
 struct LogitBlock {
   double top;    ///< the largest logit of this block and those before
@@ -23,10 +26,13 @@ LogitBlock exponentials(Element type, const void* logits, std::size_t size, doub
                         bool wants_total, Element stored, void* exponentials);
 
 /// The gradient of a block of one row's logits: exponential * scale + shift, and `at_target` at
-/// `target`, which is `size` or more where the target is in another block.
+/// `target`, which is `size` or more where the target is in another block. Where logits were capped
+/// these are their gradient before the cap, but for `at_target`: the capped logit, which its
+/// derivative takes, is `top` and the exponential's logarithm.
 struct LogitGradient {
   double scale, shift, at_target;
   std::size_t target;
+  double soft_cap = 0, top = 0;
 };
 
 /// Makes exponentials[0, size) the gradient, in place.

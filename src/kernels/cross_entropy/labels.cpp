@@ -76,6 +76,9 @@ void expect_terms(std::string_view operation, const CrossEntropyOptions& options
   if (!(options.z_loss >= 0 && std::isfinite(options.z_loss)))
     throw usage_error(operation, "a finite z-loss of 0 or more", std::to_string(options.z_loss),
                       "1e-4");
+  if (!(options.soft_cap >= 0 && options.soft_cap <= largest_soft_cap))
+    throw usage_error(operation, "a soft cap of 0 (none) to 40", std::to_string(options.soft_cap),
+                      "30");
 }
 
 double label_weight(const at::Tensor& targets, const at::Tensor& row_weights,
@@ -103,6 +106,7 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
   // Ignored rows count for nothing whatever is in them, 0 times infinity included.
   if (ignored.any().item<bool>()) rows = rows.masked_fill(ignored.unsqueeze(-1), 0);
+  if (options.soft_cap != 0) rows = options.soft_cap * at::tanh(rows / options.soft_cap);
   at::Tensor losses = at::cross_entropy_loss(rows, labels, {}, at::Reduction::None, options.ignored,
                                              options.label_smoothing);
   if (options.z_loss != 0)

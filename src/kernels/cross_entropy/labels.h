@@ -12,7 +12,12 @@ namespace accrue::kernels {
 void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes,
                    std::int64_t ignored);
 
-/// Throws a usage Error where label smoothing is not in [0, 1) or z-loss negative or not finite.
+/// The gradient of capped logits is made of their exponentials relative to the largest logit, which
+/// are not to underflow: no logit is less than two caps below it.
+inline constexpr double largest_soft_cap = 40;
+
+/// Throws a usage Error where label smoothing is not in [0, 1), z-loss negative or not finite, or
+/// the soft cap not in [0, largest_soft_cap].
 void expect_terms(std::string_view operation, const CrossEntropyOptions& options);
 
 /// Throws a usage Error unless `row_weights` is undefined or fp32 of the targets' shape, and names

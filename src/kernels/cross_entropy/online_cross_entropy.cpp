@@ -21,6 +21,8 @@ double value_at(const at::Tensor& tensor, std::int64_t index) {
 /// e^(from - to), from <= to; 1 where both are the same infinity.
 double ratio(double from, double to) { return from == to ? 1 : std::exp(from - to); }
 
+double square(double value) { return value * value; }
+
 }  // namespace
 
 OnlineCrossEntropy::OnlineCrossEntropy(const CrossEntropyRows& labels, std::int64_t rows,
@@ -37,8 +39,7 @@ OnlineCrossEntropy::OnlineCrossEntropy(const CrossEntropyRows& labels, std::int6
           labels.row_weights == nullptr ? 1 : labels.row_weights[row];
 }
 
-void OnlineCrossEntropy::add(std::int64_t first, const at::Tensor& logits,
-                             at::Tensor* exponentials) {
+void OnlineCrossEntropy::add(std::int64_t first, at::Tensor& logits, at::Tensor* exponentials) {
   RECORD_FUNCTION("accrue::cross_entropy",
                   span_of({logits, exponentials ? *exponentials : at::Tensor()}));
   const std::int64_t size = logits.size(1);
@@ -48,7 +49,11 @@ void OnlineCrossEntropy::add(std::int64_t first, const at::Tensor& logits,
   const auto take = [&](std::int64_t index) {
     Row& row = rows_[static_cast<std::size_t>(index)];
     if (row.weight == 0) return;
-    const std::int64_t begin = index * logits.stride(0), target = labels_.targets[index] - first;
+    const std::int64_t begin = index * logits.stride(0);
+    if (labels_.soft_cap != 0)
+      rows::cap_logits(type, element(logits, begin), static_cast<std::size_t>(size),
+                       labels_.soft_cap);
+    const std::int64_t target = labels_.targets[index] - first;
     if (target >= 0 && target < size) row.target = value_at(logits, begin + target);
     const rows::LogitBlock block = rows::exponentials(
         type, element(logits, begin), static_cast<std::size_t>(size), row.top,
@@ -82,6 +87,7 @@ double OnlineCrossEntropy::finish_row(Row& row) const {
   row.scale = factor * (1 + pull) / row.sum;
   row.shift = -factor * everywhere;
   row.at_target = factor * (softmax - (1 - smoothing) - everywhere + softmax * pull);
+  if (labels_.soft_cap != 0) row.at_target *= 1 - square(row.target / labels_.soft_cap);
   const double logit =
       smoothing == 0 ? row.target : (1 - smoothing) * row.target + everywhere * row.total;
   return log_sum - logit + labels_.z_loss * log_sum * log_sum;
@@ -104,7 +110,9 @@ void OnlineCrossEntropy::to_gradient(std::int64_t first, at::Tensor& exponential
                                  {.scale = row.scale * ratio(top, row.top),
                                   .shift = row.shift,
                                   .at_target = row.at_target,
-                                  .target = static_cast<std::size_t>(target >= 0 ? target : size)});
+                                  .target = static_cast<std::size_t>(target >= 0 ? target : size),
+                                  .soft_cap = labels_.soft_cap,
+                                  .top = top});
   };
   at::parallel_for(0, exponentials.size(0), grain_of(size),
                    [&](std::int64_t begin, std::int64_t end) {

@@ -14,7 +14,7 @@ struct CrossEntropyRows {
   const std::int64_t* targets = nullptr;  ///< [R], each in [0, V) or `ignored`: the caller checked
   const float* row_weights = nullptr;     ///< [R], or null: 1
   std::int64_t ignored = -100;
-  double label_smoothing = 0, z_loss = 0;
+  double label_smoothing = 0, z_loss = 0, soft_cap = 0;
   double gradient_scale = 1;
 };
 
@@ -31,8 +31,8 @@ class OnlineCrossEntropy {
   /// Takes logits[R, n], fp32 or fp64, of the block that begins with class `first`: to be called
   /// once for each block, in order. `exponentials`, where given, gets the logits' exponentials: [R,
   /// n] in the logits' dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows
-  /// that do not count are not read.
-  void add(std::int64_t first, const at::Tensor& logits, at::Tensor* exponentials);
+  /// that do not count are not read. Where there is a soft cap, logits are capped in place.
+  void add(std::int64_t first, at::Tensor& logits, at::Tensor* exponentials);
 
   /// To be called after all blocks. Returns the sum of the rows' losses, in double and in the order
   /// of the rows, so that it does not depend on the number of threads.

@@ -26,8 +26,9 @@ class Linear : public torch::autograd::Function<Linear> {
                             const std::optional<at::Tensor>& bias, const ComputeWeight& compute,
                             const Remake& remake_x) {
     const at::Tensor bias_tensor = bias.value_or(at::Tensor());
-    context->save_for_backward({KeptInput::save(*context, x, remake_x), weight, bias_tensor,
-                                compute.operands.data_gradient});
+    context->save_for_backward(
+        {weight.requires_grad() ? KeptInput::save(*context, x, remake_x) : at::Tensor(), weight,
+         bias_tensor, compute.operands.data_gradient});
     return linear_forward(x, compute.operands.forward, weight.size(0), bias_tensor);
   }
 

@@ -83,6 +83,65 @@ at::Tensor attend_dropping(const at::Tensor& qkv, std::int64_t heads, bool causa
   return joined_heads(at::matmul(scores.softmax(-1) * at::stack(masks), v));
 }
 
+at::Tensor gated(GateActivation activation, const at::Tensor& gate) {
+  return activation == GateActivation::silu ? at::silu(gate) : at::gelu(gate, gelu_form);
+}
+
+/// The position of each column of [rows, length] in its sample, and 1 where a sample covers it.
+struct Positions {
+  at::Tensor index, covered;
+};
+
+Positions positions_of(const std::vector<SampleSpan>& spans, std::int64_t rows,
+                       std::int64_t length) {
+  Positions positions{at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kLong)};
+  for (const SampleSpan& span : spans) {
+    const std::int64_t size = span.end - span.begin;
+    const auto place = [&](const at::Tensor& of) {
+      return of.select(0, span.row).narrow(0, span.begin, size);
+    };
+    place(positions.index).copy_(at::arange(size, at::kLong));
+    place(positions.covered).fill_(1);
+  }
+  return positions;
+}
+
+/// Rows [..., T, heads * width] as [..., heads, T, width].
+at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
+  return x.unflatten(-1, {heads, x.size(-1) / heads}).transpose(-2, -3);
+}
+
+/// Which keys a query of `length` positions sees, [length, length].
+at::Tensor seen_keys(std::int64_t length, const GroupedAttentionOptions& options) {
+  at::Tensor seen = at::ones({length, length}, at::kBool);
+  if (options.causal) seen = seen.tril();
+  if (options.window > 0) seen = seen.triu(1 - options.window);
+  return seen;
+}
+
+/// Samples [..., T, C] side by side, each row of the leading dimensions one sample whose
+/// probabilities `mask`, where given, drops.
+at::Tensor attend_in_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const GroupedAttentionOptions& options, const DropoutMask* mask) {
+  const std::int64_t group = options.heads / options.kv_heads, length = q.size(-2);
+  const at::Tensor queries = split_heads(q, options.heads),
+                   keys = split_heads(k, options.kv_heads).repeat_interleave(group, -3),
+                   values = split_heads(v, options.kv_heads).repeat_interleave(group, -3);
+  const double scale =
+      options.scale == 0 ? 1 / std::sqrt(static_cast<double>(queries.size(-1))) : options.scale;
+  at::Tensor scores = at::matmul(queries * scale, keys.transpose(-1, -2));
+  if (options.soft_cap != 0) scores = options.soft_cap * at::tanh(scores / options.soft_cap);
+  at::Tensor probabilities =
+      scores.masked_fill(seen_keys(length, options).logical_not(), -INFINITY).softmax(-1);
+  if (mask != nullptr) {
+    std::vector<at::Tensor> masks;
+    for (std::int64_t head = 0; head < options.heads; ++head)
+      masks.push_back(plain_mask(head_mask(*mask, head), length, length, q.scalar_type()));
+    probabilities = probabilities * at::stack(masks);
+  }
+  return joined_heads(at::matmul(probabilities, values));
+}
+
 class PlainOperations final : public Operations {
  public:
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -94,6 +153,12 @@ class PlainOperations final : public Operations {
                       const MlpOptions&) const override {
     const at::Tensor hidden = at::gelu(widened(affine(x, w1, b1)), gelu_form).to(x.scalar_type());
     return affine(hidden, w2, b2);
+  }
+  at::Tensor mlp_gated(const at::Tensor& x, const at::Tensor& gate, PreparedWeight&,
+                       const at::Tensor& up, PreparedWeight&, const at::Tensor& down,
+                       PreparedWeight&, const GatedMlpOptions& options) const override {
+    const at::Tensor opened = gated(options.activation, widened(affine(x, gate, {})));
+    return affine((opened * widened(affine(x, up, {}))).to(x.scalar_type()), down, {});
   }
   at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         double eps, at::ScalarType out) const override {
@@ -109,6 +174,42 @@ class PlainOperations final : public Operations {
                                                    double eps, at::ScalarType out) const override {
     const at::Tensor sum = x + y.to(x.scalar_type());
     return {sum, layer_norm(sum, weight, bias, eps, out)};
+  }
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options,
+                      at::ScalarType out) const override {
+    const at::Tensor wide = widened(x);
+    const at::Tensor normal =
+        wide * (wide.square().mean(-1, /*keepdim=*/true) + options.eps).rsqrt();
+    return (normal * (weight + options.offset)).to(out);
+  }
+  std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const RmsNormOptions& options,
+                                                    at::ScalarType out) const override {
+    return {x, rms_norm(x, weight, options, out)};
+  }
+  std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                                 const at::Tensor& weight,
+                                                 const RmsNormOptions& options,
+                                                 at::ScalarType out) const override {
+    const at::Tensor sum = x + y.to(x.scalar_type());
+    return {sum, rms_norm(sum, weight, options, out)};
+  }
+  at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
+                    const at::Tensor& sines, const std::vector<SampleSpan>& spans) const override {
+    const std::int64_t rows = x.size(0), length = x.size(1);
+    const Positions positions =
+        positions_of(spans_or_rows("rotate", spans, rows, length), rows, length);
+    const auto at_positions = [&](const at::Tensor& table) {
+      return (table.index_select(0, positions.index.flatten()) *
+              positions.covered.view({-1, 1}).to(table.scalar_type()))
+          .view({rows, length, 1, table.size(1)});
+    };
+    const at::Tensor pairs = widened(x).unflatten(-1, {heads, 2, x.size(-1) / heads / 2});
+    const at::Tensor first = pairs.select(-2, 0), second = pairs.select(-2, 1);
+    const at::Tensor c = at_positions(cosines), s = at_positions(sines);
+    return at::stack({first * c - second * s, second * c + first * s}, -2)
+        .flatten(-3)
+        .to(x.scalar_type());
   }
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
                        const ForwardContext& context) const override {
@@ -133,6 +234,29 @@ class PlainOperations final : public Operations {
     }
     return out.to(qkv.scalar_type());
   }
+  at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const GroupedAttentionOptions& options,
+                               const ForwardContext& context) const override {
+    const at::Tensor queries = widened(q), keys = widened(k), values = widened(v);
+    const bool drops = context.training && options.dropout > 0;
+    if (context.spans.empty() && !drops)
+      return attend_in_groups(queries, keys, values, options, nullptr).to(q.scalar_type());
+    const std::int64_t rows = q.size(0), length = q.size(1);
+    const std::vector<SampleSpan> spans =
+        drops ? named_spans("grouped_attention", context, rows, length)
+              : spans_or_rows("grouped_attention", context.spans, rows, length);
+    const DropoutSite site{options.dropout, context.seed, context.window, options.site};
+    const at::Tensor out = at::zeros(q.sizes(), queries.options());
+    for (const SampleSpan& span : spans) {
+      const auto rows_of = [&](const at::Tensor& x) {
+        return x.select(0, span.row).narrow(0, span.begin, span.end - span.begin);
+      };
+      const DropoutMask mask = drops ? sample_mask(site, span.sample_id) : DropoutMask{};
+      rows_of(out).copy_(attend_in_groups(rows_of(queries), rows_of(keys), rows_of(values), options,
+                                          drops ? &mask : nullptr));
+    }
+    return out.to(q.scalar_type());
+  }
   at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                      std::int64_t site) const override {
     return dropped(x, probability, context, site).to(x.scalar_type());
@@ -144,19 +268,12 @@ class PlainOperations final : public Operations {
   at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
                           const at::Tensor& position_table,
                           const std::vector<SampleSpan>& spans) const override {
-    if (spans.empty())
-      return at::embedding(token_table, ids) + position_table.narrow(0, 0, ids.size(1));
-    at::Tensor positions = at::zeros_like(ids);
-    at::Tensor covered = at::zeros(ids.sizes(), token_table.options().requires_grad(false));
-    for (const SampleSpan& span : spans) {
-      const std::int64_t size = span.end - span.begin;
-      positions.select(0, span.row)
-          .narrow(0, span.begin, size)
-          .copy_(at::arange(size, ids.options()));
-      covered.select(0, span.row).narrow(0, span.begin, size).fill_(1);
-    }
-    return (at::embedding(token_table, ids) + at::embedding(position_table, positions)) *
-           covered.unsqueeze(-1);
+    const std::int64_t rows = ids.size(0), length = ids.size(1);
+    const Positions positions =
+        positions_of(spans_or_rows("embed_tokens", spans, rows, length), rows, length);
+    at::Tensor x = at::embedding(token_table, ids);
+    if (position_table.defined()) x = x + at::embedding(position_table, positions.index);
+    return x * positions.covered.unsqueeze(-1).to(x.scalar_type());
   }
   Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& targets, PreparedWeight&,

@@ -9,6 +9,7 @@
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
 #include "kernels/grain.h"
+#include "kernels/rows/gate_simd.h"
 #include "kernels/rows/row_simd.h"
 
 namespace accrue::kernels::elementwise {
@@ -91,6 +92,44 @@ void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::T
     rows::gelu_with_backward(type, element(grad_out, begin), element(pre, begin),
                              element(out, begin), element(grad_pre, begin),
                              static_cast<std::size_t>(end - begin));
+  });
+}
+
+void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
+          at::Tensor& out) {
+  expect_alike(gate, up, "gate");
+  expect_alike(gate, out, "gate");
+  expect_on_cpu(gate, "gate");
+  RECORD_FUNCTION("accrue::gate", span_of({gate, up, out}));
+  const Element type = element_of(gate.scalar_type(), "gate");
+  at::parallel_for(0, gate.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::gate({.activation = activation,
+                .type = type,
+                .size = static_cast<std::size_t>(end - begin),
+                .gate = element(gate, begin),
+                .up = element(up, begin),
+                .out = element(out, begin)});
+  });
+}
+
+void gate_backward(GateActivation activation, const at::Tensor& grad_out, const at::Tensor& gate,
+                   const at::Tensor& up, GateResults& results) {
+  for (const at::Tensor& tensor : {grad_out, up, results.out, results.grad_gate, results.grad_up})
+    expect_alike(gate, tensor, "gate_backward");
+  expect_on_cpu(gate, "gate_backward");
+  RECORD_FUNCTION("accrue::gate_backward",
+                  span_of({grad_out, gate, up, results.out, results.grad_gate, results.grad_up}));
+  const Element type = element_of(gate.scalar_type(), "gate_backward");
+  at::parallel_for(0, gate.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::gate_backward({.activation = activation,
+                         .type = type,
+                         .size = static_cast<std::size_t>(end - begin),
+                         .grad_out = element(grad_out, begin),
+                         .gate = element(gate, begin),
+                         .up = element(up, begin),
+                         .out = element(results.out, begin),
+                         .grad_gate = element(results.grad_gate, begin),
+                         .grad_up = element(results.grad_up, begin)});
   });
 }
 

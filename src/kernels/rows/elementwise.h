@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "accrue/kernels/gate_activation.h"
+
 namespace accrue::kernels::elementwise {
 
 /// Vectorised passes over whole tensors, without autograd: what the GEMM-based kernels need between
@@ -18,6 +20,18 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
 /// dtype. `grad_pre` may be `grad_out`, `out` may be `pre`.
 void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
                         at::Tensor& grad_pre);
+
+/// out = act(gate) * up, all of one shape and dtype. `out` may be `gate` or `up`.
+void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up, at::Tensor& out);
+
+/// The results of gate_backward(): gate()'s value, and the gradients of its operands.
+struct GateResults {
+  at::Tensor out, grad_gate, grad_up;
+};
+
+/// Fills the results, all of one shape and dtype with the operands, whose memory they may have.
+void gate_backward(GateActivation activation, const at::Tensor& grad_out, const at::Tensor& gate,
+                   const at::Tensor& up, GateResults& results);
 
 /// out[N] (+)= the sum of the rows of g[M, N]; out fp32 (fp64 for fp64 g). The order of additions
 /// depends on M and N alone, never on the number of threads.

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,14 +39,17 @@ Parts parts_of(const at::Tensor& ids, const std::vector<SampleSpan>& spans) {
   return parts;
 }
 
+/// `positions` may be undefined.
 void expect_tables(const at::Tensor& ids, const at::Tensor& tokens, const at::Tensor& positions) {
-  for (const at::Tensor& tensor : {ids, tokens, positions}) expect_on_cpu(tensor, "embed_tokens");
+  for (const at::Tensor& tensor : {ids, tokens, positions})
+    if (tensor.defined()) expect_on_cpu(tensor, "embed_tokens");
   const at::ScalarType dtype = tokens.scalar_type();
-  const bool shapes = ids.dim() == 2 && tokens.dim() == 2 && positions.dim() == 2 &&
-                      positions.size(1) == tokens.size(1);
-  const bool dtypes = ids.scalar_type() == at::kLong && positions.scalar_type() == dtype &&
-                      (dtype == at::kFloat || dtype == at::kDouble);
-  if (shapes && dtypes) return;
+  const bool fits = !positions.defined() ||
+                    (positions.dim() == 2 && tokens.dim() == 2 &&
+                     positions.size(1) == tokens.size(1) && positions.scalar_type() == dtype);
+  if (fits && ids.dim() == 2 && tokens.dim() == 2 && ids.scalar_type() == at::kLong &&
+      (dtype == at::kFloat || dtype == at::kDouble))
+    return;
   throw usage_error(
       "embed_tokens", "int64 ids [B, T], tables [V, C] and [P, C] in fp32 or fp64",
       "ids " + text_of(ids) + ", tables " + text_of(tokens) + " and " + text_of(positions),
@@ -53,7 +57,7 @@ void expect_tables(const at::Tensor& ids, const at::Tensor& tokens, const at::Te
 }
 
 void expect_positions(const at::Tensor& positions, std::int64_t length) {
-  if (length > positions.size(0))
+  if (positions.defined() && length > positions.size(0))
     throw usage_error(
         "embed_tokens", "samples of at most " + std::to_string(positions.size(0)) + " positions",
         std::to_string(length), "shorter samples or a model with a longer context (model.context)");
@@ -85,11 +89,13 @@ std::vector<std::int64_t> positions_of(const Parts& parts, std::int64_t rows) {
   return positions;
 }
 
+/// `positions` may be undefined.
 template <class T>
 void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens,
              const at::Tensor& positions, at::Tensor& out) {
   const std::int64_t* id = ids.const_data_ptr<std::int64_t>();
-  const T *token = tokens.const_data_ptr<T>(), *position = positions.const_data_ptr<T>();
+  const T* token = tokens.const_data_ptr<T>();
+  const T* position = positions.defined() ? positions.const_data_ptr<T>() : nullptr;
   T* result = out.mutable_data_ptr<T>();
   const std::int64_t channels = tokens.size(1);
   const std::vector<std::int64_t> place = positions_of(parts, ids.numel());
@@ -101,7 +107,12 @@ void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens
         std::fill_n(sum, channels, T{0});
         continue;
       }
-      const T *a = token + id[row] * channels, *b = position + t * channels;
+      const T* a = token + id[row] * channels;
+      if (position == nullptr) {
+        std::copy_n(a, channels, sum);
+        continue;
+      }
+      const T* b = position + t * channels;
       for (std::int64_t c = 0; c < channels; ++c) sum[c] = a[c] + b[c];
     }
   });
@@ -200,14 +211,17 @@ at::Tensor position_gradient(const Parts& parts, const at::Tensor& grad, const a
 class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& ids,
-                            const at::Tensor& tokens, const at::Tensor& positions,
+                            const at::Tensor& tokens,
+                            const std::optional<at::Tensor>& position_table,
                             const std::vector<SampleSpan>& spans) {
+    const at::Tensor positions = position_table.value_or(at::Tensor());
     const Parts parts = parts_of(ids, spans);
     context->saved_data["parts"] = to_saved(parts);
     context->save_for_backward({ids, tokens, positions});
     at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)}, tokens.options());
     RECORD_FUNCTION("accrue::embed_tokens", span_of({x}));
-    const at::Tensor token_rows = tokens.contiguous(), position_rows = positions.contiguous();
+    const at::Tensor token_rows = tokens.contiguous(),
+                     position_rows = positions.defined() ? positions.contiguous() : positions;
     with_type_of(
         x, [&](auto zero) { look_up<decltype(zero)>(parts, ids, token_rows, position_rows, x); });
     return x;
@@ -222,7 +236,8 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
     RECORD_FUNCTION("accrue::embed_tokens_backward", span_of({grad}));
     at::Tensor grad_tokens, grad_positions;
     if (context->needs_input_grad(1)) grad_tokens = token_gradient(parts, ids, grad, tokens);
-    if (context->needs_input_grad(2)) grad_positions = position_gradient(parts, grad, positions);
+    if (positions.defined() && context->needs_input_grad(2))
+      grad_positions = position_gradient(parts, grad, positions);
     return {at::Tensor(), grad_tokens, grad_positions, at::Tensor()};
   }
 };
@@ -237,7 +252,9 @@ at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
   expect_positions(position_table, longest(samples));
   const at::Tensor rows = ids.contiguous();
   expect_ids(rows, token_table.size(0));
-  return EmbedTokens::apply(rows, token_table, position_table, samples);
+  const std::optional<at::Tensor> positions =
+      position_table.defined() ? std::optional(position_table) : std::nullopt;
+  return EmbedTokens::apply(rows, token_table, positions, samples);
 }
 
 }  // namespace accrue::kernels

@@ -3,7 +3,10 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "core/kernel_span.h"
@@ -12,6 +15,7 @@
 #include "kernels/gemm/parameter_gradient.h"
 #include "kernels/grain.h"
 #include "kernels/rows/norm_simd.h"
+#include "kernels/saved_value.h"
 
 namespace accrue::kernels {
 namespace {
@@ -26,46 +30,94 @@ void* at_row(const at::Tensor& tensor, std::int64_t row) {
          row * tensor.size(-1) * tensor.element_size();
 }
 
-void expect_arguments(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      at::ScalarType out) {
-  expect_on_cpu(x, "layer_norm");
+at::Tensor contiguous_or_none(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.contiguous() : tensor;
+}
+
+/// What the time of a pass is told as.
+constexpr const char* span_name(bool centred, bool backward) {
+  if (centred) return backward ? "accrue::layer_norm_backward" : "accrue::layer_norm";
+  return backward ? "accrue::rms_norm_backward" : "accrue::rms_norm";
+}
+
+/// What makes a norm besides its input. Without a bias rows are divided by their root mean square,
+/// with one they are centred too.
+struct NormPlan {
+  const char* name;
+  double eps;
+  double offset;  ///< added to the weight
+  at::ScalarType out;
+};
+
+void expect_parameters(const NormPlan& plan, const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias) {
+  const at::ScalarType dtype = accumulation_dtype(x.scalar_type());
+  for (const at::Tensor& parameter : {weight, bias})
+    if (parameter.defined() &&
+        (x.dim() < 1 || parameter.numel() != x.size(-1) || parameter.scalar_type() != dtype))
+      throw usage_error(
+          plan.name,
+          std::string("parameters of ") + c10::toString(dtype) + ", one element per channel of x",
+          std::to_string(parameter.numel()) + " elements of " +
+              c10::toString(parameter.scalar_type()),
+          "checking the model's width");
+}
+
+void expect_arguments(const NormPlan& plan, const at::Tensor& x, const at::Tensor& weight,
+                      const at::Tensor& bias) {
+  expect_on_cpu(x, plan.name);
   const at::ScalarType dtype = x.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble)
-    throw usage_error("layer_norm", "x in fp32 or fp64", c10::toString(dtype),
+    throw usage_error(plan.name, "x in fp32 or fp64", c10::toString(dtype),
                       "keeping the residual stream in fp32");
-  if (out != dtype && out != at::kBFloat16)
-    throw usage_error("layer_norm", "a result in x's dtype or bf16", c10::toString(out),
+  if (plan.out != dtype && plan.out != at::kBFloat16)
+    throw usage_error(plan.name, "a result in x's dtype or bf16", c10::toString(plan.out),
                       "passing x.scalar_type()");
-  for (const at::Tensor& parameter : {weight, bias})
-    if (x.dim() < 1 || parameter.numel() != x.size(-1) || parameter.scalar_type() != dtype)
-      throw usage_error("layer_norm", "weight and bias of x's dtype, one element per channel of x",
-                        std::to_string(parameter.numel()) + " elements of " +
-                            c10::toString(parameter.scalar_type()),
-                        "checking the model's width");
+  expect_parameters(plan, x, weight, bias);
 }
+
+void expect_addend(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y) {
+  if (y.sizes() != x.sizes() ||
+      (y.scalar_type() != x.scalar_type() && y.scalar_type() != at::kBFloat16))
+    throw usage_error(plan.name, "y of x's shape, in x's dtype or bf16",
+                      std::to_string(y.numel()) + " elements of " + c10::toString(y.scalar_type()),
+                      "checking what is added to the residual stream");
+}
+
+struct Parameters {
+  at::Tensor weight, bias;  ///< the bias may be undefined
+  double offset;
+  bool wants_weight = false, wants_bias = false;  ///< whether these get a gradient
+
+  /// What normalised rows are multiplied with.
+  at::Tensor factors() const { return (offset == 0 ? weight : weight + offset).contiguous(); }
+};
 
 struct Normalised {
   at::Tensor sum, out, statistics;
 };
 
 /// `y` may be undefined.
-Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
-                     const at::Tensor& bias, double eps, at::ScalarType out_dtype) {
+Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
+                     const Parameters& parameters) {
   const std::int64_t columns = x.size(-1), rows = columns == 0 ? 0 : x.numel() / columns;
+  const at::ScalarType master = accumulation_dtype(x.scalar_type());
   Normalised result;
   if (y.defined()) result.sum = at::empty(x.sizes(), x.options());
-  result.out = at::empty(x.sizes(), x.options().dtype(out_dtype));
-  result.statistics = at::empty({rows, 2}, x.options());
-  RECORD_FUNCTION("accrue::layer_norm", span_of({x, y, result.sum, result.out}));
-  const at::Tensor scale = weight.contiguous(), shift = bias.contiguous();
+  result.out = at::empty(x.sizes(), x.options().dtype(plan.out));
+  result.statistics = at::empty({rows, 2}, x.options().dtype(master));
+  RECORD_FUNCTION(span_name(parameters.bias.defined(), false),
+                  span_of({x, y, result.sum, result.out}));
+  const at::Tensor scale = parameters.factors(), shift = contiguous_or_none(parameters.bias);
   at::parallel_for(0, rows, grain_of(columns), [&](std::int64_t begin, std::int64_t end) {
     rows::norm_forward({
-        .master = element_of(x.scalar_type(), "layer_norm"),
-        .y_type = element_of(y.defined() ? y.scalar_type() : x.scalar_type(), "layer_norm"),
-        .out_type = element_of(out_dtype, "layer_norm"),
+        .master = element_of(master, plan.name),
+        .x_type = element_of(x.scalar_type(), plan.name),
+        .y_type = element_of(y.defined() ? y.scalar_type() : x.scalar_type(), plan.name),
+        .out_type = element_of(plan.out, plan.name),
         .rows = static_cast<std::size_t>(end - begin),
         .columns = static_cast<std::size_t>(columns),
-        .eps = eps,
+        .eps = plan.eps,
         .x = at_row(x, begin),
         .y = at_row(y, begin),
         .sum = at_row(result.sum, begin),
@@ -78,38 +130,36 @@ Normalised normalise(const at::Tensor& x, const at::Tensor& y, const at::Tensor&
   return result;
 }
 
-struct Parameters {
-  at::Tensor weight, bias;
-  bool wants_weight, wants_bias;  ///< whether these get a gradient
-};
-
 struct Gradients {
   at::Tensor input, y, weight, bias;
 };
 
-/// `grad_sum` may be undefined; y's gradient is made on its own only where it is bf16.
-Gradients backward_of(const at::Tensor& grad_out, const at::Tensor& grad_sum,
+/// `grad_sum` may be undefined; y's gradient is made on its own only where its dtype is not the
+/// input's.
+Gradients backward_of(const NormPlan& plan, const at::Tensor& grad_out, const at::Tensor& grad_sum,
                       const at::Tensor& input, const at::Tensor& statistics,
                       const Parameters& parameters, at::ScalarType y_dtype) {
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
+  const bool centred = parameters.bias.defined();
   // Chunks depend on the number of rows alone, so the order of additions does not depend on the
   // threads.
   const std::int64_t chunks = std::clamp<std::int64_t>(rows / 32, 1, 16);
-  const at::Tensor partial = at::zeros({2, chunks, columns}, input.options());
-  const at::Tensor weight_sums = partial[0], bias_sums = partial[1];
-  const at::Tensor scale = parameters.weight.contiguous();
+  const at::Tensor partial = at::zeros({centred ? 2 : 1, chunks, columns}, statistics.options());
+  const at::Tensor weight_sums = partial[0], bias_sums = centred ? partial[1] : at::Tensor();
+  const at::Tensor scale = parameters.factors();
   Gradients result;
   result.input = at::empty(input.sizes(), input.options());
   const bool separate_y = y_dtype != input.scalar_type();
   if (separate_y) result.y = at::empty(input.sizes(), input.options().dtype(y_dtype));
-  RECORD_FUNCTION("accrue::layer_norm_backward",
+  RECORD_FUNCTION(span_name(centred, true),
                   span_of({grad_out, grad_sum, input, result.input, result.y}));
   at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t chunk = first; chunk < last; ++chunk) {
       const std::int64_t begin = rows * chunk / chunks, end = rows * (chunk + 1) / chunks;
       rows::norm_backward({
-          .master = element_of(input.scalar_type(), "layer_norm"),
-          .out_type = element_of(grad_out.scalar_type(), "layer_norm"),
+          .master = element_of(statistics.scalar_type(), plan.name),
+          .input_type = element_of(input.scalar_type(), plan.name),
+          .out_type = element_of(grad_out.scalar_type(), plan.name),
           .rows = static_cast<std::size_t>(end - begin),
           .columns = static_cast<std::size_t>(columns),
           .grad_out = at_row(grad_out, begin),
@@ -130,117 +180,171 @@ Gradients backward_of(const at::Tensor& grad_out, const at::Tensor& grad_sum,
   return result;
 }
 
-at::Tensor contiguous_or_none(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.contiguous() : tensor;
+const NormPlan& saved_plan(const AutogradContext& context) {
+  return from_saved<NormPlan>(context.saved_data.at("plan"));
 }
 
-struct LayerNorm : torch::autograd::Function<LayerNorm> {
+void save_norm(AutogradContext& context, const NormPlan& plan, const at::Tensor& input,
+               const Normalised& result, const Parameters& parameters) {
+  context.saved_data["plan"] = to_saved(plan);
+  context.save_for_backward({input, result.statistics, parameters.weight, parameters.bias});
+}
+
+/// What was saved, and which gradients are wanted; the weight is input `first` of the operation. An
+/// absent bias has no edge.
+Parameters parameters_of(const AutogradContext& context, const variable_list& saved,
+                         std::size_t first) {
+  return {.weight = saved[2],
+          .bias = saved[3],
+          .offset = saved_plan(context).offset,
+          .wants_weight = context.needs_input_grad(first),
+          .wants_bias = saved[3].defined() && context.needs_input_grad(first + 1)};
+}
+
+struct Norm : torch::autograd::Function<Norm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, double eps, at::ScalarType out) {
+                            const std::optional<at::Tensor>& bias, const NormPlan& plan) {
     const at::Tensor input = x.contiguous();
-    Normalised result = normalise(input, {}, weight, bias, eps, out);
-    context->save_for_backward({input, result.statistics, weight, bias});
+    const Parameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
+    Normalised result = normalise(plan, input, {}, parameters);
+    save_norm(*context, plan, input, result, parameters);
     return result.out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order("layer_norm");
+    expect_first_order(saved_plan(*context).name);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& input = saved[0];
-    const Gradients result = backward_of(
-        grads[0].contiguous(), {}, input, saved[1],
-        {saved[2], saved[3], context->needs_input_grad(1), context->needs_input_grad(2)},
-        input.scalar_type());
-    return {result.input, result.weight, result.bias, {}, {}};
+    const Gradients result =
+        backward_of(saved_plan(*context), grads[0].contiguous(), {}, input, saved[1],
+                    parameters_of(*context, saved, 1), input.scalar_type());
+    return {result.input, result.weight, result.bias, {}};
   }
 };
 
-/// Differentiates {sum, layer_norm(sum)}: the gradients are those of the sum, y, the weight and the
-/// bias.
-variable_list residual_backward(const variable_list& grads, const at::Tensor& sum,
-                                const at::Tensor& statistics, const Parameters& parameters,
-                                at::ScalarType y_dtype) {
+/// Differentiates {sum, norm(sum)}: the gradients are those of the sum, y, the weight and the bias.
+variable_list residual_backward(const NormPlan& plan, const variable_list& grads,
+                                const at::Tensor& sum, const at::Tensor& statistics,
+                                const Parameters& parameters, at::ScalarType y_dtype) {
   const at::Tensor grad_sum = contiguous_or_none(grads[0]);
   if (!grads[1].defined()) {
     if (!grad_sum.defined()) return variable_list(4);
     return {grad_sum, grad_sum.to(y_dtype), {}, {}};
   }
   const Gradients result =
-      backward_of(grads[1].contiguous(), grad_sum, sum, statistics, parameters, y_dtype);
+      backward_of(plan, grads[1].contiguous(), grad_sum, sum, statistics, parameters, y_dtype);
   return {result.input, result.y, result.weight, result.bias};
 }
 
-struct BranchLayerNorm : torch::autograd::Function<BranchLayerNorm> {
+struct BranchNorm : torch::autograd::Function<BranchNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               const at::Tensor& weight, const at::Tensor& bias, double eps,
-                               at::ScalarType out) {
+                               const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                               const NormPlan& plan) {
     const at::Tensor input = x.contiguous();
-    Normalised result = normalise(input, {}, weight, bias, eps, out);
+    const Parameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
+    Normalised result = normalise(plan, input, {}, parameters);
     context->set_materialize_grads(false);
-    context->save_for_backward({input, result.statistics, weight, bias});
+    save_norm(*context, plan, input, result, parameters);
     return {x, result.out};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order("branch_layer_norm");
+    expect_first_order(saved_plan(*context).name);
     const variable_list saved = context->get_saved_variables();
-    const variable_list result = residual_backward(
-        grads, saved[0], saved[1],
-        {saved[2], saved[3], context->needs_input_grad(1), context->needs_input_grad(2)},
-        saved[0].scalar_type());
-    return {result[0], result[2], result[3], {}, {}};
+    const variable_list result =
+        residual_backward(saved_plan(*context), grads, saved[0], saved[1],
+                          parameters_of(*context, saved, 1), saved[0].scalar_type());
+    return {result[0], result[2], result[3], {}};
   }
 };
 
-struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
+struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
-                               const at::Tensor& weight, const at::Tensor& bias, double eps,
-                               at::ScalarType out) {
-    Normalised result = normalise(x.contiguous(), y.contiguous(), weight, bias, eps, out);
+                               const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                               const NormPlan& plan) {
+    const Parameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
+    Normalised result = normalise(plan, x.contiguous(), y.contiguous(), parameters);
     context->set_materialize_grads(false);
     context->saved_data["y_dtype"] = static_cast<std::int64_t>(y.scalar_type());
-    context->save_for_backward({result.sum, result.statistics, weight, bias});
+    save_norm(*context, plan, result.sum, result, parameters);
     return {result.sum, result.out};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order("add_layer_norm");
+    expect_first_order(saved_plan(*context).name);
     const variable_list saved = context->get_saved_variables();
     const variable_list result = residual_backward(
-        grads, saved[0], saved[1],
-        {saved[2], saved[3], context->needs_input_grad(2), context->needs_input_grad(3)},
+        saved_plan(*context), grads, saved[0], saved[1], parameters_of(*context, saved, 2),
         static_cast<at::ScalarType>(context->saved_data["y_dtype"].toInt()));
-    return {result[0], result[1], result[2], result[3], {}, {}};
+    return {result[0], result[1], result[2], result[3], {}};
   }
 };
+
+std::pair<at::Tensor, at::Tensor> pair_of(const variable_list& results) {
+  return {results[0], results[1]};
+}
+
+NormPlan layer_norm_plan(double eps, at::ScalarType out) {
+  return {.name = "layer_norm", .eps = eps, .offset = 0, .out = out};
+}
+
+NormPlan rms_norm_plan(const RmsNormOptions& options, at::ScalarType out) {
+  return {.name = "rms_norm", .eps = options.eps, .offset = options.offset, .out = out};
+}
 
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps, at::ScalarType out) {
-  expect_arguments(x, weight, bias, out);
-  return LayerNorm::apply(x, weight, bias, eps, out);
+  const NormPlan plan = layer_norm_plan(eps, out);
+  expect_arguments(plan, x, weight, bias);
+  return Norm::apply(x, weight, std::optional(bias), plan);
 }
 
 std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
                                                     const at::Tensor& bias, double eps,
                                                     at::ScalarType out) {
-  expect_arguments(x, weight, bias, out);
-  const variable_list results = BranchLayerNorm::apply(x, weight, bias, eps, out);
-  return {results[0], results[1]};
+  const NormPlan plan = layer_norm_plan(eps, out);
+  expect_arguments(plan, x, weight, bias);
+  return pair_of(BranchNorm::apply(x, weight, std::optional(bias), plan));
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
                                                  const at::Tensor& weight, const at::Tensor& bias,
                                                  double eps, at::ScalarType out) {
-  expect_arguments(x, weight, bias, out);
-  if (y.sizes() != x.sizes() ||
-      (y.scalar_type() != x.scalar_type() && y.scalar_type() != at::kBFloat16))
-    throw usage_error("add_layer_norm", "y of x's shape, in x's dtype or bf16",
-                      std::to_string(y.numel()) + " elements of " + c10::toString(y.scalar_type()),
-                      "checking what is added to the residual stream");
-  const variable_list results = AddLayerNorm::apply(x, y, weight, bias, eps, out);
-  return {results[0], results[1]};
+  const NormPlan plan = layer_norm_plan(eps, out);
+  expect_arguments(plan, x, weight, bias);
+  expect_addend(plan, x, y);
+  return pair_of(AddNorm::apply(x, y, weight, std::optional(bias), plan));
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options,
+                    at::ScalarType out) {
+  const NormPlan plan = rms_norm_plan(options, out);
+  if (x.scalar_type() == at::kBFloat16 && out == at::kBFloat16) {
+    expect_on_cpu(x, plan.name);
+    expect_parameters(plan, x, weight, {});
+  } else {
+    expect_arguments(plan, x, weight, {});
+  }
+  return Norm::apply(x, weight, std::optional<at::Tensor>(), plan);
+}
+
+std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                  const RmsNormOptions& options,
+                                                  at::ScalarType out) {
+  const NormPlan plan = rms_norm_plan(options, out);
+  expect_arguments(plan, x, weight, {});
+  return pair_of(BranchNorm::apply(x, weight, std::optional<at::Tensor>(), plan));
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                               const at::Tensor& weight,
+                                               const RmsNormOptions& options, at::ScalarType out) {
+  const NormPlan plan = rms_norm_plan(options, out);
+  expect_arguments(plan, x, weight, {});
+  expect_addend(plan, x, y);
+  return pair_of(AddNorm::apply(x, y, weight, std::optional<at::Tensor>(), plan));
 }
 
 }  // namespace accrue::kernels

@@ -3,63 +3,13 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/power-inl.h"
+#include "kernels/rows/activation-inl.h"
 #include "kernels/vector_io-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::rows::HWY_NAMESPACE {
 
 using namespace kernels::HWY_NAMESPACE;
-
-constexpr double gelu_cubic = 0.044715;
-constexpr double gelu_slope = 1.5957691216057308;  // 2 * sqrt(2 / pi)
-
-/// Below and above these the sigmoid is 0 and 1 to the precision of T. Squares of larger x could
-/// overflow, and `power_of_two` takes fp32's exponents no further.
-template <class T>
-constexpr T gelu_lowest = sizeof(T) == sizeof(double) ? T(-20) : T(-10.06);
-template <class T>
-constexpr T gelu_highest = sizeof(T) == sizeof(double) ? T(20) : T(10);
-
-/// gelu_tanh(x) = x * sigmoid(z), z = 2 sqrt(2/pi) (x + 0.044715 x^3): nothing cancels, and one exp
-/// is enough.
-template <class D>
-struct Gelu {
-  using T = hn::TFromD<D>;
-  static constexpr bool has_power = sizeof(T) == sizeof(float);
-  /// The exponent -z is to base 2 where there is a power of two.
-  static constexpr double unit = has_power ? 1.4426950408889634 : 1;
-  hn::Vec<D> clamped, square, sigmoid;
-
-  HWY_INLINE Gelu(D d, hn::Vec<D> x) {
-    clamped = hn::Min(hn::Max(x, hn::Set(d, gelu_lowest<T>)), hn::Set(d, gelu_highest<T>));
-    square = hn::Mul(clamped, clamped);
-    const auto polynomial = hn::MulAdd(square, hn::Set(d, T(-gelu_slope * gelu_cubic * unit)),
-                                       hn::Set(d, T(-gelu_slope * unit)));
-    const auto one = hn::Set(d, T(1));
-    sigmoid = hn::Div(one, hn::Add(one, power(d, hn::Mul(clamped, polynomial))));
-  }
-
-  HWY_INLINE hn::Vec<D> value(D, hn::Vec<D> x) const { return hn::Mul(x, sigmoid); }
-
-  /// The clamp hides a NaN, which shows again when x is added.
-  HWY_INLINE hn::Vec<D> derivative(D d, hn::Vec<D> x) const {
-    const auto slope =
-        hn::MulAdd(square, hn::Set(d, T(3 * gelu_slope * gelu_cubic)), hn::Set(d, T(gelu_slope)));
-    const auto bell = hn::Mul(sigmoid, hn::Sub(hn::Set(d, T(1)), sigmoid));
-    const auto finite = hn::MulAdd(hn::Mul(clamped, bell), slope, sigmoid);
-    return hn::Add(finite, hn::IfThenElseZero(hn::IsNaN(x), x));
-  }
-
- private:
-  static HWY_INLINE hn::Vec<D> power(D d, hn::Vec<D> exponent) {
-    if constexpr (has_power) {
-      return power_of_two(d, exponent, power_for_fp32);
-    } else {
-      return hn::Exp(d, exponent);
-    }
-  }
-};
 
 template <class T, class Stored>
 void gelu_of(const void* pre, void* out, std::size_t size) {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/error.h"
+#include "models/files/config_file.h"
 
 namespace accrue::models {
 namespace {
@@ -12,60 +12,11 @@ using nlohmann::json;
 constexpr std::int64_t gpt2_vocab = 50'257;
 constexpr std::int64_t end_of_text = 50'256;  // GPT-2's tokenizer has it
 
-class ConfigFile {
- public:
-  ConfigFile(const std::string& text, const std::string& file) : file_(file) {
-    root_ = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!root_.is_object())
-      throw usage_error("load " + file_, "a JSON object", "something else or broken JSON",
-                        "another folder");
-  }
-
-  /// How many there are of something: so few that products of two such counts are numbers, too.
-  std::int64_t count(const char* key) const {
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    const auto found = root_.find(key);
-    if (found == root_.end()) throw wrong(key, "a number", "no such key");
-    const bool fits = found->is_number_integer() && *found >= 1 && *found <= most;
-    if (!fits) throw wrong(key, "a whole number from 1 to " + std::to_string(most), found->dump());
-    return found->get<std::int64_t>();
-  }
-
-  /// Throws unless `key` is absent or is `expected`.
-  void require(const char* key, const json& expected) const {
-    const auto found = root_.find(key);
-    if (found != root_.end() && *found != expected)
-      throw wrong(key, expected.dump(), found->dump());
-  }
-
-  void require_one_of(const char* key, const std::vector<std::string>& expected) const {
-    const auto found = root_.find(key);
-    if (found == root_.end()) throw wrong(key, expected.front(), "no such key");
-    const std::string value = found->is_string() ? found->get<std::string>() : found->dump();
-    if (std::find(expected.begin(), expected.end(), value) == expected.end())
-      throw wrong(key, expected.front(), value);
-  }
-
-  bool is_null_or_absent(const char* key) const {
-    const auto found = root_.find(key);
-    return found == root_.end() || found->is_null();
-  }
-
- private:
-  Error wrong(const char* key, const std::string& expected, const std::string& received) const {
-    return usage_error("load " + file_, std::string(key) + " = " + expected, received.substr(0, 80),
-                       "a model with the architecture of GPT-2");
-  }
-
-  const std::string& file_;
-  json root_;
-};
-
 }  // namespace
 
 Gpt2Options parse_gpt2_config(const std::string& text, const std::string& file,
                               Gpt2Options options) {
-  const ConfigFile config(text, file);
+  const ConfigFile config(text, file, "a model with the architecture of GPT-2");
   config.require_one_of("model_type", {"gpt2"});
   options.layers = config.count("n_layer");
   options.heads = config.count("n_head");

@@ -28,4 +28,11 @@ void prepare_model_folder(const std::filesystem::path& folder,
                         "another folder");
 }
 
+void check_context(std::int64_t context, std::int64_t positions, const std::string& origin) {
+  if (context > positions)
+    throw usage_error("load " + origin + " with model.context = " + std::to_string(context),
+                      "at most the " + std::to_string(positions) + " positions it was trained on",
+                      std::to_string(context), "model.context = " + std::to_string(positions));
+}
+
 }  // namespace accrue::models

@@ -5,8 +5,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "accrue/core/error.h"
-
 namespace accrue::models {
 namespace {
 
@@ -16,7 +14,7 @@ struct Loading {
 
   Error misfit(const std::string& tensor, const std::string& expected,
                const std::string& received) const {
-    return usage_error("load " + origin + ", tensor \"" + tensor + '"', expected, received, what);
+    return misfit_of(origin, tensor, expected, received, what);
   }
 };
 
@@ -53,6 +51,17 @@ void check_nothing_extra(const NamedParameters& targets, const StoredTensors& gi
 }
 
 }  // namespace
+
+Error misfit_of(const std::string& origin, const std::string& tensor, const std::string& expected,
+                const std::string& received, const std::string& what) {
+  return usage_error("load " + origin + ", tensor \"" + tensor + '"', expected, received, what);
+}
+
+NamedParameters detached(const NamedParameters& parameters) {
+  NamedParameters result;
+  for (const auto& [name, tensor] : parameters) result.push_back({name, tensor.detach()});
+  return result;
+}
 
 void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
                   const std::string& origin, const std::string& what) {

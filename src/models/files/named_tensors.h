@@ -2,14 +2,22 @@
 
 #include <string>
 
+#include "accrue/core/error.h"
 #include "accrue/core/stored_tensor.h"
 
 namespace accrue::models {
 
+/// The usage Error of loading `origin` where `tensor` does not fit. `what` says what fits ("weights
+/// of a ResNet of this shape").
+Error misfit_of(const std::string& origin, const std::string& tensor, const std::string& expected,
+                const std::string& received, const std::string& what);
+
+/// The parameters without autograd, sharing their memory: what files hold of them.
+NamedParameters detached(const NamedParameters& parameters);
+
 /// Copies `given` into `targets` by name, one after the other, converting floating-point dtypes.
 /// Throws a usage Error, naming `origin` and the first tensor that is missing, extra, twice or
-/// misshapen, and changes nothing then. `what` says what fits ("weights of a ResNet of this
-/// shape").
+/// misshapen, and changes nothing then.
 void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
                   const std::string& origin, const std::string& what);
 

@@ -21,13 +21,4 @@ at::Tensor images_as(at::ScalarType dtype, const at::Tensor& inputs,
       "a model made for images of this shape");
 }
 
-void check_range(const char* operation, const char* key, std::int64_t value, std::int64_t least,
-                 std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw usage_error(
-      operation,
-      std::string(key) + " from " + std::to_string(least) + " to " + std::to_string(most),
-      std::to_string(value), std::string("another ") + key);
-}
-
 }  // namespace accrue::models

@@ -15,8 +15,4 @@ inline constexpr std::int64_t most_classes = 1 << 24;
 at::Tensor images_as(at::ScalarType dtype, const at::Tensor& inputs,
                      const std::array<std::int64_t, 3>& expected);
 
-/// Throws a usage Error naming `key` where `value` is not in [least, most].
-void check_range(const char* operation, const char* key, std::int64_t value, std::int64_t least,
-                 std::int64_t most);
-
 }  // namespace accrue::models

@@ -192,6 +192,21 @@ at::Tensor ComparedOperations::mlp_gelu(const at::Tensor& x, const at::Tensor& w
       })[0];
 }
 
+at::Tensor ComparedOperations::mlp_gated(const at::Tensor& x, const at::Tensor& gate,
+                                         kernels::PreparedWeight& prepared_gate,
+                                         const at::Tensor& up, kernels::PreparedWeight& prepared_up,
+                                         const at::Tensor& down,
+                                         kernels::PreparedWeight& prepared_down,
+                                         const kernels::GatedMlpOptions& given) const {
+  const kernels::GatedMlpOptions options{.activation = given.activation};
+  return compared({"mlp_gated", Between::values}, {x, gate, up, down},
+                  [&prepared_gate, &prepared_up, &prepared_down, options](const Operations& by,
+                                                                          const Tensors& in) {
+                    return Tensors{by.mlp_gated(in[0], in[1], prepared_gate, in[2], prepared_up,
+                                                in[3], prepared_down, options)};
+                  })[0];
+}
+
 at::Tensor ComparedOperations::layer_norm(const at::Tensor& x, const at::Tensor& weight,
                                           const at::Tensor& bias, double eps,
                                           at::ScalarType out) const {
@@ -224,12 +239,60 @@ std::pair<at::Tensor, at::Tensor> ComparedOperations::add_layer_norm(
   return {results[0], results[1]};
 }
 
+at::Tensor ComparedOperations::rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                        const kernels::RmsNormOptions& options,
+                                        at::ScalarType out) const {
+  return compared({"rms_norm"}, {x, weight}, [=](const Operations& by, const Tensors& in) {
+    return Tensors{by.rms_norm(in[0], in[1], options, out)};
+  })[0];
+}
+
+std::pair<at::Tensor, at::Tensor> ComparedOperations::branch_rms_norm(
+    const at::Tensor& x, const at::Tensor& weight, const kernels::RmsNormOptions& options,
+    at::ScalarType out) const {
+  const Tensors results =
+      compared({"branch_rms_norm"}, {x, weight}, [=](const Operations& by, const Tensors& in) {
+        const auto [stream, normalised] = by.branch_rms_norm(in[0], in[1], options, out);
+        return Tensors{stream, normalised};
+      });
+  return {results[0], results[1]};
+}
+
+std::pair<at::Tensor, at::Tensor> ComparedOperations::add_rms_norm(
+    const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+    const kernels::RmsNormOptions& options, at::ScalarType out) const {
+  const Tensors results =
+      compared({"add_rms_norm"}, {x, y, weight}, [=](const Operations& by, const Tensors& in) {
+        const auto [sum, normalised] = by.add_rms_norm(in[0], in[1], in[2], options, out);
+        return Tensors{sum, normalised};
+      });
+  return {results[0], results[1]};
+}
+
+at::Tensor ComparedOperations::rotate(const at::Tensor& x, std::int64_t heads,
+                                      const at::Tensor& cosines, const at::Tensor& sines,
+                                      const std::vector<SampleSpan>& spans) const {
+  return compared({"rotate"}, {x}, [=](const Operations& by, const Tensors& in) {
+    return Tensors{by.rotate(in[0], heads, cosines, sines, spans)};
+  })[0];
+}
+
 at::Tensor ComparedOperations::attention(const at::Tensor& qkv, std::int64_t heads,
                                          const kernels::AttentionOptions& options,
                                          const ForwardContext& context) const {
   return compared({"attention", Between::more}, {qkv},
                   [=](const Operations& by, const Tensors& in) {
                     return Tensors{by.attention(in[0], heads, options, context)};
+                  })[0];
+}
+
+at::Tensor ComparedOperations::grouped_attention(const at::Tensor& q, const at::Tensor& k,
+                                                 const at::Tensor& v,
+                                                 const kernels::GroupedAttentionOptions& options,
+                                                 const ForwardContext& context) const {
+  return compared({"grouped_attention", Between::more}, {q, k, v},
+                  [=](const Operations& by, const Tensors& in) {
+                    return Tensors{by.grouped_attention(in[0], in[1], in[2], options, context)};
                   })[0];
 }
 

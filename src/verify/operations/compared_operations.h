@@ -50,6 +50,11 @@ class ComparedOperations final : public kernels::Operations {
                       kernels::PreparedWeight& prepared1, const at::Tensor& w2,
                       const at::Tensor& b2, kernels::PreparedWeight& prepared2,
                       const kernels::MlpOptions& options) const override;
+  at::Tensor mlp_gated(const at::Tensor& x, const at::Tensor& gate,
+                       kernels::PreparedWeight& prepared_gate, const at::Tensor& up,
+                       kernels::PreparedWeight& prepared_up, const at::Tensor& down,
+                       kernels::PreparedWeight& prepared_down,
+                       const kernels::GatedMlpOptions& options) const override;
   at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         double eps, at::ScalarType out) const override;
   std::pair<at::Tensor, at::Tensor> branch_layer_norm(const at::Tensor& x, const at::Tensor& weight,
@@ -58,9 +63,23 @@ class ComparedOperations final : public kernels::Operations {
   std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& y,
                                                    const at::Tensor& weight, const at::Tensor& bias,
                                                    double eps, at::ScalarType out) const override;
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                      const kernels::RmsNormOptions& options, at::ScalarType out) const override;
+  std::pair<at::Tensor, at::Tensor> branch_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const kernels::RmsNormOptions& options,
+                                                    at::ScalarType out) const override;
+  std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                                 const at::Tensor& weight,
+                                                 const kernels::RmsNormOptions& options,
+                                                 at::ScalarType out) const override;
+  at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
+                    const at::Tensor& sines, const std::vector<SampleSpan>& spans) const override;
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads,
                        const kernels::AttentionOptions& options,
                        const ForwardContext& context) const override;
+  at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const kernels::GroupedAttentionOptions& options,
+                               const ForwardContext& context) const override;
   at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                      std::int64_t site) const override;
   at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/core/enum_words.h"
+#include "accrue/kernels/linear.h"
+#include "accrue/models/compute.h"
+#include "accrue/models/language_model.h"
+#include "accrue/models/loss_options.h"
+
+namespace accrue::models {
+
+/// How the frequencies of rotary positions were changed for contexts longer than the first ones.
+enum class RotaryScaling {
+  none,
+  linear,  ///< all divided by `factor` (Chen et al., arXiv:2306.15595)
+  llama3,  ///< the slow ones divided, those between mixed (arXiv:2407.21783, section 3.4.2)
+  yarn,    ///< by a ramp over the channels (Peng et al., arXiv:2309.00071)
+};
+/// The words of config.json.
+inline constexpr auto rotary_scaling_words =
+    enum_words<RotaryScaling>({{RotaryScaling::none, "default"},
+                               {RotaryScaling::linear, "linear"},
+                               {RotaryScaling::llama3, "llama3"},
+                               {RotaryScaling::yarn, "yarn"}});
+
+/// Rotary positions (Su et al., arXiv:2104.09864).
+struct RotaryOptions {
+  double base = 10'000;
+  RotaryScaling scaling = RotaryScaling::none;
+  double factor = 1;                ///< of all scalings
+  double original_context = 8'192;  ///< of llama3 and yarn: positions before the scaling
+  double low_frequency = 1;         ///< of llama3: turns in the original context, below divided
+  double high_frequency = 4;        ///< of llama3: and above kept
+  double beta_fast = 32;            ///< of yarn: turns in the original context, above kept
+  double beta_slow = 1;             ///< of yarn: and below divided
+  bool whole_channels = true;       ///< of yarn: the ramp begins and ends at whole channels
+  double amplitude = 1;             ///< of yarn: what cosines and sines are multiplied with
+
+  bool operator==(const RotaryOptions&) const = default;
+};
+
+/// What tells one family of models from another, shapes apart. The defaults are those of Llama 3.2.
+struct LlamaVariant {
+  bool tied_head = true;          ///< the head's weight is the embedding's
+  bool qkv_bias = false;          ///< as in Qwen 2
+  bool output_bias = false;       ///< of attention's output projection
+  bool qk_norm = false;           ///< queries and keys are normalised by head: Qwen 3, Gemma 3
+  bool post_norms = false;        ///< also what a block's parts give is normalised: Gemma 2 and 3
+  bool offset_norms = false;      ///< norms multiply with 1 + weight: Gemma 2 and 3
+  bool scaled_embedding = false;  ///< embeddings are multiplied with sqrt(width): Gemma 2 and 3
+  double norm_eps = 1e-5;
+  kernels::GateActivation activation = kernels::GateActivation::silu;
+  /// The most keys a query sees in local layers, its own among them; 0: all.
+  std::int64_t window = 0;
+  /// Whether each layer is local; empty: all are, where there is a window.
+  std::vector<bool> local_layers = {};
+  double attention_soft_cap = 0;  ///< Gemma 2; 0: none
+  double logit_soft_cap = 0;      ///< Gemma 2; at most 40; 0: none
+  double query_scalar = 0;        ///< scores are divided by its root; 0: the width of a head
+  RotaryOptions rotary = {};
+  std::optional<RotaryOptions> local_rotary = {};  ///< of local layers: Gemma 3
+
+  bool operator==(const LlamaVariant&) const = default;
+  bool is_local(std::int64_t layer) const {
+    return window > 0 && (local_layers.empty() || local_layers.at(static_cast<std::size_t>(layer)));
+  }
+};
+
+struct LlamaOptions {
+  std::int64_t layers = 12;
+  std::int64_t heads = 12;      ///< of queries
+  std::int64_t kv_heads = 0;    ///< of keys and values, a divisor of `heads`; 0: as many
+  std::int64_t head_width = 0;  ///< even; 0: width / heads
+  std::int64_t width = 768;
+  std::int64_t ffn_width = 0;  ///< 0: 8/3 of the width, rounded up to a multiple of 64
+  std::int64_t context = 1024;
+  std::int64_t vocab = 32'000;
+  LlamaVariant variant = {};
+  double dropout = 0;
+  LossOptions loss = {};
+  /// Whether the loss is made by chunks of rows, and not from whole logits.
+  bool fused_loss = true;
+  Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
+  std::uint64_t seed = 1337;        ///< of the initialisation
+  /// The Hugging Face config.json that shape and variant came from, if any: a saved folder keeps
+  /// its other keys (llama_io.h).
+  std::string config_json = {};
+};
+
+/// Llama (Touvron et al., arXiv:2302.13971) and its relatives, by LlamaVariant: Llama 2 and 3,
+/// SmolLM, Mistral, Qwen 2 and 3, Gemma 2 and 3 (text). Pre-norm with RMS norms, rotary positions,
+/// grouped queries, a gated feed-forward part. Parameters carry the names and layouts of Hugging
+/// Face's ("model.layers.0.self_attn.q_proj.weight", matrices [out, in]).
+/// Initialised N(0, 0.02), what adds to the residual stream by 0.02 / sqrt(2 * layers), biases 0
+/// and norms' factors 1; keyed by the parameter's name, so the values do not depend on the order of
+/// creation. The values of an fp64 model are those of the fp32 model. The tables of cosines and
+/// sines hold the fp32 values that transformers computes, at any precision.
+///
+/// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
+/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; in block i 1 + 3i in
+/// the attention probabilities, 2 + 3i behind the attention part, 3 + 3i behind the feed-forward
+/// part. Packed micro-batches give what their samples give apart; rows may then be longer than the
+/// context, samples not.
+class Llama : public LanguageModel {
+ public:
+  /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
+  enum class Initialisation { random, zeros };
+
+  /// Throws a usage Error where the options are out of range, naming the option ("model.width").
+  explicit Llama(const LlamaOptions& options,
+                 Initialisation initialisation = Initialisation::random);
+  ~Llama() override;
+
+  NamedParameters parameters() const override;
+  std::vector<std::string> shared_parameters() const override;
+  std::vector<Segment> segments() override;
+  std::vector<LossHead> losses() override;
+
+  std::string kind() const override { return "llama"; }
+  /// 6 operations for each token and parameter (but of an embedding that is only looked up), and 12
+  /// * heads * head_width for each layer's pairs of a query and a key that the masks leave.
+  std::int64_t flops_per_sample() const override;
+  std::int64_t packed_weight_bytes() const override;
+  void pack_weights(bool wanted) override;
+  NamedParameters file_tensors() const override;
+  using Model::load_file_tensors;
+  void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
+
+  std::int64_t context() const override { return options().context; }
+  std::int64_t vocab() const override { return options().vocab; }
+  at::Tensor next_token_logits(const at::Tensor& ids) override;
+
+  /// As given, with what was 0 for "usual" stated.
+  const LlamaOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// `options` with kv_heads, head_width and ffn_width stated.
+LlamaOptions with_usual_widths(LlamaOptions options);
+
+/// Elements of all parameters that a Llama of these options would have, a tied head's once.
+std::int64_t parameter_count(const LlamaOptions& options);
+
+}  // namespace accrue::models

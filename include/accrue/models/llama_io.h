@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "accrue/models/llama.h"
+
+namespace accrue::models {
+
+/// `options` with the shape and variant that a Hugging Face folder's config.json states, of
+/// model_type llama, mistral, qwen2, qwen3, gemma2 or gemma3_text. Its context is the whole
+/// max_position_embeddings. Throws a usage Error naming the file and the key where it is missing,
+/// or asks for what this model is not (another activation, an unknown rope_scaling, quantised
+/// weights,
+/// ...).
+LlamaOptions read_llama_shape(const std::filesystem::path& folder, LlamaOptions options);
+
+/// Loads such a folder: config.json (its shape and variant replace those of `options`; dropout,
+/// loss, compute and seed are kept) and model.safetensors, or its shards where there is only
+/// model.safetensors.index.json, with or without the "model." prefix; a tied head may be stated
+/// besides. Weights of any floating-point dtype are converted to the masters'. With `context` the
+/// model is made for samples of that many tokens. Throws a usage Error naming file and tensor where
+/// something is missing, extra or misshapen, or `context` is beyond what config.json has; and as
+/// read_llama_shape().
+std::unique_ptr<Llama> load_llama_folder(const std::filesystem::path& folder, LlamaOptions options,
+                                         std::optional<std::int64_t> context = {});
+
+/// Writes a folder that transformers loads: config.json and model.safetensors. The folder is
+/// created where it does not exist; a model that is in it already is a usage Error. config.json is
+/// that of LlamaOptions::config_json with the dtype of what is written; where there is none it is
+/// of model_type llama, and a model whose options that cannot state is a usage Error.
+void save_llama_folder(const std::filesystem::path& folder, const Llama& model);
+
+/// Copies tensors named as in such a folder into `model`, one after the other through at most one
+/// temporary of a tensor's size (two where a tied head is stated besides the embedding and must be
+/// compared). `origin` names them in errors; nothing is changed where one does not fit.
+void load_llama_tensors(Llama& model, const StoredTensors& tensors, const std::string& origin);
+
+}  // namespace accrue::models

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "accrue/models/compute.h"
+
+namespace accrue::models {
+
+/// The dtype of parameters and of the residual stream.
+inline at::ScalarType master_dtype(Compute compute) {
+  return compute == Compute::fp64 ? at::kDouble : at::kFloat;
+}
+
+/// The dtype of what products read.
+inline at::ScalarType activation_dtype(Compute compute) {
+  return compute == Compute::bf16 ? at::kBFloat16 : master_dtype(compute);
+}
+
+}  // namespace accrue::models

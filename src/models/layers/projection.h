@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "accrue/core/forward_context.h"
+#include "accrue/kernels/prepared_weight.h"
+#include "accrue/kernels/recompute.h"
+#include "models/layers/parameter_builder.h"
+
+namespace accrue::models {
+
+/// An affine map with what its products need of the weight.
+struct Projection {
+  at::Tensor weight;
+  at::Tensor bias;  ///< undefined: none
+  kernels::PreparedWeight prepared;
+
+  at::Tensor operator()(const at::Tensor& x, const ForwardContext& context,
+                        const kernels::Remake& remake_x = {});
+};
+
+/// The standard deviation of a transformer's weights before training.
+inline constexpr double initial_deviation = 0.02;
+
+/// The parameters `name`.weight [out, in] and, where it is `biased`, `name`.bias.
+Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
+                           std::int64_t out, double deviation, bool biased = true);
+
+/// The deviation of projections that add to the residual stream, as GPT-2 has it: each of the
+/// blocks adds two.
+double residual_deviation(std::int64_t layers);
+
+/// What packed weights take at most where products read `activations`: Model::packed_weight_bytes.
+std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,
+                                 at::ScalarType activations);
+void pack_weights(const std::vector<Projection*>& projections, bool wanted);
+
+/// The projections of all blocks; a block has projections().
+template <class Block>
+std::vector<Projection*> projections_of(std::vector<Block>& blocks) {
+  std::vector<Projection*> all;
+  for (Block& block : blocks)
+    for (Projection* projection : block.projections()) all.push_back(projection);
+  return all;
+}
+
+/// Makes norm(x) again for an operation's backward where the pass recomputes selectively, else
+/// nothing. norm(x, out, context) is a normalisation.
+template <class Norm>
+kernels::Remake remake_norm(const Norm& norm, const at::Tensor& x, at::ScalarType out,
+                            const ForwardContext& context) {
+  if (context.recompute != Recompute::selective) return {};
+  // The input is detached: what an operation keeps must not hold the graph before it.
+  return [norm, input = x.detach(), out] { return norm(input, out, {}); };
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "accrue/models/llama.h"
+
+namespace accrue::models {
+
+/// What kernels::rotate reads, [positions, head_width / 2] each.
+struct RotaryTables {
+  at::Tensor cosines, sines;
+};
+
+/// The tables in `dtype`, with the values that transformers has in fp32 (modeling_rope_utils.py):
+/// frequencies, angles and their cosines are made in fp32, by the same operations.
+RotaryTables rotary_tables(const RotaryOptions& options, std::int64_t positions,
+                           std::int64_t head_width, at::ScalarType dtype);
+
+}  // namespace accrue::models

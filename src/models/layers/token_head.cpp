@@ -1,0 +1,65 @@
+#include "models/layers/token_head.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/cross_entropy.h"
+#include "kernels/operations.h"
+#include "models/layers/loss_terms.h"
+
+namespace accrue::models {
+
+Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
+                     const ForwardContext& context, double gradient_scale) {
+  kernels::CrossEntropyOptions terms = loss_terms(options, micro, context);
+  terms.soft_cap = soft_cap;
+  const kernels::Operations& kernels = kernels::operations_of(context);
+  if (fused)
+    return kernels.linear_cross_entropy(
+        hidden, weight, micro.targets, prepared,
+        {.loss = terms, .gradient_scale = gradient_scale, .overwrite_hidden = context.last_reader});
+  return kernels::cross_entropy(kernels.linear(hidden, weight, {}, prepared, {}), micro.targets,
+                                terms);
+}
+
+at::Tensor TokenHead::logits(const at::Tensor& hidden, const ForwardContext& context) {
+  const at::Tensor plain = kernels::operations_of(context).linear(hidden, weight, {}, prepared, {});
+  return soft_cap == 0 ? plain : soft_cap * at::tanh(plain / soft_cap);
+}
+
+LossHead token_loss(TokenHead* head) {
+  return {"cross_entropy",
+          [head](const Activations& hidden, const batch::MicroBatch& micro,
+                 const ForwardContext& context, double gradient_scale) {
+            return head->loss(hidden.at(0), micro, context, gradient_scale);
+          },
+          [](const batch::MicroBatch& micro) {
+            return kernels::label_weight(micro.targets, micro.weights);
+          }};
+}
+
+void check_token_ids(const char* operation, const at::Tensor& ids, std::int64_t context,
+                     bool packed) {
+  if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong ||
+      (!packed && ids.size(1) > context))
+    throw usage_error(
+        operation,
+        "int64 token ids [B, T] with T <= " + std::to_string(context) + " (model.context)",
+        ids.defined() ? c10::str(ids.scalar_type(), ' ', ids.sizes()) : "no tensor",
+        "shorter samples or a larger context");
+}
+
+at::Tensor with_padding_behind(const at::Tensor& ids, std::int64_t most_tokens,
+                               const char* operation) {
+  constexpr std::int64_t length_step = 64;  // lengths are rounded up to it
+  check_token_ids(operation, ids, most_tokens, /*packed=*/false);
+  const std::int64_t length = ids.size(1);
+  if (length == 0) throw usage_error(operation, "at least one token", "none", "a prompt");
+  const std::int64_t padded =
+      std::min(most_tokens, (length + length_step - 1) / length_step * length_step);
+  return at::constant_pad_nd(ids, {0, padded - length});
+}
+
+}  // namespace accrue::models

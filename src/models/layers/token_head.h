@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cstdint>
+
+#include "accrue/kernels/prepared_weight.h"
+#include "accrue/models/loss_options.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::models {
+
+/// What turns a language model's last hidden states into logits, and these into a loss.
+struct TokenHead {
+  at::Tensor weight;    ///< [vocab, width]: one of its own, or the embedding's
+  double soft_cap = 0;  ///< of the logits: kernels::CrossEntropyOptions
+  LossOptions options = {};
+  bool fused = true;  ///< the loss is made by chunks of rows, and not from whole logits
+  kernels::PreparedWeight prepared = {};
+
+  Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
+            double gradient_scale);
+  at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context);
+};
+
+/// The loss "cross_entropy" of a model whose last segment gives hidden states; `head` must outlive
+/// it. Nothing but the loss may read the hidden states' memory after it.
+LossHead token_loss(TokenHead* head);
+
+/// Throws a usage Error of `operation` unless `ids` are int64 [B, T], and T at most `context` where
+/// a row is one sample (not `packed`: samples are checked where they are embedded).
+void check_token_ids(const char* operation, const at::Tensor& ids, std::int64_t context,
+                     bool packed);
+
+/// `ids` with zeros behind them, where kernels have the shapes that they have met before: they are
+/// specialised by shape, and the shape grows with every generated token.
+at::Tensor with_padding_behind(const at::Tensor& ids, std::int64_t most_tokens,
+                               const char* operation);
+
+/// LanguageModel::next_token_logits for a `model` of `blocks` blocks that has embed(ids, context),
+/// block(index, x, context), norm_last(x, dtype, context) and `output`, a TokenHead. `operation`
+/// names it in errors.
+template <class Model>
+at::Tensor next_token_logits(Model& model, std::int64_t blocks, const at::Tensor& ids,
+                             std::int64_t most_tokens, const char* operation) {
+  const at::NoGradGuard no_grad;
+  const ForwardContext context{.training = false, .sample_ids = {}};
+  // Attention is causal, so what stands behind the last token does not reach its logits.
+  at::Tensor x = model.embed(with_padding_behind(ids, most_tokens, operation), context);
+  for (std::int64_t i = 0; i < blocks; ++i) x = model.block(i, x, context);
+  const at::Tensor last = x.select(1, ids.size(1) - 1).contiguous();
+  return model.output.logits(model.norm_last(last, model.output.weight.scalar_type(), context),
+                             context);
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "accrue/models/trainable.h"
+
+namespace accrue::models {
+
+/// The segments "embed", "block.0" ... and "head" of a transformer. `Model` has embed(inputs,
+/// context), block(index, x, context) and head(x, context), each giving a tensor, and must outlive
+/// them. For recomputation the embedding goes with the first block and the head with the last.
+template <class Model>
+std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
+  std::vector<Segment> chain;
+  chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
+                                    const ForwardContext& context) {
+                     return Activations{model->embed(micro.inputs, context)};
+                   }});
+  for (std::int64_t i = 0; i < blocks; ++i)
+    chain.push_back({.name = "block." + std::to_string(i),
+                     .forward =
+                         [model, i](const Activations& x, const batch::MicroBatch&,
+                                    const ForwardContext& context) {
+                           return Activations{model->block(i, x.at(0), context)};
+                         },
+                     .begins_block = i > 0});
+  chain.push_back({"head", [model](const Activations& x, const batch::MicroBatch&,
+                                   const ForwardContext& context) {
+                     return Activations{model->head(x.at(0), context)};
+                   }});
+  return chain;
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,346 @@
+#include "accrue/models/llama_io.h"
+
+#include <nlohmann/json.hpp>
+
+#include "accrue/models/safetensors.h"
+#include "core/atomic_file.h"
+#include "models/files/llama_config.h"
+#include "support.h"
+
+namespace accrue::models {
+namespace {
+
+using namespace models::testing;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// What transformers wrote for small models of each family, with what it leaves out left out.
+json config_of(const std::string& model_type) {
+  json config = {{"model_type", model_type}, {"vocab_size", 31},
+                 {"hidden_size", 16},        {"intermediate_size", 20},
+                 {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2}, {"max_position_embeddings", 12},
+                 {"eos_token_id", {1, 7}},   {"torch_dtype", "bfloat16"},
+                 {"rms_norm_eps", 1e-5},     {"rope_theta", 500.0}};
+  if (model_type.starts_with("gemma") || model_type == "qwen3") config["head_dim"] = 6;
+  if (model_type.starts_with("gemma")) config["query_pre_attn_scalar"] = 9;
+  return config;
+}
+
+LlamaOptions options_of(const json& config) {
+  return parse_llama_config(config.dump(), "folder/config.json", {});
+}
+
+std::string refusal_of(const json& config) {
+  const std::string message = message_of([&] { options_of(config); });
+  EXPECT_THAT(message, HasSubstr("folder/config.json"));
+  return message;
+}
+
+TEST(LlamaConfig, StatesTheVariantOfEachFamily) {
+  const LlamaVariant llama = options_of(config_of("llama")).variant;
+  EXPECT_EQ(llama, (LlamaVariant{.tied_head = false, .rotary = {.base = 500}}));
+
+  const LlamaVariant mistral = options_of(config_of("mistral")).variant;
+  EXPECT_EQ(mistral.window, 4096) << "what transformers takes where the key is left out";
+  EXPECT_TRUE(mistral.local_layers.empty());
+
+  const LlamaVariant qwen2 = options_of(config_of("qwen2")).variant;
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.output_bias);
+  EXPECT_EQ(qwen2.window, 0);
+
+  const LlamaVariant qwen3 = options_of(config_of("qwen3")).variant;
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_FALSE(qwen3.qkv_bias);
+
+  const LlamaVariant gemma2 = options_of(config_of("gemma2")).variant;
+  EXPECT_TRUE(gemma2.tied_head && gemma2.post_norms && gemma2.offset_norms &&
+              gemma2.scaled_embedding);
+  EXPECT_FALSE(gemma2.qk_norm);
+  EXPECT_EQ(gemma2.activation, kernels::GateActivation::gelu_tanh);
+  EXPECT_EQ(gemma2.local_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(gemma2.attention_soft_cap, 50);
+  EXPECT_EQ(gemma2.logit_soft_cap, 30);
+  EXPECT_EQ(gemma2.query_scalar, 9);
+
+  json config = config_of("gemma3_text");
+  config["sliding_window_pattern"] = 3;
+  config["rope_local_base_freq"] = 90;
+  const LlamaVariant gemma3 = options_of(config).variant;
+  EXPECT_TRUE(gemma3.qk_norm);
+  EXPECT_EQ(gemma3.local_layers, (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(gemma3.rotary.base, 500);
+  EXPECT_EQ(gemma3.local_rotary->base, 90);
+  EXPECT_EQ(gemma3.attention_soft_cap, 0);
+}
+
+TEST(LlamaConfig, ReadsShapesAndWhatIsLeftOut) {
+  json config = config_of("llama");
+  config.erase("num_key_value_heads");
+  const LlamaOptions options = options_of(config);
+  EXPECT_EQ(options.layers, 4);
+  EXPECT_EQ(options.heads, 4);
+  EXPECT_EQ(options.kv_heads, 4) << "as many as queries have";
+  EXPECT_EQ(options.head_width, 4);
+  EXPECT_EQ(options.width, 16);
+  EXPECT_EQ(options.ffn_width, 20);
+  EXPECT_EQ(options.context, 12);
+  EXPECT_EQ(options.vocab, 31);
+  config["head_dim"] = 8;
+  config["tie_word_embeddings"] = true;
+  config["attention_bias"] = true;
+  EXPECT_EQ(options_of(config).head_width, 8);
+  EXPECT_TRUE(options_of(config).variant.tied_head);
+  EXPECT_TRUE(options_of(config).variant.output_bias);
+}
+
+TEST(LlamaConfig, ReadsWindowsOfQwen) {
+  json config = config_of("qwen2");
+  config["sliding_window"] = 8;
+  EXPECT_EQ(options_of(config).variant.window, 0) << "without use_sliding_window";
+  config["use_sliding_window"] = true;
+  config["max_window_layers"] = 3;
+  EXPECT_EQ(options_of(config).variant.window, 8);
+  EXPECT_EQ(options_of(config).variant.local_layers,
+            (std::vector<bool>{false, false, false, true}));
+  config["max_window_layers"] = 4;
+  EXPECT_EQ(options_of(config).variant.window, 0) << "no layer is local";
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                           "full_attention"};
+  EXPECT_EQ(options_of(config).variant.local_layers,
+            (std::vector<bool>{true, false, false, false}));
+}
+
+TEST(LlamaConfig, ReadsRotaryScalingsOfBothForms) {
+  json config = config_of("llama");
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 8}};
+  config["rope_scaling"] = scaling;
+  const RotaryOptions old_form = options_of(config).variant.rotary;
+  EXPECT_EQ(
+      old_form,
+      (RotaryOptions{
+          .base = 500, .scaling = RotaryScaling::llama3, .factor = 8, .original_context = 8}));
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  config["rope_parameters"] = scaling;
+  config["rope_parameters"]["rope_theta"] = 500;
+  EXPECT_EQ(options_of(config).variant.rotary, old_form);
+
+  config["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"rope_theta", 500}};
+  const RotaryOptions yarn = options_of(config).variant.rotary;
+  EXPECT_EQ(yarn.original_context, 12) << "max_position_embeddings";
+  EXPECT_NEAR(yarn.amplitude, 0.1 * std::log(4.0) + 1, 1e-12);
+
+  config["rope_parameters"] = nullptr;
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
+  EXPECT_EQ(options_of(config).variant.rotary.scaling, RotaryScaling::linear);
+  EXPECT_EQ(options_of(config).variant.rotary.base, 10'000) << "transformers' own";
+}
+
+TEST(LlamaConfig, RefusesWhatThisModelIsNotByKey) {
+  const json absent = json(json::value_t::discarded);
+  struct Change {
+    const char* model_type;
+    const char* key;
+    json value;
+  };
+  for (const auto& [model_type, key, value] : std::vector<Change>{
+           {"llama", "model_type", "gpt2"},
+           {"llama", "model_type", "phi3"},
+           {"llama", "model_type", absent},
+           {"llama", "hidden_size", absent},
+           {"llama", "intermediate_size", "20"},
+           {"llama", "num_hidden_layers", 0},
+           {"llama", "num_attention_heads", 4.5},
+           {"llama", "vocab_size", std::int64_t{1} << 40},
+           {"llama", "max_position_embeddings", nullptr},
+           {"mistral", "num_key_value_heads", absent},
+           {"qwen3", "head_dim", absent},
+           {"llama", "hidden_act", "gelu"},
+           {"llama", "mlp_bias", true},
+           {"llama", "attention_bias", 1},
+           {"llama", "rms_norm_eps", -1},
+           {"llama", "rope_theta", "many"},
+           {"llama", "quantization_config", {{"bits", 4}}},
+           {"llama", "partial_rotary_factor", 0.5},
+           {"llama", "rope_scaling", {{"rope_type", "longrope"}, {"factor", 2}}},
+           {"llama", "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}},
+           {"llama", "rope_scaling", {{"rope_type", "linear"}}},
+           {"llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 2}}},
+           {"llama", "rope_scaling", 2},
+           {"llama", "rope_parameters", {{"partial_rotary_factor", 0.5}}},
+           {"llama", "rope_parameters", {{"full_attention", {{"rope_theta", 1e4}}}}},
+           {"gemma3_text", "rope_parameters", {{"rope_type", "default"}}},
+           {"gemma2", "hidden_activation", "relu"},
+           {"gemma2", "use_bidirectional_attention", true},
+           {"gemma2", "sliding_window", nullptr},
+           {"gemma2", "layer_types", {"full_attention"}},
+           {"gemma2", "layer_types", {"chunked_attention", "x", "x", "x"}},
+           {"gemma3_text", "attn_logit_softcapping", 50.0},
+       }) {
+    json config = config_of(model_type);
+    if (value.is_discarded())
+      config.erase(key);
+    else
+      config[key] = value;
+    EXPECT_THAT(refusal_of(config), HasSubstr(key)) << model_type << ' ' << value;
+  }
+  EXPECT_THAT(message_of([] { parse_llama_config("{", "folder/config.json", {}); }),
+              HasSubstr("JSON"));
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_THAT(
+      message_of([&] { parse_llama_config("{\"a\":" + deep + "}", "folder/config.json", {}); }),
+      HasSubstr("JSON"));
+}
+
+TEST(LlamaConfig, KeepsTheKeysThatItCameWithAndStatesTheDtypeOfWhatIsWritten) {
+  for (const char* model_type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
+    const json config = config_of(model_type);
+    LlamaOptions options = options_of(config);
+    options.context = 5;  // of a run with shorter samples
+    const json written = json::parse(make_llama_config(options));
+    json expected = config;
+    expected.erase("torch_dtype");
+    expected["dtype"] = "float32";
+    EXPECT_EQ(written, expected);
+    EXPECT_EQ(options_of(written).variant, options.variant) << model_type;
+  }
+}
+
+TEST(LlamaConfig, OfOptionsThatNoConfigCanStateIsRefused) {
+  LlamaOptions options = with_usual_widths(small_llama());
+  EXPECT_EQ(json::parse(make_llama_config(options))["model_type"], "llama");
+  options.variant.rotary = {.base = 77, .scaling = RotaryScaling::yarn, .factor = 3};
+  EXPECT_NO_THROW(make_llama_config(options));
+  options.variant.window = 4;
+  EXPECT_THAT(message_of([&] { make_llama_config(options); }), HasSubstr("a window"));
+  options = options_of(config_of("gemma2"));
+  options.variant.logit_soft_cap = 29;
+  EXPECT_THAT(message_of([&] { make_llama_config(options); }), HasSubstr("caps"));
+}
+
+double loss_of(Llama& model, const batch::MicroBatch& micro) {
+  return evaluate(model, micro, context_of(micro)).sum.item<double>();
+}
+
+/// Makes a folder as of a family, with a model that only its config.json tells.
+void save_family(const std::filesystem::path& folder, const std::string& model_type) {
+  Llama model(
+      parse_llama_config(config_of(model_type).dump(), "config.json", {.compute = Compute::fp64}));
+  perturb(model);
+  save_llama_folder(folder, model);
+}
+
+TEST(LlamaFolder, RoundTripKeepsEveryBitAndTheOptionsThatAreNotShape) {
+  for (const char* model_type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
+    const TemporaryFolder folder;
+    save_family(folder / "a", model_type);
+    const auto model =
+        load_llama_folder(folder / "a", {.dropout = 0.25, .compute = Compute::fp64, .seed = 9});
+    EXPECT_EQ(model->options().dropout, 0.25);
+    EXPECT_EQ(model->options().seed, 9U);
+    save_llama_folder(folder / "b", *model);
+    EXPECT_EQ(read_file(folder / "b/config.json"), read_file(folder / "a/config.json"));
+    EXPECT_EQ(read_file(folder / "b/model.safetensors"), read_file(folder / "a/model.safetensors"))
+        << model_type;
+  }
+}
+
+TEST(LlamaFolder, LoadsAShorterContextAndKeepsTheLongerOne) {
+  const TemporaryFolder folder;
+  save_family(folder / "a", "llama");
+  const auto model = load_llama_folder(folder / "a", {.compute = Compute::fp64});
+  const auto shorter = load_llama_folder(folder / "a", {.compute = Compute::fp64}, 5);
+  EXPECT_EQ(shorter->context(), 5);
+  const batch::MicroBatch micro = random_batch(model->options(), 3, 5);
+  EXPECT_EQ(loss_of(*shorter, micro), loss_of(*model, micro));
+  save_llama_folder(folder / "b", *shorter);
+  EXPECT_EQ(read_llama_shape(folder / "b", {}).context, 12);
+  EXPECT_THAT(message_of([&] { load_llama_folder(folder / "a", {}, 13); }),
+              ::testing::AllOf(HasSubstr("model.context = 13"), HasSubstr("12 positions")));
+}
+
+void change_weights(const std::filesystem::path& folder,
+                    const std::function<void(NamedParameters&)>& change) {
+  NamedParameters tensors = read_safetensors(folder / "model.safetensors").tensors;
+  change(tensors);
+  write_safetensors(folder / "model.safetensors", tensors);
+}
+
+TEST(LlamaFolder, LoadsNamesWithoutPrefixATiedHeadOtherDtypesAndOldFrequencies) {
+  const TemporaryFolder folder;
+  save_family(folder / "a", "gemma2");
+  const auto model = load_llama_folder(folder / "a", {.compute = Compute::fp64});
+  change_weights(folder / "a", [](NamedParameters& tensors) {
+    at::Tensor head;
+    for (NamedParameter& parameter : tensors) {
+      parameter.name = parameter.name.substr(std::string("model.").size());
+      if (parameter.name == "embed_tokens.weight") head = parameter.tensor.clone();
+    }
+    tensors.push_back({"lm_head.weight", head});
+    tensors.push_back({"layers.0.self_attn.rotary_emb.inv_freq", at::ones(3)});
+  });
+  const batch::MicroBatch micro = random_batch(model->options(), 2, 12);
+  EXPECT_EQ(loss_of(*load_llama_folder(folder / "a", {.compute = Compute::fp64}), micro),
+            loss_of(*model, micro));
+  change_weights(folder / "a", [](NamedParameters& tensors) {
+    for (NamedParameter& parameter : tensors) parameter.tensor = parameter.tensor.to(at::kBFloat16);
+  });
+  const auto rounded = load_llama_folder(folder / "a", {.compute = Compute::fp64});
+  for (std::size_t i = 0; i < model->parameters().size(); ++i)
+    EXPECT_TRUE(at::equal(rounded->parameters()[i].tensor,
+                          model->parameters()[i].tensor.to(at::kBFloat16).to(at::kDouble)));
+}
+
+TEST(LlamaFolder, RefusesTensorsThatDoNotFitByName) {
+  const auto message = [](const std::string& model_type,
+                          const std::function<void(NamedParameters&)>& change) {
+    const TemporaryFolder folder;
+    save_family(folder / "a", model_type);
+    change_weights(folder / "a", change);
+    const std::string text = message_of([&] { load_llama_folder(folder / "a", {}); });
+    EXPECT_THAT(text, HasSubstr((folder / "a/model.safetensors").string()));
+    return text;
+  };
+  EXPECT_THAT(message("gemma2",
+                      [](auto& t) {
+                        t.push_back({"lm_head.weight", at::ones({31, 16})});
+                      }),
+              HasSubstr("tied head"));
+  EXPECT_THAT(message("llama",
+                      [](auto& t) {
+                        std::erase_if(t, [](const auto& p) { return p.name == "lm_head.weight"; });
+                      }),
+              ::testing::AllOf(HasSubstr("lm_head.weight"), HasSubstr("no such tensor")));
+  EXPECT_THAT(message("qwen3",
+                      [](auto& t) {
+                        t.push_back({"model.layers.0.self_attn.q_proj.bias", at::ones(24)});
+                      }),
+              HasSubstr("q_proj.bias"));
+  EXPECT_THAT(message("llama",
+                      [](auto& t) {
+                        for (auto& p : t)
+                          if (p.name == "model.layers.2.mlp.up_proj.weight")
+                            p.tensor = p.tensor.t().contiguous();
+                      }),
+              ::testing::AllOf(HasSubstr("up_proj"), HasSubstr("[20, 16]")));
+}
+
+TEST(LlamaFolder, DoesNotOverwriteAModelAndNamesMissingFiles) {
+  const TemporaryFolder folder;
+  save_family(folder / "a", "llama");
+  EXPECT_THAT(message_of([&] { save_family(folder / "a", "llama"); }), HasSubstr("config.json"));
+  EXPECT_THAT(message_of([&] { load_llama_folder(folder / "none", {}); }),
+              HasSubstr("none/config.json"));
+  std::filesystem::remove(folder / "a/model.safetensors");
+  EXPECT_THAT(message_of([&] { load_llama_folder(folder / "a", {}); }),
+              HasSubstr("a/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace accrue::models
