@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace accrue::data {
+
+/// The chat template of a tokenizer: a text in Jinja that says how messages become the one text
+/// that a model reads.
+///
+/// Renders what Python's jinja2 3.1 renders in the environment that transformers sets up for chat
+/// templates (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, break and continue, its
+/// own tojson, raise_exception, strftime_now, {% generation %}), byte by byte, of the part of the
+/// language that such templates use. The rest is refused by name when it is parsed, or where only
+/// the values tell, when it is rendered. A template is somebody else's file: the depth, the work
+/// and the size of a rendering are bounded (data/chat/template_work.h).
+///
+/// Immutable: safe to use from several threads.
+class ChatTemplate {
+ public:
+  /// A part of a rendered text, and whether a model is to learn to say it.
+  struct Piece {
+    std::string text;
+    bool is_learned = false;
+    bool operator==(const Piece&) const = default;
+  };
+
+  /// Throws a usage Error, its operation being `what`, that names the line and what this version
+  /// does not know: a tag, a filter, a test, a syntax.
+  static ChatTemplate parse(const std::string& source, const std::string& what);
+
+  /// The text. `variables` is an object: messages, tools, add_generation_prompt, bos_token and
+  /// whatever else the template reads. `now` is the time that strftime_now shows. Throws a usage
+  /// Error, with the line, where the template raises or meets a value that it cannot use.
+  std::string render(const nlohmann::ordered_json& variables, const std::tm& now) const;
+
+  /// Whether the template marks what a model is to say by {% generation %} blocks.
+  bool has_generation() const;
+
+  /// The text by pieces, of which those from {% generation %} blocks are learned. A usage Error
+  /// where one of them is in a macro, a set or a filter block, whose place in the text nothing
+  /// tells.
+  std::vector<Piece> render_pieces(const nlohmann::ordered_json& variables,
+                                   const std::tm& now) const;
+
+  const std::string& what() const;
+
+ private:
+  struct Parsed;
+  explicit ChatTemplate(std::shared_ptr<const Parsed> parsed);
+  std::shared_ptr<const Parsed> parsed_;
+};
+
+}  // namespace accrue::data

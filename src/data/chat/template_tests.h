@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string_view>
+
+#include "data/chat/call_arguments.h"
+
+namespace accrue::data::jinja {
+
+bool is_known_test(std::string_view name);
+
+/// `input is name(arguments)`, as jinja2 (3.1, tests.py) has it.
+bool passes_test(const Value& input, CallArguments arguments, Work& work);
+
+}  // namespace accrue::data::jinja

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "data/chat/template_work.h"
+
+namespace accrue::data::jinja {
+
+class Value;
+using Entries = std::vector<std::pair<Value, Value>>;
+struct Sequence;
+struct Mapping;
+struct Iterator;
+struct Callable;
+struct Namespace;
+
+/// What a name or a key stands for that is not there. It prints as nothing, is false and empty, and
+/// is refused wherever its value is needed.
+struct Undefined {
+  std::shared_ptr<const std::string> name;  ///< what was looked for
+};
+struct None {};
+/// A text that went through `safe`. It can be printed and joined; Python's type for it changes what
+/// it is added to, so everything else is refused.
+struct Markup {
+  std::shared_ptr<const std::string> text;
+};
+
+using Text = std::shared_ptr<const std::string>;
+using SequencePointer = std::shared_ptr<const Sequence>;
+using MappingPointer = std::shared_ptr<const Mapping>;
+using IteratorPointer = std::shared_ptr<Iterator>;
+using CallablePointer = std::shared_ptr<const Callable>;
+
+/// A value of the template language: what Python has, as far as templates use it. Values are
+/// immutable, as jinja2's ImmutableSandboxedEnvironment has them; a Namespace alone changes.
+class Value {
+ public:
+  using Kinds =
+      std::variant<Undefined, None, bool, std::int64_t, double, Text, Markup, SequencePointer,
+                   MappingPointer, IteratorPointer, CallablePointer, Namespace*>;
+
+  Value() = default;
+  explicit Value(Kinds kind) : kind_(std::move(kind)) {}
+  static Value undefined(std::string name);
+  static Value none() { return Value(None{}); }
+  static Value boolean(bool value) { return Value(Kinds(value)); }
+  static Value integer(std::int64_t value) { return Value(Kinds(value)); }
+  static Value real(double value) { return Value(Kinds(value)); }
+  static Value text(std::string value);
+  static Value list(std::vector<Value> items);
+  static Value tuple(std::vector<Value> items);
+  /// A generator: it can be walked once.
+  static Value iterator(std::vector<Value> items);
+  static Value mapping(Entries entries);
+
+  template <class Kind>
+  bool is() const {
+    return std::holds_alternative<Kind>(kind_);
+  }
+  template <class Kind>
+  const Kind& as() const {
+    return std::get<Kind>(kind_);
+  }
+  bool is_text() const { return is<Text>(); }
+  const std::string& as_text() const { return *as<Text>(); }
+  /// A number that Python takes for an int: True is 1.
+  bool is_integral() const { return is<std::int64_t>() || is<bool>(); }
+  bool is_number() const { return is_integral() || is<double>(); }
+  std::int64_t as_integer() const { return is<bool>() ? as<bool>() : as<std::int64_t>(); }
+  double as_real() const { return is<double>() ? as<double>() : static_cast<double>(as_integer()); }
+
+  /// How deep values lie in it.
+  int depth() const;
+  /// Python's name of its type, as errors show it.
+  std::string type_name() const;
+
+ private:
+  Kinds kind_;
+};
+
+struct Sequence {
+  enum class Kind { list, tuple, range, dict_keys, dict_values, dict_items };
+  Kind kind = Kind::list;
+  std::vector<Value> items;
+  int depth = 1;
+  bool is_view() const { return kind >= Kind::dict_keys; }
+};
+
+struct Mapping {
+  Entries entries;  ///< in the order in which they were put in
+  int depth = 1;
+};
+
+/// A generator, of which every item is given once.
+struct Iterator {
+  std::vector<Value> items;
+  std::size_t next = 0;
+  int depth = 1;
+};
+
+/// Lives as long as the rendering that made it.
+struct Namespace {
+  std::vector<std::pair<std::string, Value>> attributes;
+};
+
+struct Macro;
+struct Scope;
+
+struct Callable {
+  /// A function of the environment.
+  struct Global {
+    std::string name;
+  };
+  /// A method, with the value that it belongs to.
+  struct Method {
+    Value self;
+    std::string name;
+  };
+  struct MacroOf {
+    const Macro* macro;
+    std::weak_ptr<Scope> scope;  ///< where it was defined
+  };
+  std::variant<Global, Method, MacroOf> kind;
+  std::string name() const;
+};
+
+/// A sequence of the kind. Throws a Failure where it is too deep.
+Value make_sequence(Sequence::Kind kind, std::vector<Value> items);
+
+/// A value of JSON. Throws a Failure at integers of more than 63 bits and a sign, texts that are
+/// not UTF-8, and values that are too deep.
+Value value_of(const nlohmann::ordered_json& json);
+
+/// Whether Python takes the value for a key.
+bool is_hashable(const Value& value);
+/// The entry of a key. Null where there is none. Throws a Failure for keys that Python cannot hash.
+const Value* find_entry(const Mapping& mapping, const Value& key, Work& work);
+const Value* find_entry(const Mapping& mapping, std::string_view key);
+
+/// Gives a key its value, the place of a key that was there staying as it was.
+void put_entry(Entries& entries, Value key, Value value, Work& work);
+
+}  // namespace accrue::data::jinja
