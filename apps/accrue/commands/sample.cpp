@@ -22,9 +22,9 @@ struct SampleArguments {
 int run_sample(const SampleArguments& arguments) {
   const train::TrainedModel trained =
       train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
-  models::Gpt2& model =
-      expect_gpt2(trained, "accrue sample", "accrue predict " + arguments.run + " IMAGES",
-                  "a run of a language model; this one's module is its own");
+  models::LanguageModel& model =
+      expect_language_model(trained, "accrue sample", "accrue predict " + arguments.run + " IMAGES",
+                            "a run of a language model; this one's module is its own");
   if (!trained_on_bytes(trained))
     throw usage_error("accrue sample", "a model of byte tokens",
                       "a run on token files, whose tokenizer accrue does not know",

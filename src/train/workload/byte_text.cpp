@@ -23,7 +23,8 @@ Error text_of_bytes(const Config& config, const std::string& key, const std::str
 void check_text_is_of_model(const Config& config, const data::Source& data,
                             const std::string& key) {
   using Kind = data::FolderTokenizer::Kind;
-  if (!data.has_text() || config.model.kind != ModelKind::gpt2 || config.model.from.empty()) return;
+  if (!data.has_text() || !is_language_model(config.model.kind) || config.model.from.empty())
+    return;
   const std::int64_t vocab = config.model.vocab.value_or(0);
   if (const auto origin = run_origin(config.model.from)) {
     if (trained_on_bytes(data_format_of(origin->checkpoint), vocab)) return;
