@@ -112,7 +112,7 @@ TEST_F(CommandLine, WrongKeysAreRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lrr=1"}), HasSubstr("try optim.lr"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--gradient_accumulation_steps=8"}),
               HasSubstr("batch.tokens"));
-  EXPECT_THAT(refusal_of({"train", "run.toml", "--model.kind=llama"}),
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--precision.loss_scale=4"}),
               HasSubstr("not in this version"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--precision.compute=fp16"}), HasSubstr("bf16"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lr=abc"}), HasSubstr("--optim.lr=abc"));

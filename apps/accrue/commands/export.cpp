@@ -4,7 +4,9 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2_io.h"
+#include "accrue/models/llama_io.h"
 #include "accrue/train/run_directory.h"
+#include "commands/carried_files.h"
 #include "commands/commands.h"
 #include "commands/model_card.h"
 #include "commands/trained_text.h"
@@ -53,11 +55,16 @@ void copy_tokenizer(const fs::path& tokenizer, const fs::path& out) {
 
 /// Saves the model and returns its card.
 std::string save_language_model(const fs::path& out, const train::TrainedModel& trained,
-                                const models::Gpt2& model) {
+                                const models::LanguageModel& model) {
   const bool byte_tokens = trained_on_bytes(trained);
-  models::save_gpt2_folder(out, model);
-  if (byte_tokens) data::write_byte_tokenizer(out, model.options().context);
+  if (const auto* gpt2 = dynamic_cast<const models::Gpt2*>(&model))
+    models::save_gpt2_folder(out, *gpt2);
+  if (const auto* llama = dynamic_cast<const models::Llama*>(&model))
+    models::save_llama_folder(out, *llama);
+  if (byte_tokens) data::write_byte_tokenizer(out, model.context());
   if (!trained.tokenizer.empty()) copy_tokenizer(trained.tokenizer, out);
+  if (!trained.config.model.from.empty())
+    carry_files(trained.config.model.from, out, /*with_tokenizer=*/!byte_tokens);
   return language_model_card(trained, byte_tokens);
 }
 
@@ -65,8 +72,8 @@ std::string save_language_model(const fs::path& out, const train::TrainedModel& 
 std::string save_model(const fs::path& out, const train::TrainedModel& trained) {
   const models::Model& model = *trained.model;
   const models::ImageTask task = image_task(trained.config.model);
-  if (const auto* gpt2 = dynamic_cast<const models::Gpt2*>(&model))
-    return save_language_model(out, trained, *gpt2);
+  if (const auto* language_model = dynamic_cast<const models::LanguageModel*>(&model))
+    return save_language_model(out, trained, *language_model);
   if (const auto* vit = dynamic_cast<const models::Vit*>(&model))
     models::save_vit_folder(out, *vit, task);
   if (const auto* resnet = dynamic_cast<const models::ResNet*>(&model))
@@ -95,7 +102,8 @@ void add_export(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("export", "Write a run's model as a folder that other libraries load");
   verb->footer(
-      "A gpt2 or vit becomes a folder that transformers loads, a resnet one with torchvision's "
+      "A gpt2, llama or vit becomes a folder that transformers loads, a resnet one with "
+      "torchvision's "
       "names, a TorchScript module a model.pt; each with config.json and a model card.\n\n"
       "Example:\n"
       "  accrue export runs/first --out models/first\n"

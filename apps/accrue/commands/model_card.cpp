@@ -95,8 +95,10 @@ std::string training_section(const train::TrainedModel& trained) {
 std::string language_model_card(const train::TrainedModel& trained, bool byte_tokens) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const train::ModelConfig& shape = trained.config.model;
-  return card_head("transformers", "text-generation", {"gpt2", "accrue"},
-                   "A GPT-2 model trained with accrue") +
+  const bool is_llama = shape.kind == train::ModelKind::llama;
+  return card_head(
+             "transformers", "text-generation", {is_llama ? "llama" : "gpt2", "accrue"},
+             is_llama ? "A Llama model trained with accrue" : "A GPT-2 model trained with accrue") +
          number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
          number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
          number(shape.vocab.value_or(0)) + ". " + written_from(trained) +

@@ -6,6 +6,7 @@
 
 #include "accrue/core/units.h"
 #include "core/words.h"
+#include "train/plan/plan_json.h"
 
 namespace accrue::cli {
 namespace {

@@ -22,7 +22,7 @@ struct SampleArguments {
 };
 
 /// The prompt and what the model adds, up to the end of a text.
-std::string continued(models::Gpt2& model, const data::Tokenizer& tokenizer,
+std::string continued(models::LanguageModel& model, const data::Tokenizer& tokenizer,
                       const SampleArguments& arguments) {
   std::vector<std::int64_t> prompt = tokenizer.around().before;
   const std::vector<std::int64_t> words = tokenizer.encode(arguments.prompt);
@@ -38,9 +38,9 @@ std::string continued(models::Gpt2& model, const data::Tokenizer& tokenizer,
 int run_sample(const SampleArguments& arguments) {
   const train::TrainedModel trained =
       train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
-  models::Gpt2& model =
-      expect_gpt2(trained, "accrue sample", "accrue predict " + arguments.run + " IMAGES",
-                  "a run of a language model; this one's module is its own");
+  models::LanguageModel& model =
+      expect_language_model(trained, "accrue sample", "accrue predict " + arguments.run + " IMAGES",
+                            "a run of a language model; this one's module is its own");
   if (!trained.tokenizer.empty()) {
     std::cout << continued(model, *data::Tokenizer::open(trained.tokenizer, "accrue sample"),
                            arguments)

@@ -4,11 +4,13 @@
 
 namespace accrue::cli {
 
-models::Gpt2& expect_gpt2(const train::TrainedModel& trained, const std::string& operation,
-                          const std::string& for_images, const std::string& for_others) {
-  if (auto* gpt2 = dynamic_cast<models::Gpt2*>(trained.model.get())) return *gpt2;
+models::LanguageModel& expect_language_model(const train::TrainedModel& trained,
+                                             const std::string& operation,
+                                             const std::string& for_images,
+                                             const std::string& for_others) {
+  if (auto* model = dynamic_cast<models::LanguageModel*>(trained.model.get())) return *model;
   const bool images = !trained.config.model.image.empty();
-  throw usage_error(operation, "a run of a language model (gpt2)",
+  throw usage_error(operation, "a run of a language model (gpt2, llama)",
                     "one of kind " + trained.model->kind() + (images ? ", of images" : ""),
                     images ? for_images : for_others);
 }

@@ -43,28 +43,33 @@ struct ModelConfig {
   ModelKind kind = ModelKind::gpt2;
   std::int64_t layers = 6;
   std::int64_t heads = 6;
+  std::optional<std::int64_t> kv_heads;  ///< of keys and values; none: as many as `heads`
   std::int64_t width = 384;
+  std::optional<std::int64_t> ffn_width;  ///< none: what models::LlamaOptions calls usual
   /// In tokens; for a vit in patches, a square number. None: context_or_default(), or what `from`
   /// has.
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> vocab;  ///< none: the tokenizer's, or the number of images' classes
   double dropout = 0;
-  /// What to start from: for gpt2 a Hugging Face folder, for vit and resnet a safetensors file or a
-  /// folder with a model.safetensors, for torchscript the module's file; for all but torchscript
-  /// also a run folder, or a checkpoint in one.
+  /// What to start from: for gpt2 and llama a Hugging Face folder, for vit and resnet a safetensors
+  /// file or a folder with a model.safetensors, for torchscript the module's file; for all but
+  /// torchscript also a run folder, or a checkpoint in one.
   std::string from;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.
   std::vector<std::int64_t> image;
   std::vector<std::string> classes;
+  /// The config.json that a llama's shape came from (models::LlamaOptions); no key: a folder or a
+  /// checkpoint tells it.
+  std::string config_json;
 
   std::int64_t context_or_default() const {
     return context.value_or(kind == ModelKind::vit ? 16 : 256);
   }
-  /// Whether the model takes its shape from the folder `from` (a gpt2 perhaps with a shorter
-  /// context): a gpt2 does from any folder, other kinds from a run's or a checkpoint's. Looks into
-  /// the folder.
+  /// Whether the model takes its shape from the folder `from` (a language model perhaps with a
+  /// shorter context): gpt2 and llama do from any folder, other kinds from a run's or a
+  /// checkpoint's. Looks into the folder.
   bool has_shape_of_folder() const;
 };
 

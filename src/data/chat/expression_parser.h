@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "data/chat/template_nodes.h"
-#include "data/chat/token_stream.h"
+#include "data/chat/syntax_tokens.h"
 
 namespace accrue::data::jinja {
 
@@ -11,7 +11,7 @@ namespace accrue::data::jinja {
 /// the line and what this version does not know: filters, tests, functions, syntax.
 class ExpressionParser {
  public:
-  explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
+  explicit ExpressionParser(SyntaxTokens& tokens) : tokens_(tokens) {}
 
   ExpressionPointer expression(bool with_conditional = true);
   /// Expressions with commas between them are a tuple. `stop` is a name that ends it, besides what
@@ -54,7 +54,7 @@ class ExpressionParser {
   bool begins_argument_of_test() const;
   std::string dotted_name();
 
-  TokenStream& tokens_;
+  SyntaxTokens& tokens_;
   int nested_ = 0;
 };
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "data/chat/template_nodes.h"
-#include "data/chat/token_stream.h"
+#include "data/chat/syntax_tokens.h"
 
 namespace accrue::data::jinja {
 
@@ -27,7 +27,7 @@ inline int depth_of_node(const Arguments& arguments) {
 
 /// An expression at the stream's line, `inside` being the depth of what is in it.
 template <class Node>
-ExpressionPointer make_expression(const TokenStream& tokens, Node node, int inside) {
+ExpressionPointer make_expression(const SyntaxTokens& tokens, Node node, int inside) {
   if (inside >= deepest_expression)
     tokens.refuse("expressions at most " + std::to_string(deepest_expression) + " deep",
                   "a deeper one");

@@ -11,7 +11,7 @@ using EndNames = std::vector<std::string_view>;
 
 class StatementParser {
  public:
-  explicit StatementParser(TokenStream& tokens) : tokens_(tokens), expressions_(tokens) {}
+  explicit StatementParser(SyntaxTokens& tokens) : tokens_(tokens), expressions_(tokens) {}
 
   ParsedTemplate run() {
     ParsedTemplate parsed;
@@ -208,7 +208,7 @@ class StatementParser {
     return {body_of_its_own("endgeneration")};
   }
 
-  TokenStream& tokens_;
+  SyntaxTokens& tokens_;
   ExpressionParser expressions_;
   int nested_ = 0, loops_ = 0;
   bool has_generation_ = false;
@@ -217,7 +217,7 @@ class StatementParser {
 }  // namespace
 
 ParsedTemplate parse_template(const std::string& source, const std::string& what) {
-  TokenStream tokens(tokens_of(source, what), what);
+  SyntaxTokens tokens(tokens_of(source, what), what);
   return StatementParser(tokens).run();
 }
 

@@ -27,6 +27,9 @@ constexpr const char* state_file = "state.json";
 json shape_to_json(const ModelConfig& shape) {
   json out{{"kind", to_string(shape.kind)}, {"layers", shape.layers},    {"heads", shape.heads},
            {"width", shape.width},          {"context", *shape.context}, {"vocab", *shape.vocab}};
+  if (shape.kv_heads) out["kv_heads"] = *shape.kv_heads;
+  if (shape.ffn_width) out["ffn_width"] = *shape.ffn_width;
+  if (!shape.config_json.empty()) out["config"] = shape.config_json;
   if (!shape.image.empty()) out["image"] = shape.image;
   if (!shape.classes.empty()) out["classes"] = shape.classes;
   return out;
@@ -41,6 +44,9 @@ ModelConfig shape_from_json(const json& in) {
   in.at("width").get_to(shape.width);
   shape.context = in.at("context").get<std::int64_t>();
   shape.vocab = in.at("vocab").get<std::int64_t>();
+  if (in.contains("kv_heads")) shape.kv_heads = in["kv_heads"].get<std::int64_t>();
+  if (in.contains("ffn_width")) shape.ffn_width = in["ffn_width"].get<std::int64_t>();
+  if (in.contains("config")) in["config"].get_to(shape.config_json);
   if (in.contains("image")) in["image"].get_to(shape.image);
   if (in.contains("classes")) in["classes"].get_to(shape.classes);
   return shape;
@@ -201,7 +207,10 @@ VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(s
 Config VerifiedCheckpoint::with_shape(Config config) const {
   config.model.layers = shape_.layers;
   config.model.heads = shape_.heads;
+  config.model.kv_heads = shape_.kv_heads;
   config.model.width = shape_.width;
+  config.model.ffn_width = shape_.ffn_width;
+  config.model.config_json = shape_.config_json;
   config.model.context = shape_.context;
   config.model.vocab = shape_.vocab;
   if (!shape_.image.empty()) config.model.image = shape_.image;

@@ -97,10 +97,26 @@ void check_gpt2(const Config& config, const StatedKeys& stated) {
   if (config.model.from.empty()) check_heads(config, stated);
 }
 
+void check_llama(const Config& config, const StatedKeys& stated) {
+  if (!config.model.from.empty()) return;
+  check_heads(config, stated);
+  const std::int64_t heads = config.model.heads, kv_heads = config.model.kv_heads.value_or(heads);
+  if (heads % kv_heads != 0)
+    throw usage_error(where(stated, "model.kv_heads"),
+                      "a divisor of model.heads (" + std::to_string(heads) + ")",
+                      std::to_string(kv_heads), "another number of either");
+  if (config.model.width / heads % 2 != 0)
+    throw usage_error(where(stated, "model.width"),
+                      "heads of an even width, whose channels rotate in pairs",
+                      std::to_string(config.model.width) + " / " + std::to_string(heads),
+                      "another width or another number of heads");
+}
+
 void check_model(const Config& config, const StatedKeys& stated) {
   if (config.model.kind == ModelKind::resnet) return check_resnet(config, stated);
   if (config.model.kind == ModelKind::vit) return check_vit(config, stated);
   if (config.model.kind == ModelKind::torchscript) return check_torchscript(config, stated);
+  if (config.model.kind == ModelKind::llama) return check_llama(config, stated);
   check_gpt2(config, stated);
 }
 

@@ -87,7 +87,7 @@ bool ModelConfig::has_shape_of_folder() const {
     std::error_code unreadable;
     return std::filesystem::exists(std::filesystem::path(from) / file, unreadable);
   };
-  return kind == ModelKind::gpt2 || holds("config.toml") ||
+  return is_language_model(kind) || holds("config.toml") ||
          holds("state.json");  // a run's, a checkpoint's
 }
 

@@ -33,7 +33,7 @@ Key shape(Key key) {
       [](const Config& c) { return !c.model.has_shape_of_folder(); }, std::move(key));
 }
 
-/// A gpt2 may take fewer positions than its folder has.
+/// A language model may take fewer positions than its folder has.
 Key context_key(std::string name) {
   Key key = integer_key(
       std::move(name), {1, most::context}, [](auto& c) -> auto& { return c.model.context; });
@@ -44,7 +44,7 @@ Key context_key(std::string name) {
   return read_where(
       "model.from = \"\"", "a folder brings the model's shape", "model.from",
       [](const Config& c) {
-        return c.model.kind == ModelKind::gpt2 || !c.model.has_shape_of_folder();
+        return is_language_model(c.model.kind) || !c.model.has_shape_of_folder();
       },
       std::move(key));
 }
@@ -63,7 +63,7 @@ Key read_with_a_length(Key key) {
 Key read_with_format(std::vector<std::string> formats, Key key) {
   formats.emplace_back("auto");
   key = read_with("data.format", formats, std::move(key));
-  return read_with("model.kind", {"gpt2", "torchscript"}, std::move(key));
+  return read_with("model.kind", {"gpt2", "llama", "torchscript"}, std::move(key));
 }
 
 Key read_with_images(Key key) {
@@ -119,30 +119,37 @@ std::vector<Key> run_keys() {
 std::vector<Key> model_keys() {
   return {
       choice_key(
-          "model.kind", model_kind_words, {{"llama"}},
-          [](auto& c) -> auto& { return c.model.kind; }),
+          "model.kind", model_kind_words, {}, [](auto& c) -> auto& { return c.model.kind; }),
       read_with(
-          "model.kind", {"gpt2", "vit", "resnet"},
+          "model.kind", {"gpt2", "llama", "vit", "resnet"},
           shape(integer_key(
               "model.layers", {1, most::layers}, [](auto& c) -> auto& { return c.model.layers; }))),
       read_with(
-          "model.kind", {"gpt2", "vit"},
+          "model.kind", {"gpt2", "llama", "vit"},
           shape(integer_key(
               "model.heads", {1, most::count}, [](auto& c) -> auto& { return c.model.heads; }))),
+      read_with("model.kind", {"llama"},
+                shape(integer_key(
+                    "model.kv_heads", {1, most::count},
+                    [](auto& c) -> auto& { return c.model.kv_heads; }))),
       read_with(
-          "model.kind", {"gpt2", "vit", "resnet"},
+          "model.kind", {"gpt2", "llama", "vit", "resnet"},
           shape(integer_key(
               "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
-      read_with("model.kind", {"gpt2", "vit", "torchscript"},
+      read_with("model.kind", {"llama"},
+                shape(integer_key(
+                    "model.ffn_width", {1, most::count},
+                    [](auto& c) -> auto& { return c.model.ffn_width; }))),
+      read_with("model.kind", {"gpt2", "llama", "vit", "torchscript"},
                 read_with_a_length(context_key("model.context"))),
       shape(integer_or_word_key(
           "model.vocab", {1, most::vocab}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
-      read_with("model.kind", {"gpt2", "vit"},
+      read_with("model.kind", {"gpt2", "llama", "vit"},
                 number_key(
                     "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.model.dropout; })),
       string_key(
-          "model.from", "a folder in Hugging Face's GPT-2 format, a run folder, or a file",
+          "model.from", "a Hugging Face folder, a run folder, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
       read_with("model.kind", {"resnet", "torchscript"},
                 choice_key(
@@ -226,7 +233,7 @@ std::vector<Key> memory_keys() {
 
 std::vector<Key> loss_keys() {
   return {
-      read_with("model.kind", {"gpt2"},
+      read_with("model.kind", {"gpt2", "llama"},
                 choice_key(
                     "loss.cross_entropy", cross_entropy_words, {},
                     [](auto& c) -> auto& { return c.loss.cross_entropy; })),

@@ -16,7 +16,7 @@ constexpr double longest_seconds_shown = 20;
 
 bool has_bf16(const Config& config) {
   return config.precision.compute == models::Compute::fp32 &&
-         (config.model.kind == ModelKind::gpt2 || config.model.kind == ModelKind::vit);
+         (is_language_model(config.model.kind) || config.model.kind == ModelKind::vit);
 }
 
 /// Measures the plan in bf16; nothing where it does not fit, as its copies of the weights may not.

@@ -54,7 +54,7 @@ memory::PlanQuestion plan_question(const Workload& work) {
           .open_micro_batch = micro_batch_advice(config, "\"auto\""),
           .enough_bytes = budget ? enough_budget(work).value_or(0) : 0,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
-          .context = config.model.kind == ModelKind::gpt2 ? config.model.context_or_default() : 0,
+          .context = is_language_model(config.model.kind) ? config.model.context_or_default() : 0,
           .parameter_count = models::parameter_count(*work.model)};
 }
 

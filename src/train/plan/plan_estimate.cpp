@@ -7,6 +7,7 @@
 #include "batch/schedule.h"
 #include "data/files/suffix.h"
 #include "train/config/gradient_folding.h"
+#include "train/plan/llama_activations.h"
 #include "train/plan/storage.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/text_tokenizer.h"
@@ -35,7 +36,7 @@ bool is_text(const DataConfig& data) {
 
 std::int64_t classes_of(const Config& config) {
   if (config.model.vocab) return *config.model.vocab;
-  if (config.model.kind == ModelKind::gpt2 && is_text(config.data)) {
+  if (is_language_model(config.model.kind) && is_text(config.data)) {
     const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config)();
     return tokenizer ? tokenizer->vocab() : byte_vocabulary;
   }
@@ -72,6 +73,17 @@ ModelFigures figures_of_gpt2(const Config& config) {
   return figures_of_transformer(config, shape, memory::gpt2_parameters(shape, classes_of(config)));
 }
 
+ModelFigures figures_of_llama(const Config& config) {
+  models::LlamaOptions shape = llama_shape(config.model);
+  shape.vocab = classes_of(config);
+  ModelFigures figures{.parameters = models::parameter_count(shape),
+                       .sixteen_bit_sample_bytes =
+                           llama_activations(shape, {.master = 2, .operand = 2}, Recompute::none)};
+  for (const Recompute mode : modes_of(config))
+    figures.modes.push_back({mode, llama_activations(shape, value_bytes_of(config), mode)});
+  return figures;
+}
+
 ModelFigures figures_of_vit(const Config& config, const EstimateOptions& options) {
   const ModelConfig& m = config.model;
   const std::vector<std::int64_t> image = image_of(options);
@@ -104,6 +116,7 @@ ModelFigures figures_of(const Config& config, const EstimateOptions& options) {
                       "layers, heads, width, context and vocab in its place, or accrue plan");
   if (config.model.kind == ModelKind::vit) return figures_of_vit(config, options);
   if (config.model.kind == ModelKind::resnet) return figures_of_resnet(config, options);
+  if (config.model.kind == ModelKind::llama) return figures_of_llama(config);
   return figures_of_gpt2(config);
 }
 
@@ -222,13 +235,14 @@ void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
 RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   const Config config = with_whole_batch(given, options.ranks);
   if (config.model.kind == ModelKind::torchscript)
-    throw usage_error(estimating, "a model whose shape the config tells: gpt2, vit or resnet",
+    throw usage_error(estimating,
+                      "a model whose shape the config tells: gpt2, llama, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
   const ModelFigures figures = figures_of(config, options);
   RunEstimate estimate;
   estimate.parameters = figures.parameters;
   estimate.sample_tokens =
-      config.model.kind == ModelKind::gpt2 ? config.model.context_or_default() : 0;
+      is_language_model(config.model.kind) ? config.model.context_or_default() : 0;
   estimate.batch_samples = samples_of_batch(config, estimate.sample_tokens);
   estimate.micro_batch = std::min(config.batch.micro.value_or(1), estimate.batch_samples);
   estimate.micro_reason = config.batch.micro ? "as batch.micro says" : "one sample, the least";

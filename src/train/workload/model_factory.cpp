@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/gpt2_io.h"
+#include "accrue/models/llama_io.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/models/resnet.h"
 #include "accrue/models/safetensors.h"
@@ -15,6 +16,7 @@
 #include "accrue/models/vit.h"
 #include "core/cause.h"
 #include "data/fetch.h"
+#include "models/files/llama_config.h"
 #include "train/workload/model_origin.h"
 
 namespace accrue::train {
@@ -35,6 +37,16 @@ models::Gpt2Options gpt2_options(const Config& config) {
           .fused_loss = config.loss.cross_entropy == CrossEntropy::fused,
           .compute = config.precision.compute,
           .seed = config.run.seed};
+}
+
+models::LlamaOptions llama_options(const Config& config) {
+  models::LlamaOptions options = llama_shape(config.model);
+  options.dropout = config.model.dropout;
+  options.loss = loss_options(config);
+  options.fused_loss = config.loss.cross_entropy == CrossEntropy::fused;
+  options.compute = config.precision.compute;
+  options.seed = config.run.seed;
+  return options;
 }
 
 bool takes_images(const Config& config) {
@@ -77,7 +89,7 @@ void expect_images(const Config& config, const data::Source& source) {
       "model.kind", images ? "a model of images" : "data of images",
       std::string(to_string(config.model.kind)) + (images ? " and images" : " and text or tokens"),
       images ? "kind = \"resnet\" or \"vit\" in [model]"
-             : "format = \"images\" in [data], or kind = \"gpt2\"");
+             : "format = \"images\" in [data], or kind = \"gpt2\" or \"llama\"");
 }
 
 /// A run's model has the shape of the images that it was trained on.
@@ -156,20 +168,13 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
                     "a module made for these data, or other data");
 }
 
-}  // namespace
-
-std::unique_ptr<models::Model> load_shaping_model(Config& config,
-                                                  std::vector<std::string>& remarks) {
-  if (const auto origin = run_origin(config.model.from))
-    return load_from_run(config, *origin, remarks);
-  if (config.model.kind != ModelKind::gpt2 || config.model.from.empty()) return nullptr;
-  expect_gpt2_folder(config.model.from);
+std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
   const models::Gpt2Options theirs =
       models::read_gpt2_shape(config.model.from, gpt2_options(config));
   std::unique_ptr<models::Gpt2> model =
       models::load_gpt2_folder(config.model.from, theirs, config.model.context);
   remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(theirs.context, model->options().context, remarks);
+  note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
   const models::Gpt2Options& shape = model->options();
   config.model.layers = shape.layers;
   config.model.heads = shape.heads;
@@ -177,6 +182,52 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
   config.model.context = shape.context;
   config.model.vocab = shape.vocab;
   return model;
+}
+
+std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::string>& remarks) {
+  const std::optional<std::int64_t> wanted = config.model.context;
+  std::unique_ptr<models::Llama> model =
+      models::load_llama_folder(config.model.from, llama_options(config), wanted);
+  const models::LlamaOptions& shape = model->options();
+  const std::int64_t positions = models::read_llama_shape(config.model.from, {}).context;
+  remarks.push_back(start_in_words(config.model.from, *model));
+  note_shorter_context(config.model.kind, positions, shape.context, remarks);
+  config.model.layers = shape.layers;
+  config.model.heads = shape.heads;
+  config.model.kv_heads = shape.kv_heads;
+  config.model.width = shape.width;
+  config.model.ffn_width = shape.ffn_width;
+  config.model.context = shape.context;
+  config.model.vocab = shape.vocab;
+  config.model.config_json = shape.config_json;
+  return model;
+}
+
+}  // namespace
+
+models::LlamaOptions llama_shape(const ModelConfig& model) {
+  const std::int64_t context = model.context_or_default();
+  if (model.config_json.empty())
+    return {.layers = model.layers,
+            .heads = model.heads,
+            .kv_heads = model.kv_heads.value_or(0),
+            .width = model.width,
+            .ffn_width = model.ffn_width.value_or(0),
+            .context = context,
+            .vocab = model.vocab.value_or(byte_vocabulary)};
+  models::LlamaOptions shape = models::parse_llama_config(model.config_json, "the run's model", {});
+  shape.context = context;
+  return shape;
+}
+
+std::unique_ptr<models::Model> load_shaping_model(Config& config,
+                                                  std::vector<std::string>& remarks) {
+  if (const auto origin = run_origin(config.model.from))
+    return load_from_run(config, *origin, remarks);
+  if (!is_language_model(config.model.kind) || config.model.from.empty()) return nullptr;
+  expect_model_folder(config.model.from);
+  if (config.model.kind == ModelKind::llama) return load_llama(config, remarks);
+  return load_gpt2(config, remarks);
 }
 
 void fit_model_to_data(Config& config, const data::Source& train) {
@@ -209,6 +260,8 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
         models::TorchScriptOptions{.file = config.model.from,
                                    .compute = config.precision.compute,
                                    .loss = loss_options(config)});
+  if (config.model.kind == ModelKind::llama)
+    return std::make_unique<models::Llama>(llama_options(config));
   return std::make_unique<models::Gpt2>(gpt2_options(config));
 }
 

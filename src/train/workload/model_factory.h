@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "accrue/models/gpt2.h"
+#include "accrue/models/llama.h"
 #include "accrue/models/model.h"
 #include "train/workload/workload.h"
 
@@ -14,9 +14,12 @@ namespace accrue::train {
 /// The vocabulary of a model of text by bytes.
 inline constexpr std::int64_t byte_vocabulary = 256;
 
+/// Shape and variant of a llama: those of its config_json where it has one, else of the keys.
+models::LlamaOptions llama_shape(const ModelConfig& model);
+
 /// Where `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads
-/// it and puts its shape into the config; a gpt2's context may be shorter than that. Adds to
-/// `remarks` what was decided. Null where `model.from` names no such model.
+/// it and puts its shape into the config; a language model's context may be shorter than that. Adds
+/// to `remarks` what was decided. Null where `model.from` names no such model.
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks);
 

@@ -5,6 +5,7 @@
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
 #include "core/words.h"
+#include "models/files/model_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/workload.h"
 
@@ -68,7 +69,7 @@ std::string start_in_words(const std::string& from, const models::Model& model) 
          " parameters";
 }
 
-void expect_gpt2_folder(const std::string& from) {
+void expect_model_folder(const std::string& from) {
   std::error_code unreadable;
   const fs::path config = fs::path(from) / "config.json";
   if (fs::exists(config, unreadable)) return;
@@ -82,12 +83,14 @@ void expect_gpt2_folder(const std::string& from) {
       "a folder on this machine (hf download openai-community/gpt2 --local-dir gpt2 makes one)");
 }
 
-void note_shorter_context(std::int64_t positions, std::int64_t context,
+void note_shorter_context(ModelKind kind, std::int64_t positions, std::int64_t context,
                           std::vector<std::string>& remarks) {
   if (context == positions) return;
-  remarks.push_back("model.context = " + std::to_string(context) + " of the model's " +
-                    std::to_string(positions) + ": it keeps the first " + std::to_string(context) +
-                    " of its position embeddings");
+  const std::string kept = std::to_string(context);
+  std::string remark = "model.context = " + kept + " of the model's " + std::to_string(positions);
+  if (kind == ModelKind::gpt2)
+    remark += ": it keeps the first " + kept + " of its position embeddings";
+  remarks.push_back(std::move(remark));
 }
 
 std::optional<RunOrigin> run_origin(const std::string& from) {
@@ -109,11 +112,14 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();
-  if (config.model.kind == ModelKind::gpt2 && wanted) {
+  if (is_language_model(config.model.kind) && wanted) {
     const std::int64_t positions = config.model.context_or_default();
-    tensors = models::with_first_positions(std::move(tensors), positions, *wanted, file);
+    if (config.model.kind == ModelKind::gpt2)
+      tensors = models::with_first_positions(std::move(tensors), positions, *wanted, file);
+    else
+      models::check_context(*wanted, positions, file);
     config.model.context = wanted;
-    note_shorter_context(positions, *wanted, remarks);
+    note_shorter_context(config.model.kind, positions, *wanted, remarks);
   }
   std::unique_ptr<models::Model> model = make_model(config);
   model->load_file_tensors(tensors, file);

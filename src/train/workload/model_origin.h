@@ -22,11 +22,11 @@ struct RunOrigin {
 /// run.
 std::optional<RunOrigin> run_origin(const std::string& from);
 
-/// Loads the checkpoint's model, verified; `config` gets its shape, but for a gpt2's shorter
-/// context. Adds to `remarks` what was decided. Throws a usage Error where config and run have
-/// different kinds or normalisations, where the run has only the tensors of a TorchScript module,
-/// or where the checkpoint is not as it was written. It needs no claim: other processes may go on
-/// with the run.
+/// Loads the checkpoint's model, verified; `config` gets its shape, but for a language
+/// model's shorter context. Adds to `remarks` what was decided. Throws a usage Error where config
+/// and run have different kinds or normalisations, where the run has only the tensors of a
+/// TorchScript module, or where the checkpoint is not as it was written. It needs no claim: other
+/// processes may go on with the run.
 std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
                                              std::vector<std::string>& remarks);
 
@@ -34,11 +34,10 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
 std::string start_in_words(const std::string& from, const models::Model& model);
 
 /// Throws a usage Error, with all that model.from may be, where `from` is no Hugging Face folder.
-void expect_gpt2_folder(const std::string& from);
+void expect_model_folder(const std::string& from);
 
-/// Adds to `remarks` that a gpt2 of `positions` keeps only the first `context`, where these are
-/// fewer.
-void note_shorter_context(std::int64_t positions, std::int64_t context,
+/// Adds to `remarks` that a language model of `positions` has a shorter context, where it has.
+void note_shorter_context(ModelKind kind, std::int64_t positions, std::int64_t context,
                           std::vector<std::string>& remarks);
 
 }  // namespace accrue::train

@@ -117,8 +117,7 @@ OpenTokenizer tokenizer_of(const Config& config) {
 
 void check_text_is_of_model(const Config& config, const data::Source& data,
                             const std::string& key) {
-  // A TorchScript module brings no files with it that would tell.
-  if (!data.has_text() || config.model.from.empty() || config.model.kind == ModelKind::torchscript)
+  if (!data.has_text() || !is_language_model(config.model.kind) || config.model.from.empty())
     return;
   TextIsOfModel(config, data, key).check();
 }

@@ -11,9 +11,9 @@
 namespace accrue::data::jinja {
 
 /// The tokens of a template, read one after the other by the two halves of the parser.
-class TokenStream {
+class SyntaxTokens {
  public:
-  TokenStream(std::vector<Token> tokens, const std::string& what)
+  SyntaxTokens(std::vector<Token> tokens, const std::string& what)
       : tokens_(std::move(tokens)), what_(what) {}
 
   const Token& current() const { return tokens_[at_]; }
