@@ -41,6 +41,8 @@ struct RunConfig {
 
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt2;
+  /// Whether nobody stated the kind, so that it is what `from` holds, or gpt2.
+  bool kind_is_auto = true;
   std::int64_t layers = 6;
   std::int64_t heads = 6;
   std::optional<std::int64_t> kv_heads;  ///< of keys and values; none: as many as `heads`

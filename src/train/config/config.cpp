@@ -9,6 +9,7 @@
 #include "train/config/checks.h"
 #include "train/config/key.h"
 #include "train/config/names.h"
+#include "train/config/origin_kind.h"
 #include "train/config/toml/toml_reader.h"
 #include "train/config/translations/unknown_key.h"
 
@@ -109,6 +110,8 @@ Config parse_config(const std::string& toml, const std::string& origin,
     apply(entry, all, config, stated, ConfigOrigin::user);
     answered_for[entry.path] = place(entry);
   }
+  if (config.model.kind_is_auto)
+    config.model.kind = kind_of_origin(config.model.from).value_or(ModelKind::gpt2);
   set_defaults_of_kind(config, stated);
   if (kind == ConfigOrigin::run) forget_unread_context(config, stated);
   check_statements(config, answered_for);

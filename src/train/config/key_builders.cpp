@@ -265,6 +265,18 @@ Key betas_key(std::string name) {
   return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
+Key model_kind_key(std::string name) {
+  Key key = choice_key(
+      std::move(name), model_kind_words, {}, [](auto& c) -> auto& { return c.model.kind; });
+  key.expected = "\"auto\" or " + key.expected;
+  key.set = [set = key.set](const Stated& stated, Config& config) {
+    const bool is_auto = is_word(stated, "auto");
+    if (!is_auto) set(stated, config);
+    config.model.kind_is_auto = is_auto;
+  };
+  return key;
+}
+
 Key tokenizer_key(std::string name) {
   return string_key(
       std::move(name), "\"auto\", \"bytes\", a tokenizer.json or its folder",

@@ -118,8 +118,7 @@ std::vector<Key> run_keys() {
 
 std::vector<Key> model_keys() {
   return {
-      choice_key(
-          "model.kind", model_kind_words, {}, [](auto& c) -> auto& { return c.model.kind; }),
+      model_kind_key("model.kind"),
       read_with(
           "model.kind", {"gpt2", "llama", "vit", "resnet"},
           shape(integer_key(

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "train/config/origin_kind.h"
 #include "train/plan/setup.h"
 #include "train/run/evaluation.h"
 #include "train/workload/model_origin.h"
@@ -17,6 +18,7 @@ Config config_for(const EvaluationTask& task) {
   Config config;
   if (const auto origin = run_origin(task.model)) config = origin->run.config();
   config.model.from = task.model;
+  config.model.kind = kind_of_origin(task.model).value_or(config.model.kind);
   config.data = {.train = task.files, .format = task.format};
   config.batch = {.samples = 1};
   config.run.out.clear();  // nothing is written, not even beside a run

@@ -137,7 +137,7 @@ WindowSummary summarize_window(const Config& config,
 
 DataReport summarize_data(const Config& stated, std::int64_t shown,
                           const data::TellProgress& tell) {
-  const Config config = with_whole_batch(stated, 1);
+  Config config = with_whole_batch(stated, 1);
   const Datasets data = open_data(config, tell);
   if (data.train->image_shape())
     throw usage_error("data", "text, tokens or JSON lines", "images",

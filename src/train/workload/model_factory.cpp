@@ -17,6 +17,7 @@
 #include "core/cause.h"
 #include "data/fetch.h"
 #include "models/files/llama_config.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_origin.h"
 
 namespace accrue::train {
@@ -228,6 +229,26 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
   expect_model_folder(config.model.from);
   if (config.model.kind == ModelKind::llama) return load_llama(config, remarks);
   return load_gpt2(config, remarks);
+}
+
+void take_shape_of_origin(Config& config) {
+  std::optional<std::int64_t> context = config.model.context;
+  if (const auto origin = run_origin(config.model.from)) {
+    config = VerifiedCheckpoint(origin->checkpoint, VerifiedCheckpoint::Files::none)
+                 .with_shape(std::move(config));
+  } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
+    expect_model_folder(config.model.from);
+    if (config.model.kind == ModelKind::llama) {
+      const models::LlamaOptions shape = models::read_llama_shape(config.model.from, {});
+      config.model.vocab = shape.vocab;
+      config.model.context = shape.context;
+    } else {
+      const models::Gpt2Options shape = models::read_gpt2_shape(config.model.from, {});
+      config.model.vocab = shape.vocab;
+      config.model.context = shape.context;
+    }
+  }
+  if (context) config.model.context = context;
 }
 
 void fit_model_to_data(Config& config, const data::Source& train) {

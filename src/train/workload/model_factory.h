@@ -23,6 +23,10 @@ models::LlamaOptions llama_shape(const ModelConfig& model);
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks);
 
+/// Puts the context and the vocabulary that load_shaping_model() would put into the config, without
+/// loading any weights.
+void take_shape_of_origin(Config& config);
+
 /// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
 /// Throws a usage Error where data and model do not go together.
 void fit_model_to_data(Config& config, const data::Source& train);

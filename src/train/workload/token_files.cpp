@@ -30,16 +30,6 @@ void make_folder(const fs::path& out) {
                       "a folder that can be made", error.message(), "another --out");
 }
 
-/// A model that brings its context decides where samples end, and so what is held out.
-void expect_context(const Config& config) {
-  if (config.model.context || config.data.val_fraction == 0 || !config.model.has_shape_of_folder())
-    return;
-  throw usage_error(tokenizing,
-                    "model.context, as data.val_fraction holds samples out and model.from has "
-                    "their length",
-                    "none", "--model.context=1024, as training has it");
-}
-
 void expect_text(const data::Source& source) {
   if (source.has_text() && source.vocab() > 0) return;
   throw usage_error(tokenizing, "text, or JSON lines with text",
@@ -49,9 +39,7 @@ void expect_text(const data::Source& source) {
 
 }  // namespace
 
-TokenFiles write_token_files(const Config& config, const fs::path& out,
-                             const data::TellProgress& tell) {
-  expect_context(config);
+TokenFiles write_token_files(Config config, const fs::path& out, const data::TellProgress& tell) {
   expect_room_in(out);
   const Datasets data = open_data(config, tell);
   expect_text(*data.train);

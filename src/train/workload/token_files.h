@@ -26,7 +26,7 @@ struct TokenFiles {
 /// takes; what fills no sample is left out, as there. JSON lines stand one behind the other. The
 /// folder is made where there is none. Throws a usage Error where it holds such a file already, and
 /// where the data are none of text; where one of the files fails, neither stays.
-TokenFiles write_token_files(const Config& config, const std::filesystem::path& out,
+TokenFiles write_token_files(Config config, const std::filesystem::path& out,
                              const data::TellProgress& tell);
 
 }  // namespace accrue::train

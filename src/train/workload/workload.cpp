@@ -127,9 +127,14 @@ bool affords_packing(const models::Model& model) {
 
 }  // namespace
 
-Datasets open_data(const Config& config, const data::TellProgress& tell) {
+Datasets open_data(Config& config, const data::TellProgress& tell) {
+  take_shape_of_origin(config);
+  config.model.context = config.model.context_or_default();
   const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
-  return open_datasets(config, text, open_files(config, text, config.data.train, "data.train", {}));
+  std::shared_ptr<const data::Source> train =
+      open_files(config, text, config.data.train, "data.train", stated_shape(config));
+  check_text_is_of_model(config, *train, "data.train");
+  return open_datasets(config, text, std::move(train));
 }
 
 Workload open_workload(Config config, const data::TellProgress& tell) {

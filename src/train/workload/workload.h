@@ -39,9 +39,9 @@ struct Workload {
   std::int64_t ranks = 1;  ///< how many share each window (ranks_that_share)
 };
 
-/// Opens what the config's data are, for no model: ids are not compared with a vocabulary. Throws a
-/// usage Error as open_workload() does for data.
-Datasets open_data(const Config& config, const data::TellProgress& tell = {});
+/// Opens what the config's data are, without a model; `config` gets the context and the vocabulary
+/// of the one that `model.from` names. Throws a usage Error as open_workload() does for data.
+Datasets open_data(Config& config, const data::TellProgress& tell = {});
 
 /// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
 /// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
