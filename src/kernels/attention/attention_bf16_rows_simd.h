@@ -53,6 +53,8 @@ struct QueryBlock {
     const std::size_t query = first + row;
     return window == 0 || query < window ? 0 : query + 1 - window;
   }
+  /// Where the keys end that a row's query sees.
+  std::size_t seen_end(std::size_t row) const { return causal ? first + row + 1 : length; }
 };
 
 /// p = e^(scale * scores - the row's largest) with dropout, zeros where nothing is seen; `sums`

@@ -26,21 +26,35 @@ struct AllSeen {
   HWY_INLINE Vector select(std::size_t, Vector seen, Vector) const { return seen; }
 };
 
-/// Says of a vector of columns, from `column` on, that some row sees a part of it.
+/// The lanes of a vector of columns, from `column` on, that are before the column `end`.
+HWY_INLINE hn::Mask<hn::RebindToSigned<Floats>> lanes_before(std::size_t column, std::size_t end) {
+  const hn::RebindToSigned<Floats> index;
+  const auto rest = static_cast<std::int32_t>(end) - static_cast<std::int32_t>(column);
+  return hn::Lt(hn::Iota(index, 0), hn::Set(index, rest));
+}
+
+/// Says of a vector of columns, from `column` on, that some row sees a part of it, and that the
+/// window of each begins before.
 struct SomeSeen {
   const QueryBlock& block;
   std::size_t column;
 
   HWY_INLINE Vector select(std::size_t row, Vector seen, Vector unseen) const {
     const Floats d;
-    const hn::RebindToSigned<Floats> index;
-    const std::size_t end = block.causal ? block.first + row + 1 : block.length;
-    const auto from = [&](std::size_t key) {
-      return hn::Set(index, static_cast<std::int32_t>(key) - static_cast<std::int32_t>(column));
-    };
-    const auto lane = hn::Iota(index, 0);
-    const auto before = hn::Lt(lane, from(block.first_seen(row)));
-    const auto mask = hn::AndNot(before, hn::Lt(lane, from(end)));
+    const auto mask = lanes_before(column, block.seen_end(row));
+    return hn::IfThenElse(hn::RebindMask(d, mask), seen, unseen);
+  }
+};
+
+/// Says of a vector of columns, from `column` on, that the window of some row begins in it.
+struct WindowBegins {
+  const QueryBlock& block;
+  std::size_t column;
+
+  HWY_INLINE Vector select(std::size_t row, Vector seen, Vector unseen) const {
+    const Floats d;
+    const auto mask = hn::AndNot(lanes_before(column, block.first_seen(row)),
+                                 lanes_before(column, block.seen_end(row)));
     return hn::IfThenElse(hn::RebindMask(d, mask), seen, unseen);
   }
 };
@@ -51,18 +65,21 @@ struct NoneSeen {
 };
 
 /// Calls body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows):
-/// before the window, at its edge, within, at the diagonal and beyond. Neighbouring rows have the
+/// before a window, at its edge, within, at the diagonal and beyond. Neighbouring rows have the
 /// same numbers of each kind, so that the processor foresees where the loops end.
-template <class Body>
+template <bool kWindow, class Body>
 HWY_INLINE void for_each_column(const QueryBlock& block, std::size_t row, std::size_t rows,
                                 Body body) {
   const std::size_t lanes = hn::Lanes(Floats());
   const std::size_t whole = block.causal ? block.first + row : block.length;
   const std::size_t seen = block.causal ? whole + rows : block.length;
-  const std::size_t first = block.first_seen(row), last = block.first_seen(row + rows - 1);
-  std::size_t column = block.begin;
-  for (; column + lanes <= first; column += lanes) body(column, NoneSeen());
-  for (; column < last; column += lanes) body(column, SomeSeen{block, column});
+  std::size_t column = 0;
+  if constexpr (kWindow) {
+    const std::size_t first = block.first_seen(row), last = block.first_seen(row + rows - 1);
+    column = block.begin;
+    for (; column + lanes <= first; column += lanes) body(column, NoneSeen());
+    for (; column < last; column += lanes) body(column, WindowBegins{block, column});
+  }
   for (; column + lanes <= whole; column += lanes) body(column, AllSeen());
   for (; column < seen; column += lanes) body(column, SomeSeen{block, column});
   for (; column < block.keys; column += lanes) body(column, NoneSeen());
@@ -101,25 +118,26 @@ HWY_INLINE Vector probability(Vector v) {
   return power_of_two(d, hn::IfThenElse(hn::Lt(v, least), least, v), power_for_bf16);
 }
 
+template <bool kWindow>
 HWY_INLINE float largest_seen(const QueryBlock& block, std::size_t r, const float* row) {
   const Floats d;
-  const auto first = hn::Set(d, row[block.first_seen(r)]);
+  const auto first = hn::Set(d, row[kWindow ? block.first_seen(r) : 0]);
   auto best = first;
-  for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column<kWindow>(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     best = hn::Max(best, seen.select(r, load(d, row + i), first));
   });
   return hn::GetLane(hn::MaxOfLanes(d, best));
 }
 
 /// p = 2^(factor * row - top) with dropout. Returns the sum before dropout.
-template <class Kept>
+template <class Kept, bool kWindow>
 HWY_INLINE float exponentiate_row(const QueryBlock& block, std::size_t r, const float* row,
                                   float factor, float top, Bf16* p) {
   const Floats d;
   const Kept kept(block, r);
   const auto scale = hn::Set(d, factor), shift = hn::Set(d, top);
   auto sum = hn::Zero(d);
-  for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column<kWindow>(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     const auto power = probability(hn::MulSub(load(d, row + i), scale, shift));
     const auto e = seen.select(r, power, hn::Zero(d));
     sum = hn::Add(sum, e);
@@ -139,35 +157,43 @@ void log_sums_of(const float* sums, const float* tops, std::size_t rows, float* 
   });
 }
 
-template <class Kept>
+template <class Kept, bool kWindow>
 void softmax_rows(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
                   float* log_sums) {
   const float factor = block.scale * log2_e;
   float* tops = log_sums;
   for (std::size_t r = 0; r < block.rows; ++r) {
     const float* row = scores + r * block.stride;
-    tops[r] = factor * largest_seen(block, r, row);
-    sums[r] = exponentiate_row<Kept>(block, r, row, factor, tops[r], p + r * block.stride);
+    tops[r] = factor * largest_seen<kWindow>(block, r, row);
+    sums[r] = exponentiate_row<Kept, kWindow>(block, r, row, factor, tops[r], p + r * block.stride);
   }
   log_sums_of(sums, tops, block.rows, log_sums);
   for (std::size_t r = block.rows; r < block.block_rows; ++r)
     std::fill(p + r * block.stride + block.begin, p + r * block.stride + block.keys, Bf16{0});
 }
 
+template <bool kWindow>
+void softmax_block_of(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
+                      float* log_sums) {
+  if (block.mask == nullptr)
+    return softmax_rows<NoDropout, kWindow>(block, scores, p, sums, log_sums);
+  softmax_rows<Dropout, kWindow>(block, scores, p, sums, log_sums);
+}
+
 void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
                    float* log_sums) {
-  if (block.mask == nullptr) return softmax_rows<NoDropout>(block, scores, p, sums, log_sums);
-  softmax_rows<Dropout>(block, scores, p, sums, log_sums);
+  if (block.window == 0) return softmax_block_of<false>(block, scores, p, sums, log_sums);
+  softmax_block_of<true>(block, scores, p, sums, log_sums);
 }
 
 /// Makes probabilities of scores, and drops grads where these are dropped. Returns sum(p * grads).
-template <class Kept>
+template <bool kWindow, class Kept>
 HWY_INLINE float weigh_row(const QueryBlock& block, std::size_t r, const Kept& kept, float log_sum,
                            float* scores, float* grads) {
   const Floats d;
   const auto scale = hn::Set(d, block.scale * log2_e), shift = hn::Set(d, log_sum * log2_e);
   auto sum = hn::Zero(d);
-  for_each_column(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
+  for_each_column<kWindow>(block, r, 1, [&](std::size_t i, auto seen) HWY_ATTR {
     const auto power = probability(hn::MulSub(load(d, scores + i), scale, shift));
     const auto p = seen.select(r, power, hn::Zero(d));
     const auto g = seen.select(r, kept(i, load(d, grads + i)), hn::Zero(d));
@@ -189,17 +215,18 @@ struct BackwardOutput {
   Bf16 *p_pairs, *grad_rows, *next_grad_rows, *grad_pairs;
 };
 
-template <class Kept>
+template <class Kept, bool kWindow>
 void softmax_backward_pair(const QueryBlock& block, const RowPair& rows, const BackwardOutput& to) {
   const Floats d;
   const Lanes<std::uint32_t> word;
   const std::size_t r = rows.r, next = r + 1;
   const Kept kept(block, r), kept_next(block, next);
   const auto weighted =
-      hn::Set(d, weigh_row(block, r, kept, rows.log_sum, rows.scores, rows.grads));
-  const auto weighted_next = hn::Set(
-      d, weigh_row(block, next, kept_next, rows.next_log_sum, rows.next_scores, rows.next_grads));
-  for_each_column(block, r, 2, [&](std::size_t i, auto seen) HWY_ATTR {
+      hn::Set(d, weigh_row<kWindow>(block, r, kept, rows.log_sum, rows.scores, rows.grads));
+  const auto weighted_next =
+      hn::Set(d, weigh_row<kWindow>(block, next, kept_next, rows.next_log_sum, rows.next_scores,
+                                    rows.next_grads));
+  for_each_column<kWindow>(block, r, 2, [&](std::size_t i, auto seen) HWY_ATTR {
     const auto p = load(d, rows.scores + i), p_next = load(d, rows.next_scores + i);
     const auto centred = hn::Sub(load(d, rows.grads + i), weighted);
     const auto centred_next = hn::Sub(load(d, rows.next_grads + i), weighted_next);
@@ -214,7 +241,7 @@ void softmax_backward_pair(const QueryBlock& block, const RowPair& rows, const B
   });
 }
 
-template <class Kept>
+template <class Kept, bool kWindow>
 void softmax_backward_rows(const QueryBlock& block, float* scores, float* grads,
                            const float* log_sums, const BackwardOutput& to) {
   const std::size_t padding = (block.block_rows - block.rows) * block.stride;
@@ -226,19 +253,27 @@ void softmax_backward_rows(const QueryBlock& block, float* scores, float* grads,
   };
   for (std::size_t r = 0; r < block.block_rows; r += 2) {
     const std::size_t offset = r * block.stride, next = offset + block.stride;
-    softmax_backward_pair<Kept>(block,
-                                {.r = r,
-                                 .scores = scores + offset,
-                                 .next_scores = scores + next,
-                                 .grads = grads + offset,
-                                 .next_grads = grads + next,
-                                 .log_sum = log_sum(r),
-                                 .next_log_sum = log_sum(r + 1)},
-                                {.p_pairs = to.p_pairs + offset,
-                                 .grad_rows = to.grad_rows + offset,
-                                 .next_grad_rows = to.grad_rows + next,
-                                 .grad_pairs = to.grad_pairs + offset});
+    softmax_backward_pair<Kept, kWindow>(block,
+                                         {.r = r,
+                                          .scores = scores + offset,
+                                          .next_scores = scores + next,
+                                          .grads = grads + offset,
+                                          .next_grads = grads + next,
+                                          .log_sum = log_sum(r),
+                                          .next_log_sum = log_sum(r + 1)},
+                                         {.p_pairs = to.p_pairs + offset,
+                                          .grad_rows = to.grad_rows + offset,
+                                          .next_grad_rows = to.grad_rows + next,
+                                          .grad_pairs = to.grad_pairs + offset});
   }
+}
+
+template <bool kWindow>
+void softmax_backward_block_of(const QueryBlock& block, float* scores, float* grads,
+                               const float* log_sums, const BackwardOutput& to) {
+  if (block.mask == nullptr)
+    return softmax_backward_rows<NoDropout, kWindow>(block, scores, grads, log_sums, to);
+  softmax_backward_rows<Dropout, kWindow>(block, scores, grads, log_sums, to);
 }
 
 void softmax_backward_block(const QueryBlock& block, float* scores, float* grads,
@@ -248,9 +283,9 @@ void softmax_backward_block(const QueryBlock& block, float* scores, float* grads
                           .grad_rows = grad_rows,
                           .next_grad_rows = nullptr,
                           .grad_pairs = grad_pairs};
-  if (block.mask == nullptr)
-    return softmax_backward_rows<NoDropout>(block, scores, grads, log_sums, to);
-  softmax_backward_rows<Dropout>(block, scores, grads, log_sums, to);
+  if (block.window == 0)
+    return softmax_backward_block_of<false>(block, scores, grads, log_sums, to);
+  softmax_backward_block_of<true>(block, scores, grads, log_sums, to);
 }
 
 }  // namespace accrue::kernels::rows::HWY_NAMESPACE
