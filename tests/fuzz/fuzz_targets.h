@@ -15,6 +15,7 @@ void fuzz_gpt2_config(Input input);
 void fuzz_llama_config(Input input);
 void fuzz_jsonl(Input input);
 void fuzz_tokenizer(Input input);
+void fuzz_chat_template(Input input);
 void fuzz_tokens(Input input);
 void fuzz_images(Input input);
 void fuzz_idx(Input input);

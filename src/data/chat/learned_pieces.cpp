@@ -87,7 +87,7 @@ class ConversationTurns {
           chat_.what(),
           "a template that writes what the assistant said behind its generation prompt",
           "another text for message " + std::to_string(index) + " than behind '" +
-              last_line(turn.prompt) + "'",
+              end_of(turn.prompt) + "'",
           "a template with {% generation %} blocks, or with the same words before "
           "what was said as before what is to be said");
     turn.continued = without_end(turn.said);
@@ -103,9 +103,10 @@ class ConversationTurns {
     return std::string(said.substr(0, said.size() - (has_end ? end.size() : 0)));
   }
 
-  static std::string last_line(std::string_view text) {
+  static std::string end_of(std::string_view text) {
     constexpr std::size_t most = 60;
-    const std::size_t from = text.size() > most ? text.size() - most : 0;
+    std::size_t from = text.size() > most ? text.size() - most : 0;
+    while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80) ++from;
     std::string shown;
     for (const char c : text.substr(from))
       if (c == '\n')

@@ -1,9 +1,9 @@
 // Conversations as samples: what is given, what is learned, and what is refused.
 #include <gmock/gmock.h>
 
-#include "folder.h"
-#include "planted_tokenizers.h"
-#include "refusal.h"
+#include "data/folder.h"
+#include "data/planted_tokenizers.h"
+#include "data/refusal.h"
 
 namespace accrue::data {
 namespace {
