@@ -45,8 +45,11 @@ std::optional<data::Format> format_of(const std::string& word) {
 }
 
 int run_eval(const EvalArguments& arguments) {
-  const train::FileEvaluation result = train::evaluate_files(
-      {.model = arguments.model, .files = arguments.data, .tell_progress = tell_tokenizing()});
+  const train::FileEvaluation result =
+      train::evaluate_files({.model = arguments.model,
+                             .files = arguments.data,
+                             .format = format_of(arguments.format),
+                             .tell_progress = tell_tokenizing()});
   if (arguments.json)
     std::cout << to_json(result).dump(2) << std::endl;
   else
