@@ -101,8 +101,10 @@ StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& t
 
 /// By the first line, where data.format does not say it.
 bool holds_conversations(const FilePool& files, const std::string& what) {
-  for (std::size_t file = 0; file < files.count(); ++file)
-    if (const auto line = LineReader(files, file, what).next()) return is_chat_line(line->text);
+  for (std::size_t file = 0; file < files.count(); ++file) {
+    LineReader reader(files, file, what);
+    if (const auto line = reader.next()) return is_chat_line(line->text);
+  }
   return false;
 }
 

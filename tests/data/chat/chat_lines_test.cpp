@@ -48,14 +48,14 @@ class ChatLines : public ::testing::Test {
   nlohmann::json plain_{{"chat_template", plain_template}, {"bos_token", "^"}};
 };
 
-constexpr const char* two_turns =
+constexpr const char* line_of_two_turns =
     R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "ed"},)"
     R"( {"role": "user", "content": "b"}, {"role": "assistant", "content": "ab"}]})"
     "\n";
 
 TEST_F(ChatLines, LearnWhatTheAssistantSays) {
   for (const char* time : {"the first time", "from what was kept"}) {
-    const auto source = open(two_turns, plain_);
+    const auto source = open(line_of_two_turns, plain_);
     const auto encoder = source->tokenizer();
     ASSERT_EQ(source->size(), 1) << time;
     std::vector<std::int64_t> tokens, labels;
@@ -78,7 +78,7 @@ TEST_F(ChatLines, AreSeveralSamplesWhereATurnIsShownDifferentlyLater) {
   nlohmann::json settings = plain_;
   settings["chat_template"] = forgetting_template;
   for (const char* time : {"the first time", "from what was kept"}) {
-    const auto source = open(two_turns, settings);
+    const auto source = open(line_of_two_turns, settings);
     ASSERT_EQ(source->size(), 2) << time;
     const auto text = [&](std::int64_t index) {
       const batch::MicroBatch sample = fetch(*source, {index});
@@ -90,8 +90,8 @@ TEST_F(ChatLines, AreSeveralSamplesWhereATurnIsShownDifferentlyLater) {
 }
 
 TEST_F(ChatLines, MayBePackedAndWeighted) {
-  const std::string weighted = R"({"weight": 0.5, )" + std::string(two_turns).substr(1);
-  const auto source = open(weighted + two_turns, plain_, Format::chat, true);
+  const std::string weighted = R"({"weight": 0.5, )" + std::string(line_of_two_turns).substr(1);
+  const auto source = open(weighted + line_of_two_turns, plain_, Format::chat, true);
   const batch::MicroBatch rows = fetch(*source, {0, 1});
   EXPECT_EQ(rows.spans.size(), 2u);
   EXPECT_EQ(rows.weights.eq(0.5).sum().item<std::int64_t>(), source->tokens(0));
@@ -100,7 +100,7 @@ TEST_F(ChatLines, MayBePackedAndWeighted) {
 
 TEST_F(ChatLines, AreRefusedByFileAndLine) {
   const auto second = [&](const std::string& line) {
-    return refused(std::string(two_turns) + line + "\n", plain_);
+    return refused(std::string(line_of_two_turns) + line + "\n", plain_);
   };
   EXPECT_THAT(second(R"({"messages": [{"role": "user", "content": "a"}]})"),
               AllOf(HasSubstr("a.jsonl:2"), HasSubstr("assistant")));
@@ -110,17 +110,18 @@ TEST_F(ChatLines, AreRefusedByFileAndLine) {
   EXPECT_THAT(second(R"({"weight": -1, "messages": []})"), HasSubstr("weight"));
   nlohmann::json raising = plain_;
   raising["chat_template"] = "{{ raise_exception('roles must alternate') }}";
-  EXPECT_THAT(refused(two_turns, raising), HasSubstr("roles must alternate"));
+  EXPECT_THAT(refused(line_of_two_turns, raising), HasSubstr("roles must alternate"));
 }
 
 TEST_F(ChatLines, NeedATemplate) {
-  EXPECT_THAT(refused(two_turns, {{"bos_token", "^"}}), HasSubstr("chat_template.jinja"));
+  EXPECT_THAT(refused(line_of_two_turns, {{"bos_token", "^"}}), HasSubstr("chat_template.jinja"));
   nlohmann::json unknown = plain_;
   unknown["chat_template"] = "{{ messages | frobnicate }}";
-  EXPECT_THAT(refused(two_turns, unknown), HasSubstr("frobnicate"));
+  EXPECT_THAT(refused(line_of_two_turns, unknown), HasSubstr("frobnicate"));
   folder_.write("t/chat_template.jinja", plain_template);
-  EXPECT_EQ(open(two_turns, {{"bos_token", "^"}})->size(), 1) << "the file beside the tokenizer";
-  folder_.write("a.jsonl", two_turns);
+  EXPECT_EQ(open(line_of_two_turns, {{"bos_token", "^"}})->size(), 1)
+      << "the file beside the tokenizer";
+  folder_.write("a.jsonl", line_of_two_turns);
   EXPECT_THAT(
       refusal(
           Error::Kind::usage,
@@ -132,7 +133,7 @@ TEST_F(ChatLines, TakeTheTemplateThatIsNamedDefault) {
   nlohmann::json settings = plain_;
   settings["chat_template"] = {{{"name", "tool_use"}, {"template", "{{ raise_exception('no') }}"}},
                                {{"name", "default"}, {"template", plain_template}}};
-  EXPECT_EQ(open(two_turns, settings)->size(), 1);
+  EXPECT_EQ(open(line_of_two_turns, settings)->size(), 1);
 }
 
 }  // namespace
