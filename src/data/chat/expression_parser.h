@@ -22,6 +22,9 @@ class ExpressionParser {
   /// One or more filters of what a block holds: `upper | trim`.
   ExpressionPointer filters_of_block();
 
+  /// The variables that were named so far.
+  const std::vector<std::string>& names() const { return names_; }
+
  private:
   /// Counts how deep expressions lie in one another while it is alive.
   class Nested;
@@ -55,6 +58,7 @@ class ExpressionParser {
   std::string dotted_name();
 
   SyntaxTokens& tokens_;
+  std::vector<std::string> names_;
   int nested_ = 0;
 };
 

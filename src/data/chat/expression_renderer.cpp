@@ -33,7 +33,7 @@ Value Renderer::value_of(const Expression& expression, const ScopePointer& scope
 Value Renderer::value_of(const Literal& node, const ScopePointer&) { return node.value; }
 
 Value Renderer::value_of(const Name& node, const ScopePointer& scope) {
-  if (const Value* const found = scope->find(node.name)) return *found;
+  if (const Value* const found = scope->find(node.name, work_)) return *found;
   if (node.name == "loop" && scope->find_loop() != nullptr)
     throw Failure("attributes of 'loop'", "'loop' by itself");
   if (is_global(node.name))
@@ -99,9 +99,10 @@ Value Renderer::value_of(const Conditional& node, const ScopePointer& scope) {
   return node.no == nullptr ? Value::undefined("the 'else' of an 'if'") : value_of(*node.no, scope);
 }
 
-LoopState* Renderer::loop_of(const Expression& expression, const Scope& scope) const {
+LoopState* Renderer::loop_of(const Expression& expression, const Scope& scope) {
   const auto* const name = std::get_if<Name>(&expression.node);
-  const bool is_loop = name != nullptr && name->name == "loop" && scope.find("loop") == nullptr;
+  const bool is_loop =
+      name != nullptr && name->name == "loop" && scope.find("loop", work_) == nullptr;
   return is_loop ? scope.find_loop() : nullptr;
 }
 

@@ -30,6 +30,7 @@ ExpressionPointer ExpressionParser::name() {
   const bool is_special = found == "varargs" || found == "kwargs" || found == "caller" ||
                           found == "self" || found == "super";
   if (is_special) tokens_.refuse("names that this version knows", "'" + found + "'");
+  names_.push_back(found);
   return make_expression(tokens_, Name{std::move(found)}, 0);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "data/tokenizer/utf8.h"
 #include "data/tokenizer/white_space.h"
@@ -85,16 +86,13 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   return parts;
 }
 
+/// The bytes from the last to the first, which are searched from the end in linear time.
+std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }
+
 std::vector<std::string> split_at_from_end(std::string_view text, std::string_view separator,
                                            std::int64_t most) {
-  std::vector<std::string> parts;
-  while (parts.size() < static_cast<std::size_t>(most)) {
-    const std::size_t found = text.rfind(separator);
-    if (found == nowhere) break;
-    parts.emplace_back(text.substr(found + separator.size()));
-    text = text.substr(0, found);
-  }
-  parts.emplace_back(text);
+  std::vector<std::string> parts = split_at(backwards(text), backwards(separator), most);
+  for (std::string& part : parts) std::ranges::reverse(part);
   std::ranges::reverse(parts);
   return parts;
 }
@@ -145,9 +143,10 @@ std::string_view stripped(std::string_view text, std::optional<std::string_view>
     if (left) text = stripped_left(text);
     return right ? stripped_right(text) : text;
   }
-  const auto is_one = [&](std::string_view character) {
-    return characters->find(character) != nowhere;
-  };
+  std::set<std::string_view> known;
+  for (std::size_t at = 0; at < characters->size(); at += utf8_length((*characters)[at]))
+    known.insert(characters->substr(at, utf8_length((*characters)[at])));
+  const auto is_one = [&](std::string_view character) { return known.contains(character); };
   while (left && !text.empty() && is_one(text.substr(0, utf8_length(text[0]))))
     text.remove_prefix(utf8_length(text[0]));
   while (right && !text.empty() && is_one(text.substr(last_begin(text))))
@@ -162,6 +161,11 @@ std::size_t find_text(std::string_view text, std::string_view part, std::size_t 
       ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
   if (found == nullptr) return nowhere;
   return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+std::size_t find_last_text(std::string_view text, std::string_view part) {
+  const std::size_t found = find_text(backwards(text), backwards(part), 0);
+  return found == nowhere ? nowhere : text.size() - found - part.size();
 }
 
 std::size_t count_text(std::string_view text, std::string_view part) {

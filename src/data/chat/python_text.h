@@ -26,6 +26,8 @@ std::string_view stripped(std::string_view text, std::optional<std::string_view>
 
 /// Where `part` is first found at `from` or behind it, in bytes, in time linear in both.
 std::size_t find_text(std::string_view text, std::string_view part, std::size_t from);
+/// Where it is found last, likewise.
+std::size_t find_last_text(std::string_view text, std::string_view part);
 /// How often it is there, none over another.
 std::size_t count_text(std::string_view text, std::string_view part);
 /// At most `most` of them replaced; all where it is negative.

@@ -11,14 +11,22 @@ namespace accrue::data::jinja {
 namespace {
 
 /// The element at a path of keys and numbers with points between them, as filters state attributes.
-Value at_path(Value item, const Value& path, Work& work) {
-  if (path.is_integral()) return element_of(item, path, work);
+/// `absent` stands for what is not there, at every step.
+Value at_path(Value item, const Value& path, Work& work, const Value* absent = nullptr) {
+  const auto step = [&](const Value& index) {
+    item = element_of(item, index, work);
+    if (absent != nullptr && item.is<Undefined>()) item = *absent;
+  };
+  if (path.is_integral()) {
+    step(path);
+    return item;
+  }
   if (!path.is_text()) throw Failure("an attribute's name", path.type_name());
   for (const std::string& part : split_text(path.as_text(), ".", -1, false)) {
     std::int64_t index = 0;
     const bool is_index = are_digits(part) && part.size() < 18;
     for (const char digit : is_index ? part : "") index = index * 10 + (digit - '0');
-    item = element_of(item, is_index ? Value::integer(index) : Value::text(part), work);
+    step(is_index ? Value::integer(index) : Value::text(part));
   }
   return item;
 }
@@ -98,13 +106,24 @@ void sort_values(std::vector<Value>& values, std::vector<Value> keys, bool is_re
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::move(keyed[i].second);
 }
 
+/// A list of what the item has at each of the paths, which stand between commas: what is equal
+/// needs no order.
+Value sort_keys(const Value& item, const CallArguments& arguments, Work& work) {
+  const bool with_case = arguments.truth("case_sensitive", false);
+  const Value* const paths = arguments.find("attribute");
+  if (paths == nullptr || !paths->is_text())
+    return Value::list({sort_key(at_path(item, paths, work), with_case)});
+  std::vector<Value> keys;
+  for (std::string& path : split_text(paths->as_text(), ",", -1, false))
+    keys.push_back(sort_key(at_path(item, Value::text(std::move(path)), work), with_case));
+  return Value::list(std::move(keys));
+}
+
 Value sort_filter(const Value& input, CallArguments& arguments, Work& work) {
   arguments.expect({"reverse", "case_sensitive", "attribute"});
   std::vector<Value> items = items_of(input, work);
   std::vector<Value> keys;
-  for (const Value& item : items)
-    keys.push_back(sort_key(at_path(item, arguments.find("attribute"), work),
-                            arguments.truth("case_sensitive", false)));
+  for (const Value& item : items) keys.push_back(sort_keys(item, arguments, work));
   sort_values(items, std::move(keys), arguments.truth("reverse", false), work);
   return Value::list(std::move(items));
 }
@@ -185,13 +204,11 @@ Value sum_filter(const Value& input, CallArguments& arguments, Work& work) {
 
 Value mapped_by_attribute(const Value& input, CallArguments& arguments, Work& work) {
   arguments.expect({"attribute", "default"}, 1);
-  const Value* const absent = arguments.find("default");
+  const Value* absent = arguments.find("default");
+  if (absent != nullptr && absent->is<None>()) absent = nullptr;
   std::vector<Value> results;
-  for (const Value& item : items_of(input, work)) {
-    Value found = at_path(item, arguments.get("attribute"), work);
-    const bool is_missing = found.is<Undefined>() && absent != nullptr && !absent->is<None>();
-    results.push_back(is_missing ? *absent : std::move(found));
-  }
+  for (const Value& item : items_of(input, work))
+    results.push_back(at_path(item, arguments.get("attribute"), work, absent));
   return Value::iterator(std::move(results));
 }
 

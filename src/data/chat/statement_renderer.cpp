@@ -15,10 +15,12 @@ void Scope::set(const std::string& name, Value value) {
   variables.emplace_back(name, std::move(value));
 }
 
-const Value* Scope::find(const std::string& name) const {
-  for (const Scope* scope = this; scope != nullptr; scope = scope->around.get())
+const Value* Scope::find(const std::string& name, Work& work) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->around.get()) {
+    work.spend(scope->variables.size());
     for (const auto& [known, value] : scope->variables)
       if (known == name) return &value;
+  }
   return nullptr;
 }
 
@@ -170,6 +172,7 @@ std::string Renderer::captured(const Statements& statements, const ScopePointer&
 }
 
 void Renderer::assign(const Target& target, Value value, Scope& scope) {
+  work_.spend(scope.variables.size());
   if (target.parts.empty()) return scope.set(target.name, std::move(value));
   std::vector<Value> items = items_of(value, work_);
   if (items.size() != target.parts.size())
@@ -180,13 +183,14 @@ void Renderer::assign(const Target& target, Value value, Scope& scope) {
 }
 
 void Renderer::assign_attribute(const Set& node, Value value, const Scope& scope) {
-  const Value* const owner = scope.find(node.target.name);
+  const Value* const owner = scope.find(node.target.name, work_);
   if (owner == nullptr || !owner->is<Namespace*>())
     throw Failure("a namespace to set '" + node.attribute + "' of",
                   owner == nullptr ? "'" + node.target.name + "'" : owner->type_name());
   if (node.attribute.starts_with('_'))
     throw Failure("an attribute that templates may set", "'" + node.attribute + "'");
   auto& attributes = owner->as<Namespace*>()->attributes;
+  work_.spend(attributes.size());
   const auto known = std::ranges::find_if(
       attributes, [&](const auto& attribute) { return attribute.first == node.attribute; });
   if (known == attributes.end())

@@ -34,9 +34,10 @@ Value safe_filter(const Value& input, CallArguments& arguments, Work& work) {
 std::optional<std::string> numeral_of(const std::string& text) {
   std::string numeral(stripped(text, std::nullopt, true, true));
   if (numeral.starts_with('+')) numeral.erase(0, 1);
-  for (std::size_t at = 0; at < numeral.size(); ++at) {
-    if (static_cast<unsigned char>(numeral[at]) >= 0x80)
+  for (const std::string& character : characters_of(numeral))
+    if (character.size() > 1 && are_digits(character))
       throw Failure("numbers of ASCII digits", "'" + text + "'");
+  for (std::size_t at = 0; at < numeral.size(); ++at) {
     if (numeral[at] != '_') continue;
     const auto is_digit_at = [&](std::size_t place) {
       return place < numeral.size() && numeral[place] >= '0' && numeral[place] <= '9';

@@ -163,7 +163,12 @@ class StatementParser {
     }
     if (!node.target.parts.empty()) tokens_.refuse("'='");
     if (tokens_.skip_op("|")) node.value = expressions_.filters_of_block();
+    const auto known = static_cast<std::ptrdiff_t>(expressions_.names().size());
     node.body = body_of_its_own("endset");
+    // Whether such a block sees the variable of before depends in jinja2 on what was read earlier.
+    const auto& names = expressions_.names();
+    if (std::find(names.begin() + known, names.end(), node.target.name) != names.end())
+      tokens_.refuse("a set block that does not read what it sets", "'" + node.target.name + "'");
     return node;
   }
 

@@ -19,7 +19,7 @@ struct Scope {
   LoopState* loop = nullptr;  ///< of a `for`, while it runs
 
   void set(const std::string& name, Value value);
-  const Value* find(const std::string& name) const;
+  const Value* find(const std::string& name, Work& work) const;
   LoopState* find_loop() const;
 };
 using ScopePointer = std::shared_ptr<Scope>;
@@ -86,7 +86,7 @@ class Renderer {
   CallArguments arguments_of(std::string function, const Arguments& arguments,
                              const ScopePointer& scope);
   /// The state of the loop that `loop` stands for, where the expression is that name.
-  LoopState* loop_of(const Expression& expression, const Scope& scope) const;
+  LoopState* loop_of(const Expression& expression, const Scope& scope);
 
   // Calls, in template_functions.cpp.
   Value call(const Value& callee, CallArguments arguments);

@@ -121,7 +121,7 @@ Value search_method(const std::string& text, CallArguments& arguments, Work&) {
   const std::string part = arguments.text("part");
   if (wanted == Wanted::count)
     return Value::integer(static_cast<std::int64_t>(count_text(text, part)));
-  const std::size_t found = from_end ? text.rfind(part) : find_text(text, part, 0);
+  const std::size_t found = from_end ? find_last_text(text, part) : find_text(text, part, 0);
   if (found == not_found && wanted == Wanted::place_that_must_be)
     arguments.refuse("a text that is in the other", "another");
   return Value::integer(found == not_found ? -1
@@ -135,7 +135,7 @@ Value partition_method(const std::string& text, CallArguments& arguments, Work&)
   arguments.expect({"sep"}, 1);
   const std::string part = arguments.text("sep");
   if (part.empty()) arguments.refuse("a separator", "an empty text");
-  const std::size_t found = from_end ? text.rfind(part) : find_text(text, part, 0);
+  const std::size_t found = from_end ? find_last_text(text, part) : find_text(text, part, 0);
   const Value nothing = Value::text("");
   if (found == not_found)
     return from_end ? Value::tuple({nothing, nothing, Value::text(text)})

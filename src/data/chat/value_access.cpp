@@ -42,8 +42,9 @@ std::optional<Value> subscripted(const Value& object, const Value& index, Work& 
   return place ? std::optional(items[*place]) : std::nullopt;
 }
 
-std::optional<Value> attribute(const Value& object, const std::string& name) {
+std::optional<Value> attribute(const Value& object, const std::string& name, Work& work) {
   if (object.is<Namespace*>()) {
+    work.spend(object.as<Namespace*>()->attributes.size());
     for (const auto& [key, value] : object.as<Namespace*>()->attributes)
       if (key == name) return value;
     return std::nullopt;
@@ -135,13 +136,13 @@ Value element_of(const Value& object, const Value& index, Work& work) {
   refuse_undefined(object, shown_index(index));
   if (auto found = subscripted(object, index, work)) return *found;
   if (index.is_text())
-    if (auto found = attribute(object, index.as_text())) return *found;
+    if (auto found = attribute(object, index.as_text(), work)) return *found;
   return Value::undefined(shown_index(index));
 }
 
 Value attribute_of(const Value& object, const std::string& name, Work& work) {
   refuse_undefined(object, name);
-  if (auto found = attribute(object, name)) return *found;
+  if (auto found = attribute(object, name, work)) return *found;
   if (auto found = subscripted(object, Value::text(name), work)) return *found;
   return Value::undefined(name);
 }

@@ -82,10 +82,12 @@ TEST_F(ChatLines, AreSeveralSamplesWhereATurnIsShownDifferentlyLater) {
     ASSERT_EQ(source->size(), 2) << time;
     const auto text = [&](std::int64_t index) {
       const batch::MicroBatch sample = fetch(*source, {index});
-      return source->tokenizer()->decode(values(sample.inputs));
+      std::vector<std::int64_t> ids = values(sample.inputs);
+      ids.push_back(values(sample.targets).back());
+      return source->tokenizer()->decode(ids);
     };
-    EXPECT_THAT(text(0), HasSubstr("<user>a<assistant>abe"));
-    EXPECT_THAT(text(1), HasSubstr("<user>a<assistant>ed<user>b<assistant>ab"));
+    EXPECT_THAT(text(0), HasSubstr("<user>a<assistant>abed"));
+    EXPECT_THAT(text(1), HasSubstr("<user>a<assistant>ed<user>b<assistant>abab"));
   }
 }
 

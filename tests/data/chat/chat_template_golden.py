@@ -8,9 +8,11 @@ import datetime
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import jinja2
 import transformers
@@ -190,7 +192,7 @@ def check_negative_control(name: str, requests: list, ours: list, others: list, 
 
 def beyond_this_version(own: dict, other) -> bool:
     """What is refused here and not there by contract: values that print as an address, integers of any size, ranges that are printed."""
-    reasons = ("63 bits", "that can be printed", "units of work", "through 'safe'", "'sameas' of")
+    reasons = ("63 bits", "that can be printed", "units of work", "through 'safe'", "'sameas' of", "read what it sets")
     return "error" in own and (any(reason in own["error"] for reason in reasons) or (other is not None and " at 0x" in other))
 
 
@@ -310,10 +312,11 @@ def check_generated(program: str, name: str) -> int:
 
 def main() -> int:
     program = sys.argv[1]
+    warnings.simplefilter("ignore", SyntaxWarning)  # of Python, on what drawn templates do with numbers
     print(f"jinja2 {jinja2.__version__}, transformers {transformers.__version__}")
     wrong = sum(check_family(program, name) for name in TEMPLATES)
     for name in TEMPLATES:
-        has_generation = "generation %}" in TEMPLATES[name]
+        has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", TEMPLATES[name])
         wrong += check_generated(program, name) if has_generation else check_learned(program, name)
     wrong += check_drawn(program)
     return 1 if wrong else 0

@@ -64,7 +64,8 @@ def expression(draw: random.Random, depth: int = 0) -> str:
         return f"({inner()})[{inner()}]"
     if kind == 10:
         bounds = [draw.choice(("", "", "0", "1", "-1", "2", "-2", "5", "none")) for _ in range(3)]
-        return f"({inner()})[{bounds[0]}:{bounds[1]}{draw.choice(('', ':' + draw.choice(('', '2', '-1', '1'))))}]"
+        # Of a name: what jinja2 can compute ahead, as 2[1:], it takes for undefined instead of raising.
+        return f"{draw.choice(NAMES)}[{bounds[0]}:{bounds[1]}{draw.choice(('', ':' + draw.choice(('', '2', '-1', '1'))))}]"
     if kind == 11:
         return f"{inner()} if {inner()} else {inner()}" if draw.random() < 0.8 else f"{inner()} if {inner()}"
     if kind == 12:

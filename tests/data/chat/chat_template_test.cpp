@@ -100,6 +100,7 @@ TEST(ChatTemplate, WhatIsNotKnownIsRefusedByNameAndLine) {
   expect_names(refused("{% for x in y recursive %}{% endfor %}"), "'recursive'");
   expect_names(refused("{{ 0x10 }}"), "0x1");
   expect_names(refused("{{ x.__class__ }}", {{"x", 1}}), "'__class__'");
+  expect_names(refused("{% set x %}{{ x }}{% endset %}"), "'x' in line 1");
   expect_names(refused("{% macro m() %}{{ caller() }}{% endmacro %}"), "'caller'");
 }
 
@@ -155,6 +156,15 @@ TEST(ChatTemplate, CostIsBounded) {
   expect_names(refused("{{ '%99999d' % 1 }}"), "width");
 }
 
+/// With searches that go back over what they have seen these would take hours.
+TEST(ChatTemplate, LongTextsAreSearchedInTimeLinearInThem) {
+  const std::string text = "{% set t = 'a' * 1000000 %}{% set p = 'a' * 500000 %}";
+  EXPECT_EQ(shown(text + "{{ t.rfind('b' ~ p) }} {{ t.find(p ~ 'b') }} {{ (p ~ 'b') in t }}"),
+            "-1 -1 False");
+  EXPECT_EQ(shown(text + "{{ t.rsplit('b' ~ p, 1) | length }} {{ t.strip('b' ~ p) | length }}"),
+            "1 0");
+}
+
 TEST(ChatTemplate, VariablesThatItCannotUseAreRefused) {
   expect_names(refused("{{ x }}", {{"x", 18446744073709551615ULL}}), "63 bits");
   expect_names(refused("{{ x }}", {{"x", std::string("\xff")}}), "UTF-8");
@@ -166,7 +176,8 @@ TEST(ChatTemplate, VariablesThatItCannotUseAreRefused) {
 
 TEST(ChatTemplate, GenerationBlocksAreLearned) {
   const auto chat = ChatTemplate::parse(
-      "{% for m in messages %}<{{ m.r }}>{% generation %}{{ m.c }}</{% endgeneration %}\n{% endfor "
+      "{% for m in messages %}<{{ m.r }}>{% generation %}{{ m.c }}</{% endgeneration %}{{ '!' }}{% "
+      "endfor "
       "%}",
       "chat");
   EXPECT_TRUE(chat.has_generation());
