@@ -167,6 +167,7 @@ TEST(LlamaConfig, RefusesWhatThisModelIsNotByKey) {
            {"llama", "rms_norm_eps", -1},
            {"llama", "rope_theta", "many"},
            {"llama", "quantization_config", {{"bits", 4}}},
+           {"llama", "rope_interleaved", true},
            {"llama", "partial_rotary_factor", 0.5},
            {"llama", "rope_scaling", {{"rope_type", "longrope"}, {"factor", 2}}},
            {"llama", "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}},

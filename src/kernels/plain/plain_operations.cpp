@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "kernels/plain/plain_mask.h"
 #include "kernels/spans.h"
@@ -119,8 +121,7 @@ at::Tensor seen_keys(std::int64_t length, const GroupedAttentionOptions& options
   return seen;
 }
 
-/// Samples [..., T, C] side by side, each row of the leading dimensions one sample whose
-/// probabilities `mask`, where given, drops.
+/// Samples [B, T, C], of whose probabilities `mask`, where given, drops some.
 at::Tensor attend_in_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const GroupedAttentionOptions& options, const DropoutMask* mask) {
   const std::int64_t group = options.heads / options.kv_heads, length = q.size(-2);
@@ -129,6 +130,12 @@ at::Tensor attend_in_groups(const at::Tensor& q, const at::Tensor& k, const at::
                    values = split_heads(v, options.kv_heads).repeat_interleave(group, -3);
   const double scale =
       options.scale == 0 ? 1 / std::sqrt(static_cast<double>(queries.size(-1))) : options.scale;
+  if (options.soft_cap == 0 && mask == nullptr) {
+    const std::optional<at::Tensor> seen =
+        options.window > 0 ? std::optional(seen_keys(length, options)) : std::nullopt;
+    return joined_heads(at::scaled_dot_product_attention(
+        queries, keys, values, seen, 0, options.causal && options.window == 0, scale));
+  }
   at::Tensor scores = at::matmul(queries * scale, keys.transpose(-1, -2));
   if (options.soft_cap != 0) scores = options.soft_cap * at::tanh(scores / options.soft_cap);
   at::Tensor probabilities =
@@ -249,7 +256,7 @@ class PlainOperations final : public Operations {
     const at::Tensor out = at::zeros(q.sizes(), queries.options());
     for (const SampleSpan& span : spans) {
       const auto rows_of = [&](const at::Tensor& x) {
-        return x.select(0, span.row).narrow(0, span.begin, span.end - span.begin);
+        return x.narrow(0, span.row, 1).narrow(1, span.begin, span.end - span.begin);
       };
       const DropoutMask mask = drops ? sample_mask(site, span.sample_id) : DropoutMask{};
       rows_of(out).copy_(attend_in_groups(rows_of(queries), rows_of(keys), rows_of(values), options,

@@ -16,7 +16,9 @@ constexpr std::int64_t end_of_text = 50'256;  // GPT-2's tokenizer has it
 
 Gpt2Options parse_gpt2_config(const std::string& text, const std::string& file,
                               Gpt2Options options) {
-  const ConfigFile config(text, file, "a model with the architecture of GPT-2");
+  const ConfigFile config(
+      text, file,
+      "a model with the architecture of GPT-2, or model.kind = \"llama\", which takes others");
   config.require_one_of("model_type", {"gpt2"});
   options.layers = config.count("n_layer");
   options.heads = config.count("n_head");

@@ -75,6 +75,7 @@ bool is_type(const Family& family, std::string_view model_type) {
 /// Throws where a key asks for what no Llama is.
 void check_is_plain(const ConfigFile& config, const Family& family) {
   config.require_none("quantization_config");
+  config.require("rope_interleaved", false);
   if (family.is_gemma) {
     if (!config.is_null_or_absent("hidden_activation"))
       config.require("hidden_activation", "gelu_pytorch_tanh");
