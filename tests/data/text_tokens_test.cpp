@@ -242,7 +242,9 @@ TEST(JsonLines, GoOnFromPromptToCompletion) {
   const Folder folder;
   const OpenTokenizer tokenizer = open_tokenizer(folder, planted_with_prefix());
   folder.write("a.jsonl", "{\"prompt\": \"2+2=\", \"completion\": \"4\"}\n");
-  const auto source = open_source(reading(folder.path("a.jsonl"), tokenizer), "data.train");
+  SourceOptions options = reading(folder.path("a.jsonl"), tokenizer);
+  options.context = 8;
+  const auto source = open_source(options, "data.train");
   const batch::MicroBatch sample = fetch(*source, {0});
   Ids ids = values(sample.inputs);
   ids.push_back(values(sample.targets).back());

@@ -87,7 +87,7 @@ std::vector<std::string> JsonlSource::remarks() const {
   std::vector<std::string> remarks;
   if (index_.too_short > 0)
     remarks.push_back(std::to_string(index_.too_short) +
-                      " sample(s) of fewer than two tokens are left out");
+                      " line(s) of fewer than two tokens are left out");
   if (!cache_remark_.empty()) remarks.push_back(cache_remark_);
   return remarks;
 }
