@@ -13,17 +13,19 @@ struct Sign {
 };
 
 /// The first that is found in a name counts.
-constexpr std::array<Sign, 19> kSigns{{
+constexpr std::array<Sign, 21> kSigns{{
     {"optimizer", "optimizer", false},
     {"gradient_norm", "optimizer", false},
     {"cross_entropy", "loss", false},
     {"nll_loss", "loss", false},
     {"log_softmax", "loss", false},
     {"attention", "attention"},
+    {"rotate", "attention"},
     {"embed", "embedding"},
     {"norm", "norms"},
     {"dropout", "dropout"},
     {"gelu", "activation functions"},
+    {"gate", "activation functions"},
     {"relu", "activation functions"},
     {"threshold", "activation functions"},
     {"conv", "convolutions"},
