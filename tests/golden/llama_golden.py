@@ -154,6 +154,15 @@ def placed(samples, places):
     return {"inputs": inputs, "targets": targets, "spans": torch.tensor(spans)}
 
 
+def key_bias_floor(name, gradients):
+    """What a projection of the gradient of a key's bias is measured beside in bf16, where it is larger: the gradient of
+    the query's bias. That of the key's cancels (softmax would not see the bias at all if keys did not rotate), so that
+    roundings of its terms are a larger share of it."""
+    if not name.endswith("k_proj.bias"):
+        return 0
+    return gradients[name.replace("k_proj", "q_proj")].square().mean().sqrt().item()
+
+
 class LlamaGolden(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(3)
@@ -185,14 +194,17 @@ class LlamaGolden(unittest.TestCase):
         self.assertEqual(ours.keys(), gradients.keys())
         for name, expected in gradients.items():
             self.assertLessEqual(relative_error(ours[name], expected), GRADIENT_BOUND[precision], name)
-            self.assertLessEqual(projection_error(ours[name], expected), PROJECTION_LIMIT, name)
+            floor = key_bias_floor(name, gradients) if precision == "bf16" else 0
+            self.assertLessEqual(projection_error(ours[name], expected, floor), PROJECTION_LIMIT, name)
 
     def test_loss_and_gradients_of_every_family(self):
         for family in FAMILIES:
             for precision in ("fp64", "fp32", "bf16"):
                 with self.subTest(family=family, precision=precision), tempfile.TemporaryDirectory() as folder:
                     model = self.saved(folder, family, precision)
-                    samples = random_samples(model.config.vocab_size, (LENGTH, LENGTH, LENGTH - 9))
+                    # In bf16 more samples, over which the roundings in a bias's gradient average out.
+                    rows = 6 if precision == "bf16" else 2
+                    samples = random_samples(model.config.vocab_size, (LENGTH,) * rows + (LENGTH - 9,))
                     samples[0][1][0, 13:] = IGNORED
                     ours = self.ours(folder, rows_of(samples), precision)
                     self.assert_same(ours, *self.reference(model, samples), precision)
