@@ -169,6 +169,10 @@ TEST_F(TokenizerRun, IsEvaluatedOnFilesAsDuringTraining) {
     EXPECT_NEAR(told["perplexity"].get<double>(), std::exp(told["loss"].get<double>()), 1e-9);
     EXPECT_EQ(told["tokens"], 16 * told["samples"].get<int>());
   }
+  const Program::Result shorter =
+      accrue({"eval", "model", "--data", "held.txt", "--context", "8", "--json"});
+  EXPECT_EQ(json::parse(shorter.output)["tokens"],
+            8 * json::parse(shorter.output)["samples"].get<int>());
   EXPECT_EQ(accrue({"eval", "nowhere", "--data", "held.txt"}).status, 2);
   EXPECT_EQ(accrue({"eval", "model", "--data", "nowhere.txt"}).status, 2);
   EXPECT_FALSE(fs::exists(folder_ / ".accrue-text"));

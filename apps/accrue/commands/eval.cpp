@@ -16,6 +16,7 @@ struct EvalArguments {
   std::string model;
   std::vector<std::string> data;
   std::string format = "auto";
+  std::optional<std::int64_t> context;
   bool json = false;
 };
 
@@ -45,11 +46,11 @@ std::optional<data::Format> format_of(const std::string& word) {
 }
 
 int run_eval(const EvalArguments& arguments) {
-  const train::FileEvaluation result =
-      train::evaluate_files({.model = arguments.model,
-                             .files = arguments.data,
-                             .format = format_of(arguments.format),
-                             .tell_progress = tell_tokenizing()});
+  const train::FileEvaluation result = train::evaluate_files({.model = arguments.model,
+                                                              .files = arguments.data,
+                                                              .format = format_of(arguments.format),
+                                                              .context = arguments.context,
+                                                              .tell_progress = tell_tokenizing()});
   if (arguments.json)
     std::cout << to_json(result).dump(2) << std::endl;
   else
@@ -78,6 +79,10 @@ void add_eval(CLI::App& app, Action& action) {
   verb->add_option("--format", arguments->format, "What they hold")
       ->check(CLI::IsMember({"auto", "text", "tokens", "jsonl", "chat"}))
       ->capture_default_str();
+  verb->add_option("--context", arguments->context,
+                   "Tokens of a sample of text (default: the model's, which may be many)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("T");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action] { action = [=] { return run_eval(*arguments); }; });
 }

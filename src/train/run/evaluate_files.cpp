@@ -19,6 +19,7 @@ Config config_for(const EvaluationTask& task) {
   if (const auto origin = run_origin(task.model)) config = origin->run.config();
   config.model.from = task.model;
   config.model.kind = kind_of_origin(task.model).value_or(config.model.kind);
+  if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
   config.batch = {.samples = 1};
   config.run.out.clear();  // nothing is written, not even beside a run

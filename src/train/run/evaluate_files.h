@@ -15,8 +15,9 @@ namespace accrue::train {
 struct EvaluationTask {
   /// A run folder (its newest checkpoint), a checkpoint in one, or a Hugging Face folder.
   std::string model;
-  std::vector<std::string> files;           ///< patterns, as data.val has them
-  std::optional<data::Format> format = {};  ///< none: by the files' names
+  std::vector<std::string> files;            ///< patterns, as data.val has them
+  std::optional<data::Format> format = {};   ///< none: by the files' names
+  std::optional<std::int64_t> context = {};  ///< of a sample, in tokens; none: the model's
   data::TellProgress tell_progress = {};
 };
 
@@ -30,8 +31,8 @@ struct FileEvaluation {
 };
 
 /// The mean loss of a language model over the tokens of the files that count, as an evaluation
-/// during training gives it. Text becomes tokens by the model's own tokenizer, and samples have its
-/// context. Throws a usage Error for images, and where model and files do not go together.
+/// during training gives it. Text becomes tokens by the model's own tokenizer. Throws a usage Error
+/// for images, and where model and files do not go together.
 FileEvaluation evaluate_files(const EvaluationTask& task);
 
 }  // namespace accrue::train
