@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include "data/chat/template_nodes.h"
 #include "data/chat/syntax_tokens.h"
+#include "data/chat/template_nodes.h"
 
 namespace accrue::data::jinja {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/chat/template_nodes.h"
 #include "data/chat/syntax_tokens.h"
+#include "data/chat/template_nodes.h"
 
 namespace accrue::data::jinja {
 
