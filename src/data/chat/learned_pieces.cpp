@@ -146,10 +146,10 @@ std::vector<ChatSequence> sequences_of_turns(const ConversationTurns& conversati
   std::vector<ChatSequence> sequences;
   std::string text = conversation.whole();
   while (true) {
-    const auto split = std::ranges::stable_partition(
-        left, [&](const ChatTurn* turn) { return !turn->is_in(text); });
-    const std::vector<const ChatTurn*> learned(split.begin(), split.end());
-    left.erase(split.begin(), split.end());
+    const auto split = std::stable_partition(
+        left.begin(), left.end(), [&](const ChatTurn* turn) { return !turn->is_in(text); });
+    const std::vector<const ChatTurn*> learned(split, left.end());
+    left.erase(split, left.end());
     if (!learned.empty()) sequences.push_back(pieces_with(text, learned));
     if (left.empty()) break;
     text = left.back()->said;

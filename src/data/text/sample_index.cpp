@@ -171,12 +171,14 @@ struct IndexHeader {
 
 template <class T>
 void append(const std::vector<T>& values, std::string& bytes) {
-  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  if (!values.empty())
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
 template <class T>
 std::vector<T> take(std::int64_t count, std::string_view& bytes) {
   std::vector<T> values(static_cast<std::size_t>(count));
+  if (values.empty()) return values;
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   bytes.remove_prefix(values.size() * sizeof(T));
   return values;
