@@ -32,7 +32,8 @@ class AtomicFile {
   void write(std::string_view bytes);
   /// Flushes to the disk, renames and flushes the folder. Nothing may be written afterwards.
   void commit();
-  /// As commit(), but a file that is there already stays: what was written goes with this object.
+  /// Commits, unless there is a file already: that one stays, and what was written goes with this
+  /// object.
   void commit_unless_there();
 
  private:

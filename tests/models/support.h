@@ -53,7 +53,8 @@ inline Gpt2Options small(Compute compute = Compute::fp64) {
   return {.layers = 2, .heads = 3, .width = 24, .context = 12, .vocab = 31, .compute = compute};
 }
 
-/// Of every family something: grouped queries, heads of another width, a local and a global layer.
+/// A model that has something of every family: grouped queries, heads of another width, a local and
+/// a global layer.
 inline LlamaOptions small_llama(Compute compute = Compute::fp64) {
   return {.layers = 2,
           .heads = 4,

@@ -136,7 +136,7 @@ class Llama : public LanguageModel {
   std::int64_t vocab() const override { return options().vocab; }
   at::Tensor next_token_logits(const at::Tensor& ids) override;
 
-  /// As given, with what was 0 for "usual" stated.
+  /// The options that the model was made with; what was left 0 for "usual" has its value.
   const LlamaOptions& options() const;
 
  private:

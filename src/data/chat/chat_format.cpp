@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using SettingsJson = nlohmann::ordered_json;
 
-/// Of several templates the one that is named "default".
+/// The template that is stated; where there are several it is the one named "default".
 std::optional<std::string> template_of(const SettingsJson& stated) {
   if (stated.is_string()) return stated.get<std::string>();
   if (!stated.is_array()) return std::nullopt;

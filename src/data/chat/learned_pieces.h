@@ -29,11 +29,12 @@ using ChatSequence = std::vector<ChatTemplate::Piece>;
 /// What is to be trained on of a conversation: each turn of the assistant is learned once, behind
 /// the text that the model would be given before it.
 ///
-/// Where the template has {% generation %} blocks: the whole conversation, with these learned.
+/// Where the template has {% generation %} blocks, these are learned in the whole conversation.
 ///
-/// Else a turn is learned from the end of its prompt (the messages before it, rendered with
-/// add_generation_prompt) to the end of the messages up to it, rendered. So the token that ends the
-/// turn is learned, and what the template writes behind it, such as the line's end behind
+/// Where it has none, a turn is learned from the end of its prompt (the messages before it,
+/// rendered with add_generation_prompt) to the end of the messages up to it, rendered. So the token
+/// that ends the turn is learned, and what the template writes behind it, such as the line's end
+/// behind
 /// <|im_end|>: the model says it as little as it says what follows, but TRL learns it both from
 /// prompts with completions and in the templates it has for training. The turn's end-of-text token,
 /// which some templates write at the end of a conversation alone (Phi-3), is learned there alone.

@@ -24,8 +24,8 @@ class TokenFileWriter {
         is_stream_(source.uniform_tokens().has_value()),
         what_(what) {}
 
-  /// Of all samples. Those of one stream share a token with their neighbours: the last of each is
-  /// the first of the next.
+  /// Counts the tokens of all samples. Those of one stream share a token with their neighbours: the
+  /// last of each is the first of the next.
   std::int64_t count() const {
     if (is_stream_) return source_.size() * *source_.uniform_tokens() + 1;
     std::int64_t tokens = 0;

@@ -16,9 +16,11 @@ namespace {
 /// The run's config, or that of a folder's model, with the files in the place of its data.
 Config config_for(const EvaluationTask& task) {
   Config config;
-  if (const auto origin = run_origin(task.model)) config = origin->run.config();
+  if (const auto origin = run_origin(task.model))
+    config = origin->run.config();
+  else
+    config.model.kind = kind_of_origin(task.model).value_or(config.model.kind);
   config.model.from = task.model;
-  config.model.kind = kind_of_origin(task.model).value_or(config.model.kind);
   if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
   config.batch = {.samples = 1};
