@@ -1,0 +1,83 @@
+#include "train/config/key_builders.h"
+#include "train/config/sections/sections.h"
+
+namespace accrue::train {
+namespace {
+
+/// A key of steps that all ranks take together.
+Key read_without_local_steps(Key key) {
+  return read_where(
+      "dist.local_steps = 1 and no dist.outer", "ranks that step alone sum no gradients",
+      "dist.local_steps", [](const Config& c) { return !c.dist.takes_outer_steps(); },
+      std::move(key));
+}
+
+Key read_without_stages(Key key) {
+  return read_where(
+      "dist.stages = 1", "all stages of a pipeline run the same micro-batches", "dist.stages",
+      [](const Config& c) { return c.dist.stages == 1; }, std::move(key));
+}
+
+}  // namespace
+
+std::vector<Key> dist_keys() {
+  return {
+      resumable(choice_or_auto_key(
+          "dist.backend", backend_words,
+          {{"nccl", "not in this version: it trains on the CPU, where Gloo is the backend"}},
+          [](auto& c) -> auto& { return c.dist.backend; })),
+      read_without_local_steps(read_without_stages(resumable(choice_key(
+          "dist.reduce", reduce_words, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
+      read_without_stages(resumable(choice_key(
+          "dist.shares", shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
+      resumable(choice_key(
+          "dist.shard", shard_words, {}, [](auto& c) -> auto& { return c.dist.shard; })),
+      choice_key(
+          "dist.compress", distributed::compression_words, {},
+          [](auto& c) -> auto& { return c.dist.compress; }),
+      integer_key(
+          "dist.local_steps", {1, most::count},
+          [](auto& c) -> auto& { return c.dist.local_steps; }),
+      number_key(
+          "dist.outer.lr", {.least = 0, .least_excluded = true},
+          [](auto& c) -> auto& { return c.dist.outer_lr; }),
+      number_key(
+          "dist.outer.momentum", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.dist.outer_momentum; }),
+      resumable(integer_key(
+          "dist.stages", {1, most::count}, [](auto& c) -> auto& { return c.dist.stages; })),
+      resumable(duration_key(
+          "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
+  };
+}
+
+std::vector<Key> observe_keys() {
+  return {
+      resumable(boolean_key(
+          "observe.jsonl", [](auto& c) -> auto& { return c.observe.jsonl; })),
+      resumable(boolean_key(
+          "observe.tensorboard", [](auto& c) -> auto& { return c.observe.tensorboard; })),
+      read_where(
+          "observe.tensorboard = true", "histograms go to TensorBoard's files",
+          "observe.tensorboard", [](const Config& c) { return c.observe.tensorboard; },
+          resumable(duration_or_word_key(
+              "observe.histograms", {}, "none",
+              [](auto& c) -> auto& { return c.observe.histograms; }))),
+      resumable(choice_or_auto_key(
+          "observe.progress", observe::progress_style_words, {},
+          [](auto& c) -> auto& { return c.observe.progress; })),
+      resumable(later_key("observe.prometheus", {{""}})),
+      resumable(later_key("observe.mlflow", {{""}})),
+  };
+}
+
+std::vector<Key> later_sections() {
+  return {
+      later_key("adapt.batch", {{"fixed"}}),
+      later_key("adapt.min", {}),
+      later_key("adapt.max", {}),
+      later_key("adapt.lr_rule", {{"none"}}),
+  };
+}
+
+}  // namespace accrue::train

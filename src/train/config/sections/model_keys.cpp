@@ -1,0 +1,83 @@
+#include "train/config/key_builders.h"
+#include "train/config/sections/sections.h"
+
+namespace accrue::train {
+namespace {
+
+/// A key of the model's shape, which a folder fixes.
+Key shape(Key key) {
+  return read_where(
+      "model.from = \"\"", "a folder brings the model's shape", "model.from",
+      [](const Config& c) { return !c.model.has_shape_of_folder(); }, std::move(key));
+}
+
+/// A language model may take fewer positions than its folder has.
+Key context_key(std::string name) {
+  Key key = integer_key(
+      std::move(name), {1, most::context}, [](auto& c) -> auto& { return c.model.context; });
+  key.get = [](const Config& c) -> std::optional<Value> {
+    if (!c.model.context && c.model.has_shape_of_folder()) return std::nullopt;
+    return value_of(c.model.context_or_default());
+  };
+  return read_where(
+      "model.from = \"\"", "a folder brings the model's shape", "model.from",
+      [](const Config& c) {
+        return is_language_model(c.model.kind) || !c.model.has_shape_of_folder();
+      },
+      std::move(key));
+}
+
+/// A key of samples of tokens, and of a vit's patches.
+Key read_with_a_length(Key key) {
+  return read_where(
+      "data of text or tokens", "", "data.format",
+      [](const Config& c) {
+        return c.model.kind != ModelKind::torchscript || c.data.format != data::Format::images;
+      },
+      std::move(key));
+}
+
+}  // namespace
+
+std::vector<Key> model_keys() {
+  return {
+      model_kind_key("model.kind"),
+      read_with(
+          "model.kind", {"gpt2", "llama", "vit", "resnet"},
+          shape(integer_key(
+              "model.layers", {1, most::layers}, [](auto& c) -> auto& { return c.model.layers; }))),
+      read_with(
+          "model.kind", {"gpt2", "llama", "vit"},
+          shape(integer_key(
+              "model.heads", {1, most::count}, [](auto& c) -> auto& { return c.model.heads; }))),
+      read_with("model.kind", {"llama"},
+                shape(integer_key(
+                    "model.kv_heads", {1, most::count},
+                    [](auto& c) -> auto& { return c.model.kv_heads; }))),
+      read_with(
+          "model.kind", {"gpt2", "llama", "vit", "resnet"},
+          shape(integer_key(
+              "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
+      read_with("model.kind", {"llama"},
+                shape(integer_key(
+                    "model.ffn_width", {1, most::count},
+                    [](auto& c) -> auto& { return c.model.ffn_width; }))),
+      read_with("model.kind", {"gpt2", "llama", "vit", "torchscript"},
+                read_with_a_length(context_key("model.context"))),
+      shape(integer_or_word_key(
+          "model.vocab", {1, most::vocab}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
+      read_with("model.kind", {"gpt2", "llama", "vit"},
+                number_key(
+                    "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
+                    [](auto& c) -> auto& { return c.model.dropout; })),
+      string_key(
+          "model.from", "a Hugging Face folder, a run folder, or a file",
+          [](auto& c) -> auto& { return c.model.from; }),
+      read_with("model.kind", {"resnet", "torchscript"},
+                choice_key(
+                    "model.batchnorm", models::batch_norm_policy_words, {},
+                    [](auto& c) -> auto& { return c.model.batchnorm; })),
+  };
+}
+
+}  // namespace accrue::train

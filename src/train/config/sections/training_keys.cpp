@@ -1,0 +1,109 @@
+#include "train/config/gradient_folding.h"
+#include "train/config/key_builders.h"
+#include "train/config/sections/sections.h"
+#include "train/config/translations/carries.h"
+#include "train/config/translations/other_words.h"
+
+namespace accrue::train {
+namespace {
+
+/// States where gradients go also where optim.kind leaves no choice.
+Key decided_by_optimizer(Key gradients) {
+  gradients.get = [](const Config& config) {
+    const GradientPlace place =
+        folds_gradients(config) ? GradientPlace::optimizer : GradientPlace::buffer;
+    return std::optional(value_of(std::string(gradient_place_words.of(place))));
+  };
+  return gradients;
+}
+
+}  // namespace
+
+std::vector<Key> precision_keys() {
+  return {
+      choice_key(
+          "precision.compute", models::compute_words, half_precisions(),
+          [](auto& c) -> auto& { return c.precision.compute; }, carry::precision),
+      later_key("precision.loss_scale", {}),
+      choice_key(
+          "precision.accumulate", accum::accumulation_words, {},
+          [](auto& c) -> auto& { return c.precision.accumulate; }),
+  };
+}
+
+std::vector<Key> memory_keys() {
+  return {
+      resumable(budget_key("memory.budget")),
+      resumable(string_key(
+          "memory.budget_file", "a file's path",
+          [](auto& c) -> auto& { return c.memory.budget_file; })),
+      resumable(choice_or_auto_key(
+          "memory.recompute", recompute_words, {},
+          [](auto& c) -> auto& { return c.memory.recompute; })),
+      decided_by_optimizer(choice_key(
+          "memory.gradients", gradient_place_words, {},
+          [](auto& c) -> auto& { return c.memory.gradients; })),
+  };
+}
+
+std::vector<Key> loss_keys() {
+  return {
+      read_with("model.kind", {"gpt2", "llama"},
+                choice_key(
+                    "loss.cross_entropy", cross_entropy_words, {},
+                    [](auto& c) -> auto& { return c.loss.cross_entropy; })),
+      number_key(
+          "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
+          [](auto& c) -> auto& { return c.loss.label_smoothing; }),
+      number_key(
+          "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; }),
+  };
+}
+
+std::vector<Key> optim_keys() {
+  return {
+      choice_key(
+          "optim.kind", optimizer_kind_words, other_optimizers(),
+          [](auto& c) -> auto& { return c.optim.kind; }, carry::optimizer),
+      number_key(
+          "optim.lr", {.least = 0, .least_excluded = true},
+          [](auto& c) -> auto& { return c.optim.lr; }),
+      read_with("optim.kind", {"adamw", "adam", "adama"}, betas_key("optim.betas")),
+      read_with("optim.kind", {"adamw", "adam", "rmsprop", "adama"},
+                number_key(
+                    "optim.eps", {.least = 0}, [](auto& c) -> auto& { return c.optim.eps; })),
+      number_key(
+          "optim.weight_decay", {.least = 0},
+          [](auto& c) -> auto& { return c.optim.weight_decay; }),
+      choice_key(
+          "optim.decay", decay_words, {}, [](auto& c) -> auto& { return c.optim.decay; }),
+      read_with("optim.kind", {"sgd", "rmsprop"},
+                number_key(
+                    "optim.momentum", {.least = 0, .most = 1, .most_excluded = true},
+                    [](auto& c) -> auto& { return c.optim.momentum; })),
+      number_key(
+          "optim.clip", {.least = 0}, [](auto& c) -> auto& { return c.optim.clip; }),
+      choice_key(
+          "optim.state", optim::state_precision_words, {},
+          [](auto& c) -> auto& { return c.optim.state; }),
+      choice_key(
+          "optim.schedule.kind", optim::schedule_kind_words, {},
+          [](auto& c) -> auto& { return c.optim.schedule.kind; }, carry::schedule),
+      duration_key(
+          "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
+          [](auto& c) -> auto& { return c.optim.schedule.warmup; }),
+      read_with("optim.schedule.kind", {"cosine", "linear"},
+                number_key(
+                    "optim.schedule.min_lr", {.least = 0},
+                    [](auto& c) -> auto& { return c.optim.schedule.min_lr; })),
+      choice_key(
+          "optim.scale_lr", optim::scale_rule_words, {},
+          [](auto& c) -> auto& { return c.optim.scale_lr; }),
+      read_with("optim.scale_lr", {"linear", "sqrt"},
+                integer_key(
+                    "optim.base_batch", {1, most::tokens},
+                    [](auto& c) -> auto& { return c.optim.base_batch; })),
+  };
+}
+
+}  // namespace accrue::train
