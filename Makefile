@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-finetune bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -38,6 +38,7 @@ help:
 	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine; 10 minutes (no --quick)'
 	@echo 'make bench-peers   the same training by other systems, installed and tuned; 3 hours (--quick: 5 minutes)'
 	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
+	@echo 'make bench-finetune   fine-tuning beside transformers and PEFT, speed and memory; 30 minutes (--quick: 1 minute)'
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
@@ -191,6 +192,11 @@ bench-peers: build
 bench-peers-memory: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/peers_memory.py $(ARGS)
+
+# Fine-tuning beside transformers and PEFT; about 30 minutes. ARGS=--quick: a minute.
+bench-finetune: build
+	@scripts/setup.sh peers
+	@.venv-peers/bin/python bench/e2e/finetune.py $(ARGS)
 
 # What documents say of measurements, from bench/results.
 bench-docs:

@@ -20,6 +20,7 @@ class Slice final : public Source {
   std::int64_t size() const override { return end_ - begin_; }
   std::int64_t vocab() const override { return source_->vocab(); }
   bool has_text() const override { return source_->has_text(); }
+  bool has_conversations() const override { return source_->has_conversations(); }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return source_->tokenizer(); }
   std::int64_t tokens(std::int64_t index) const override { return source_->tokens(shift(index)); }
   std::optional<std::int64_t> uniform_tokens() const override { return source_->uniform_tokens(); }

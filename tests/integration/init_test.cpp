@@ -165,5 +165,70 @@ TEST_F(Init, TrainsWellOnASmallText) {
   EXPECT_LT(losses.back(), 1.5) << "a byte of 256 by chance: 5.5";
 }
 
+/// accrue train without a config: the same choice, made on the way.
+class TrainWithoutConfig : public Init {
+ protected:
+  Program::Result train(Words more) const {
+    more.insert(more.begin(),
+                {"train", "--batch.micro=4", "--run.threads=1", "--memory.budget=none"});
+    return accrue(std::move(more));
+  }
+};
+
+TEST_F(TrainWithoutConfig, ChoosesOneAndSaysWhich) {
+  write_text("tale.txt");
+  const auto run = train({"--data.train=tale.txt", "--run.steps=2"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(run.errors,
+              AllOf(HasSubstr("no config was given: this one was chosen"),
+                    HasSubstr("train = [\"tale.txt\"]"), HasSubstr("# with this width ")));
+  EXPECT_THAT(read_file(folder_ / "runs/tale/config.toml"),
+              AllOf(HasSubstr("steps = 2"), HasSubstr("micro = 4")));
+}
+
+TEST_F(TrainWithoutConfig, GoesOnWithTheRunsOwnConfig) {
+  write_text("tale.txt");
+  ASSERT_EQ(train({"--data.train=tale.txt", "--run.steps=2"}).status, 0);
+  const auto again = train({"--data.train=tale.txt", "--run.steps=2"});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.errors, HasSubstr("runs/tale"));
+  const auto longer = train({"--data.train=tale.txt", "--run.steps=3", "--resume"});
+  EXPECT_EQ(longer.status, 0) << longer.errors;
+  EXPECT_THAT(longer.errors, ::testing::Not(HasSubstr("no config was given")));
+  EXPECT_THAT(longer.output, HasSubstr("step            3\n"));
+}
+
+TEST_F(TrainWithoutConfig, StartsFromAModel) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  ASSERT_EQ(accrue({"export", "out", "--out", "model"}).status, 0);
+  for (const char* from : {"model", "out"}) {
+    const auto run = train({std::string("--model.from=") + from, "--data.train=text.txt",
+                            "--run.steps=2", "--precision.compute=fp32"});
+    ASSERT_EQ(run.status, 0) << run.errors;
+    EXPECT_THAT(
+        read_file(folder_ / "runs" / (std::string(from) + "-text") / "config.toml"),
+        AllOf(HasSubstr(std::string("from = \"") + from + "\""), HasSubstr("context = 16")));
+  }
+}
+
+TEST_F(TrainWithoutConfig, RefusesWhatNamesNoData) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  const auto refused_with = [&](Words words) {
+    const auto result = train(std::move(words));
+    EXPECT_EQ(result.status, 2) << result.errors;
+    return result.errors;
+  };
+  EXPECT_THAT(refused_with({}), HasSubstr("--data.train=FILE"));
+  EXPECT_THAT(refused_with({"--model.from=out"}), HasSubstr("--data.train=FILE"));
+  EXPECT_THAT(refused_with({"--data.train=nothing.txt"}), HasSubstr("nothing.txt"));
+  EXPECT_THAT(refused_with({"--data.train=text.txt", "--model.from=nothing"}),
+              HasSubstr("nothing"));
+  EXPECT_THAT(refused_with({"--data.train=text.txt", "--optim.learning=1"}),
+              HasSubstr("optim.learning"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));
+}
+
 }  // namespace
 }  // namespace accrue::testing

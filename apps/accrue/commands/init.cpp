@@ -4,9 +4,10 @@
 
 #include "accrue/core/error.h"
 #include "commands/commands.h"
+#include "commands/first_choice.h"
+#include "commands/tokenizing.h"
 #include "core/atomic_file.h"
-#include "kernels/gemm/gemm.h"
-#include "train/workload/first_config.h"
+#include "train/workload/first/first_config.h"
 #include "train/workload/workload.h"
 
 namespace accrue::cli {
@@ -20,9 +21,7 @@ struct InitArguments {
 std::string as_typed(const InitArguments& arguments) {
   std::string text = "accrue init";
   for (const std::string& file : arguments.files) text += ' ' + file;
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < ' ') c = '?';
-  return text;
+  return in_one_line(std::move(text));
 }
 
 /// This is checked before the files are looked at, which may take long.
@@ -40,9 +39,8 @@ void check_can_be_written(const std::filesystem::path& out) {
 
 int run_init(const InitArguments& arguments) {
   check_can_be_written(arguments.out);
-  const train::DataFacts data = train::look_at(arguments.files);
-  const std::string config = train::first_config(
-      data, {.multiplies_bf16 = kernels::multiplies_bf16()}, as_typed(arguments));
+  const train::DataFacts data = train::look_at(train::sort_out(arguments.files), tell_tokenizing());
+  const std::string config = train::first_config(data, machine_facts(), as_typed(arguments));
   // What train would refuse is refused now, by the same words.
   train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);

@@ -14,12 +14,14 @@
 #include "accrue/train/trainer.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/first_choice.h"
 #include "commands/row.h"
 #include "commands/stop_signals.h"
 #include "commands/tokenizing.h"
 #include "memory/plan.h"
 #include "train/measure/trace.h"
 #include "train/plan/setup.h"
+#include "train/workload/first/chosen_config.h"
 
 namespace accrue::cli {
 namespace {
@@ -89,7 +91,7 @@ std::string shell_word(const std::string& word) {
 }
 
 std::string command_to_resume(const TrainArguments& arguments, const train::RunDirectory& run) {
-  if (!arguments.repeat.empty())
+  if (!arguments.repeat.empty() || arguments.config.empty())
     return "accrue train " + shell_word(run.config_file().string()) + " --resume";
   std::string command = "accrue train " + shell_word(arguments.config);
   for (const std::string& text : arguments.overrides) command += " " + shell_word("--" + text);
@@ -108,12 +110,29 @@ bool states_length(const std::vector<std::string>& overrides) {
 struct Task {
   train::Config config;
   std::shared_ptr<const train::RunRecord> repeats;  ///< null where no run is repeated
+  std::string chosen;  ///< the page that was chosen where there was no config; else empty
 };
 
+/// Whichever rank makes the tokens says so.
+data::TellProgress progress_of_text(const TrainArguments& arguments) {
+  return arguments.quiet ? data::TellProgress() : tell_tokenizing();
+}
+
+Task task_without_config(const TrainArguments& arguments, const Arguments& typed) {
+  std::string command = "accrue";
+  for (std::size_t i = 1; i < typed.size(); ++i) command += ' ' + typed[i];
+  train::ChosenConfig chosen =
+      train::choose_config(arguments.overrides, arguments.resume, machine_facts(),
+                           in_one_line(command), progress_of_text(arguments));
+  return {std::move(chosen.config), nullptr, std::move(chosen.page)};
+}
+
 /// Throws a usage Error where a repetition names no folder of its own.
-Task task_of(const TrainArguments& arguments) {
+Task task_of(const TrainArguments& arguments, const Arguments& typed) {
   if (arguments.repeat.empty())
-    return {train::load_config(arguments.config, arguments.overrides), nullptr};
+    return arguments.config.empty()
+               ? task_without_config(arguments, typed)
+               : Task{train::load_config(arguments.config, arguments.overrides), nullptr, {}};
   const bool names_folder = std::ranges::any_of(
       arguments.overrides, [](const std::string& text) { return text.starts_with("run.out="); });
   if (!names_folder)
@@ -121,7 +140,7 @@ Task task_of(const TrainArguments& arguments) {
                       "a new folder for the run that repeats it", "none", "--run.out=NEW");
   auto record = train::read_run_record(train::RunDirectory(arguments.repeat));
   train::Config config = train::config_to_repeat(*record, arguments.overrides);
-  return {std::move(config), std::move(record)};
+  return {std::move(config), std::move(record), {}};
 }
 
 train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
@@ -157,20 +176,21 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 }
 
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
-  Task task = task_of(arguments);
-  train::Config& config = task.config;
   const memory::BudgetWatch from_the_start("");  // opening data may take long
+  Task task = task_of(arguments, typed);
+  train::Config& config = task.config;
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   config = train::with_whole_batch(std::move(config), launch.world);
   const bool speaks = launch.rank == 0;
+  if (speaks && !arguments.quiet && !task.chosen.empty())
+    std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
   const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
   if (speaks && divides_memory && !arguments.quiet)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
               << launch.local_world << " ranks on this machine\n";
-  // Whichever rank makes the tokens says so.
-  const data::TellProgress tell = arguments.quiet ? data::TellProgress() : tell_tokenizing();
+  const data::TellProgress tell = progress_of_text(arguments);
   if (arguments.dry_run) {
     const train::Preview preview =
         train::Trainer(config, group, tell).preview(options_of(arguments, task, typed));
@@ -196,12 +216,16 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
   return interrupted_status;
 }
 
-/// `--resume` takes the word behind it, which is the config where no other word is. A run that is
-/// repeated has its config.
+/// `--resume` takes the word behind it, which is the config where no other word is; beside data to
+/// choose a config for, only where it is a file. A run that is repeated has its config.
 void tell_config_from_checkpoint(TrainArguments& arguments) {
-  if (!arguments.repeat.empty()) return;
-  if (arguments.config.empty()) std::swap(arguments.config, arguments.checkpoint);
-  if (arguments.config.empty()) throw CLI::RequiredError("CONFIG");
+  if (!arguments.repeat.empty() || !arguments.config.empty()) return;
+  const bool may_choose = train::name_data(arguments.overrides);
+  std::error_code unreadable;
+  if (!may_choose || std::filesystem::is_regular_file(arguments.checkpoint, unreadable))
+    std::swap(arguments.config, arguments.checkpoint);
+  if (arguments.config.empty() && !may_choose)
+    throw CLI::RequiredError("CONFIG, or --data.train=FILE to have one chosen,");
 }
 
 }  // namespace
@@ -216,10 +240,12 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
       "Example:\n"
       "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
       "  accrue train gpt.toml --run.out=runs/first --resume\n"
+      "  accrue train --model.from=SmolLM2-135M --data.train=tale.txt   # a config is chosen\n"
       "  accrue train --repeat runs/first --run.out=runs/second");
   auto arguments = std::make_shared<TrainArguments>();
   CLI::Option* config =
-      verb->add_option("CONFIG", arguments->config, "Config file (TOML); not with --repeat");
+      verb->add_option("CONFIG", arguments->config,
+                       "Config file (TOML); without one --data.train has one chosen, as init does");
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
@@ -248,8 +274,8 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed) {
     arguments->resume = resume->count() > 0;
     if (accept->count() > 0 && resume->count() + repeat->count() == 0)
       throw CLI::RequiresError("--accept-data", "--resume or --repeat");
-    tell_config_from_checkpoint(*arguments);
     arguments->overrides = take_overrides(*verb);
+    tell_config_from_checkpoint(*arguments);
     action = [=, &typed] { return run_train(*arguments, typed); };
   });
 }

@@ -44,6 +44,8 @@ class Source {
   virtual std::int64_t vocab() const = 0;
   /// Whether some of the data is text, which this source makes into tokens.
   virtual bool has_text() const { return false; }
+  /// Whether the samples are conversations, which a chat template makes into text.
+  virtual bool has_conversations() const { return false; }
   /// What makes them of it; null: a byte is one.
   virtual std::shared_ptr<const Tokenizer> tokenizer() const { return nullptr; }
   /// Input tokens of sample `index` in [0, size()); an image is one.

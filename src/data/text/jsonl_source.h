@@ -41,6 +41,7 @@ class JsonlSource final : public Source {
   std::int64_t size() const override { return index_.size(); }
   std::int64_t vocab() const override;
   bool has_text() const override { return index_.has_text; }
+  bool has_conversations() const override { return options_.chat != nullptr; }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return options_.tokenizer; }
   std::int64_t tokens(std::int64_t index) const override;
   std::optional<std::int64_t> uniform_tokens() const override { return std::nullopt; }

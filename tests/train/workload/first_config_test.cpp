@@ -1,4 +1,4 @@
-#include "train/workload/first_config.h"
+#include "train/workload/first/first_config.h"
 
 #include <gmock/gmock.h>
 
@@ -78,14 +78,48 @@ TEST(FirstConfig, TakesHeldOutFilesOrHoldsOutAPart) {
   EXPECT_EQ(config_of(data).data.val_fraction, 0);
 }
 
-TEST(FirstConfig, StartsFromAModelFolderInItsShape) {
-  DataFacts data = text_of(100'000);
-  data.model = "gpt2";
-  EXPECT_EQ(config_of(data).model.from, "gpt2");
-  EXPECT_LT(config_of(data).optim.lr, config_of(text_of(100'000)).optim.lr);
+constexpr std::int64_t kMegabyte = 1'000'000;
+
+DataFacts text_for_a_model(std::int64_t tokens, std::int64_t bytes_of_weights) {
+  DataFacts data = text_of(tokens);
+  data.model = {
+      .from = "models/m", .kind = ModelKind::llama, .context = 131'072, .bytes = bytes_of_weights};
+  return data;
+}
+
+TEST(FirstConfig, StartsFromAModelInItsShape) {
+  DataFacts data = text_for_a_model(100'000, kMegabyte);
+  const Config config = config_of(data);
+  EXPECT_EQ(config.model.kind, ModelKind::llama);
+  EXPECT_EQ(config.model.from, "models/m");
+  EXPECT_EQ(config.model.context, 512) << "not all that the model could take";
+  EXPECT_EQ(config.run.out, "runs/m-a");
+  EXPECT_LT(config.optim.lr, config_of(text_of(100'000)).optim.lr);
   EXPECT_THAT(page_of(data), Not(HasSubstr("layers")));
-  data.model_context = 16;
-  EXPECT_EQ(config_of(data).batch.samples, 8);
+  data.model.context = 16;
+  EXPECT_EQ(config_of(data).model.context, 16);
+  EXPECT_EQ(config_of(data).batch.samples, 256);
+}
+
+TEST(FirstConfig, GoesThroughLittleTextAFewTimesFromAModel) {
+  const auto passes_of = [](std::int64_t tokens) {
+    const Config config = config_of(text_for_a_model(tokens, kMegabyte));
+    const double batch = static_cast<double>(*config.batch.samples * *config.model.context);
+    return static_cast<double>(*config.run.steps) * batch / static_cast<double>(tokens);
+  };
+  for (const std::int64_t tokens : {100'000, 1'000'000}) EXPECT_NEAR(passes_of(tokens), 2.7, 0.2);
+  EXPECT_NEAR(passes_of(10'000'000), 1, 0.1);
+}
+
+TEST(FirstConfig, OfLinesForAModelHasNoLongerContextThanIt) {
+  DataFacts lines = text_for_a_model(100'000, kMegabyte);
+  lines.format = data::Format::chat;
+  lines.samples = 1000;
+  lines.longest = 1001;
+  EXPECT_EQ(config_of(lines).model.context, 1024);
+  EXPECT_EQ(config_of(lines).data.format, data::Format::chat);
+  lines.model.context = 256;
+  EXPECT_EQ(config_of(lines).model.context, 256) << "the line that is longer is refused by name";
 }
 
 TEST(FirstConfig, OfImagesNormalisesByGroups) {

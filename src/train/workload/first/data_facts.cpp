@@ -1,23 +1,27 @@
+#include "train/workload/first/data_facts.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
 #include "accrue/core/error.h"
-#include "core/atomic_file.h"
+#include "accrue/train/config.h"
 #include "data/files/suffix.h"
-#include "train/workload/first_config.h"
+#include "train/config/origin_kind.h"
+#include "train/workload/model_factory.h"
+#include "train/workload/model_origin.h"
+#include "train/workload/text_tokenizer.h"
 
 namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOperation = "accrue init";
 constexpr std::int64_t kLongestLine = std::int64_t{1} << 24;  // tokens
 
 std::string lower(std::string text) {
@@ -27,6 +31,11 @@ std::string lower(std::string text) {
 
 bool is_one_of(const std::string& word, std::initializer_list<std::string_view> words) {
   return std::ranges::find(words, word) != words.end();
+}
+
+/// `name` without a slash at its end.
+fs::path without_end(const fs::path& name) {
+  return name.has_filename() ? name : name.parent_path();
 }
 
 /// Whether a word of the file's name says so: "corpus.val.txt", "test_batch.bin".
@@ -74,58 +83,72 @@ std::set<std::string> globs_of(const fs::path& folder) {
   return {(folder / "**").string()};
 }
 
-/// The context that a config.json tells; 0 where it tells none: whoever loads the model says what
-/// is wrong with the file.
-std::int64_t context_of(const fs::path& model_config) {
-  const auto config = nlohmann::json::parse(read_file(model_config), nullptr, false);
-  if (!config.is_object() || !config.contains("n_positions")) return 0;
-  const auto& context = config["n_positions"];
-  return context.is_number_integer() ? context.get<std::int64_t>() : 0;
+/// `name` as data.train has it: all of a folder, or the file or pattern itself.
+std::vector<std::string> patterns_of(const std::string& name) {
+  const fs::path path = without_end(name);
+  if (!fs::is_directory(path))
+    return is_idx_labels(path) ? std::vector<std::string>{} : std::vector{name};
+  const std::set<std::string> globs = globs_of(path);
+  return {globs.begin(), globs.end()};
 }
 
-void add_folder(const fs::path& folder, DataFacts& facts) {
-  if (fs::exists(folder / "config.json")) {
-    if (!facts.model.empty())
-      throw usage_error(kOperation, "at most one model folder",
-                        facts.model.string() + " and " + folder.string(), "one of them");
-    facts.model = folder;
-    facts.model_context = context_of(folder / "config.json");
-    return;
+std::vector<std::string> patterns_of(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names) {
+    const std::vector<std::string> patterns = patterns_of(name);
+    all.insert(all.end(), patterns.begin(), patterns.end());
   }
-  const std::set<std::string> globs = globs_of(folder);
-  auto& place = is_held_out(folder) ? facts.val : facts.train;
-  place.insert(place.end(), globs.begin(), globs.end());
+  return all;
 }
 
-void add_file(const fs::path& file, DataFacts& facts) {
-  if (is_idx_labels(file)) return;
-  facts.states_format = facts.states_format || is_binary_image_set(file);
-  (is_held_out(file) ? facts.val : facts.train).push_back(file.string());
+std::int64_t bytes_of_weights(const std::string& from) {
+  fs::path place(from);
+  std::error_code unreadable;
+  if (const auto origin = run_origin(from)) place = origin->checkpoint;
+  if (!fs::is_directory(place, unreadable))
+    return static_cast<std::int64_t>(fs::file_size(place, unreadable));
+  std::int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(place, unreadable))
+    if (entry.path().extension() == ".safetensors" &&
+        entry.path().filename() != "optimizer.safetensors")
+      bytes += static_cast<std::int64_t>(entry.file_size(unreadable));
+  return bytes;
 }
 
-void sort_out(const std::vector<std::string>& files, DataFacts& facts) {
-  for (const std::string& name : files) {
-    fs::path path(name);
-    if (!path.has_filename()) path = path.parent_path();
-    if (!fs::exists(path))
-      throw usage_error(kOperation, "files and folders that exist", "'" + name + "'",
-                        "a path that leads there from " + fs::current_path().string());
-    fs::is_directory(path) ? add_folder(path, facts) : add_file(path, facts);
+/// What a config says of `files` before anything is chosen.
+Config config_of(const FirstFiles& files, const std::vector<std::string>& train) {
+  Config config;
+  config.model.from = files.model;
+  config.model.kind = kind_of_origin(files.model).value_or(ModelKind::gpt2);
+  config.data.tokenizer = files.tokenizer;
+  config.run.out = name_of_run(train, files.model);
+  return config;
+}
+
+/// Opens the data as often as somebody wants to look at them.
+class Opener {
+ public:
+  Opener(const FirstFiles& files, const DataFacts& facts, const Config& config,
+         const data::TellProgress& tell)
+      : operation_(files.operation) {
+    options_.globs = facts.train;
+    if (facts.states_format) options_.format = data::Format::images;
+    options_.tokenizer = tokenizer_of(config);
+    options_.cache = text_cache_of(config);
+    options_.tell_progress = tell;
   }
-  if (facts.train.empty()) std::swap(facts.train, facts.val);
-  if (facts.train.empty())
-    throw usage_error(
-        kOperation, "files to train on",
-        facts.model.empty() ? "none" : "the model " + facts.model.string() + " alone",
-        "accrue init " + (facts.model.empty() ? "" : facts.model.string() + " ") + "text.txt");
-}
 
-std::unique_ptr<data::Source> open(const DataFacts& facts, std::int64_t context,
-                                   std::int64_t vocab = 0) {
-  data::SourceOptions options{.globs = facts.train, .context = context, .vocab = vocab};
-  if (facts.states_format) options.format = data::Format::images;
-  return data::open_source(options, kOperation);
-}
+  std::unique_ptr<data::Source> open(std::int64_t context, std::int64_t vocab = 0) const {
+    data::SourceOptions options = options_;
+    options.context = context;
+    options.vocab = vocab;
+    return data::open_source(options, operation_);
+  }
+
+ private:
+  data::SourceOptions options_;
+  std::string operation_;
+};
 
 std::int64_t largest_id(const data::Source& source, std::int64_t first) {
   constexpr std::int64_t kAtOnce = 4096;
@@ -151,7 +174,7 @@ std::int64_t vocabulary_of(std::int64_t largest) {
 }
 
 /// `single` has samples of one token, which leave no remainder; longer ones are read faster.
-void look_at_stream(const data::Source& single, DataFacts& facts) {
+void look_at_stream(const data::Source& single, const Opener& opener, DataFacts& facts) {
   facts.tokens = single.size();
   facts.vocab = single.vocab();
   facts.format = facts.vocab > 0 ? data::Format::text : data::Format::tokens;
@@ -159,18 +182,18 @@ void look_at_stream(const data::Source& single, DataFacts& facts) {
   facts.has_ids = true;
   constexpr std::int64_t kContext = 1024;
   std::int64_t largest = 0;
-  if (facts.tokens > kContext) largest = largest_id(*open(facts, kContext), 0);
+  if (facts.tokens > kContext) largest = largest_id(*opener.open(kContext), 0);
   const std::int64_t rest = std::max<std::int64_t>(0, facts.tokens - kContext);
   facts.vocab = vocabulary_of(std::max(largest, largest_id(single, rest)));
 }
 
 /// Tries sizes, since the last id of a line is no input and labels may leave it out.
-std::int64_t vocabulary_of_lines(const DataFacts& facts, const data::Source& lines) {
+std::int64_t vocabulary_of_lines(const Opener& opener, const data::Source& lines) {
   constexpr std::int64_t kMost = std::int64_t{1} << 22;
   for (std::int64_t vocab = vocabulary_of(largest_id(lines, 0));;
        vocab = vocabulary_of(2 * vocab)) {
     try {
-      open(facts, kLongestLine, vocab);
+      opener.open(kLongestLine, vocab);
       return vocab;
     } catch (const Error&) {
       if (vocab > kMost) throw;
@@ -178,37 +201,83 @@ std::int64_t vocabulary_of_lines(const DataFacts& facts, const data::Source& lin
   }
 }
 
-void look_at_lines(DataFacts& facts) {
-  const std::unique_ptr<data::Source> source = open(facts, kLongestLine);
-  const data::Source& lines = *source;
-  facts.format = data::Format::jsonl;
+void look_at_lines(const data::Source& lines, const Opener& opener, DataFacts& facts) {
+  facts.format = lines.has_conversations() ? data::Format::chat : data::Format::jsonl;
   facts.samples = lines.size();
   for (std::int64_t i = 0; i < lines.size(); ++i) {
     facts.tokens += lines.tokens(i);
     facts.longest = std::max(facts.longest, lines.tokens(i));
   }
   facts.has_ids = lines.vocab() == 0;
-  facts.vocab = facts.has_ids ? vocabulary_of_lines(facts, lines) : lines.vocab();
+  facts.vocab = facts.has_ids ? vocabulary_of_lines(opener, lines) : lines.vocab();
+}
+
+void look_at_images(const data::Source& images, DataFacts& facts) {
+  facts.format = data::Format::images;
+  facts.image = images.image_shape();
+  facts.samples = images.size();
+  facts.vocab = static_cast<std::int64_t>(images.classes().size());
 }
 
 }  // namespace
 
-DataFacts look_at(const std::vector<std::string>& files) {
-  DataFacts facts;
-  sort_out(files, facts);
-  if (is_json_lines(facts.train.front())) {
-    look_at_lines(facts);
-    return facts;
+std::string name_of_run(const std::vector<std::string>& train, const std::string& model) {
+  fs::path path(train.empty() ? "" : train.front());
+  while (path.string().find_first_of("*?[") != std::string::npos) path = path.parent_path();
+  const auto is_name = [](const std::string& stem) {
+    return !stem.empty() && stem != "." && stem != "..";
+  };
+  std::string name = without_end(path).stem().string();
+  if (!is_name(name)) name = "first";
+  const std::string of_model = without_end(model).filename().string();
+  return "runs/" + (is_name(of_model) ? of_model + "-" : "") + name;
+}
+
+FirstFiles sort_out(const std::vector<std::string>& names) {
+  FirstFiles files;
+  for (const std::string& name : names) {
+    const fs::path path = without_end(name);
+    if (!fs::exists(path))
+      throw usage_error(files.operation, "files and folders that exist", "'" + name + "'",
+                        "a path that leads there from " + fs::current_path().string());
+    if (!fs::exists(path / "config.json")) {
+      (is_held_out(path) ? files.val : files.train).push_back(path.string());
+      continue;
+    }
+    if (!files.model.empty())
+      throw usage_error(files.operation, "at most one model folder",
+                        files.model + " and " + path.string(), "one of them");
+    files.model = path.string();
   }
-  const std::unique_ptr<data::Source> source = open(facts, 1);
-  if (const auto shape = source->image_shape()) {
-    facts.format = data::Format::images;
-    facts.image = shape;
-    facts.samples = source->size();
-    facts.vocab = static_cast<std::int64_t>(source->classes().size());
-  } else {
-    look_at_stream(*source, facts);
+  if (files.train.empty()) std::swap(files.train, files.val);
+  if (files.train.empty())
+    throw usage_error(files.operation, "files to train on",
+                      files.model.empty() ? "none" : "the model " + files.model + " alone",
+                      "accrue init " + (files.model.empty() ? "" : files.model + " ") + "text.txt");
+  return files;
+}
+
+DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
+  DataFacts facts{.train = patterns_of(files.train), .val = patterns_of(files.val)};
+  facts.states_format = std::ranges::any_of(facts.train, is_binary_image_set);
+  Config config = config_of(files, facts.train);
+  if (!files.model.empty()) {
+    take_shape_of_origin(config);
+    facts.model = {.from = files.model,
+                   .kind = config.model.kind,
+                   .context = config.model.context.value_or(0),
+                   .bytes = bytes_of_weights(files.model)};
   }
+  const Opener opener(files, facts, config, tell);
+  const bool has_lines = !facts.train.empty() && is_json_lines(facts.train.front());
+  const std::unique_ptr<data::Source> source = opener.open(has_lines ? kLongestLine : 1);
+  if (const auto tokenizer = source->tokenizer()) facts.tokenizer = tokenizer->file().string();
+  if (source->image_shape())
+    look_at_images(*source, facts);
+  else if (has_lines)
+    look_at_lines(*source, opener, facts);
+  else
+    look_at_stream(*source, opener, facts);
   return facts;
 }
 

@@ -1,0 +1,54 @@
+#include "train/workload/first/chosen_config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "accrue/train/run_directory.h"
+#include "train/config/key.h"
+#include "train/config/toml/toml_reader.h"
+
+namespace accrue::train {
+namespace {
+
+/// What `overrides` state, as far as they are keys of this version; parse_config() refuses others.
+Config stated_in(const std::vector<std::string>& overrides) {
+  Config config;
+  for (const std::string& text : overrides)
+    for (const Entry& entry : read_override(text))
+      if (const Key* key = find_key(entry.path))
+        key->set(
+            {entry.value, entry.bare, "config key " + entry.path + " (" + entry.position + ")"},
+            config);
+  return config;
+}
+
+bool state(const std::vector<std::string>& overrides, const std::string& key) {
+  return std::ranges::any_of(overrides,
+                             [&](const std::string& text) { return text.starts_with(key + "="); });
+}
+
+}  // namespace
+
+bool name_data(const std::vector<std::string>& overrides) { return state(overrides, "data.train"); }
+
+ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
+                           const MachineFacts& machine, const std::string& command,
+                           const data::TellProgress& tell) {
+  const Config stated = stated_in(overrides);
+  const RunDirectory run(stated.run.out.empty() ? name_of_run(stated.data.train, stated.model.from)
+                                                : stated.run.out);
+  if (resume && std::filesystem::exists(run.config_file()))
+    return {.page = {}, .config = load_config(run.config_file(), overrides)};
+  const DataFacts data = look_at({.train = stated.data.train,
+                                  .val = stated.data.val,
+                                  .model = stated.model.from,
+                                  .tokenizer = stated.data.tokenizer,
+                                  .operation = "data.train"},
+                                 tell);
+  ChosenConfig chosen{.page = first_config(data, machine, command), .config = {}};
+  chosen.config = parse_config(chosen.page, "the chosen config", overrides);
+  return chosen;
+}
+
+}  // namespace accrue::train

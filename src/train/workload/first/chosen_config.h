@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "accrue/train/config.h"
+#include "train/workload/first/first_config.h"
+
+namespace accrue::train {
+
+/// A config that nobody wrote.
+struct ChosenConfig {
+  std::string page;  ///< as first_config() wrote it; empty where a run that is there has its own
+  Config config;
+};
+
+/// Whether `overrides` ("data.train=tale.txt") name data, from which a config can be chosen.
+bool name_data(const std::vector<std::string>& overrides);
+
+/// The config for the data, and perhaps the model, that `overrides` name, and with all else that
+/// they state. With `resume` it is that of the run in run.out, where one is there. `command` is for
+/// the page's first line, and its first words for errors. Throws a usage Error as look_at(),
+/// first_config() and parse_config() do.
+ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
+                           const MachineFacts& machine, const std::string& command,
+                           const data::TellProgress& tell = {});
+
+}  // namespace accrue::train

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "accrue/train/choices.h"
+
+namespace accrue::train {
+
+/// What somebody wants to train on, and perhaps from, with no config yet.
+struct FirstFiles {
+  std::vector<std::string> train, val;    ///< files, folders or patterns
+  std::string model;                      ///< as model.from has it; empty: none
+  std::string tokenizer = "auto";         ///< as data.tokenizer has it
+  std::string operation = "accrue init";  ///< what errors name
+};
+
+/// `files` sorted out: a folder with a config.json is the model, and a file or folder named as val,
+/// valid, validation, dev or test is held out. Throws a usage Error where one is not there, two are
+/// models, or none is to be trained on.
+FirstFiles sort_out(const std::vector<std::string>& files);
+
+/// A model that training starts from.
+struct ModelFacts {
+  std::string from;  ///< as model.from has it; empty: none
+  ModelKind kind = ModelKind::gpt2;
+  std::int64_t context = 0;  ///< the most tokens that a sample may have; 0: not known
+  std::int64_t bytes = 0;    ///< of its files of weights
+};
+
+/// What files that nobody has written a config for hold.
+struct DataFacts {
+  data::Format format = data::Format::text;
+  bool states_format = false;           ///< data.format = "auto" would not find the format
+  std::vector<std::string> train, val;  ///< as data.train and data.val are to have them
+  ModelFacts model = {};
+  std::string tokenizer = {};  ///< the file that makes tokens of the text; empty: bytes
+  std::int64_t samples = 0;    ///< counted for lines and images
+  std::int64_t tokens = 0;     ///< input tokens of all samples
+  std::int64_t longest = 0;    ///< lines: the input tokens of the longest
+  std::int64_t vocab = 0;      ///< 256 for bytes; more than the largest id; classes of images
+  bool has_ids = false;        ///< tokens of somebody's tokenizer
+  std::optional<data::ImageShape> image = std::nullopt;
+
+  /// Whether each sample is a line of a file.
+  bool has_lines() const { return format == data::Format::jsonl || format == data::Format::chat; }
+};
+
+/// Looks at files: text, token files, JSON lines, conversations, images in folders or as idx and
+/// CIFAR files. Folders are taken with all in them. Reads token files and lines once; text, where
+/// the model or the user brings a tokenizer, which makes tokens of it beside the run that
+/// name_of_run() names. Throws a usage Error where formats are mixed, a file is refused as
+/// data::open_source refuses it, or the model is none.
+DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell = {});
+
+/// The folder of the first run on these files: "runs/tale", from a model "runs/SmolLM2-135M-tale".
+std::string name_of_run(const std::vector<std::string>& train, const std::string& model);
+
+}  // namespace accrue::train

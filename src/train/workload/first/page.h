@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace accrue::train {
+
+/// TOML with a comment beside each key.
+class Page {
+ public:
+  explicit Page(const std::string& first) : text_("# " + first + "\n") {}
+  void remark(const std::string& text) { text_ += "# " + text + "\n"; }
+  void section(const char* name) { text_ += std::string("\n[") + name + "]\n"; }
+  void key(const char* name, const std::string& value, const std::string& why = {});
+  void key(const char* name, std::int64_t value, const std::string& why = {}) {
+    key(name, std::to_string(value), why);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+/// A text as TOML has it.
+std::string quoted(const std::string& text);
+/// Two digits, as a person would write them: 0.0002, 4.5.
+std::string decimal(double value);
+
+}  // namespace accrue::train

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/workload/first/data_facts.h"
+
+namespace accrue::train {
+
+/// How a language model is to be trained. All functions here are pure.
+struct TextChoice {
+  std::int64_t layers = 0, heads = 0, width = 0;  ///< 0 where the model brings its shape
+  std::int64_t context = 0;
+  std::int64_t batch = 0;  ///< input tokens of an optimizer step
+  std::int64_t steps = 0;
+  double lr = 0;
+  std::string lr_why;
+};
+
+/// For a model that begins with random weights and has `tokens` to train on. Throws a usage Error
+/// where they are too few.
+TextChoice choice_from_nothing(const DataFacts& data, std::int64_t tokens);
+
+/// For training that goes on from a model: few passes, small steps. Throws a usage Error where
+/// tokens are too few.
+TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens);
+
+/// Steps of about four passes over the data: more passes where data are few, fewer where they are
+/// many.
+std::int64_t steps_for(double per_epoch);
+
+}  // namespace accrue::train
