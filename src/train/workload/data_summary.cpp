@@ -99,7 +99,7 @@ std::vector<ShownPart> parts_of(const data::Source& source, const TokensOfSample
   return parts;
 }
 
-std::uint64_t digest_of(const TokensOfSample& sample) {
+std::uint64_t digest_of_sample(const TokensOfSample& sample) {
   Checksum digest;
   for (const TokensOfSequence& tokens : sample) {
     const auto bytes = std::as_bytes(std::span(tokens.ids));
@@ -141,7 +141,7 @@ DataSummary summarize(const data::Source& source, std::int64_t shown) {
     lengths.push_back(source.tokens(i));
     summary.tokens += lengths.back();
     summary.learned += learned_of(tokens);
-    if (!known.insert(digest_of(tokens)).second) ++summary.duplicates;
+    if (!known.insert(digest_of_sample(tokens)).second) ++summary.duplicates;
     if (i % apart == 0 && std::ssize(summary.shown) < shown)
       summary.shown.push_back({i, parts_of(source, tokens)});
   }
