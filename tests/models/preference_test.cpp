@@ -41,9 +41,9 @@ class DrawnPairs {
 
   /// The pairs [begin, end) with a row for each sequence.
   batch::MicroBatch padded(std::int64_t begin, std::int64_t end) const {
-    std::int64_t columns = 0;
-    for (std::int64_t i = 2 * begin; i < 2 * end; ++i) columns = std::max(columns, length(i));
-    batch::MicroBatch micro = empty(begin, end, 2 * (end - begin), columns);
+    std::int64_t longest = 0;
+    for (std::int64_t i = 2 * begin; i < 2 * end; ++i) longest = std::max(longest, length(i));
+    batch::MicroBatch micro = empty(begin, end, 2 * (end - begin), longest);
     for (std::int64_t i = 2 * begin; i < 2 * end; ++i)
       put(micro, i, {.row = i - 2 * begin, .begin = 0, .end = length(i)});
     return micro;
@@ -78,11 +78,11 @@ class DrawnPairs {
     return sequences_[static_cast<std::size_t>(sequence)].inputs.numel();
   }
 
-  batch::MicroBatch empty(std::int64_t begin, std::int64_t end, std::int64_t rows,
-                          std::int64_t columns) const {
-    batch::MicroBatch micro{.inputs = at::zeros({rows, columns}, at::kLong),
-                            .targets = at::full({rows, columns}, -100, at::kLong),
-                            .weights = at::zeros({rows, columns}, at::kFloat),
+  batch::MicroBatch empty(std::int64_t begin, std::int64_t end, std::int64_t row_count,
+                          std::int64_t column_count) const {
+    batch::MicroBatch micro{.inputs = at::zeros({row_count, column_count}, at::kLong),
+                            .targets = at::full({row_count, column_count}, -100, at::kLong),
+                            .weights = at::zeros({row_count, column_count}, at::kFloat),
                             .sample_ids = {},
                             .sequences_per_sample = 2,
                             .reference = reference_.narrow(0, begin, end - begin)};
@@ -91,13 +91,13 @@ class DrawnPairs {
   }
 
   void put(batch::MicroBatch& micro, std::int64_t sequence, const SampleSpan& place) const {
-    const auto columns = [&](const at::Tensor& of) {
+    const auto place_in = [&](const at::Tensor& of) {
       return of.select(0, place.row).slice(0, place.begin, place.end);
     };
     const DrawnSequence& drawn = sequences_[static_cast<std::size_t>(sequence)];
-    columns(micro.inputs).copy_(drawn.inputs);
-    columns(micro.targets).copy_(drawn.targets);
-    columns(micro.weights).fill_(weights_[sequence / 2]);
+    place_in(micro.inputs).copy_(drawn.inputs);
+    place_in(micro.targets).copy_(drawn.targets);
+    place_in(micro.weights).fill_(weights_[sequence / 2]);
   }
 
   at::Generator generator_;
@@ -144,22 +144,22 @@ void expect_any_split(const Options& options, std::uint64_t seed) {
   perturb(model);
   const DrawnPairs drawn(seed, options.vocab, options.context);
   const PairPass whole = pass_over(model, drawn.padded(0, pairs));
-  const double bound = tolerance(at::kDouble).bound(small_terms);
+  const double limit = tolerance(at::kDouble).bound(small_terms);
   for (const std::int64_t cut : {1, 3, 4}) {
     PairPass parts = pass_over(model, drawn.padded(0, cut));
     parts += pass_over(model, drawn.padded(cut, pairs));
-    EXPECT_LE(worst_error(parts, whole), bound) << "cut at " << cut;
+    EXPECT_LE(worst_error(parts, whole), limit) << "cut at " << cut;
     EXPECT_EQ(parts.weight, whole.weight);
     for (std::size_t i = 0; i < whole.measures.size(); ++i)
       EXPECT_NEAR(parts.measures[i], whole.measures[i], 1e-12 * (1 + std::abs(whole.measures[i])));
   }
-  EXPECT_LE(worst_error(pass_over(model, drawn.packed(0, pairs)), whole), bound);
+  EXPECT_LE(worst_error(pass_over(model, drawn.packed(0, pairs)), whole), limit);
   EXPECT_LE(
       worst_error(pass_over(model, drawn.padded(0, pairs), &kernels::plain_operations()), whole),
-      bound);
+      limit);
   batch::MicroBatch mixed = drawn.padded(0, pairs);
   mixed.inputs = mixed.inputs.flip(0);
-  EXPECT_GT(worst_error(pass_over(model, mixed), whole), 1e6 * bound);
+  EXPECT_GT(worst_error(pass_over(model, mixed), whole), 1e6 * limit);
 }
 
 TEST(PreferenceLoss, IsTheSameForAnySplitOfAGpt2) {
@@ -233,7 +233,7 @@ TEST(PreferenceLoss, RefusesWhatAreNoWholePairs) {
   EXPECT_THAT(message_of([&] { forward(model, single, context_of(single)); }),
               HasSubstr("two sequences for each"));
   batch::MicroBatch without = drawn.padded(0, 2);
-  without.reference = {};
+  without.reference = at::Tensor();
   EXPECT_THAT(message_of([&] { pass_over(model, without); }), HasSubstr("of a reference"));
 }
 
