@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"optim", "state = \"int4\"", {"\"int8\""}},
         Case{"loss", "label_smoothing = 1.0", {"[0.0, 1.0)"}},
         Case{"loss", "kind = \"mlm\"", {"not in this version"}},
-        Case{"loss", "kind = \"dpo\"\nbeta = 0", {"loss.beta"}},
+        Case{"loss", "beta = 0.1", {"loss.kind", "\"dpo\""}},
         Case{"loss", "z_loss = -1", {"of at least 0"}},
         Case{"memory",
              "gradients = \"buffer\"\n[optim]\nkind = \"adama\"\nclip = 0",
