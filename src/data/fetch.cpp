@@ -23,8 +23,8 @@ batch::MicroBatch with_ids(batch::MicroBatch micro, Numbers ids) {
   } else {
     micro.sample_ids = std::move(ids);
   }
-  for (std::size_t i = 0; i < micro.spans.size(); ++i)
-    micro.spans[i].sample_id = micro.sample_ids[i];
+  const Numbers of_spans = micro.spans.empty() ? Numbers() : batch::sequence_ids(micro);
+  for (std::size_t i = 0; i < micro.spans.size(); ++i) micro.spans[i].sample_id = of_spans[i];
   return micro;
 }
 

@@ -14,6 +14,7 @@
 #include "data/text/jsonl_source.h"
 #include "data/text/line_reader.h"
 #include "data/text/no_text.h"
+#include "data/text/pair_sample.h"
 #include "data/text/text_tokens.h"
 #include "data/text/token_stream.h"
 
@@ -34,6 +35,10 @@ void check_format(const SourceOptions& options, Format format, const std::string
   if (format != Format::images && options.image != ImageShape{}) {
     throw usage_error(what, "images, as data.image or the training data ask for", to_string(format),
                       "data.format = \"images\", or other files");
+  }
+  if (!has_lines(format) && options.pairs) {
+    throw usage_error(what, R"(lines of JSON with "prompt", "chosen" and "rejected")",
+                      to_string(format), "data.format = \"jsonl\" or \"chat\", or another loss");
   }
   if (!has_lines(format) && options.packing) {
     throw usage_error("data.packing", "samples of different lengths (jsonl, chat)",
@@ -100,10 +105,11 @@ StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& t
 }
 
 /// By the first line, where data.format does not say it.
-bool holds_conversations(const FilePool& files, const std::string& what) {
+bool holds_conversations(const FilePool& files, bool as_pairs, const std::string& what) {
   for (std::size_t file = 0; file < files.count(); ++file) {
     LineReader reader(files, file, what);
-    if (const auto line = reader.next()) return is_chat_line(line->text);
+    if (const auto line = reader.next())
+      return as_pairs ? is_pair_of_conversations(line->text) : is_chat_line(line->text);
   }
   return false;
 }
@@ -138,13 +144,14 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   std::shared_ptr<const Tokenizer> tokenizer;
   if (format != Format::tokens && options.tokenizer) tokenizer = options.tokenizer();
   if (has_lines(format)) {
-    const bool is_chat =
-        format == Format::chat || (!options.format && holds_conversations(*files, what));
+    const bool is_chat = format == Format::chat ||
+                         (!options.format && holds_conversations(*files, options.pairs, what));
     return std::make_unique<JsonlSource>(
         std::move(files),
         JsonlOptions{.context = options.context,
                      .vocab_bound = options.vocab,
                      .packing = options.packing,
+                     .pairs = options.pairs,
                      .tokenizer = tokenizer,
                      .chat = is_chat ? chat_format_of(tokenizer.get()) : nullptr,
                      .cache = options.cache,

@@ -86,6 +86,11 @@ class NativeOperations final : public Operations {
                             const LinearCrossEntropyOptions& options) const override {
     return kernels::linear_cross_entropy(hidden, weight, targets, prepared, options);
   }
+  at::Tensor linear_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,
+                                      const at::Tensor& targets, PreparedWeight& prepared,
+                                      const LogProbabilityOptions& options) const override {
+    return kernels::linear_log_probabilities(hidden, weight, targets, prepared, options);
+  }
 };
 
 }  // namespace

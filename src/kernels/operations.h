@@ -10,6 +10,7 @@
 #include "accrue/kernels/attention.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/linear.h"
+#include "accrue/kernels/log_probabilities.h"
 #include "accrue/kernels/norm.h"
 #include "accrue/kernels/prepared_weight.h"
 
@@ -70,6 +71,9 @@ class Operations {
   virtual Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                     const at::Tensor& targets, PreparedWeight& prepared,
                                     const LinearCrossEntropyOptions& options) const = 0;
+  virtual at::Tensor linear_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,
+                                              const at::Tensor& targets, PreparedWeight& prepared,
+                                              const LogProbabilityOptions& options) const = 0;
 };
 
 /// The kernels of this room, whose gradients land in slots.

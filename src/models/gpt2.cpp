@@ -4,6 +4,7 @@
 #include "kernels/operations.h"
 #include "models/layers/compute_dtypes.h"
 #include "models/layers/option_checks.h"
+#include "models/layers/preference_loss.h"
 #include "models/layers/token_head.h"
 #include "models/layers/transformer_block.h"
 #include "models/layers/transformer_segments.h"
@@ -120,6 +121,10 @@ at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
 }
 
 std::int64_t Gpt2::flops_per_sample() const { return options().context * flops_per_token(); }
+
+at::Tensor Gpt2::sequence_log_probabilities(const batch::MicroBatch& micro) {
+  return models::sequence_log_probabilities(*this, impl_->output, micro);
+}
 
 std::int64_t Gpt2::packed_weight_bytes() const {
   return models::packed_weight_bytes(projections_of(impl_->blocks), impl_->activations);

@@ -11,6 +11,7 @@
 #include "models/layers/compute_dtypes.h"
 #include "models/layers/llama_block.h"
 #include "models/layers/option_checks.h"
+#include "models/layers/preference_loss.h"
 #include "models/layers/rotary_tables.h"
 #include "models/layers/token_head.h"
 #include "models/layers/transformer_segments.h"
@@ -221,6 +222,10 @@ std::vector<LossHead> Llama::losses() { return {token_loss(&impl_->output)}; }
 at::Tensor Llama::next_token_logits(const at::Tensor& ids) {
   return models::next_token_logits(*impl_, impl_->options.layers, ids, impl_->options.context,
                                    "Llama next token");
+}
+
+at::Tensor Llama::sequence_log_probabilities(const batch::MicroBatch& micro) {
+  return models::sequence_log_probabilities(*this, impl_->output, micro);
 }
 
 std::int64_t Llama::packed_weight_bytes() const {

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "accrue/core/error.h"
 
 namespace accrue::models {
@@ -19,6 +21,14 @@ void add(Loss& total, const Loss& loss, const std::string& name) {
 at::Tensor normalise(const BatchNorm& layer, const at::Tensor& x, const ForwardContext& context) {
   if (!context.training) return normalise_by_running(layer, x);
   return normalise_by_micro_batch(context.rerun ? without_running_statistics(layer) : layer, x);
+}
+
+std::optional<double> correct_of(const LossHead& head, const Loss& loss, const Activations& output,
+                                 const batch::MicroBatch& micro) {
+  if (head.correct) return head.correct(output, micro);
+  const auto found = std::find(head.measures.begin(), head.measures.end(), accuracy_measure);
+  if (found == head.measures.end()) return std::nullopt;
+  return loss.measures.at(static_cast<std::size_t>(found - head.measures.begin()));
 }
 
 }  // namespace
@@ -54,7 +64,7 @@ Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
   const Activations output = run_segments(model, micro, context);
   for (const LossHead& head : model.losses()) {
     result.losses.push_back(head.forward(output, micro, context, 1));
-    if (head.correct && !result.correct) result.correct = head.correct(output, micro);
+    if (!result.correct) result.correct = correct_of(head, result.losses.back(), output, micro);
   }
   return result;
 }

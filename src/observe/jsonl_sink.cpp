@@ -153,6 +153,7 @@ std::string to_json_line(const Evaluation& evaluation, double time) {
   put(line, "time", time);
   put(line, "eval_loss", evaluation.loss);
   put(line, "eval_accuracy", evaluation.accuracy);
+  put(line, "losses", evaluation.losses);
   put(line, "weight", evaluation.weight);
   put(line, "seconds", evaluation.seconds);
   return dump(line);

@@ -29,12 +29,14 @@ void read_all(const data::Source& source) {
   source.fingerprint();
 }
 
-void open_and_read(const std::filesystem::path& file, data::Format format, bool packing) {
+void open_and_read(const std::filesystem::path& file, data::Format format, bool packing,
+                   bool pairs = false) {
   read_all(*data::open_source({.globs = {file.string()},
                                .format = format,
                                .context = 16,
                                .vocab = format == data::Format::images ? 0 : 1000,
-                               .packing = packing},
+                               .packing = packing,
+                               .pairs = pairs},
                               "data.train"));
 }
 
@@ -64,10 +66,11 @@ void fuzz_tokenizer(Input input) {
   stream.end();
 }
 
-/// The first bit says whether samples are packed.
+/// The first bit says whether samples are packed, the second whether they are pairs.
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
-  open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, (input[0] & 1) != 0);
+  open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, (input[0] & 1) != 0,
+                (input[0] & 2) != 0);
 }
 
 void fuzz_tokens(Input input) { open_and_read(put("ids.bin", input), data::Format::tokens, false); }

@@ -87,6 +87,12 @@ class ForwardingOperations : public kernels::Operations {
                             const kernels::LinearCrossEntropyOptions& options) const override {
     return native().linear_cross_entropy(hidden, weight, targets, prepared, options);
   }
+  at::Tensor linear_log_probabilities(
+      const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+      kernels::PreparedWeight& prepared,
+      const kernels::LogProbabilityOptions& options) const override {
+    return native().linear_log_probabilities(hidden, weight, targets, prepared, options);
+  }
 
  protected:
   static const kernels::Operations& native() { return kernels::native_operations(); }

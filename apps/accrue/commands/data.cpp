@@ -26,8 +26,11 @@ struct DataArguments {
 
 Json to_json(const train::ShownSample& sample) {
   Json parts = Json::array();
-  for (const train::ShownPart& part : sample.parts)
-    parts.push_back({{"text", part.text}, {"tokens", part.tokens}, {"learned", part.is_learned}});
+  for (const train::ShownPart& part : sample.parts) {
+    Json& shown = parts.emplace_back(
+        Json{{"text", part.text}, {"tokens", part.tokens}, {"learned", part.is_learned}});
+    if (!part.sequence.empty()) shown["sequence"] = part.sequence;
+  }
   return {{"index", sample.index}, {"parts", std::move(parts)}};
 }
 
@@ -81,6 +84,12 @@ std::string shortened(const std::string& text) {
   return line.substr(0, cut) + "...";
 }
 
+/// What is learned of a pair is its answers.
+std::string label_of(const train::ShownPart& part) {
+  if (!part.is_learned) return "  given";
+  return part.sequence.empty() ? "  learned" : "  " + part.sequence;
+}
+
 void print(const char* name, const train::DataSummary& data) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   print_row(name, number(data.samples) + " samples, " + number(data.tokens) + " tokens, " +
@@ -93,7 +102,7 @@ void print(const char* name, const train::DataSummary& data) {
   for (const train::ShownSample& sample : data.shown) {
     print_row("sample", number(sample.index));
     for (const train::ShownPart& part : sample.parts)
-      print_row(part.is_learned ? "  learned" : "  given",
+      print_row(label_of(part).c_str(),
                 shortened(part.text) + " (" + number(part.tokens) + " tokens)");
   }
 }

@@ -9,12 +9,21 @@
 #include <string>
 
 #include "accrue/core/units.h"
+#include "core/words.h"
 
 namespace accrue::cli {
 namespace {
 
-class TokenizingLine {
+/// A number of what is counted, for people.
+using InWords = std::string (*)(std::int64_t);
+
+std::string in_pairs(std::int64_t count) { return counted(count, "pair"); }
+
+/// How far something is that takes long, by `what` it is called.
+class ProgressLine {
  public:
+  ProgressLine(const char* what, InWords in_words) : what_(what), in_words_(in_words) {}
+
   void tell(std::int64_t done, std::int64_t all) {
     const Clock::time_point now = Clock::now();
     if (!start_) {
@@ -37,9 +46,9 @@ class TokenizingLine {
   std::string text(std::int64_t done, std::int64_t all, Clock::time_point now) const {
     const double seconds = std::chrono::duration<double>(now - *start_).count();
     const double share = static_cast<double>(done) / static_cast<double>(all);
-    return "tokenizing  " + format_bytes(done) + " of " + format_bytes(all) + " (" +
+    return what_ + "  " + in_words_(done) + " of " + in_words_(all) + " (" +
            std::to_string(static_cast<int>(100 * share)) + "%)  " +
-           format_bytes(static_cast<std::int64_t>(static_cast<double>(done) / seconds)) + "/s";
+           in_words_(static_cast<std::int64_t>(static_cast<double>(done) / seconds)) + "/s";
   }
 
   void finish() {
@@ -48,18 +57,23 @@ class TokenizingLine {
     start_.reset();
   }
 
+  std::string what_;
+  InWords in_words_;
   std::optional<Clock::time_point> start_;  ///< of what is told about now
   Clock::time_point next_;
   bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
   bool is_drawn_ = false;
 };
 
+data::TellProgress told_by(const char* what, InWords in_words) {
+  return [line = std::make_shared<ProgressLine>(what, in_words)](
+             std::int64_t done, std::int64_t all) { line->tell(done, all); };
+}
+
 }  // namespace
 
-data::TellProgress tell_tokenizing() {
-  return [line = std::make_shared<TokenizingLine>()](std::int64_t done, std::int64_t all) {
-    line->tell(done, all);
-  };
-}
+data::TellProgress tell_tokenizing() { return told_by("tokenizing", format_bytes); }
+
+data::TellProgress tell_reference() { return told_by("reference", in_pairs); }
 
 }  // namespace accrue::cli

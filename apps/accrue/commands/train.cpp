@@ -151,7 +151,8 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .repeats = task.repeats,
           .accept_data = arguments.accept_data,
           .quiet = arguments.quiet,
-          .command = typed};
+          .command = typed,
+          .tell_reference = arguments.quiet ? data::TellProgress() : tell_reference()};
 }
 
 /// Joins the other ranks; null where this process is alone.

@@ -16,7 +16,8 @@ struct UnreadableSample {
   std::string reason;  ///< with the name of its file
 };
 
-/// Samples that go through the model together.
+/// Samples that go through the model together. A sample is one sequence (or image); of pairs it is
+/// two, which are never in different micro-batches: their loss is no sum over sequences.
 struct MicroBatch {
   at::Tensor inputs;   ///< [R, T] int64 token ids, or images [B, C, H, W] fp32
   at::Tensor targets;  ///< [R, T] int64 (-100 where no loss is taken), or classes [B]
@@ -25,8 +26,13 @@ struct MicroBatch {
   at::Tensor weights;
   std::vector<std::int64_t> sample_ids;  ///< the samples' draw ordinals (epoch * N + position)
   std::int64_t tokens = 0;               ///< inputs that are not padding; an image is one
-  /// Where the samples lie when several share a row (packing); empty: R = B, a row each.
+  /// Where the sequences lie when several share a row (packing); empty: a row each.
   std::vector<SampleSpan> spans;
+  /// 2 for pairs: sequence 2i is the chosen one of sample i, sequence 2i + 1 the rejected one.
+  std::int64_t sequences_per_sample = 1;
+  /// [B, 2] fp64: of pairs, the reference's log-probabilities of both sequences; undefined where
+  /// nobody took them.
+  at::Tensor reference;
   /// Samples that were asked for and cannot be read; they have no row and no id above.
   std::vector<UnreadableSample> unreadable;
 
@@ -34,19 +40,35 @@ struct MicroBatch {
   bool is_empty() const { return inputs.defined() && inputs.size(0) == 0; }
 };
 
+/// What randomness in sequence `sequence` of a sample is keyed by: ids that no other has.
+constexpr std::int64_t sequence_id(std::int64_t sample_id, std::int64_t sequence,
+                                   std::int64_t sequences_per_sample) {
+  return sample_id * sequences_per_sample + sequence;
+}
+
+/// The sequences' ids, in order.
+inline std::vector<std::int64_t> sequence_ids(const MicroBatch& micro) {
+  if (micro.sequences_per_sample == 1) return micro.sample_ids;
+  std::vector<std::int64_t> ids;
+  for (const std::int64_t sample_id : micro.sample_ids)
+    for (std::int64_t sequence = 0; sequence < micro.sequences_per_sample; ++sequence)
+      ids.push_back(sequence_id(sample_id, sequence, micro.sequences_per_sample));
+  return ids;
+}
+
 /// What a training pass over `micro` may depend on besides it.
 inline ForwardContext training_context(const MicroBatch& micro, std::uint64_t seed,
                                        std::int64_t window) {
   return {.training = true,
           .seed = seed,
           .window = window,
-          .sample_ids = micro.sample_ids,
+          .sample_ids = sequence_ids(micro),
           .spans = micro.spans};
 }
 
 /// What an evaluation of `micro` may depend on besides it: nothing is random in it.
 inline ForwardContext evaluation_context(const MicroBatch& micro) {
-  return {.training = false, .sample_ids = micro.sample_ids, .spans = micro.spans};
+  return {.training = false, .sample_ids = sequence_ids(micro), .spans = micro.spans};
 }
 
 }  // namespace accrue::batch

@@ -25,8 +25,9 @@ struct ForwardContext {
   bool training = true;
   std::uint64_t seed = 0;
   std::int64_t window = 0;
-  /// One per sample of the micro-batch: the draw's ordinal, epoch * N + position. Randomness is
-  /// keyed by these and the position within the sample, never by the place in the micro-batch.
+  /// One per sample of the micro-batch: the draw's ordinal, epoch * N + position; of pairs one per
+  /// sequence (batch::sequence_ids). Randomness is keyed by these and the position within the
+  /// sample, never by the place in the micro-batch.
   std::vector<std::int64_t> sample_ids;
   /// Where each sample of a packed micro-batch lies, by row and column, without overlaps; what no
   /// span covers is padding. Empty: row b holds sample_ids[b] from column 0 on.

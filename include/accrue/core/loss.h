@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 namespace accrue {
 
 /// A loss as its parts: the sum over tokens (or samples) and how many there were.
@@ -12,6 +14,8 @@ namespace accrue {
 struct Loss {
   at::Tensor sum;
   double weight = 0;
+  /// What else is told of the same terms, as sums over them (models::LossHead::measures).
+  std::vector<double> measures = {};
 };
 
 }  // namespace accrue

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct Evaluation {
   double weight = 0;
   double seconds = 0;
   std::vector<std::string> unreadable = {};  ///< why each unreadable sample of this rank is so
+  /// Each loss's own mean where there are several, and the means of what else they tell.
+  std::map<std::string, double> losses = {};
 };
 
 /// What is known when a run starts.

@@ -109,6 +109,7 @@ struct SourceOptions {
   std::int64_t context = 256;  ///< T, which images do not need
   std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
+  bool pairs = false;          ///< jsonl: each line is a pair of sequences, of which one is chosen
   /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;
@@ -133,6 +134,13 @@ struct SourceOptions {
 /// around each sample, and its end of text behind it, which counts; prompt and completion are
 /// encoded apart. A sample of n tokens has n-1 inputs, the last token being only predicted. Lines
 /// of fewer than two tokens are left out (remarks() says how many). Other keys are ignored.
+///
+/// jsonl as pairs: a sample per line, an object with "prompt", "chosen" and "rejected", and perhaps
+/// "weight": two sequences, of which what is behind the prompt counts. Each is a text, which goes
+/// on the prompt as a completion does; or a list of messages, of which the assistant's words count,
+/// as the tokenizer's chat template writes them behind those of the prompt. Where "prompt" is no
+/// list, the messages that both sequences begin with are the prompt. A sample's tokens are those of
+/// both sequences; each has at most `context` inputs.
 ///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;
 /// classes sorted by name, and spread evenly over the samples' order), CIFAR-10 or CIFAR-100

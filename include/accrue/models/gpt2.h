@@ -62,6 +62,7 @@ class Gpt2 : public LanguageModel {
   std::int64_t context() const override { return options().context; }
   std::int64_t vocab() const override { return options().vocab; }
   at::Tensor next_token_logits(const at::Tensor& ids) override;
+  at::Tensor sequence_log_probabilities(const batch::MicroBatch& micro) override;
 
   const Gpt2Options& options() const;
 

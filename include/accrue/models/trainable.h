@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "accrue/batch/micro_batch.h"
@@ -42,6 +43,9 @@ struct Segment {
   bool cheap_graph = false;
 };
 
+/// The measure that is the share of the weight which is predicted right.
+inline constexpr std::string_view accuracy_measure = "accuracy";
+
 /// A loss on the last segment's output.
 struct LossHead {
   std::string name;
@@ -59,6 +63,8 @@ struct LossHead {
   double coefficient = 1;
   /// How much of the weight is predicted right; left out where that is no question.
   std::function<double(const Activations& output, const batch::MicroBatch& micro)> correct = {};
+  /// Names of what `forward` tells beside the sum (Loss::measures), whose means are reported.
+  std::vector<std::string> measures = {};
 };
 
 /// A layer inside a module that cannot be cut, so that accrue's promises do not cover it.
@@ -103,7 +109,8 @@ Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
 /// What the losses of a micro-batch come to, in order of losses().
 struct Evaluated {
   std::vector<Loss> losses;
-  std::optional<double> correct;  ///< weight predicted right, by the first loss that can tell
+  /// Weight predicted right, by the first loss that can tell; else its accuracy_measure.
+  std::optional<double> correct;
 };
 /// Forward through all segments and losses, without a gradient; of an empty micro-batch all is 0.
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,

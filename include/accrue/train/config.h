@@ -14,6 +14,7 @@
 #include "accrue/distributed/compression.h"
 #include "accrue/models/batch_norm_policy.h"
 #include "accrue/models/compute.h"
+#include "accrue/models/loss_options.h"
 #include "accrue/observe/progress_style.h"
 #include "accrue/optim/schedule.h"
 #include "accrue/optim/state_precision.h"
@@ -124,6 +125,8 @@ struct MemoryConfig {
 };
 
 struct LossConfig {
+  models::LossKind kind = models::LossKind::lm;
+  double beta = 0.1;  ///< of pairs
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;

@@ -36,6 +36,9 @@ struct RunOptions {
   bool accept_data = false;
   bool quiet = false;                ///< no progress is shown, whatever observe.progress says
   std::vector<std::string> command;  ///< as typed, for run.json
+  /// Told how many pairs of how many a reference has read, which comes before the first step where
+  /// loss.kind is "dpo" and no earlier run has done it.
+  data::TellProgress tell_reference = {};
 };
 
 struct RunResult {

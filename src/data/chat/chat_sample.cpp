@@ -1,9 +1,9 @@
 #include "data/chat/chat_sample.h"
 
-#include <cmath>
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "data/text/line_weight.h"
 #include "data/text/sequence_batch.h"
 
 namespace accrue::data {
@@ -13,15 +13,6 @@ using LineJson = nlohmann::ordered_json;
 
 constexpr const char* chat_line_like =
     R"(lines like {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]})";
-
-/// What the line's loss counts; none where it is no such number.
-std::optional<float> weight_of(const LineJson& line) {
-  const auto stated = line.find("weight");
-  if (stated == line.end()) return 1;
-  if (!stated->is_number()) return std::nullopt;
-  const auto weight = static_cast<float>(stated->get<double>());
-  return weight >= 0 && std::isfinite(weight) ? std::optional(weight) : std::nullopt;
-}
 
 }  // namespace
 
@@ -35,16 +26,14 @@ std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
   const auto messages = line.find("messages");
   if (messages == line.end())
     return LineProblem{"an object with \"messages\"", "none of them", chat_line_like};
-  const std::optional<float> weight = weight_of(line);
-  if (!weight)
-    return LineProblem{"a finite \"weight\" of 0 or more", line["weight"].dump(),
-                       "1, or no weight"};
+  const std::optional<float> weight = stated_weight(line);
+  if (!weight) return weight_problem(line);
   ChatSetting setting = format_->setting;
   setting.tools = line.value("tools", LineJson());
   samples_.clear();
   try {
     for (const ChatSequence& sequence : learned_sequences(format_->chat, *messages, setting))
-      samples_.push_back(sample_of(sequence, *weight));
+      samples_.push_back(sample_of_pieces(sequence, *weight, encoder_));
   } catch (const Error& error) {
     return LineProblem{error.expected(), error.received(), error.suggestion()};
   }
@@ -53,12 +42,13 @@ std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
   return std::nullopt;
 }
 
-JsonSample ChatSampleParser::sample_of(const ChatSequence& sequence, float weight) {
+JsonSample sample_of_pieces(const ChatSequence& sequence, float weight,
+                            Tokenizer::Encoder& encoder) {
   JsonSample sample;
   sample.weight = weight;
   for (const ChatTemplate::Piece& piece : sequence) {
     const std::ptrdiff_t known = std::ssize(sample.tokens);
-    encoder_.encode(piece.text, sample.tokens, /*goes_on=*/known > 0);
+    encoder.encode(piece.text, sample.tokens, /*goes_on=*/known > 0);
     if (piece.is_learned)
       sample.labels.insert(sample.labels.end(), sample.tokens.begin() + known, sample.tokens.end());
     else

@@ -24,13 +24,15 @@ class ChatSampleParser final : public SampleParser {
   std::span<const JsonSample> samples() const override { return samples_; }
 
  private:
-  JsonSample sample_of(const ChatSequence& sequence, float weight);
-
   std::int64_t vocab_bound_;
   std::shared_ptr<const ChatFormat> format_;
   Tokenizer::Encoder encoder_;
   std::vector<JsonSample> samples_;
 };
+
+/// A text by pieces as a sample whose learned pieces are its labels.
+JsonSample sample_of_pieces(const ChatSequence& sequence, float weight,
+                            Tokenizer::Encoder& encoder);
 
 /// Whether a line of JSON has "messages": a file of such lines holds conversations.
 bool is_chat_line(std::string_view line);

@@ -45,6 +45,8 @@ class SampleParser {
   virtual std::optional<LineProblem> parse(std::string_view line) = 0;
   /// Those of the line, at least one; most forms of lines have exactly one.
   virtual std::span<const JsonSample> samples() const = 0;
+  /// How many of these, one after the other, are one sample of the source: 2 where it is a pair.
+  virtual std::int64_t sequences_per_sample() const { return 1; }
 };
 
 /// Reads lines with "text", or "prompt" and "completion", or "input_ids" and "labels": a sample

@@ -7,6 +7,7 @@
 #include "data/source_errors.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/line_reader.h"
+#include "data/text/pair_sample.h"
 #include "data/text/sequence_batch.h"
 #include "data/text/text_tokens.h"
 
@@ -17,8 +18,9 @@ namespace {
 constexpr const char* index_form = "samples 1";
 
 SampleParsers::Make parsers_for(const JsonlOptions& options) {
-  return [bound = options.vocab_bound, tokenizer = options.tokenizer,
-          chat = options.chat]() -> std::unique_ptr<SampleParser> {
+  return [bound = options.vocab_bound, tokenizer = options.tokenizer, chat = options.chat,
+          pairs = options.pairs]() -> std::unique_ptr<SampleParser> {
+    if (pairs) return std::make_unique<PairSampleParser>(bound, tokenizer.get(), chat);
     if (chat) return std::make_unique<ChatSampleParser>(bound, *tokenizer, chat);
     return std::make_unique<JsonSampleParser>(bound, tokenizer.get());
   };
@@ -27,9 +29,16 @@ SampleParsers::Make parsers_for(const JsonlOptions& options) {
 /// What a fingerprint says of the samples besides the files.
 std::string kind_of(const JsonlOptions& options) {
   std::string kind = options.chat ? "chat" : "jsonl";
+  if (options.pairs) kind += ", pairs";
   if (options.packing) kind += ", packed";
   kind = with_tokenizer(std::move(kind), options.tokenizer.get());
   return options.chat ? kind + ", template " + options.chat->fingerprint : kind;
+}
+
+std::int64_t length_of(std::span<const JsonSample> sequences) {
+  std::int64_t length = 0;
+  for (const JsonSample& sequence : sequences) length += sequence.length();
+  return length;
 }
 
 /// Inputs are all tokens but the last, which is only predicted.
@@ -100,13 +109,24 @@ batch::MicroBatch JsonlSource::fetch(std::span<const std::int64_t> indices) cons
   for (const std::int64_t index : indices) {
     require_index(index, size());
     require_unchanged(index, *parser, parser->parse(read_line(index, buffer)));
-    sequences.push_back(sequence_of(parser->samples()[index_.part_of(index)]));
-    lengths.push_back(tokens(index));
+    for (const JsonSample& sequence : sequences_of(index, *parser)) {
+      sequences.push_back(sequence_of(sequence));
+      lengths.push_back(sequence.length());
+    }
   }
   const auto spans = options_.packing ? first_fit(lengths, options_.context) : one_a_row(lengths);
   batch::MicroBatch micro = make_micro_batch(sequences, spans);
   if (options_.packing) micro.spans = spans;
+  micro.sequences_per_sample = parser->sequences_per_sample();
   return micro;
+}
+
+std::span<const JsonSample> JsonlSource::sequences_of(std::int64_t index,
+                                                      const SampleParser& parser) const {
+  const auto each = static_cast<std::size_t>(parser.sequences_per_sample());
+  const std::size_t first = index_.part_of(index) * each;
+  const std::span<const JsonSample> all = parser.samples();
+  return first + each <= all.size() ? all.subspan(first, each) : std::span<const JsonSample>();
 }
 
 std::size_t JsonlSource::file_of(std::int64_t index) const {
@@ -137,10 +157,7 @@ std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer)
 
 void JsonlSource::require_unchanged(std::int64_t index, const SampleParser& parser,
                                     const std::optional<LineProblem>& problem) const {
-  const std::size_t part = index_.part_of(index);
-  if (!problem && part < parser.samples().size() &&
-      parser.samples()[part].length() == tokens(index))
-    return;
+  if (!problem && length_of(sequences_of(index, parser)) == tokens(index)) return;
   const std::size_t file = file_of(index);
   const std::int64_t begin = index_.begins[static_cast<std::size_t>(index)];
   throw runtime_error("read " + place_of_line(*files_, file, line_number_at(*files_, file, begin)),

@@ -22,8 +22,9 @@ struct JsonlOptions {
   std::int64_t context = 0;      ///< the most inputs of a sample, and of a row
   std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
   bool packing = false;
+  bool pairs = false;                                    ///< lines are pairs of sequences
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
-  std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines are conversations
+  std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines may be conversations
   std::filesystem::path cache = {};                      ///< keeps the index; empty: nothing does
   TellProgress tell_progress = {};
 };
@@ -54,6 +55,8 @@ class JsonlSource final : public Source {
   SampleIndex make_index(const std::string& what);
   SampleIndex cached_index(const std::string& what);
   std::size_t file_of(std::int64_t index) const;
+  /// The sequences of sample `index` among those of its line; empty where they are not there.
+  std::span<const JsonSample> sequences_of(std::int64_t index, const SampleParser& parser) const;
   std::string_view read_line(std::int64_t index, std::string& buffer) const;
   void require_unchanged(std::int64_t index, const SampleParser& parser,
                          const std::optional<LineProblem>& problem) const;

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,7 +20,7 @@ struct TakenLine {
 
 /// What a sample came to.
 struct SampleFacts {
-  std::int64_t length = 0;
+  std::int64_t length = 0, longest = 0;  // inputs, and those of its longest sequence
   bool has_ids = false, counts = false;
 };
 
@@ -29,11 +30,23 @@ struct LineFacts {
   std::vector<SampleFacts> samples;
 };
 
-std::vector<SampleFacts> facts_of(std::span<const JsonSample> samples) {
+SampleFacts facts_of(std::span<const JsonSample> sequences) {
+  SampleFacts facts;
+  for (const JsonSample& sequence : sequences) {
+    facts.length += sequence.length();
+    facts.longest = std::max(facts.longest, sequence.length());
+    facts.has_ids = facts.has_ids || sequence.has_ids;
+    facts.counts = facts.counts || sequence.counts();
+  }
+  return facts;
+}
+
+std::vector<SampleFacts> facts_of(const SampleParser& parser) {
+  const auto each = static_cast<std::size_t>(parser.sequences_per_sample());
+  const std::span<const JsonSample> sequences = parser.samples();
   std::vector<SampleFacts> facts;
-  for (const JsonSample& sample : samples)
-    facts.push_back(
-        {.length = sample.length(), .has_ids = sample.has_ids, .counts = sample.counts()});
+  for (std::size_t first = 0; first < sequences.size(); first += each)
+    facts.push_back(facts_of(sequences.subspan(first, each)));
   return facts;
 }
 
@@ -87,8 +100,7 @@ class Indexing {
                        for (std::int64_t i = begin; i < end; ++i) {
                          const auto place = static_cast<std::size_t>(i);
                          facts[place].problem = parser->parse(lines_[place].text);
-                         if (!facts[place].problem)
-                           facts[place].samples = facts_of(parser->samples());
+                         if (!facts[place].problem) facts[place].samples = facts_of(*parser);
                        }
                      });
     return facts;
@@ -110,10 +122,10 @@ class Indexing {
       ++index_.too_short;
       return;
     }
-    if (facts.length > context_) {
+    if (facts.longest > context_) {
       ++too_long_;
-      if (facts.length > longest_) {
-        longest_ = facts.length;
+      if (facts.longest > longest_) {
+        longest_ = facts.longest;
         longest_at_ = place_of_line(files_, file, line.number);
       }
       return;

@@ -15,7 +15,7 @@ namespace accrue::data {
 /// Where the samples of files of JSON lines are, and what they are together.
 struct SampleIndex {
   std::vector<std::int64_t> begins;   ///< where sample i's line begins in its file
-  std::vector<std::int32_t> lengths;  ///< sample i's input tokens
+  std::vector<std::int32_t> lengths;  ///< sample i's input tokens, of a pair those of both
   /// Which of its line's samples sample i is; empty: each line has one.
   std::vector<std::uint16_t> parts;
   std::vector<std::int64_t> ends;  ///< how many samples there are up to and with file i
@@ -30,8 +30,8 @@ struct SampleIndex {
 };
 
 /// Reads and checks every line, on all threads. Throws a usage Error, its operation being `what`,
-/// that names the place where a line is no sample or has more inputs than `context`, and where
-/// there is no sample or no label counts.
+/// that names the place where a line is no sample or a sequence has more inputs than `context`, and
+/// where there is no sample or no label counts.
 SampleIndex index_samples(const FilePool& files, SampleParsers& parsers, std::int64_t context,
                           const TellProgress& tell, const std::string& what);
 

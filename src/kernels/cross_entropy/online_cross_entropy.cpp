@@ -33,10 +33,13 @@ OnlineCrossEntropy::OnlineCrossEntropy(const CrossEntropyRows& labels, std::int6
       blocks_((classes + block - 1) / block),
       rows_(static_cast<std::size_t>(rows)),
       tops_(static_cast<std::size_t>(rows * blocks_)) {
-  for (std::int64_t row = 0; row < rows; ++row)
+  for (std::int64_t row = 0; row < rows; ++row) {
+    Row& of = rows_[static_cast<std::size_t>(row)];
     if (labels.targets[row] != labels.ignored)
-      rows_[static_cast<std::size_t>(row)].weight =
-          labels.row_weights == nullptr ? 1 : labels.row_weights[row];
+      of.weight = labels.row_weights == nullptr ? 1 : labels.row_weights[row];
+    of.factor = labels.gradient_scale;
+    if (labels.gradient_factors != nullptr) of.factor *= labels.gradient_factors[row];
+  }
 }
 
 void OnlineCrossEntropy::add(std::int64_t first, at::Tensor& logits, at::Tensor* exponentials) {
@@ -68,10 +71,14 @@ void OnlineCrossEntropy::add(std::int64_t first, at::Tensor& logits, at::Tensor*
   });
 }
 
-double OnlineCrossEntropy::finish() {
+double OnlineCrossEntropy::finish(double* losses) {
   double sum = 0;
-  for (Row& row : rows_)
-    if (row.weight != 0) sum += row.weight * finish_row(row);
+  for (std::size_t index = 0; index < rows_.size(); ++index) {
+    Row& row = rows_[index];
+    const double loss = row.weight == 0 ? 0 : row.weight * finish_row(row);
+    if (losses != nullptr) losses[index] = loss;
+    sum += loss;
+  }
   return sum;
 }
 
@@ -83,7 +90,7 @@ double OnlineCrossEntropy::finish_row(Row& row) const {
   // softmax * (1 + pull) - label; the label is 1 - e at the target and e / V everywhere.
   const double pull = 2 * labels_.z_loss * log_sum, everywhere = smoothing / classes;
   const double softmax = std::exp(row.target - row.top) / row.sum;
-  const double factor = row.weight * labels_.gradient_scale;
+  const double factor = row.weight * row.factor;
   row.scale = factor * (1 + pull) / row.sum;
   row.shift = -factor * everywhere;
   row.at_target = factor * (softmax - (1 - smoothing) - everywhere + softmax * pull);

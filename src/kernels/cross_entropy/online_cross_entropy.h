@@ -16,6 +16,8 @@ struct CrossEntropyRows {
   std::int64_t ignored = -100;
   double label_smoothing = 0, z_loss = 0, soft_cap = 0;
   double gradient_scale = 1;
+  /// [R], or null: 1. What each row's gradient is multiplied with besides, of any sign.
+  const double* gradient_factors = nullptr;
 };
 
 /// Cross-entropy of rows whose logits come block by block of their classes (online softmax: Milakov
@@ -35,8 +37,9 @@ class OnlineCrossEntropy {
   void add(std::int64_t first, at::Tensor& logits, at::Tensor* exponentials);
 
   /// To be called after all blocks. Returns the sum of the rows' losses, in double and in the order
-  /// of the rows, so that it does not depend on the number of threads.
-  double finish();
+  /// of the rows, so that it does not depend on the number of threads. `losses` [R], where given,
+  /// gets the loss of each row, 0 of those that do not count.
+  double finish(double* losses = nullptr);
 
   /// To be called after finish(). Turns exponentials[R, n] of classes from `first` on, all of one
   /// block, into gradient_scale times the sum's gradient, in place; zero in rows that do not count.
@@ -45,6 +48,7 @@ class OnlineCrossEntropy {
  private:
   struct Row {
     double weight = 0;  // 0: does not count
+    double factor = 1;  // of the gradient, besides the weight
     double top = -std::numeric_limits<double>::infinity();
     double sum = 0;                              // of exponentials relative to top
     double target = 0, total = 0;                // logits: the target's, and of all

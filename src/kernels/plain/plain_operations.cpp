@@ -288,6 +288,19 @@ class PlainOperations final : public Operations {
     const at::Tensor operand = as_operand(weight, hidden.scalar_type());
     return cross_entropy(at::matmul(widened(hidden), operand.t()), targets, options.loss);
   }
+
+  at::Tensor linear_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,
+                                      const at::Tensor& targets, PreparedWeight&,
+                                      const LogProbabilityOptions& options) const override {
+    const at::Tensor operand = as_operand(weight, hidden.scalar_type());
+    at::Tensor logits = at::matmul(widened(hidden), operand.t());
+    if (options.soft_cap != 0) logits = options.soft_cap * at::tanh(logits / options.soft_cap);
+    const at::Tensor ignored = targets.eq(options.ignored);
+    return at::log_softmax(logits, -1, at::kDouble)
+        .gather(-1, targets.masked_fill(ignored, 0).unsqueeze(-1))
+        .squeeze(-1)
+        .masked_fill(ignored, 0);
+  }
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "accrue/kernels/cross_entropy.h"
 #include "kernels/operations.h"
 #include "models/layers/loss_terms.h"
+#include "models/layers/preference_loss.h"
 
 namespace accrue::models {
 
@@ -30,6 +31,7 @@ at::Tensor TokenHead::logits(const at::Tensor& hidden, const ForwardContext& con
 }
 
 LossHead token_loss(TokenHead* head) {
+  if (is_of_pairs(head->options.kind)) return preference_loss(head);
   return {"cross_entropy",
           [head](const Activations& hidden, const batch::MicroBatch& micro,
                  const ForwardContext& context, double gradient_scale) {

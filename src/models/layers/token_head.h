@@ -24,8 +24,9 @@ struct TokenHead {
   at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context);
 };
 
-/// The loss "cross_entropy" of a model whose last segment gives hidden states; `head` must outlive
-/// it. Nothing but the loss may read the hidden states' memory after it.
+/// The loss of a model whose last segment gives hidden states: "cross_entropy", or what
+/// head->options have for pairs (preference_loss()); `head` must outlive it. Nothing but the loss
+/// may read the hidden states' memory after it.
 LossHead token_loss(TokenHead* head);
 
 /// Throws a usage Error of `operation` unless `ids` are int64 [B, T], and T at most `context` where

@@ -89,6 +89,7 @@ std::vector<Scalar> scalars_of(const Evaluation& evaluation) {
   std::vector<Scalar> scalars;
   put(scalars, "eval/loss", evaluation.loss);
   put(scalars, "eval/accuracy", evaluation.accuracy);
+  put(scalars, "eval/loss", evaluation.losses);
   put(scalars, "eval/weight", evaluation.weight);
   put(scalars, "time/eval", evaluation.seconds);
   return scalars;

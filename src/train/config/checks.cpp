@@ -224,6 +224,18 @@ void check_dist(const Config& config, const StatedKeys& stated) {
                     to_toml(Value{config.dist.timeout.value}), "for example \"5 min\"");
 }
 
+/// Throws where data cannot be the pairs that the loss is of.
+void check_pairs(const Config& config, const StatedKeys& stated) {
+  if (!models::is_of_pairs(config.loss.kind)) return;
+  const std::optional<data::Format> format = config.data.format;
+  if (!format || *format == data::Format::jsonl || *format == data::Format::chat) return;
+  throw usage_error(where(stated, "loss.kind"),
+                    "lines of JSON with \"prompt\", \"chosen\" and \"rejected\" for " +
+                        in_quotes(to_string(config.loss.kind)),
+                    "data.format = " + in_quotes(to_string(*format)),
+                    "data.format = \"jsonl\" or \"chat\", or loss.kind = \"lm\"");
+}
+
 std::string value_in_words(const std::string& name, const Config& config) {
   const std::optional<Value> value = find_key(name)->get(config);
   return name + (value ? " = " + to_toml(*value) : " not stated");
@@ -265,6 +277,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_length(config, stated);
   check_data(config, stated, origin);
   check_model(config, stated);
+  check_pairs(config, stated);
   check_schedule(config, stated);
   check_optimizer_memory(config, stated);
   check_dist(config, stated);

@@ -39,6 +39,7 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
     if (factor == 0) {
       total.heads.sums.push_back(0);
       total.heads.weights.push_back(heads_[i].weight ? heads_[i].weight(micro) : 0);
+      total.heads.measures.resize(total.heads.measures.size() + heads_[i].measures.size(), 0);
       continue;
     }
     const double gradient = factor * options_.loss_scale * options_.weighting;
@@ -48,6 +49,8 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
     const auto sum = loss.sum.item<double>();
     total.heads.sums.push_back(sum);
     total.heads.weights.push_back(loss.weight);
+    total.heads.measures.insert(total.heads.measures.end(), loss.measures.begin(),
+                                loss.measures.end());
     total.sum += factor * sum;
     if (!loss.sum.requires_grad()) continue;
     total.roots.push_back(loss.sum);

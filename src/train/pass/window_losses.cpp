@@ -55,7 +55,7 @@ PassOptions WindowLosses::pass_options() const {
 }
 
 void WindowLosses::note(std::int64_t index, const HeadSums& heads) {
-  if (heads.sums.size() > 1) noted_[index] = heads;
+  if (heads.sums.size() > 1 || !heads.measures.empty()) noted_[index] = heads;
 }
 
 std::map<std::string, double> WindowLosses::means() const {

@@ -23,6 +23,7 @@ Config config_for(const EvaluationTask& task) {
   config.model.from = task.model;
   if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
+  config.loss.kind = models::LossKind::lm;  // of the tokens, whatever it was trained for
   config.batch = {.samples = 1};
   config.run.out.clear();  // nothing is written, not even beside a run
   config.memory.budget = "none";

@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "batch/schedule.h"
 #include "data/fetch.h"
+#include "train/pass/head_sums.h"
 
 namespace accrue::train {
 namespace {
@@ -14,46 +15,59 @@ namespace {
 /// The losses of all micro-batches, each with a denominator of its own.
 class Totals {
  public:
-  explicit Totals(std::size_t losses) : sums_(losses, 0), weights_(losses, 0) {}
+  explicit Totals(const std::vector<models::LossHead>& heads) : heads_(heads) {
+    std::size_t measures = 0;
+    for (const models::LossHead& head : heads) measures += head.measures.size();
+    sums_ = {.sums = std::vector<double>(heads.size(), 0),
+             .weights = std::vector<double>(heads.size(), 0),
+             .measures = std::vector<double>(measures, 0)};
+  }
 
   void add(const models::Evaluated& micro) {
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      sums_[i] += micro.losses[i].sum.item<double>();
-      weights_[i] += micro.losses[i].weight;
+    HeadSums sums;
+    for (const Loss& loss : micro.losses) {
+      sums.sums.push_back(loss.sum.item<double>());
+      sums.weights.push_back(loss.weight);
+      sums.measures.insert(sums.measures.end(), loss.measures.begin(), loss.measures.end());
     }
+    sums_ += sums;
     classifies_ = classifies_ || micro.correct.has_value();
     correct_ += micro.correct.value_or(0);
   }
 
   void add_up(const Ranks& ranks) {
-    std::vector<double> all = sums_;
-    all.insert(all.end(), weights_.begin(), weights_.end());
-    all.insert(all.end(), {correct_, classifies_ ? 1.0 : 0.0});
+    std::vector<double> all{correct_, classifies_ ? 1.0 : 0.0};
+    for (const auto* part : {&sums_.sums, &sums_.weights, &sums_.measures})
+      all.insert(all.end(), part->begin(), part->end());
     all = ranks.add_up(all);
-    const std::size_t losses = sums_.size();
-    std::copy_n(all.begin(), losses, sums_.begin());
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(losses), losses, weights_.begin());
-    correct_ = all[2 * losses];
-    classifies_ = all[2 * losses + 1] > 0;
+    correct_ = all[0];
+    classifies_ = all[1] > 0;
+    auto next = all.begin() + 2;
+    for (auto* part : {&sums_.sums, &sums_.weights, &sums_.measures}) {
+      std::copy_n(next, part->size(), part->begin());
+      next += std::ssize(*part);
+    }
   }
 
-  Evaluation mean(const std::vector<models::LossHead>& heads) const {
+  Evaluation mean() const {
     Evaluation result;
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      if (weights_[i] == 0) continue;
-      result.loss += heads[i].coefficient * sums_[i] / weights_[i];
-      if (result.weight == 0) result.weight = weights_[i];
+    for (std::size_t i = 0; i < heads_.size(); ++i) {
+      if (sums_.weights[i] == 0) continue;
+      result.loss += heads_[i].coefficient * sums_.sums[i] / sums_.weights[i];
+      if (result.weight == 0) result.weight = sums_.weights[i];
     }
     if (result.weight == 0) {
       throw usage_error("evaluate", "validation data with labels that count", "none",
                         "other files in data.val");
     }
     if (classifies_) result.accuracy = correct_ / result.weight;
+    result.losses = means_of(heads_, sums_);
     return result;
   }
 
  private:
-  std::vector<double> sums_, weights_;
+  const std::vector<models::LossHead>& heads_;
+  HeadSums sums_;
   double correct_ = 0;
   bool classifies_ = false;
 };
@@ -72,7 +86,7 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
       options.max_samples > 0 ? std::min(options.max_samples, source.size()) : source.size();
   const Stopwatch watch;
   const std::vector<models::LossHead> heads = model.losses();
-  Totals totals(heads.size());
+  Totals totals(heads);
   std::vector<std::string> unreadable;
   const batch::Range whole{0, samples};
   const batch::Range mine = options.ranks != nullptr ? options.ranks->equal_share(whole) : whole;
@@ -84,7 +98,7 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
     totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro)));
   }
   if (options.ranks != nullptr) totals.add_up(*options.ranks);
-  Evaluation evaluation = totals.mean(heads);
+  Evaluation evaluation = totals.mean();
   evaluation.seconds = watch.seconds();
   evaluation.unreadable = std::move(unreadable);
   return evaluation;

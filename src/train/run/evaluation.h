@@ -20,8 +20,8 @@ struct EvaluationOptions {
   const Ranks* ranks = nullptr;
 };
 
-/// Token-mean loss over the first samples of `source`, without dropout and without gradients.
-/// Throws a usage Error where no label counts.
+/// Mean loss (by tokens, or by pairs) over the first samples of `source`, without dropout and
+/// without gradients. Throws a usage Error where no label counts.
 std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
                                           const EvaluationOptions& options);
 

@@ -7,9 +7,9 @@
 
 #include "accrue/memory/caching_allocator.h"
 #include "core/atomic_file.h"
-#include "core/checksum.h"
 #include "train/checkpoint/run_info.h"
 #include "train/plan/plan_json.h"
+#include "train/workload/model_digest.h"
 
 namespace accrue::train {
 namespace {
@@ -20,17 +20,6 @@ RunData data_of(const RunNotes& notes) {
   const bool own_files = sets.val && notes.given.data.val_fraction == 0;
   return {.train = sets.train->files(),
           .val = own_files ? sets.val->files() : std::vector<data::DataFile>{}};
-}
-
-/// A digest of all that the model keeps in a file.
-std::string digest_of(const models::Model& model) {
-  Checksum checksum;
-  for (const NamedParameter& kept : model.file_tensors()) {
-    const at::Tensor values = kept.tensor.detach().contiguous();
-    checksum.add(kept.name);
-    checksum.add({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
-  }
-  return checksum.text();
 }
 
 /// The text of run.json; empty where there is none.

@@ -22,6 +22,7 @@
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
+#include "train/workload/pair_reference.h"
 #include "train/workload/run_length.h"
 #include "train/workload/workload.h"
 
@@ -307,6 +308,7 @@ struct Trainer::Impl {
                         "one that is divided among the ranks", "dist.shard = \"none\"");
     const bool plans = needs_plan(options);
     ranks.begin(work, data.fingerprint, start_of(options, plans));
+    take_reference(work, options.tell_reference);
     memory::BudgetWatch budget_watch(given.memory.budget_file);
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = memory::follow_budget(budget_watch))

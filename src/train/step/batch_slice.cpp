@@ -60,7 +60,12 @@ void take_spans(const MicroBatch& batch, std::int64_t begin, std::int64_t end, M
 
 }  // namespace
 
-std::int64_t batch_size(const MicroBatch& batch) { return samples_of(batch.inputs, "inputs"); }
+std::int64_t batch_size(const MicroBatch& batch) {
+  if (batch.sequences_per_sample == 1) return samples_of(batch.inputs, "inputs");
+  throw usage_error("accrue::batch_size", "samples of one sequence each",
+                    std::to_string(batch.sequences_per_sample),
+                    "micro-batches of pairs that are made by a data source");
+}
 
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end) {
   MicroBatch slice{.inputs = batch.inputs.slice(0, begin, end),

@@ -14,25 +14,56 @@
 namespace accrue::train {
 namespace {
 
-/// One sample's tokens, with the last one that is only predicted, and whether each is learned.
-struct TokensOfSample {
+/// One sequence's tokens, with the last one that is only predicted, and whether each is learned.
+struct TokensOfSequence {
   std::vector<std::int64_t> ids;
   std::vector<bool> learned;
 };
 
-TokensOfSample tokens_of(const data::Source& source, std::int64_t index) {
-  const batch::MicroBatch sample = source.fetch(std::span(&index, 1));
-  const auto length = static_cast<std::size_t>(source.tokens(index));
-  const std::span inputs(sample.inputs.const_data_ptr<std::int64_t>(), length);
-  const std::span targets(sample.targets.const_data_ptr<std::int64_t>(), length);
-  TokensOfSample tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {false}};
+/// A sample of two sequences is a pair.
+using TokensOfSample = std::vector<TokensOfSequence>;
+
+/// Columns of a row up to the last that is learned; all of it where nothing is.
+std::int64_t learned_columns(const at::Tensor& targets) {
+  const auto* const begin = targets.const_data_ptr<std::int64_t>();
+  const auto* end = begin + targets.numel();
+  while (end > begin && end[-1] == data::ignored_target) --end;
+  return end == begin ? targets.numel() : end - begin;
+}
+
+/// Where the sequences of a sample lie that is fetched alone.
+std::vector<SampleSpan> places_in(const batch::MicroBatch& sample, std::int64_t tokens) {
+  if (!sample.spans.empty()) return sample.spans;
+  if (sample.sequences_per_sample == 1) return {{.row = 0, .begin = 0, .end = tokens}};
+  std::vector<SampleSpan> places;
+  for (std::int64_t row = 0; row < sample.sequences_per_sample; ++row)
+    places.push_back({.row = row, .begin = 0, .end = learned_columns(sample.targets[row])});
+  return places;
+}
+
+TokensOfSequence tokens_at(const batch::MicroBatch& sample, const SampleSpan& place) {
+  const auto columns = [&](const at::Tensor& of) {
+    return std::span(of[place.row].const_data_ptr<std::int64_t>() + place.begin,
+                     static_cast<std::size_t>(place.end - place.begin));
+  };
+  const auto inputs = columns(sample.inputs), targets = columns(sample.targets);
+  TokensOfSequence tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {false}};
   // The label of a token that is not learned is not its own: only the last one is seen nowhere
   // else.
   if (targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
-  const bool counts = !sample.weights.defined() || sample.weights.max().item<float>() > 0;
+  const bool counts =
+      !sample.weights.defined() || sample.weights[place.row][place.begin].item<float>() > 0;
   for (const std::int64_t target : targets.first(tokens.ids.size() - 1))
     tokens.learned.push_back(counts && target != data::ignored_target);
   return tokens;
+}
+
+TokensOfSample tokens_of(const data::Source& source, std::int64_t index) {
+  const batch::MicroBatch sample = source.fetch(std::span(&index, 1));
+  TokensOfSample sequences;
+  for (const SampleSpan& place : places_in(sample, source.tokens(index)))
+    sequences.push_back(tokens_at(sample, place));
+  return sequences;
 }
 
 std::string text_of(const data::Source& source, std::span<const std::int64_t> ids) {
@@ -45,26 +76,41 @@ std::string text_of(const data::Source& source, std::span<const std::int64_t> id
   return tokenizer ? tokenizer->decode(ids) : data::bytes_to_text(ids);
 }
 
-/// Text as it is learned: the first token of a sample has nothing before it, and goes with what
+/// Text as it is learned: the first token of a sequence has nothing before it, and goes with what
 /// follows.
-std::vector<ShownPart> parts_of(const data::Source& source, TokensOfSample tokens) {
+void add_parts(const data::Source& source, TokensOfSequence tokens, const char* name,
+               std::vector<ShownPart>& parts) {
   if (tokens.learned.size() > 1) tokens.learned[0] = tokens.learned[1];
-  std::vector<ShownPart> parts;
   for (std::size_t begin = 0, end = 0; begin < tokens.ids.size(); begin = end) {
     while (end < tokens.ids.size() && tokens.learned[end] == tokens.learned[begin]) ++end;
     const std::span ids = std::span(tokens.ids).subspan(begin, end - begin);
-    parts.push_back({text_of(source, ids), std::ssize(ids), tokens.learned[begin]});
+    parts.push_back({text_of(source, ids), std::ssize(ids), tokens.learned[begin], name});
+  }
+}
+
+std::vector<ShownPart> parts_of(const data::Source& source, const TokensOfSample& sample) {
+  std::vector<ShownPart> parts;
+  if (sample.size() == 1) {
+    add_parts(source, sample.front(), "", parts);
+  } else {
+    add_parts(source, sample.at(0), "chosen", parts);
+    add_parts(source, sample.at(1), "rejected", parts);
   }
   return parts;
 }
 
-std::uint64_t digest_of(const TokensOfSample& tokens) {
+std::uint64_t digest_of_sample(const TokensOfSample& sample) {
   Checksum digest;
-  const auto bytes = std::as_bytes(std::span(tokens.ids));
-  digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  for (const bool learned : tokens.learned) digest.add(learned ? "1" : "0");
+  for (const TokensOfSequence& tokens : sample) {
+    const auto bytes = std::as_bytes(std::span(tokens.ids));
+    digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    for (const bool learned : tokens.learned) digest.add(learned ? "1" : "0");
+  }
   return std::stoull(digest.text(), nullptr, 16);
 }
+
+/// The last token is only predicted.
+std::int64_t inputs_of(const TokensOfSequence& sequence) { return std::ssize(sequence.ids) - 1; }
 
 LengthSummary summary_of(std::vector<std::int64_t> lengths) {
   const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
@@ -77,8 +123,11 @@ LengthSummary summary_of(std::vector<std::int64_t> lengths) {
           .mean = static_cast<double>(sum) / static_cast<double>(lengths.size())};
 }
 
-std::int64_t learned_of(const TokensOfSample& tokens) {
-  return std::count(tokens.learned.begin(), tokens.learned.end(), true);
+std::int64_t learned_of(const TokensOfSample& sample) {
+  std::int64_t count = 0;
+  for (const TokensOfSequence& tokens : sample)
+    count += std::count(tokens.learned.begin(), tokens.learned.end(), true);
+  return count;
 }
 
 DataSummary summarize(const data::Source& source, std::int64_t shown) {
@@ -92,7 +141,7 @@ DataSummary summarize(const data::Source& source, std::int64_t shown) {
     lengths.push_back(source.tokens(i));
     summary.tokens += lengths.back();
     summary.learned += learned_of(tokens);
-    if (!known.insert(digest_of(tokens)).second) ++summary.duplicates;
+    if (!known.insert(digest_of_sample(tokens)).second) ++summary.duplicates;
     if (i % apart == 0 && std::ssize(summary.shown) < shown)
       summary.shown.push_back({i, parts_of(source, tokens)});
   }
@@ -122,14 +171,18 @@ WindowSummary summarize_window(const Config& config,
       .samples = range.size(),
       .micro_batch = std::min(config.batch.micro.value_or(range.size()), range.size()),
       .windows_per_epoch = schedule.windows_per_epoch()};
-  std::vector<std::int64_t> lengths;
+  std::vector<std::int64_t> lengths;  // of the sequences
   for (std::int64_t draw = range.begin; draw < range.end; ++draw) {
     const std::int64_t sample = sampler.sample(draw);
-    lengths.push_back(train->tokens(sample));
-    window.tokens += lengths.back();
-    window.learned += learned_of(tokens_of(*train, sample));
+    const TokensOfSample tokens = tokens_of(*train, sample);
+    window.tokens += train->tokens(sample);
+    window.learned += learned_of(tokens);
+    if (tokens.size() == 1) lengths.push_back(train->tokens(sample));
+    if (tokens.size() > 1)
+      for (const TokensOfSequence& sequence : tokens) lengths.push_back(inputs_of(sequence));
   }
-  if (!config.data.packing) window.padding = padding_of(lengths, window.micro_batch);
+  const std::int64_t sequences = std::ssize(lengths) / window.samples;
+  if (!config.data.packing) window.padding = padding_of(lengths, window.micro_batch * sequences);
   return window;
 }
 

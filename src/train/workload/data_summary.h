@@ -20,6 +20,7 @@ struct ShownPart {
   std::string text;  ///< decoded; ids with spaces between where no tokenizer tells
   std::int64_t tokens = 0;
   bool is_learned = false;
+  std::string sequence;  ///< of a pair "chosen" or "rejected"; else empty
 };
 
 struct ShownSample {

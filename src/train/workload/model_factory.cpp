@@ -24,7 +24,10 @@ namespace accrue::train {
 namespace {
 
 models::LossOptions loss_options(const Config& config) {
-  return {.label_smoothing = config.loss.label_smoothing, .z_loss = config.loss.z_loss};
+  return {.label_smoothing = config.loss.label_smoothing,
+          .z_loss = config.loss.z_loss,
+          .kind = config.loss.kind,
+          .beta = config.loss.beta};
 }
 
 models::Gpt2Options gpt2_options(const Config& config) {

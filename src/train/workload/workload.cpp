@@ -11,6 +11,7 @@
 #include "batch/variable_windows.h"
 #include "train/config/gradient_folding.h"
 #include "train/workload/model_factory.h"
+#include "train/workload/pair_reference.h"
 #include "train/workload/text_tokenizer.h"
 
 namespace accrue::train {
@@ -47,6 +48,7 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.context = config.model.context_or_default();
   options.vocab = config.model.vocab.value_or(0);
   options.packing = config.data.packing;
+  options.pairs = models::is_of_pairs(config.loss.kind);
   options.classes = std::move(classes);
   options.image = image;
   return data::open_source(options, key);
@@ -153,6 +155,7 @@ Workload open_workload(Config config, const data::TellProgress& tell) {
   work.data = open_datasets(config, text, std::move(train));
   work.schedule = make_window_schedule(config, work.data.train);
   work.config = std::move(config);
+  stand_in_for_reference(work);
   memory::measure_outside();
   return work;
 }

@@ -18,8 +18,8 @@
 namespace accrue::train {
 
 struct Datasets {
-  std::shared_ptr<const data::Source> train;
-  std::shared_ptr<const data::Source> val;  ///< null where the config names none
+  std::shared_ptr<const data::Source> train = nullptr;
+  std::shared_ptr<const data::Source> val = nullptr;  ///< null where the config names none
 };
 
 /// What a config comes to: what a run, a benchmark or a proof works on.
@@ -29,6 +29,8 @@ struct Workload {
   /// images.
   Config config;
   Datasets data;
+  /// Of a loss that compares with a reference: the data without it. Else empty.
+  Datasets pairs = {};
   /// Says which samples each step takes. Copies share what is known of samples of unequal length.
   batch::WindowSchedule schedule;
   std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh

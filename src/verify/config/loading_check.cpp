@@ -9,8 +9,8 @@ using batch::MicroBatch;
 
 constexpr std::int64_t padded_label = -100;
 
-/// Sample `i` of a micro-batch: its own row, or its columns of a packed one. Of a row that is
-/// longer than the sample is `length` columns; 0: all of it, as of images.
+/// Sequence `i` of a micro-batch: its own row, or its columns of a packed one. Of a row that is
+/// longer than the sequence is `length` columns; 0: all of it, as of images.
 struct SamplePlace {
   std::int64_t row = 0, begin = 0, length = 0;
   at::Tensor of(const at::Tensor& rows) const {
@@ -36,9 +36,12 @@ at::Tensor weights_of(const MicroBatch& micro) {
   return micro.weights.defined() ? micro.weights : at::ones(micro.targets.sizes());
 }
 
-bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
+/// Whether sequence `sequence` of sample `i` is what it is where the sample is `alone`.
+bool is_same_sequence(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone,
+                      std::int64_t sequence) {
   const std::int64_t length = columns(alone);
-  const SamplePlace place = place_of(micro, i, length), own = place_of(alone, 0, length);
+  const SamplePlace place = place_of(micro, i * micro.sequences_per_sample + sequence, length);
+  const SamplePlace own = place_of(alone, sequence, length);
   if (place.length != own.length || place.begin + place.length > columns(micro)) return false;
   const bool counts_alike = at::equal(place.of(weights_of(micro)), own.of(weights_of(alone)));
   if (!counts_alike || !at::equal(place.of(micro.inputs), own.of(alone.inputs)) ||
@@ -46,6 +49,15 @@ bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
     return false;
   const bool fills_its_row = !micro.spans.empty() || columns(micro) == length;
   return fills_its_row || place.behind(micro.targets).eq(padded_label).all().item<bool>();
+}
+
+bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
+  if (micro.sequences_per_sample != alone.sequences_per_sample) return false;
+  if (micro.reference.defined() != alone.reference.defined()) return false;
+  if (alone.reference.defined() && !at::equal(micro.reference[i], alone.reference[0])) return false;
+  for (std::int64_t sequence = 0; sequence < alone.sequences_per_sample; ++sequence)
+    if (!is_same_sequence(micro, i, alone, sequence)) return false;
+  return true;
 }
 
 /// Samples that cannot be read have no row.

@@ -10,6 +10,7 @@
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/setup.h"
+#include "train/workload/pair_reference.h"
 #include "verify/config/check_plan.h"
 #include "verify/config/check_plan_input.h"
 #include "verify/config/close_checks.h"
@@ -41,6 +42,7 @@ train::Workload open(train::Config config, std::int64_t ranks) {
   train::Workload work = train::open_workload(train::with_whole_batch(std::move(config), ranks));
   work.ranks = train::ranks_that_share(work.config, ranks);
   models::check_batch_norms(*work.model, work.config.model.batchnorm);
+  train::take_reference(work);
   return work;
 }
 

@@ -333,4 +333,19 @@ Loss ComparedOperations::linear_cross_entropy(
   return {sum[0], kernels::label_weight(targets, options.loss.row_weights, options.loss.ignored)};
 }
 
+/// Log-probabilities are told in fp64 and made of logits in the precision of the pass, by which
+/// they are judged.
+at::Tensor ComparedOperations::linear_log_probabilities(
+    const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+    kernels::PreparedWeight& prepared, const kernels::LogProbabilityOptions& options) const {
+  const at::ScalarType judged = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const Tensors made = compared(
+      {"linear_log_probabilities", Between::more}, {hidden, weight},
+      [=, &prepared](const Operations& by, const Tensors& in) {
+        return Tensors{
+            by.linear_log_probabilities(in[0], in[1], targets, prepared, options).to(judged)};
+      });
+  return made[0].to(at::kDouble);
+}
+
 }  // namespace accrue::proof

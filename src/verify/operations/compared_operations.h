@@ -90,6 +90,9 @@ class ComparedOperations final : public kernels::Operations {
   Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& targets, kernels::PreparedWeight& prepared,
                             const kernels::LinearCrossEntropyOptions& options) const override;
+  at::Tensor linear_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,
+                                      const at::Tensor& targets, kernels::PreparedWeight& prepared,
+                                      const kernels::LogProbabilityOptions& options) const override;
 
  private:
   using Tensors = std::vector<at::Tensor>;

@@ -124,6 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"model", "kind = \"torchscript\"", {"model.from", "model.pt"}},
         Case{"optim", "state = \"int4\"", {"\"int8\""}},
         Case{"loss", "label_smoothing = 1.0", {"[0.0, 1.0)"}},
+        Case{"loss", "kind = \"mlm\"", {"not in this version"}},
+        Case{"loss", "beta = 0.1", {"loss.kind", "\"dpo\""}},
         Case{"loss", "z_loss = -1", {"of at least 0"}},
         Case{"memory",
              "gradients = \"buffer\"\n[optim]\nkind = \"adama\"\nclip = 0",

@@ -39,6 +39,8 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"text", {"data.format=text"}},
     {"tokens", {"data.format=tokens"}},
     {"jsonl", {"data.format=jsonl"}},
+    {"dpo", {"loss.kind=dpo"}},
+    {"orpo", {"loss.kind=orpo"}},
     {"adam", {"optim.kind=adam"}},
     {"sgd", {"optim.kind=sgd"}},
     {"rmsprop", {"optim.kind=rmsprop"}},
@@ -100,9 +102,11 @@ const std::map<std::string, Expectation> expectations{
     {"memory.budget", {"1GiB"}},
     {"memory.budget_file", {"budget"}},
     {"memory.recompute", {"none"}},
-    {"loss.cross_entropy", {"plain", {"vit", "resnet", "torchscript", "torchscript of images"}}},
-    {"loss.label_smoothing", {"0.1"}},
-    {"loss.z_loss", {"0.1"}},
+    {"loss.beta", {.value = "0.2", .only_with = {"dpo", "orpo"}}},
+    {"loss.cross_entropy",
+     {"plain", {"vit", "resnet", "torchscript", "torchscript of images", "dpo", "orpo"}}},
+    {"loss.label_smoothing", {"0.1", {"dpo", "orpo"}}},
+    {"loss.z_loss", {"0.1", {"dpo", "orpo"}}},
     {"optim.lr", {"0.1"}},
     {"optim.betas", {"[0.8, 0.9]", {"sgd", "rmsprop"}}},
     {"optim.eps", {"1e-6", {"sgd"}}},
@@ -130,7 +134,7 @@ const std::vector<std::string> deciders{
     "batch.micro_batches", "model.kind",     "model.from",          "data.format",
     "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
     "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients",
-    "observe.tensorboard"};
+    "observe.tensorboard", "loss.kind"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

@@ -50,13 +50,24 @@ std::vector<Key> loss_keys() {
   return {
       read_with("model.kind", {"gpt2", "llama"},
                 choice_key(
-                    "loss.cross_entropy", cross_entropy_words, {},
-                    [](auto& c) -> auto& { return c.loss.cross_entropy; })),
-      number_key(
-          "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
-          [](auto& c) -> auto& { return c.loss.label_smoothing; }),
-      number_key(
-          "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; }),
+                    "loss.kind", models::loss_kind_words, {{.value = "mlm"}},
+                    [](auto& c) -> auto& { return c.loss.kind; })),
+      read_with("loss.kind", {"dpo", "orpo"},
+                number_key(
+                    "loss.beta", {.least = 0, .least_excluded = true},
+                    [](auto& c) -> auto& { return c.loss.beta; })),
+      read_with("model.kind", {"gpt2", "llama"},
+                read_with("loss.kind", {"lm"},
+                          choice_key(
+                              "loss.cross_entropy", cross_entropy_words, {},
+                              [](auto& c) -> auto& { return c.loss.cross_entropy; }))),
+      read_with("loss.kind", {"lm"},
+                number_key(
+                    "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
+                    [](auto& c) -> auto& { return c.loss.label_smoothing; })),
+      read_with("loss.kind", {"lm"},
+                number_key(
+                    "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; })),
   };
 }
 

@@ -1,0 +1,61 @@
+#include "data/chat/answer_pieces.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::data {
+namespace {
+
+std::string text_of_pieces(const ChatSequence& pieces) {
+  std::string text;
+  for (const ChatTemplate::Piece& piece : pieces) text += piece.text;
+  return text;
+}
+
+/// The text that a model is given where it is to answer the first `given` messages.
+std::string prompt_text(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
+                        std::size_t given, const ChatSetting& setting) {
+  nlohmann::ordered_json first = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < given; ++i) first.push_back(messages[i]);
+  return chat.render(chat_variables(chat, first, setting, /*add_generation_prompt=*/true),
+                     setting.now);
+}
+
+/// The pieces with nothing learned of the first `begin` bytes.
+ChatSequence learned_behind(const ChatSequence& pieces, std::size_t begin) {
+  ChatSequence result;
+  std::size_t at = 0;
+  for (const ChatTemplate::Piece& piece : pieces) {
+    const std::size_t before = std::min(piece.text.size(), begin - std::min(begin, at));
+    if (before > 0) result.push_back({piece.text.substr(0, before), false});
+    if (before < piece.text.size()) result.push_back({piece.text.substr(before), piece.is_learned});
+    at += piece.text.size();
+  }
+  return result;
+}
+
+}  // namespace
+
+ChatSequence answer_pieces(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
+                           std::size_t given, const ChatSetting& setting) {
+  ChatSequence pieces = learned_sequences(chat, messages, setting).back();
+  if (given == 0) return pieces;
+  const std::string prompt = prompt_text(chat, messages, given, setting);
+  if (!text_of_pieces(pieces).starts_with(prompt))
+    throw usage_error(chat.what(), "a template that writes an answer behind its prompt",
+                      "another text of the first " + std::to_string(given) +
+                          " messages where an answer follows them",
+                      "pairs of a shorter conversation, or texts for the prompt and the answers");
+  pieces = learned_behind(pieces, prompt.size());
+  const bool teaches =
+      std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.is_learned; });
+  if (!teaches)
+    throw usage_error(chat.what(), "words of the assistant behind the prompt", "none",
+                      R"([{"role": "assistant", "content": "..."}] as an answer)");
+  return pieces;
+}
+
+}  // namespace accrue::data

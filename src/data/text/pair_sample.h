@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "data/chat/chat_format.h"
+#include "data/text/json_sample.h"
+#include "data/text/sample_encoder.h"
+
+namespace accrue::data {
+
+/// Reads lines with "prompt", "chosen" and "rejected": the two sequences of one sample, first the
+/// chosen one (open_source() has the forms).
+class PairSampleParser final : public SampleParser {
+ public:
+  /// Ids must be below `vocab_bound`, unless it is 0. Text becomes tokens as `tokenizer` says,
+  /// which outlives this, or is its bytes where that is null. Without a `chat` format, and without
+  /// a tokenizer, messages are refused.
+  PairSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer,
+                   std::shared_ptr<const ChatFormat> chat);
+
+  std::optional<LineProblem> parse(std::string_view line) override;
+  std::span<const JsonSample> samples() const override { return samples_; }
+  std::int64_t sequences_per_sample() const override { return 2; }
+
+ private:
+  std::optional<LineProblem> take_texts(const nlohmann::ordered_json& line, float weight);
+  std::optional<LineProblem> take_conversations(const nlohmann::ordered_json& line, float weight);
+  std::optional<LineProblem> check_samples() const;
+  JsonSample sample_of_text(std::string_view prompt, std::string_view answer, float weight);
+
+  std::int64_t vocab_bound_;
+  std::shared_ptr<const ChatFormat> chat_;
+  SampleEncoder encoder_;
+  std::optional<Tokenizer::Encoder> of_pieces_;
+  std::array<JsonSample, 2> samples_;
+};
+
+/// Whether a line of JSON is a pair whose answers are lists of messages.
+bool is_pair_of_conversations(std::string_view line);
+
+}  // namespace accrue::data

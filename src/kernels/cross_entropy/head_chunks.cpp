@@ -1,0 +1,230 @@
+#include "kernels/cross_entropy/head_chunks.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/grad_slot.h"
+#include "kernels/aten_element.h"
+#include "kernels/cross_entropy/online_cross_entropy.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/linear_forward.h"
+#include "kernels/tensor_text.h"
+
+namespace accrue::kernels {
+namespace {
+
+/// What the loss may hold beside its arguments, unless that leaves a chunk less than
+/// `least_chunk_bytes`: each chunk reads the whole weight and adds to its whole gradient, which few
+/// rows would not pay for. The former is a last-level cache; both were measured
+/// (docs/notes/vocabulary_loss.md).
+constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000;
+
+/// Classes whose two products of the backward pass follow each other: their part of the logits'
+/// gradient is then still in a core's cache. All classes at once are 7% slower, tiles of 512 and
+/// 1,024 about as fast.
+constexpr std::int64_t tile_classes = 768;
+
+/// Classes whose logits are made at once where they need not stay: whole tiles.
+constexpr std::int64_t block_classes = 5 * tile_classes;
+
+/// Makes chunks about equal, so that the last one is no remnant.
+std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t most) {
+  const std::int64_t chunks = (rows + most - 1) / most;
+  return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
+}
+
+/// Where the weight's gradient is summed over the chunks: its open slot, or a tensor that autograd
+/// gets.
+class WeightGradient {
+ public:
+  explicit WeightGradient(const at::Tensor& weight) : slot_(open_slot_of(weight)) {
+    if (slot_ == nullptr) sum_.into = at::empty(weight.sizes(), weight.options());
+  }
+
+  /// Adds the gradient of the classes from `first` on by one chunk's rows. To be called for every
+  /// class of a chunk before the next chunk.
+  void add(std::int64_t first, const at::Tensor& grad_logits, const at::Tensor& hidden) {
+    if (slot_ != nullptr && !any_) sum_ = slot_->contribute();
+    any_ = true;
+    const std::int64_t classes = grad_logits.size(1);
+    at::Tensor rows = sum_.into.narrow(0, first, classes);
+    gemm_out(rows, grad_logits.t(), hidden, sum_.add);
+    if (first + classes == sum_.into.size(0)) sum_.add = true;
+  }
+  /// To be called after the last chunk. Returns autograd's gradient, undefined where a slot has it.
+  /// A gradient that is not `whole` is no contribution: a slot is left unfinished, to be undone.
+  at::Tensor take(bool whole) {
+    if (slot_ != nullptr) {
+      if (any_ && whole) slot_->done();
+      return {};
+    }
+    return any_ ? sum_.into : sum_.into.zero_();
+  }
+
+ private:
+  GradSlot* slot_;
+  Contribution sum_;
+  bool any_ = false;
+};
+
+/// The loss of one chunk after another, with its gradients while its exponentials are at hand.
+class HeadChunks {
+ public:
+  HeadChunks(const HeadInput& input, WantedGradients wanted)
+      : input_(input),
+        wanted_(wanted),
+        rows_(input.hidden.size(0)),
+        classes_(input.weight.size(0)),
+        logits_options_(
+            input.hidden.options().dtype(accumulation_dtype(input.hidden.scalar_type()))),
+        block_(
+            std::max<std::int64_t>(1, in_place() ? classes_ : std::min(classes_, block_classes))),
+        size_(rows_per_chunk(rows_, input.chunk_rows > 0 ? input.chunk_rows : most_rows())) {
+    const std::int64_t rows = std::min(size_, rows_), channels = input.hidden.size(1);
+    logits_ = at::empty({rows, block_}, logits_options_);
+    if (wanted.any())
+      exponentials_ = in_place() ? logits_ : at::empty({rows, classes_}, input.hidden.options());
+    if (wanted.hidden)
+      grad_hidden_ = input.overwrite_hidden
+                         ? input.hidden
+                         : at::empty(input.hidden.sizes(), input.hidden.options());
+    if (has_sums()) sums_ = at::empty({rows, channels}, logits_options_);
+    if (wanted.weight) grad_weight_.emplace(input.weight);
+  }
+
+  HeadResult run() {
+    HeadResult result;
+    for (std::int64_t begin = 0; begin < rows_; begin += size_) {
+      const std::int64_t count = std::min(size_, rows_ - begin);
+      OnlineCrossEntropy loss(labels_from(begin), count, classes_, block_);
+      result.sum += forward(begin, count, loss);
+      if (!is_finite(result.sum)) {
+        // The micro-batch is lost; what its caller may see must still be defined.
+        if (wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
+        break;
+      }
+      if (wanted_.any()) backward(begin, count, loss);
+    }
+    result.grad_hidden = grad_hidden_;
+    if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(result.sum));
+    return result;
+  }
+
+ private:
+  /// Whether exponentials take the memory of the logits, which are then those of all classes.
+  bool in_place() const {
+    return wanted_.any() && input_.hidden.scalar_type() == logits_options_.dtype();
+  }
+  /// Whether a chunk's gradient of `hidden` is summed elsewhere than it stays: bf16 is rounded
+  /// once, not tile by tile; hidden's own rows are read until the last tile.
+  bool has_sums() const {
+    return wanted_.hidden &&
+           (input_.overwrite_hidden || input_.hidden.scalar_type() != logits_options_.dtype());
+  }
+
+  std::int64_t most_rows() const {
+    const auto wide = static_cast<std::int64_t>(logits_options_.dtype().itemsize());
+    const std::int64_t narrow = input_.hidden.element_size();
+    std::int64_t row_bytes = block_ * wide;
+    if (wanted_.any() && !in_place()) row_bytes += classes_ * narrow;
+    if (has_sums()) row_bytes += input_.hidden.size(1) * wide;
+    const bool own = wanted_.hidden && !input_.overwrite_hidden;
+    const bool widens = input_.hidden.scalar_type() == at::kBFloat16;
+    const std::int64_t left = working_bytes - (own ? input_.hidden.numel() * narrow : 0) -
+                              (widens ? bf16_scratch_bytes() : 0);
+    return std::max<std::int64_t>(
+        1, std::max(least_chunk_bytes, left) / std::max<std::int64_t>(1, row_bytes));
+  }
+
+  /// Whether the sum is finite in the precision in which it is returned.
+  bool is_finite(double sum) const {
+    return std::abs(sum) <= (logits_.scalar_type() == at::kDouble
+                                 ? std::numeric_limits<double>::max()
+                                 : std::numeric_limits<float>::max());
+  }
+
+  CrossEntropyRows labels_from(std::int64_t row) const {
+    const at::Tensor& weights = input_.loss.row_weights;
+    return {.targets = input_.targets.const_data_ptr<std::int64_t>() + row,
+            .row_weights = weights.defined() ? weights.const_data_ptr<float>() + row : nullptr,
+            .ignored = input_.loss.ignored,
+            .label_smoothing = input_.loss.label_smoothing,
+            .z_loss = input_.loss.z_loss,
+            .soft_cap = input_.loss.soft_cap,
+            .gradient_scale = input_.gradient_scale,
+            .gradient_factors = input_.row_factors == nullptr ? nullptr : input_.row_factors + row};
+  }
+
+  double forward(std::int64_t begin, std::int64_t count, OnlineCrossEntropy& loss) {
+    const at::Tensor hidden = input_.hidden.narrow(0, begin, count);
+    for (std::int64_t first = 0; first < classes_; first += block_) {
+      const std::int64_t size = std::min(block_, classes_ - first);
+      at::Tensor logits = logits_.narrow(0, 0, count).narrow(1, 0, size);
+      gemm_out(logits, hidden, input_.compute.narrow(0, first, size).t());
+      at::Tensor exponentials = exponentials_of(count, first, size);
+      loss.add(first, logits, exponentials.defined() ? &exponentials : nullptr);
+    }
+    return loss.finish(input_.row_losses == nullptr ? nullptr : input_.row_losses + begin);
+  }
+
+  void backward(std::int64_t begin, std::int64_t count, const OnlineCrossEntropy& loss) {
+    const at::Tensor hidden = input_.hidden.narrow(0, begin, count);
+    at::Tensor grad_hidden = wanted_.hidden ? hidden_sums(begin, count) : at::Tensor();
+    for (std::int64_t first = 0; first < classes_; first += tile_classes) {
+      const std::int64_t size = std::min(tile_classes, classes_ - first);
+      at::Tensor tile = exponentials_of(count, first, size);
+      loss.to_gradient(first, tile);
+      if (grad_weight_) grad_weight_->add(first, tile, hidden);
+      if (wanted_.hidden)
+        gemm_out(grad_hidden, tile, input_.compute.narrow(0, first, size),
+                 /*accumulate=*/first > 0);
+    }
+    // Autograd sees this copy: it counts as a change of the tensor that `hidden` came from.
+    if (sums_.defined()) grad_hidden_.narrow(0, begin, count).copy_(grad_hidden);
+  }
+
+  /// The memory of a block's exponentials, undefined where no gradient is wanted.
+  at::Tensor exponentials_of(std::int64_t count, std::int64_t first, std::int64_t size) const {
+    if (!exponentials_.defined()) return {};
+    return exponentials_.narrow(0, 0, count).narrow(1, first, size);
+  }
+
+  /// Where the gradient of a chunk's hidden rows is summed over the tiles.
+  at::Tensor hidden_sums(std::int64_t begin, std::int64_t count) {
+    return sums_.defined() ? sums_.narrow(0, 0, count) : grad_hidden_.narrow(0, begin, count);
+  }
+
+  const HeadInput& input_;
+  WantedGradients wanted_;
+  std::int64_t rows_, classes_;
+  at::TensorOptions logits_options_;
+  std::int64_t block_, size_;
+  at::Tensor logits_, exponentials_, grad_hidden_, sums_;
+  std::optional<WeightGradient> grad_weight_;
+};
+
+}  // namespace
+
+HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted) {
+  return HeadChunks(input, wanted).run();
+}
+
+void expect_head_arguments(std::string_view operation, const at::Tensor& hidden,
+                           const at::Tensor& weight, const at::Tensor& targets) {
+  expect_on_cpu(hidden, operation);
+  expect_linear(operation, hidden, weight, {});
+  if (targets.scalar_type() != at::kLong || targets.dim() != hidden.dim() - 1 ||
+      targets.sizes() != hidden.sizes().slice(0, static_cast<std::size_t>(targets.dim())))
+    throw usage_error(operation, "hidden [..., C], weight [V, C] and int64 targets [...]",
+                      "hidden " + text_of(hidden) + ", weight " + text_of(weight) + ", targets " +
+                          text_of(targets),
+                      "one target for each row of hidden");
+}
+
+}  // namespace accrue::kernels

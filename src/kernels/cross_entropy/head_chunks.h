@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "accrue/kernels/cross_entropy.h"
+
+namespace accrue::kernels {
+
+/// The head of a language model and its loss, as rows.
+struct HeadInput {
+  at::Tensor hidden, weight, compute, targets;  ///< hidden [R, C], targets [R]
+  CrossEntropyOptions loss = {};
+  double gradient_scale = 1;  ///< rounded to the sum's precision
+  std::int64_t chunk_rows = 0;
+  bool overwrite_hidden = false;
+  /// [R], or null: 1. What the gradient of each row is multiplied with besides, of any sign.
+  const double* row_factors = nullptr;
+  double* row_losses = nullptr;  ///< [R], or null: gets the loss of each row
+};
+
+struct WantedGradients {
+  bool hidden = false, weight = false;
+  bool any() const { return hidden || weight; }
+};
+
+struct HeadResult {
+  double sum = 0;
+  at::Tensor grad_hidden, grad_weight;  ///< where wanted; a slot that is open has the weight's
+};
+
+/// The loss by chunks of rows, each chunk with its gradients (linear_cross_entropy says which, and
+/// what is held). Where the sum is not finite the chunks behind it are not run.
+HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted);
+
+/// Throws a usage Error unless hidden is [..., C], weight [V, C] and targets int64 [...], on the
+/// CPU.
+void expect_head_arguments(std::string_view operation, const at::Tensor& hidden,
+                           const at::Tensor& weight, const at::Tensor& targets);
+
+}  // namespace accrue::kernels

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "accrue/models/trainable.h"
+#include "models/layers/token_head.h"
+
+namespace accrue::models {
+
+/// The log-probability of each sequence of `micro`, summed over its labels that count: fp64 [S],
+/// differentiable. `hidden` is what the model's last segment gives.
+at::Tensor sequence_log_probabilities(TokenHead& head, const at::Tensor& hidden,
+                                      const batch::MicroBatch& micro,
+                                      const ForwardContext& context);
+
+/// LanguageModel::sequence_log_probabilities of a `model` whose head is `head`.
+at::Tensor sequence_log_probabilities(Trainable& model, TokenHead& head,
+                                      const batch::MicroBatch& micro);
+
+/// The loss of pairs that head->options say, "dpo" or "orpo"; its weight is the number of pairs, or
+/// the sum of their weights. `head` must outlive it. Throws a usage Error where a micro-batch holds
+/// no whole pairs, and of dpo where nobody took the reference.
+LossHead preference_loss(TokenHead* head);
+
+}  // namespace accrue::models

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "accrue/models/language_model.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// Gives the data of a loss that compares with a reference (dpo) a stand-in for it, with which
+/// shapes and times are those of training; other data stay as they are. The reference is the model
+/// that training starts from, and the data's fingerprint names it.
+void stand_in_for_reference(Workload& work);
+
+/// Told how many pairs of how many a reference has read; both alike at the end.
+using TellPairs = data::TellProgress;
+
+/// Puts the reference's log-probabilities in the place of the stand-in: found in the cache of the
+/// text, or made by the model, which is to be as training starts from it. Of several processes that
+/// share the cache one makes them and the others wait. Throws a usage Error where one is not
+/// finite, a runtime Error where what the cache holds is not what was written there.
+void take_reference(Workload& work, const TellPairs& tell = {});
+
+/// The log-probabilities of both sequences of each pair, by a model that does not learn.
+std::vector<double> log_probabilities_of_pairs(models::LanguageModel& model,
+                                               const data::Source& pairs,
+                                               const TellPairs& tell = {});
+
+/// Log-probabilities as the bytes of a file, and back: nothing where they are not those of `pairs`
+/// pairs, finite and as they were written.
+std::string reference_to_bytes(const std::vector<double>& log_probabilities);
+std::optional<std::vector<double>> reference_of_bytes(std::string_view bytes, std::int64_t pairs);
+
+}  // namespace accrue::train
