@@ -3,6 +3,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "kernels/attention/softmax-inl.h"
 #include "kernels/vector_io-inl.h"
 
@@ -40,26 +42,55 @@ HWY_INLINE void score(const T* queries, const Stored* keys, const CachedQueries&
   }
 }
 
-/// out = probabilities · values / sums, of kRows heads.
+/// Columns of out = probabilities · values / sums, of kRows heads: kVectors vectors from `column`
+/// on, of which the last one ends after `count` elements.
+template <std::size_t kRows, std::size_t kVectors, class T, class Stored>
+HWY_INLINE void mix_columns(const T* probabilities, std::size_t stride, const T* sums,
+                            const Stored* values, const CachedQueries& task, std::size_t column,
+                            std::size_t count, Stored* out) {
+  const Lanes<T> d;
+  const std::size_t width = task.width, lanes = hn::Lanes(d);
+  const auto size = [=](std::size_t v) { return v + 1 < kVectors ? lanes : count; };
+  hn::Vec<Lanes<T>> mixed[kRows][kVectors];
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) mixed[r][v] = hn::Zero(d);
+  for (std::size_t key = 0; key < task.keys; ++key) {
+    hn::Vec<Lanes<T>> value[kVectors];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v)
+      value[v] = load(d, values + key * width + column + v * lanes, size(v));
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto share = hn::Set(d, probabilities[r * stride + key]);
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kVectors; ++v)
+        mixed[r][v] = hn::MulAdd(share, value[v], mixed[r][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const auto inverse = hn::Set(d, T(1) / sums[r]);
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v)
+      store(hn::Mul(mixed[r][v], inverse), d, out + r * width + column + v * lanes, size(v));
+  }
+}
+
+/// out = probabilities · values / sums, of kRows heads. Sums of several vectors at once hide the
+/// latency of additions.
 template <std::size_t kRows, class T, class Stored>
 HWY_INLINE void mix(const T* probabilities, std::size_t stride, const T* sums, const Stored* values,
                     const CachedQueries& task, Stored* out) {
-  const Lanes<T> d;
-  const std::size_t width = task.width;
-  for_each_vector(d, width, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    hn::Vec<Lanes<T>> mixed[kRows];
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < kRows; ++r) mixed[r] = hn::Zero(d);
-    for (std::size_t key = 0; key < task.keys; ++key) {
-      const auto value = load(d, values + key * width + i, count);
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < kRows; ++r)
-        mixed[r] = hn::MulAdd(hn::Set(d, probabilities[r * stride + key]), value, mixed[r]);
-    }
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < kRows; ++r)
-      store(hn::Mul(mixed[r], hn::Set(d, T(1) / sums[r])), d, out + r * width + i, count);
-  });
+  constexpr std::size_t vectors = kRows == 1 ? 4 : 2;
+  const std::size_t lanes = hn::Lanes(Lanes<T>());
+  std::size_t column = 0;
+  for (; column + vectors * lanes <= task.width; column += vectors * lanes)
+    mix_columns<kRows, vectors>(probabilities, stride, sums, values, task, column, lanes, out);
+  for (; column < task.width; column += lanes)
+    mix_columns<kRows, 1>(probabilities, stride, sums, values, task, column,
+                          std::min(lanes, task.width - column), out);
 }
 
 /// kRows heads from `head` on, with `scores` [kRows, stride] as room.

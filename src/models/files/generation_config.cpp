@@ -11,8 +11,8 @@ namespace {
 using EndJson = nlohmann::json;
 
 std::int64_t token_of(const EndJson& stated, const std::string& file) {
-  constexpr std::int64_t most = std::int64_t{1} << 31;
-  const bool is_token = stated.is_number_unsigned() && stated < most;
+  constexpr std::uint64_t most = std::uint64_t{1} << 31;
+  const bool is_token = stated.is_number_unsigned() && stated.get<std::uint64_t>() < most;
   if (is_token) return stated.get<std::int64_t>();
   throw usage_error("load " + file, "\"eos_token_id\" to be a token's id or a list of such",
                     stated.dump(-1, ' ', /*ensure_ascii=*/true, EndJson::error_handler_t::replace),
