@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-memory bench-dist bench-docs bench-finetune bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -43,6 +43,7 @@ help:
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
+	@echo 'make bench-decoding   how fast a model writes, beside transformers; 10 minutes'
 	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
 	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
 	@echo 'make sound-runs   verify on 300 drawn configs in which nothing is wrong, under load; a difference is a false alarm'
@@ -210,6 +211,10 @@ bench-links: build
 # Loss by steps and by seconds with dist.compress and dist.local_steps over 100 Mbit/s; 35 minutes. ARGS=--quick: a minute.
 bench-curves: build
 	@.venv/bin/python bench/e2e/curves.py $(ARGS)
+
+# accrue sample beside transformers' generate, greedy, with their caches; about 10 minutes. ARGS=--quick: a tiny model.
+bench-decoding: build setup-test
+	@.venv-test/bin/python bench/e2e/decoding.py $(ARGS)
 
 fmt:
 	@$(CLANG_FORMAT) -i $(SOURCES)

@@ -1,24 +1,50 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "accrue/models/language_model.h"
+#include "models/decoding.h"
+#include "models/sampling.h"
 
 namespace accrue::models {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 256;  ///< tokens to add
-  double temperature = 1;         ///< 0: always the likeliest token
-  std::int64_t top_k = 0;         ///< choose among the k likeliest; 0: among all
+  double temperature = 1;         ///< as SamplingOptions has it, and those that follow
+  std::int64_t top_k = 0;
+  double top_p = 1;
+  double repetition_penalty = 1;
   std::uint64_t seed = 1337;
+  std::vector<std::int64_t> end_tokens = {};  ///< a text ends before any of them
 };
 
-/// `prompt` followed by `max_tokens` tokens drawn from the model. Each token sees the last
-/// `context` tokens before it. The n-th draw depends on the seed and n only, so equal arguments
-/// give equal tokens. Of tokens with equal logits the lowest id comes first. Throws a usage Error
-/// for an empty prompt, ids outside the vocabulary or options out of range, and a runtime Error
-/// where the model's logits are not finite.
+/// Tokens that a model adds to a text, one after the other. Each sees the last `context` tokens
+/// before it. The n-th draw depends on the seed and n only, so equal arguments give equal tokens.
+class Generation {
+ public:
+  /// `decoding` is kept by reference. Throws a usage Error for an empty prompt, ids outside the
+  /// vocabulary or options out of range.
+  Generation(Decoding& decoding, std::vector<std::int64_t> prompt, const GenerateOptions& options);
+
+  /// The next token; none where max_tokens were added, or an end token was drawn. Throws a runtime
+  /// Error where the model's logits are not finite.
+  std::optional<std::int64_t> next();
+
+  /// The prompt and what was added, without an end token.
+  const std::vector<std::int64_t>& tokens() const { return tokens_; }
+  /// Whether an end token was drawn.
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  Decoding& decoding_;
+  std::vector<std::int64_t> tokens_;
+  GenerateOptions options_;
+  std::int64_t drawn_ = 0;
+  bool has_ended_ = false;
+};
+
+/// `prompt` with all that a Generation adds.
 std::vector<std::int64_t> generate(LanguageModel& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

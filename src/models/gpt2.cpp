@@ -3,6 +3,7 @@
 #include "accrue/models/gpt2_io.h"
 #include "kernels/operations.h"
 #include "models/layers/compute_dtypes.h"
+#include "models/layers/decode.h"
 #include "models/layers/option_checks.h"
 #include "models/layers/preference_loss.h"
 #include "models/layers/token_head.h"
@@ -71,17 +72,21 @@ struct Gpt2::Impl {
     parameters = builder.take();
   }
 
-  at::Tensor embed(const at::Tensor& ids, const ForwardContext& context) const {
+  /// `first` is the position of the first id.
+  at::Tensor embed(const at::Tensor& ids, const ForwardContext& context,
+                   std::int64_t first = 0) const {
     check_token_ids("GPT-2 forward", ids, options.context, !context.spans.empty());
     const kernels::Operations& kernels = kernels::operations_of(context);
-    return kernels.dropout(kernels.embed_tokens(ids, wte, wpe, context.spans), options.dropout,
-                           context, 0);
+    const at::Tensor positions = first == 0 ? wpe : wpe.narrow(0, first, ids.size(1));
+    return kernels.dropout(kernels.embed_tokens(ids, wte, positions, context.spans),
+                           options.dropout, context, 0);
   }
 
-  at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
+  at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context,
+                   kernels::KeyValueCache* cache = nullptr) {
     const BlockOptions common{
         .heads = options.heads, .dropout = options.dropout, .activations = activations};
-    return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index);
+    return blocks[static_cast<std::size_t>(index)](x, common, context, 1 + 3 * index, cache);
   }
 
   at::Tensor norm_last(const at::Tensor& x, at::ScalarType out,
@@ -118,6 +123,20 @@ std::vector<LossHead> Gpt2::losses() { return {token_loss(&impl_->output)}; }
 at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   return models::next_token_logits(*impl_, impl_->options.layers, ids, impl_->options.context,
                                    "GPT-2 next token");
+}
+
+DecodingCache Gpt2::make_decoding_cache() const {
+  const Gpt2Options& o = impl_->options;
+  const kernels::KeyValueCache layer({.kv_heads = o.heads,
+                                      .width = o.width / o.heads,
+                                      .most_positions = o.context,
+                                      .dtype = impl_->activations});
+  return {std::vector<kernels::KeyValueCache>(static_cast<std::size_t>(o.layers), layer)};
+}
+
+at::Tensor Gpt2::decode(const at::Tensor& ids, DecodingCache& cache) {
+  return models::decode(*impl_, impl_->options.layers, ids, cache, impl_->options.context,
+                        "GPT-2 decode");
 }
 
 std::int64_t Gpt2::flops_per_sample() const { return options().context * flops_per_token(); }

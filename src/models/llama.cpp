@@ -9,6 +9,7 @@
 #include "kernels/operations.h"
 #include "models/files/named_tensors.h"
 #include "models/layers/compute_dtypes.h"
+#include "models/layers/decode.h"
 #include "models/layers/llama_block.h"
 #include "models/layers/option_checks.h"
 #include "models/layers/preference_loss.h"
@@ -168,7 +169,9 @@ struct Llama::Impl {
     return rotary_tables(of, options.context, options.head_width, masters);
   }
 
-  at::Tensor embed(const at::Tensor& ids, const ForwardContext& context) const {
+  /// `first`, the position of the first id, is met by the rotary tables.
+  at::Tensor embed(const at::Tensor& ids, const ForwardContext& context,
+                   std::int64_t /*first*/ = 0) const {
     check_token_ids("Llama forward", ids, options.context, !context.spans.empty());
     for (const SampleSpan& span : context.spans)
       if (span.end - span.begin > options.context)
@@ -182,10 +185,13 @@ struct Llama::Impl {
     return kernels.dropout(x, options.dropout, context, 0);
   }
 
-  at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context) {
+  at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context,
+                   kernels::KeyValueCache* cache = nullptr) {
     LlamaBlock& wanted = blocks[static_cast<std::size_t>(index)];
-    return wanted(x, options, wanted.is_local ? local_rotary : rotary, activations, context,
-                  1 + 3 * index);
+    const RotaryTables& tables = wanted.is_local ? local_rotary : rotary;
+    return wanted(x, options,
+                  cache == nullptr ? tables : tables.part(cache->positions(), x.size(1)),
+                  activations, context, 1 + 3 * index, cache);
   }
 
   at::Tensor norm_last(const at::Tensor& x, at::ScalarType out,
@@ -226,6 +232,24 @@ at::Tensor Llama::next_token_logits(const at::Tensor& ids) {
 
 at::Tensor Llama::sequence_log_probabilities(const batch::MicroBatch& micro) {
   return models::sequence_log_probabilities(*this, impl_->output, micro);
+}
+
+DecodingCache Llama::make_decoding_cache() const {
+  const LlamaOptions& o = impl_->options;
+  DecodingCache cache;
+  for (std::int64_t i = 0; i < o.layers; ++i)
+    cache.layers.emplace_back(
+        kernels::KeyValueCache::Shape{.kv_heads = o.kv_heads,
+                                      .width = o.head_width,
+                                      .most_positions = o.context,
+                                      .window = o.variant.is_local(i) ? o.variant.window : 0,
+                                      .dtype = impl_->activations});
+  return cache;
+}
+
+at::Tensor Llama::decode(const at::Tensor& ids, DecodingCache& cache) {
+  return models::decode(*impl_, impl_->options.layers, ids, cache, impl_->options.context,
+                        "Llama decode");
 }
 
 std::int64_t Llama::packed_weight_bytes() const {

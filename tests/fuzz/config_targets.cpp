@@ -4,6 +4,7 @@
 #include "accrue/train/config.h"
 #include "accrue/train/run_record.h"
 #include "fuzz_targets.h"
+#include "models/files/generation_config.h"
 #include "models/files/gpt2_config.h"
 #include "models/files/llama_config.h"
 #include "scratch.h"
@@ -56,6 +57,12 @@ void fuzz_gpt2_config(Input input) {
              again.width == options.width && again.context == options.context &&
              again.vocab == options.vocab,
          "config.json reads back to the same shape");
+}
+
+void fuzz_generation_config(Input input) {
+  for (const std::int64_t token :
+       models::parse_end_tokens(std::string(text_of(input)), "generation_config.json"))
+    expect(token >= 0, "an end token is an id");
 }
 
 void fuzz_llama_config(Input input) {

@@ -3,6 +3,7 @@
 terminal_test.py ACCRUE
 """
 
+import json
 import os
 import pathlib
 import re
@@ -68,6 +69,20 @@ def step_shown(lines: list[str]) -> int:
     """The step in the view; -1 where there is none."""
     shown = [re.match(r"step {4}(\d+)/\d+  (?:left|\d+%)", line) for line in lines]
     return next((int(found[1]) for found in shown if found), -1)
+
+
+def small_tokenizer() -> dict:
+    """Printable characters, and three special tokens."""
+    letters = [chr(code) for code in range(33, 127)] + ["Ġ", "Ċ"]
+    specials = [{"id": len(letters) + i, "content": word, "special": True} for i, word in enumerate(("<u>", "<a>", "<end>"))]
+    bytes_of_text = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    return {"added_tokens": specials, "normalizer": None, "pre_tokenizer": bytes_of_text, "post_processor": None,
+            "decoder": bytes_of_text,
+            "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(letters)}, "merges": []}}
+
+
+TEMPLATE = ("{% for m in messages %}{{ '<u>' if m.role == 'user' else '<a>' }}{{ m.content }}<end>{% endfor %}"
+            "{% if add_generation_prompt %}<a>{% endif %}")
 
 
 class OnATerminal(unittest.TestCase):
@@ -209,6 +224,26 @@ class OnATerminal(unittest.TestCase):
                                  check=False)
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
         self.assertTrue(refused.stderr.startswith("error: "), refused.stderr)
+
+    def test_a_conversation_asks_answers_and_ends_with_ctrl_d(self):
+        words = self.folder / "words"
+        words.mkdir()
+        (words / "tokenizer.json").write_text(json.dumps(small_tokenizer()))
+        (words / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "chat_template": TEMPLATE}))
+        subprocess.run([ACCRUE, "train", "run.toml", "--quiet", "--run.steps=2", "--data.tokenizer=words"], cwd=self.folder,
+                       check=True, capture_output=True)
+        terminal = Terminal(self.folder, 80, 24, f"'{ACCRUE}' sample out --chat --tokens 8 --seed 1", UTF8)
+        self.addCleanup(terminal.end)
+        for turn in (1, 2):
+            self.wait(terminal, lambda: [line.startswith(">") for line in terminal.all_lines()].count(True) == turn)
+            terminal.press(f"hello{turn}")
+            terminal.press("Enter")
+        self.wait(terminal, lambda: [line.startswith(">") for line in terminal.all_lines()].count(True) == 3)
+        terminal.press("C-d")
+        self.assertEqual(self.wait_for_end(terminal), 0)
+        lines = terminal.all_lines()
+        self.assertTrue(lines[0].startswith("> hello1"), lines)
+        self.assertTrue(any(re.match(r"\d+ tokens, \S+( k)? tokens/s", line) for line in lines), lines)
 
 
 if __name__ == "__main__":

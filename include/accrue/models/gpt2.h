@@ -63,6 +63,8 @@ class Gpt2 : public LanguageModel {
   std::int64_t vocab() const override { return options().vocab; }
   at::Tensor next_token_logits(const at::Tensor& ids) override;
   at::Tensor sequence_log_probabilities(const batch::MicroBatch& micro) override;
+  DecodingCache make_decoding_cache() const override;
+  at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) override;
 
   const Gpt2Options& options() const;
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "accrue/models/decoding_cache.h"
 #include "accrue/models/model.h"
 
 namespace accrue::models {
@@ -19,6 +20,15 @@ class LanguageModel : public Model {
   /// Log-probabilities of the sequences of `micro`, each summed over its labels that count: fp64
   /// [S]; no gradient.
   virtual at::Tensor sequence_log_probabilities(const batch::MicroBatch& micro) = 0;
+
+  /// What decode() reads into, of a text of which nothing is read yet.
+  virtual DecodingCache make_decoding_cache() const = 0;
+  /// Reads `ids` [1, T] behind the tokens that the cache has, T >= 1, and gives the logits [vocab]
+  /// of the token behind them: those of next_token_logits() of all of them, up to rounding, at the
+  /// cost of T positions. Products are in the precision of training, the logits fp32 (fp64 model:
+  /// fp64); no gradient. Throws a usage Error where all tokens together are more than context();
+  /// what throws otherwise leaves the cache to be taken back to the tokens that it had.
+  virtual at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) = 0;
 };
 
 }  // namespace accrue::models

@@ -136,6 +136,8 @@ class Llama : public LanguageModel {
   std::int64_t vocab() const override { return options().vocab; }
   at::Tensor next_token_logits(const at::Tensor& ids) override;
   at::Tensor sequence_log_probabilities(const batch::MicroBatch& micro) override;
+  DecodingCache make_decoding_cache() const override;
+  at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) override;
 
   /// The options that the model was made with; what was left 0 for "usual" has its value.
   const LlamaOptions& options() const;

@@ -57,9 +57,11 @@ struct TrainedModel {
 /// writes text.
 bool trained_on_bytes(const std::string& data_format, std::int64_t vocab);
 
-/// Loads a checkpoint (none: the newest). Throws a usage Error that names the step that is missing
+/// Loads a checkpoint (none: the newest), with products in the precision of training or in another
+/// one. Throws a usage Error that names the step that is missing
 /// and lists those there are, or the file and the tensor that is not as it was written.
-TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step);
+TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step,
+                                std::optional<models::Compute> compute = {});
 /// Loads the checkpoint's model alone.
 std::unique_ptr<models::Model> load_model(const RunDirectory& run,
                                           std::optional<std::int64_t> step);

@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "core/kernel_span.h"
 #include "kernels/gemm/aten_gemm.h"
+#include "kernels/gemm/matvec.h"
 #include "kernels/gemm/onednn_gemm.h"
 #include "kernels/gemm/packed_gemm.h"
 #include "kernels/gemm/widened_gemm.h"
@@ -150,6 +151,7 @@ void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const a
   RECORD_FUNCTION(span_name(out, a), span_of({a, b, bias, out}, 2 * out.numel() * a.size(-1)));
   const at::NoGradGuard no_grad;
   if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
+  if (!accumulate && matvec::fits(out, a, b, bias)) return matvec::multiply(out, a, b, bias);
   if (a.scalar_type() == at::kBFloat16 && a.is_cpu() && !multiplies_bf16())
     widened::multiply(out, a, b, bias, accumulate, multiply_natively);
   else

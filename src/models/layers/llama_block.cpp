@@ -75,7 +75,8 @@ LlamaBlock make_llama_block(ParameterBuilder& builder, const LlamaOptions& optio
 
 at::Tensor LlamaBlock::attend(const at::Tensor& x, const at::Tensor& normalised,
                               const LlamaOptions& options, const RotaryTables& rotary,
-                              const ForwardContext& context, std::int64_t site) {
+                              const ForwardContext& context, std::int64_t site,
+                              kernels::KeyValueCache* cache) {
   const kernels::Operations& kernels = kernels::operations_of(context);
   const LlamaVariant& variant = options.variant;
   const kernels::Remake remake =
@@ -85,27 +86,30 @@ at::Tensor LlamaBlock::attend(const at::Tensor& x, const at::Tensor& normalised,
     return kernels.rotate(by_head(norm, projected, heads, context), heads, rotary.cosines,
                           rotary.sines, context.spans);
   };
-  return kernels.grouped_attention(
-      rotated(q, q_norm, options.heads), rotated(k, k_norm, options.kv_heads),
-      v(normalised, context, remake),
-      {.heads = options.heads,
-       .kv_heads = options.kv_heads,
-       .window = is_local ? variant.window : 0,
-       .soft_cap = variant.attention_soft_cap,
-       .scale = variant.query_scalar == 0 ? 0 : 1 / std::sqrt(variant.query_scalar),
-       .dropout = options.dropout,
-       .site = site},
-      context);
+  const kernels::GroupedAttentionOptions attention{
+      .heads = options.heads,
+      .kv_heads = options.kv_heads,
+      .window = is_local ? variant.window : 0,
+      .soft_cap = variant.attention_soft_cap,
+      .scale = variant.query_scalar == 0 ? 0 : 1 / std::sqrt(variant.query_scalar),
+      .dropout = options.dropout,
+      .site = site};
+  const at::Tensor queries = rotated(q, q_norm, options.heads),
+                   keys = rotated(k, k_norm, options.kv_heads),
+                   values = v(normalised, context, remake);
+  if (cache != nullptr) return kernels::cached_attention(queries, keys, values, attention, *cache);
+  return kernels.grouped_attention(queries, keys, values, attention, context);
 }
 
 at::Tensor LlamaBlock::operator()(const at::Tensor& x, const LlamaOptions& options,
                                   const RotaryTables& rotary, at::ScalarType activations,
-                                  const ForwardContext& context, std::int64_t first_site) {
+                                  const ForwardContext& context, std::int64_t first_site,
+                                  kernels::KeyValueCache* cache) {
   const kernels::Operations& kernels = kernels::operations_of(context);
   const auto [stream, attending] =
       kernels.branch_rms_norm(x, before_attention.weight, before_attention.options, activations);
   at::Tensor attended =
-      attention_out(attend(x, attending, options, rotary, context, first_site), context);
+      attention_out(attend(x, attending, options, rotary, context, first_site, cache), context);
   if (after_attention) attended = after_attention(attended, activations, context);
   const auto [residual, normalised] = kernels.add_rms_norm(
       stream, kernels.dropout(attended, options.dropout, context, first_site + 1),

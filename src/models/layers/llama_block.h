@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/kernels/key_value_cache.h"
 #include "accrue/kernels/norm.h"
 #include "accrue/models/llama.h"
 #include "models/layers/projection.h"
@@ -38,15 +39,18 @@ struct LlamaBlock {
   RmsNorm after_mlp;  ///< perhaps none
   bool is_local = false;
 
-  /// `rotary` are this layer's tables, `activations` the dtype of GEMM inputs.
+  /// `rotary` are this layer's tables, from x's first position on; `activations` the dtype of GEMM
+  /// inputs. With a `cache` the positions of x follow those in it, and are appended; no gradient.
   at::Tensor operator()(const at::Tensor& x, const LlamaOptions& options,
                         const RotaryTables& rotary, at::ScalarType activations,
-                        const ForwardContext& context, std::int64_t first_site);
+                        const ForwardContext& context, std::int64_t first_site,
+                        kernels::KeyValueCache* cache = nullptr);
   std::vector<Projection*> projections() { return {&q, &k, &v, &attention_out, &gate, &up, &down}; }
 
  private:
   at::Tensor attend(const at::Tensor& x, const at::Tensor& normalised, const LlamaOptions& options,
-                    const RotaryTables& rotary, const ForwardContext& context, std::int64_t site);
+                    const RotaryTables& rotary, const ForwardContext& context, std::int64_t site,
+                    kernels::KeyValueCache* cache);
 };
 
 /// `options` has its usual widths stated (with_usual_widths).

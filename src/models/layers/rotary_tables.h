@@ -11,6 +11,11 @@ namespace accrue::models {
 /// What kernels::rotate reads, [positions, head_width / 2] each.
 struct RotaryTables {
   at::Tensor cosines, sines;
+
+  /// Those of `count` positions from `first` on.
+  RotaryTables part(std::int64_t first, std::int64_t count) const {
+    return {cosines.narrow(0, first, count), sines.narrow(0, first, count)};
+  }
 };
 
 /// The tables in `dtype`, with the values that transformers has in fp32 (modeling_rope_utils.py):

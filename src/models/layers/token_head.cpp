@@ -6,6 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/operations.h"
 #include "models/layers/loss_terms.h"
 #include "models/layers/preference_loss.h"
@@ -26,8 +27,13 @@ Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
 }
 
 at::Tensor TokenHead::logits(const at::Tensor& hidden, const ForwardContext& context) {
-  const at::Tensor plain = kernels::operations_of(context).linear(hidden, weight, {}, prepared, {});
-  return soft_cap == 0 ? plain : soft_cap * at::tanh(plain / soft_cap);
+  return capped(kernels::operations_of(context).linear(hidden, weight, {}, prepared, {}));
+}
+
+at::Tensor TokenHead::decoded_logits(const at::Tensor& hidden) {
+  at::Tensor plain = at::empty({hidden.size(0), weight.size(0)}, weight.options());
+  kernels::gemm_out(plain, hidden, prepared.copy(weight, hidden.scalar_type()).t());
+  return capped(plain);
 }
 
 LossHead token_loss(TokenHead* head) {
@@ -51,6 +57,17 @@ void check_token_ids(const char* operation, const at::Tensor& ids, std::int64_t 
         "int64 token ids [B, T] with T <= " + std::to_string(context) + " (model.context)",
         ids.defined() ? c10::str(ids.scalar_type(), ' ', ids.sizes()) : "no tensor",
         "shorter samples or a larger context");
+}
+
+void check_decoded_ids(const char* operation, const at::Tensor& ids, std::int64_t room) {
+  if (ids.defined() && ids.dim() == 2 && ids.scalar_type() == at::kLong && ids.size(0) == 1 &&
+      ids.size(1) >= 1 && ids.size(1) <= room)
+    return;
+  throw usage_error(operation,
+                    "int64 token ids [1, T], T from 1 to the " + std::to_string(room) +
+                        " that the context has room for",
+                    ids.defined() ? c10::str(ids.scalar_type(), ' ', ids.sizes()) : "no tensor",
+                    "a cache that begins anew with the last tokens");
 }
 
 at::Tensor with_padding_behind(const at::Tensor& ids, std::int64_t most_tokens,

@@ -22,6 +22,14 @@ struct TokenHead {
   Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
             double gradient_scale);
   at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context);
+  /// Logits [B, vocab] of hidden states [B, width] in the dtype of products, in fp32 (fp64 for
+  /// fp64); without a gradient.
+  at::Tensor decoded_logits(const at::Tensor& hidden);
+
+ private:
+  at::Tensor capped(const at::Tensor& plain) const {
+    return soft_cap == 0 ? plain : soft_cap * at::tanh(plain / soft_cap);
+  }
 };
 
 /// The loss of a model whose last segment gives hidden states: "cross_entropy", or what
@@ -33,6 +41,9 @@ LossHead token_loss(TokenHead* head);
 /// a row is one sample (not `packed`: samples are checked where they are embedded).
 void check_token_ids(const char* operation, const at::Tensor& ids, std::int64_t context,
                      bool packed);
+
+/// Throws a usage Error of `operation` unless `ids` are int64 [1, T], T from 1 to `room`.
+void check_decoded_ids(const char* operation, const at::Tensor& ids, std::int64_t room);
 
 /// `ids` with zeros behind them, where kernels have the shapes that they have met before: they are
 /// specialised by shape, and the shape grows with every generated token.

@@ -5,6 +5,18 @@
 #include "kernels/operations.h"
 
 namespace accrue::models {
+namespace {
+
+/// What `packed` queries, keys and values [1, T, 3 * C] attend to, behind what the cache has.
+at::Tensor attend_behind(const at::Tensor& packed, std::int64_t heads,
+                         kernels::KeyValueCache& cache) {
+  const std::vector<at::Tensor> parts = packed.chunk(3, 2);
+  return kernels::cached_attention(parts[0], parts[1], parts[2],
+                                   {.heads = heads, .kv_heads = heads}, cache);
+}
+
+}  // namespace
+
 at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType out,
                                  const ForwardContext& context) const {
   return kernels::operations_of(context).layer_norm(x, weight, bias, eps, out);
@@ -17,18 +29,23 @@ LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int
 }
 
 at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions& options,
-                                        const ForwardContext& context, std::int64_t first_site) {
+                                        const ForwardContext& context, std::int64_t first_site,
+                                        kernels::KeyValueCache* cache) {
   const auto remake = [&](const LayerNorm& norm, const at::Tensor& input) {
     return remake_norm(norm, input, options.activations, context);
   };
   const kernels::Operations& kernels = kernels::operations_of(context);
   const auto [stream, attending] =
       kernels.branch_layer_norm(x, before.weight, before.bias, before.eps, options.activations);
-  const at::Tensor attended = attention_out(
-      kernels.attention(qkv(attending, context, remake(before, x)), options.heads,
-                        {.causal = options.causal, .dropout = options.dropout, .site = first_site},
-                        context),
-      context);
+  const at::Tensor packed = qkv(attending, context, remake(before, x));
+  const at::Tensor mixed =
+      cache != nullptr
+          ? attend_behind(packed, options.heads, *cache)
+          : kernels.attention(
+                packed, options.heads,
+                {.causal = options.causal, .dropout = options.dropout, .site = first_site},
+                context);
+  const at::Tensor attended = attention_out(mixed, context);
   const auto [residual, normalised] = kernels.add_layer_norm(
       stream, kernels.dropout(attended, options.dropout, context, first_site + 1), after.weight,
       after.bias, after.eps, options.activations);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/kernels/key_value_cache.h"
 #include "models/layers/projection.h"
 
 namespace accrue::models {
@@ -34,8 +35,10 @@ struct TransformerBlock {
   LayerNorm after;
   Projection mlp_in, mlp_out;
 
+  /// With a `cache` the positions of x follow those in it, and are appended; no gradient.
   at::Tensor operator()(const at::Tensor& x, const BlockOptions& options,
-                        const ForwardContext& context, std::int64_t first_site);
+                        const ForwardContext& context, std::int64_t first_site,
+                        kernels::KeyValueCache* cache = nullptr);
   std::vector<Projection*> projections() { return {&qkv, &attention_out, &mlp_in, &mlp_out}; }
 };
 

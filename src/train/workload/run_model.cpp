@@ -31,7 +31,8 @@ bool trained_on_bytes(const std::string& data_format, std::int64_t vocab) {
   return data_format == "text" || (data_format == "jsonl" && vocab == byte_vocabulary);
 }
 
-TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step) {
+TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step,
+                                std::optional<models::Compute> compute) {
   const VerifiedCheckpoint checkpoint(find_checkpoint(run, step), VerifiedCheckpoint::Files::model);
   TrainedModel trained{.config = checkpoint.with_shape(run.config()),
                        .checkpoint = checkpoint.folder(),
@@ -39,6 +40,7 @@ TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int6
                        .data_format = format_in(checkpoint.state().data.fingerprint),
                        .tokenizer = tokenizer_of(run),
                        .model = nullptr};
+  if (compute) trained.config.precision.compute = *compute;
   trained.model = make_model(trained.config);
   checkpoint.load(*trained.model);
   return trained;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/data/tokenizer.h"
+#include "accrue/models/compute.h"
+#include "accrue/models/language_model.h"
+
+namespace accrue::cli {
+
+/// A language model that reads and writes text.
+struct TextModel {
+  std::unique_ptr<models::Model> owner;
+  models::LanguageModel* model = nullptr;            ///< what `owner` holds
+  std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null: tokens are bytes
+  std::vector<std::int64_t> end_tokens;              ///< a text ends before any of them
+
+  /// The tokens of a text that the model is to go on with.
+  std::vector<std::int64_t> encode(const std::string& text) const;
+};
+
+struct TextModelOrigin {
+  std::string from;                             ///< a run folder or a Hugging Face folder
+  std::optional<std::int64_t> step = {};        ///< of a run: none is its newest checkpoint
+  std::optional<models::Compute> compute = {};  ///< none: the run's own; of a folder fp32
+};
+
+/// Loads the model with what makes tokens of text for it, and takes the threads that the machine
+/// grants. Throws a usage Error where there is no language model, or none whose tokenizer is known.
+TextModel load_text_model(const TextModelOrigin& origin);
+
+}  // namespace accrue::cli

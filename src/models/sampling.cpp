@@ -1,0 +1,167 @@
+#include "models/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::models {
+namespace {
+
+struct Candidate {
+  std::int64_t id;
+  double logit;
+};
+
+bool is_likelier(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+bool is_less_likely(const Candidate& a, const Candidate& b) { return is_likelier(b, a); }
+
+std::vector<Candidate> candidates_of(const at::Tensor& logits) {
+  const at::Tensor values = logits.to(at::kDouble).contiguous();
+  const double* from = values.const_data_ptr<double>();
+  std::vector<Candidate> candidates;
+  candidates.reserve(static_cast<std::size_t>(values.numel()));
+  for (std::int64_t id = 0; id < values.numel(); ++id) {
+    if (!std::isfinite(from[id]))
+      throw runtime_error("generate", "finite logits", std::to_string(from[id]),
+                          "an earlier checkpoint: this model has diverged");
+    candidates.push_back({id, from[id]});
+  }
+  return candidates;
+}
+
+void penalise(std::vector<Candidate>& candidates, std::span<const std::int64_t> tokens,
+              double penalty) {
+  if (penalty == 1) return;
+  std::vector<bool> is_penalised(candidates.size());
+  for (const std::int64_t token : tokens) {
+    const auto index = static_cast<std::size_t>(token);
+    if (is_penalised.at(index)) continue;
+    is_penalised[index] = true;
+    double& logit = candidates[index].logit;
+    logit = logit < 0 ? logit * penalty : logit / penalty;
+  }
+}
+
+/// Tokens by their likelihood, of which only those are put in order that are taken.
+class Ranking {
+ public:
+  /// `temperature` is greater than 0.
+  Ranking(std::vector<Candidate> candidates, double temperature, std::int64_t top_k)
+      : rest_(std::move(candidates)), temperature_(temperature) {
+    const auto kept = static_cast<std::size_t>(top_k);
+    if (top_k > 0 && kept < rest_.size()) {
+      const auto end = rest_.begin() + top_k;
+      std::nth_element(rest_.begin(), end, rest_.end(), is_likelier);
+      rest_.erase(end, rest_.end());
+    }
+    std::make_heap(rest_.begin(), rest_.end(), is_less_likely);
+    top_ = rest_.front().logit;
+    for (const Candidate& candidate : rest_) total_ += weight(candidate);
+  }
+
+  bool is_empty() const { return rest_.empty(); }
+  /// The sum of all weights.
+  double total() const { return total_; }
+
+  /// The likeliest token that was not taken yet, with its weight.
+  Choice take() {
+    std::pop_heap(rest_.begin(), rest_.end(), is_less_likely);
+    const Candidate taken = rest_.back();
+    rest_.pop_back();
+    return {taken.id, weight(taken)};
+  }
+
+ private:
+  double weight(const Candidate& candidate) const {
+    return std::exp((candidate.logit - top_) / temperature_);
+  }
+
+  std::vector<Candidate> rest_;  ///< a heap
+  double temperature_;
+  double top_ = 0, total_ = 0;
+};
+
+/// The fewest likeliest tokens whose weights sum to at least `least`.
+std::vector<Choice> nucleus(Ranking& ranking, double least) {
+  std::vector<Choice> taken;
+  for (double mass = 0; !ranking.is_empty() && (taken.empty() || mass < least);) {
+    taken.push_back(ranking.take());
+    mass += taken.back().probability;
+  }
+  return taken;
+}
+
+double sum_of(const std::vector<Choice>& choices) {
+  double sum = 0;
+  for (const Choice& choice : choices) sum += choice.probability;
+  return sum;
+}
+
+std::int64_t likeliest(const std::vector<Candidate>& candidates) {
+  return std::min_element(candidates.begin(), candidates.end(), is_likelier)->id;
+}
+
+/// The choice at `uniform` where their weights divide an interval.
+std::int64_t at_place(double uniform, const std::vector<Choice>& choices) {
+  double remaining = uniform * sum_of(choices);
+  for (const Choice& choice : choices) {
+    remaining -= choice.probability;
+    if (remaining < 0) return choice.id;
+  }
+  return choices.front().id;  // rounding left a sliver of the interval
+}
+
+}  // namespace
+
+void check_sampling(const SamplingOptions& options) {
+  const std::string operation = "generate";
+  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
+    throw usage_error(operation, "a finite temperature of at least 0",
+                      std::to_string(options.temperature), "0.8, or 0 for the likeliest token");
+  if (options.top_k < 0)
+    throw usage_error(operation, "top_k of at least 0", std::to_string(options.top_k),
+                      "0 for the whole vocabulary");
+  if (!(options.top_p > 0 && options.top_p <= 1))
+    throw usage_error(operation, "top_p above 0 and at most 1", std::to_string(options.top_p),
+                      "0.95, or 1 for the whole vocabulary");
+  if (!(options.repetition_penalty > 0) || !std::isfinite(options.repetition_penalty))
+    throw usage_error(operation, "a finite repetition_penalty above 0",
+                      std::to_string(options.repetition_penalty), "1.1, or 1 for none");
+}
+
+std::vector<Choice> choices(const at::Tensor& logits, std::span<const std::int64_t> tokens,
+                            const SamplingOptions& options) {
+  std::vector<Candidate> candidates = candidates_of(logits);
+  penalise(candidates, tokens, options.repetition_penalty);
+  if (options.temperature == 0) return {{likeliest(candidates), 1}};
+  Ranking ranking(std::move(candidates), options.temperature, options.top_k);
+  // Of all tokens the last one is taken, too, whatever the sum was rounded to.
+  const double least = options.top_p == 1 ? INFINITY : options.top_p * ranking.total();
+  std::vector<Choice> taken = nucleus(ranking, least);
+  const double total = sum_of(taken);
+  for (Choice& choice : taken) choice.probability /= total;
+  return taken;
+}
+
+std::int64_t draw_token(const at::Tensor& logits, std::span<const std::int64_t> tokens,
+                        const SamplingOptions& options, double uniform) {
+  std::vector<Candidate> candidates = candidates_of(logits);
+  penalise(candidates, tokens, options.repetition_penalty);
+  if (options.temperature == 0) return likeliest(candidates);
+  Ranking ranking(std::move(candidates), options.temperature, options.top_k);
+  if (options.top_p < 1)
+    return at_place(uniform, nucleus(ranking, options.top_p * ranking.total()));
+  double remaining = uniform * ranking.total();
+  const Choice first = ranking.take();
+  for (Choice next = first;; next = ranking.take()) {
+    remaining -= next.probability;
+    if (remaining < 0) return next.id;
+    if (ranking.is_empty()) return first.id;  // rounding left a sliver of the interval
+  }
+}
+
+}  // namespace accrue::models

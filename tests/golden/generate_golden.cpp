@@ -1,0 +1,88 @@
+// The C++ half of generate_golden.py:
+//   generate_golden continue FOLDER fp32|fp64|bf16   loads the model in FOLDER and the prompt in
+//   FOLDER/request.safetensors (ids, tokens, options), writes FOLDER/ours.safetensors: ids, what
+//   the prompt has become generate_golden choices FOLDER   reads logits, ids and options there,
+//   writes what may be drawn: ids and probabilities
+// Options are temperature, top_k, top_p and repetition_penalty.
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "accrue/models/gpt2_io.h"
+#include "accrue/models/llama_io.h"
+#include "language_golden.h"
+#include "models/generate.h"
+
+namespace accrue::models {
+namespace {
+
+struct Request {
+  std::vector<std::int64_t> ids;
+  std::int64_t tokens = 0;
+  SamplingOptions options;
+  at::Tensor logits;
+};
+
+Request read_request(const std::filesystem::path& folder) {
+  Request request;
+  for (const auto& [name, tensor] : read_safetensors(folder / "request.safetensors").tensors) {
+    if (name == "ids")
+      request.ids.assign(tensor.const_data_ptr<std::int64_t>(),
+                         tensor.const_data_ptr<std::int64_t>() + tensor.numel());
+    if (name == "tokens") request.tokens = tensor.item<std::int64_t>();
+    if (name == "logits") request.logits = tensor;
+    if (name == "options")
+      request.options = {.temperature = tensor[0].item<double>(),
+                         .top_k = tensor[1].item<std::int64_t>(),
+                         .top_p = tensor[2].item<double>(),
+                         .repetition_penalty = tensor[3].item<double>()};
+  }
+  return request;
+}
+
+at::Tensor as_tensor(const std::vector<std::int64_t>& ids) { return at::tensor(ids); }
+
+std::unique_ptr<LanguageModel> load(const std::filesystem::path& folder, Compute compute) {
+  std::ifstream file(folder / "config.json");
+  if (nlohmann::json::parse(file)["model_type"] == "gpt2")
+    return load_gpt2_folder(folder, {.compute = compute});
+  return load_llama_folder(folder, {.compute = compute});
+}
+
+void write_continued(const std::filesystem::path& folder, Compute compute) {
+  const Request request = read_request(folder);
+  const auto model = load(folder, compute);
+  const std::vector<std::int64_t> ids =
+      generate(*model, request.ids,
+               {.max_tokens = request.tokens,
+                .temperature = 0,
+                .repetition_penalty = request.options.repetition_penalty});
+  write_safetensors(folder / "ours.safetensors", {{"ids", as_tensor(ids)}});
+}
+
+void write_choices(const std::filesystem::path& folder) {
+  const Request request = read_request(folder);
+  std::vector<std::int64_t> ids;
+  std::vector<double> probabilities;
+  for (const Choice& choice : choices(request.logits, request.ids, request.options)) {
+    ids.push_back(choice.id);
+    probabilities.push_back(choice.probability);
+  }
+  write_safetensors(folder / "ours.safetensors",
+                    {{"ids", as_tensor(ids)}, {"probabilities", at::tensor(probabilities)}});
+}
+
+void run(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 3 && arguments[0] == "continue")
+    return write_continued(arguments[1], compute_of(arguments[2]));
+  if (arguments.size() == 2 && arguments[0] == "choices") return write_choices(arguments[1]);
+  throw usage_error("generate_golden", "continue FOLDER COMPUTE or choices FOLDER",
+                    "something else", "generate_golden.py");
+}
+
+}  // namespace
+}  // namespace accrue::models
+
+int main(int argc, char** argv) {
+  return accrue::models::run_golden(argc, argv, accrue::models::run);
+}
