@@ -18,16 +18,15 @@ try:
     import torch
     from safetensors.torch import load_file
     from torch.nn.functional import logsigmoid
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2LMHeadModel
+
+    import whole_batches
+    from whole_batches import DTYPE, worst_error
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
 ACCRUE = ""
-CONTEXT, PAIRS, BATCH, STEPS = 24, 20, 6, 6
-LR, BETAS, DECAY, CLIP, BETA = 3e-3, (0.9, 0.95), 0.1, 0.5, 0.4
-DTYPE = {"fp32": torch.float32, "fp64": torch.float64}
-# Near-zero gradients make AdamW's quotient ill-conditioned in fp32, so eps is raised there.
-EPS = {"fp32": 1e-5, "fp64": 1e-8}
+CONTEXT, PAIRS, BATCH, STEPS, BETA = 24, 20, 6, 6, 0.4
 BOUND = {"fp32": 2e-5, "fp64": 1e-10}
 LOSS_BOUND = {"fp32": 1e-5, "fp64": 1e-10}
 
@@ -92,38 +91,18 @@ def means_of(loss, model, reference, pairs):
     return total / weights, margins / weights, right / weights
 
 
-def windows():
-    """Pairs of each step: an epoch's last window is short."""
-    while True:
-        for begin in range(0, PAIRS, BATCH):
-            yield slice(begin, min(begin + BATCH, PAIRS))
-
-
-def clip(parameters):
-    """By the definition: torch.nn.utils.clip_grad_norm_ adds 1e-6 to the norm."""
-    gradients = [p.grad for p in parameters]
-    norm = torch.sqrt(sum(g.double().square().sum() for g in gradients)).item()
-    for gradient in gradients:
-        gradient.mul_(min(1.0, CLIP / norm))
-
-
 def train_by_torch(folder, pairs, compute, loss):
     model, reference = (GPT2LMHeadModel.from_pretrained(folder).to(DTYPE[compute]) for _ in range(2))
-    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": DECAY},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS[compute])
+    optimizer = whole_batches.Optimizer(model, compute)
     steps = []
-    for _, window in zip(range(STEPS), windows()):
-        optimizer.zero_grad()
+    for _, window in zip(range(STEPS), whole_batches.windows(PAIRS, BATCH)):
         mean, margin, accuracy = means_of(loss, model, reference, pairs[window])
-        mean.backward()
-        clip(model.parameters())
-        optimizer.step()
+        optimizer.step(mean)
         steps.append({"loss": mean.item(), "margin": margin, "accuracy": accuracy})
     with torch.no_grad():
         mean, margin, accuracy = means_of(loss, model, reference, pairs)
     steps.append({"loss": mean.item(), "margin": margin, "accuracy": accuracy})
-    return {name: tensor.detach() for name, tensor in model.state_dict().items()}, steps
+    return whole_batches.tensors_of(model), steps
 
 
 LOSSES = {"dpo": dpo, "orpo": orpo}
@@ -134,14 +113,7 @@ class PreferenceGolden(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.scratch.name)
-        torch.manual_seed(3)
-        config = GPT2Config(vocab_size=256, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=2,
-                            embd_pdrop=0, resid_pdrop=0, attn_pdrop=0)
-        model = GPT2LMHeadModel(config)
-        with torch.no_grad():
-            for parameter in model.parameters():  # away from 1 and 0, where mistakes would not show
-                parameter.add_(0.05 * torch.randn_like(parameter))
-        model.save_pretrained(cls.folder / "start")
+        whole_batches.save_small_gpt2(cls.folder / "start", CONTEXT)
         cls.pairs = make_pairs()
         (cls.folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in cls.pairs))
         cls.expected = {(kind, compute): train_by_torch(cls.folder / "start", cls.pairs, compute, loss)
@@ -155,46 +127,14 @@ class PreferenceGolden(unittest.TestCase):
         """The last checkpoint's tensors, and the lines of metrics.jsonl."""
         out = self.folder / name
         config = self.folder / f"{name}.toml"
-        config.write_text(f"""
-            [run]
-            out = "{out}"
-            steps = {STEPS}
-            [model]
-            from = "{self.folder / 'start'}"
-            [data]
-            train = ["{self.folder / 'pairs.jsonl'}"]
-            val = ["{self.folder / 'pairs.jsonl'}"]
-            tokenizer = "bytes"
-            order = "sequential"
-            [loss]
-            kind = "{kind}"
-            beta = {BETA}
-            [batch]
-            samples = {BATCH}
-            [precision]
-            compute = "{compute}"
-            [optim]
-            lr = {LR}
-            betas = [{BETAS[0]}, {BETAS[1]}]
-            eps = {EPS[compute]}
-            weight_decay = {DECAY}
-            clip = {CLIP}
-            schedule = {{kind = "constant"}}
-            [observe]
-            progress = "off"
-            """)
+        pairs = self.folder / "pairs.jsonl"
+        config.write_text(whole_batches.config(
+            out, self.folder / "start", f'train = ["{pairs}"]\nval = ["{pairs}"]\ntokenizer = "bytes"', STEPS, BATCH, compute,
+            more=f'[loss]\nkind = "{kind}"\nbeta = {BETA}'))
         run = subprocess.run([ACCRUE, "train", str(config), *overrides], capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         return load_file(out / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors"), lines
-
-    def worst_error(self, actual, expected):
-        worst = 0.0
-        for name, tensor in actual.items():
-            other = expected.get(name, expected.get("transformer." + name))
-            self.assertIsNotNone(other, name)
-            worst = max(worst, ((tensor.double() - other.double()).norm() / other.double().norm()).item())
-        return worst
 
     def expect_same_numbers(self, lines, expected, bound):
         steps = [line for line in lines if "loss" in line]
@@ -215,7 +155,7 @@ class PreferenceGolden(unittest.TestCase):
                     weights, steps = self.expected[kind, compute]
                     actual, lines = self.train_by_accrue(kind, compute, f"{kind}-{compute}-{micro}",
                                                          f"--batch.micro={micro}")
-                    self.assertLess(self.worst_error(actual, weights), BOUND[compute])
+                    self.assertLess(worst_error(actual, weights), BOUND[compute])
                     self.expect_same_numbers(lines, steps, LOSS_BOUND[compute])
 
     def test_packing_and_recomputation_change_nothing(self):
@@ -223,24 +163,24 @@ class PreferenceGolden(unittest.TestCase):
             with self.subTest(kind=kind):
                 actual, _ = self.train_by_accrue(kind, "fp64", f"{kind}-packed", "--batch.micro=3",
                                                  "--data.packing=true", "--memory.recompute=full")
-                self.assertLess(self.worst_error(actual, self.expected[kind, "fp64"][0]), BOUND["fp64"])
+                self.assertLess(worst_error(actual, self.expected[kind, "fp64"][0]), BOUND["fp64"])
 
     def test_other_accumulations_stay_near(self):
         actual, _ = self.train_by_accrue("dpo", "fp32", "dpo-fixed", "--batch.micro=1",
                                          "--precision.accumulate=fixed")
-        self.assertLess(self.worst_error(actual, self.expected["dpo", "fp32"][0]), BOUND["fp32"])
+        self.assertLess(worst_error(actual, self.expected["dpo", "fp32"][0]), BOUND["fp32"])
 
     def test_the_comparison_sees_a_missing_reference(self):
         actual, _ = self.train_by_accrue("dpo", "fp64", "dpo-for-negative", "--batch.micro=2")
         wrong, _ = train_by_torch(self.folder / "start", self.pairs, "fp64", dpo_without_reference)
-        self.assertGreater(self.worst_error(actual, wrong), 1e4 * BOUND["fp64"])
+        self.assertGreater(worst_error(actual, wrong), 1e4 * BOUND["fp64"])
 
     def test_the_comparison_sees_pairs_that_are_cut(self):
         """Rejected answers that belong to the pair before, as they would be if sequences were shuffled."""
         cut = [{**pair, "rejected": self.pairs[i - 1]["rejected"]} for i, pair in enumerate(self.pairs)]
         wrong, _ = train_by_torch(self.folder / "start", cut, "fp64", orpo)
         actual, _ = self.train_by_accrue("orpo", "fp64", "orpo-for-negative", "--batch.micro=2")
-        self.assertGreater(self.worst_error(actual, wrong), 1e4 * BOUND["fp64"])
+        self.assertGreater(worst_error(actual, wrong), 1e4 * BOUND["fp64"])
 
 
 if __name__ == "__main__":

@@ -17,17 +17,16 @@ import skips  # noqa: E402
 try:
     import torch
     from safetensors.torch import load_file
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2LMHeadModel
+
+    import whole_batches
+    from whole_batches import DTYPE, worst_error
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
 ACCRUE = ""
 IGNORED = -100
 CONTEXT, SAMPLES, BATCH, STEPS = 24, 32, 6, 10
-LR, BETAS, DECAY, CLIP = 3e-3, (0.9, 0.95), 0.1, 0.5
-DTYPE = {"fp32": torch.float32, "fp64": torch.float64}
-# Near-zero gradients make AdamW's quotient ill-conditioned in fp32, so eps is raised there.
-EPS = {"fp32": 1e-5, "fp64": 1e-8}
 BOUND = {"fp32": 1e-5, "fp64": 1e-10}
 
 
@@ -75,31 +74,11 @@ def loss_of(model, samples):
     return total / weights
 
 
-def windows():
-    """Samples of each step: an epoch's last window is short."""
-    while True:
-        for begin in range(0, SAMPLES, BATCH):
-            yield slice(begin, min(begin + BATCH, SAMPLES))
-
-
-def clip(parameters):
-    """By the definition: torch.nn.utils.clip_grad_norm_ adds 1e-6 to the norm."""
-    gradients = [p.grad for p in parameters]
-    norm = torch.sqrt(sum(g.double().square().sum() for g in gradients)).item()
-    for gradient in gradients:
-        gradient.mul_(min(1.0, CLIP / norm))
-
-
-def train_by_torch(model, samples, eps):
-    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": DECAY},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=eps)
-    for _, window in zip(range(STEPS), windows()):
-        optimizer.zero_grad()
-        loss_of(model, samples[window]).backward()
-        clip(model.parameters())
-        optimizer.step()
-    return {name: tensor.detach() for name, tensor in model.state_dict().items()}
+def train_by_torch(model, samples, compute):
+    optimizer = whole_batches.Optimizer(model, compute)
+    for _, window in zip(range(STEPS), whole_batches.windows(SAMPLES, BATCH)):
+        optimizer.step(loss_of(model, samples[window]))
+    return whole_batches.tensors_of(model)
 
 
 class StepsGolden(unittest.TestCase):
@@ -107,20 +86,13 @@ class StepsGolden(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.scratch.name)
-        torch.manual_seed(3)
-        config = GPT2Config(vocab_size=256, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=2,
-                            embd_pdrop=0, resid_pdrop=0, attn_pdrop=0)
-        model = GPT2LMHeadModel(config)
-        with torch.no_grad():
-            for parameter in model.parameters():  # away from 1 and 0, where mistakes would not show
-                parameter.add_(0.05 * torch.randn_like(parameter))
-        model.save_pretrained(cls.folder / "start")
+        whole_batches.save_small_gpt2(cls.folder / "start", CONTEXT)
         cls.samples = make_samples()
         (cls.folder / "train.jsonl").write_text("".join(json.dumps(s[0]) + "\n" for s in cls.samples))
         cls.expected = {}
         for compute, dtype in DTYPE.items():
             start = GPT2LMHeadModel.from_pretrained(cls.folder / "start").to(dtype).train()
-            cls.expected[compute] = train_by_torch(start, cls.samples, EPS[compute])
+            cls.expected[compute] = train_by_torch(start, cls.samples, compute)
 
     @classmethod
     def tearDownClass(cls):
@@ -129,62 +101,33 @@ class StepsGolden(unittest.TestCase):
     def train_by_accrue(self, compute, name, *overrides):
         out = self.folder / name
         config = self.folder / f"{name}.toml"
-        config.write_text(f"""
-            [run]
-            out = "{out}"
-            steps = {STEPS}
-            [model]
-            from = "{self.folder / 'start'}"
-            [data]
-            train = ["{self.folder / 'train.jsonl'}"]
-            order = "sequential"
-            [batch]
-            samples = {BATCH}
-            [precision]
-            compute = "{compute}"
-            [optim]
-            lr = {LR}
-            betas = [{BETAS[0]}, {BETAS[1]}]
-            eps = {EPS[compute]}
-            weight_decay = {DECAY}
-            clip = {CLIP}
-            schedule = {{kind = "constant"}}
-            [observe]
-            progress = "off"
-            """)
+        samples = self.folder / "train.jsonl"
+        data = f'train = ["{samples}"]'
+        config.write_text(whole_batches.config(out, self.folder / "start", data, STEPS, BATCH, compute))
         subprocess.run([ACCRUE, "train", str(config), *overrides], check=True, capture_output=True)
         return load_file(out / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors")
-
-    def worst_error(self, actual, compute):
-        worst = 0.0
-        for name, tensor in actual.items():
-            expected = self.expected[compute].get(name, self.expected[compute].get("transformer." + name))
-            self.assertIsNotNone(expected, name)
-            difference = (tensor.double() - expected.double()).norm() / expected.double().norm()
-            worst = max(worst, difference.item())
-        return worst
 
     def test_any_split_ends_where_whole_batches_end(self):
         for compute in DTYPE:
             for micro in (1, 4, BATCH):
                 with self.subTest(compute=compute, micro=micro):
                     actual = self.train_by_accrue(compute, f"{compute}-{micro}", f"--batch.micro={micro}")
-                    self.assertLess(self.worst_error(actual, compute), BOUND[compute])
+                    self.assertLess(worst_error(actual, self.expected[compute]), BOUND[compute])
 
     def test_packing_changes_nothing(self):
         actual = self.train_by_accrue("fp64", "packed", "--batch.micro=3", "--data.packing=true")
-        self.assertLess(self.worst_error(actual, "fp64"), BOUND["fp64"])
+        self.assertLess(worst_error(actual, self.expected["fp64"]), BOUND["fp64"])
 
     def test_other_accumulations_stay_near(self):
         for accumulate in ("fp64", "fixed"):
             with self.subTest(accumulate=accumulate):
                 actual = self.train_by_accrue("fp32", f"acc-{accumulate}", "--batch.micro=1",
                                               f"--precision.accumulate={accumulate}")
-                self.assertLess(self.worst_error(actual, "fp32"), BOUND["fp32"])
+                self.assertLess(worst_error(actual, self.expected["fp32"]), BOUND["fp32"])
 
     def test_the_comparison_sees_a_wrong_batch(self):
         actual = self.train_by_accrue("fp64", "wrong", "--batch.samples=5")
-        self.assertGreater(self.worst_error(actual, "fp64"), 1e4 * BOUND["fp64"])
+        self.assertGreater(worst_error(actual, self.expected["fp64"]), 1e4 * BOUND["fp64"])
 
 
 if __name__ == "__main__":
