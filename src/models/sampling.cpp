@@ -139,7 +139,7 @@ std::vector<Choice> choices(const at::Tensor& logits, std::span<const std::int64
   penalise(candidates, tokens, options.repetition_penalty);
   if (options.temperature == 0) return {{likeliest(candidates), 1}};
   Ranking ranking(std::move(candidates), options.temperature, options.top_k);
-  // Of all tokens the last one is taken, too, whatever the sum was rounded to.
+  // Where all tokens are to be taken, rounding of the sum must not leave the last one out.
   const double least = options.top_p == 1 ? INFINITY : options.top_p * ranking.total();
   std::vector<Choice> taken = nucleus(ranking, least);
   const double total = sum_of(taken);

@@ -7,12 +7,14 @@
 
 #include "accrue/kernels/cross_entropy.h"
 #include "kernels/gradients.h"
+#include "kernels/head_cases.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
+using testing::Case;
 using testing::close;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -21,10 +23,6 @@ using testing::leaf;
 using testing::open_slot;
 
 constexpr std::int64_t rows = 30, channels = 8, classes = 11, ignored = 4;
-
-struct Case {
-  at::ScalarType compute, master;
-};
 
 class CrossEntropyOptionsOf : public ::testing::TestWithParam<Case> {
  protected:

@@ -8,20 +8,18 @@
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/norm.h"
 #include "kernels/gradients.h"
+#include "kernels/head_cases.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
+using testing::Case;
 using testing::close;
 using testing::in_double;
 using testing::leaf;
 
 constexpr std::int64_t rows = 30, channels = 8, classes = 11;
-
-struct Case {
-  at::ScalarType compute, master;
-};
 
 class OverwrittenHidden : public ::testing::TestWithParam<Case> {
  protected:

@@ -8,18 +8,23 @@
 #include <limits>
 
 #include "kernels/gradients.h"
+#include "kernels/head_cases.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
+using testing::all_sizes;
+using testing::Case;
+using testing::chunk_rows;
 using testing::close;
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::in_double;
 using testing::leaf;
 using testing::open_slot;
+using testing::Sizes;
 
 at::Tensor targets_of(at::IntArrayRef sizes, std::int64_t classes, std::uint64_t seed) {
   at::manual_seed(seed);
@@ -27,17 +32,6 @@ at::Tensor targets_of(at::IntArrayRef sizes, std::int64_t classes, std::uint64_t
   targets.view(-1).slice(0, 0, targets.numel(), 5).fill_(ignored_label);
   return targets;
 }
-
-struct Case {
-  at::ScalarType compute, master;
-};
-
-/// Few rows are one chunk; many are several, of unequal size. Few classes are one block.
-struct Sizes {
-  std::int64_t batch, length, channels, classes;
-};
-constexpr Sizes all_sizes[] = {{2, 9, 16, 7}, {1, 1, 5, 3}, {3, 50, 8, 24001}};
-constexpr std::int64_t chunk_rows = 40;
 
 class CrossEntropy : public ::testing::TestWithParam<Case> {
  protected:

@@ -8,31 +8,25 @@
 #include <limits>
 
 #include "kernels/gradients.h"
+#include "kernels/head_cases.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace {
 
+using testing::all_sizes;
+using testing::Case;
+using testing::chunk_rows;
 using testing::close;
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::in_double;
 using testing::leaf;
 using testing::open_slot;
+using testing::Sizes;
 
 constexpr double soft_cap = 3;
-
-struct Case {
-  at::ScalarType compute, master;
-};
-
-/// Few rows are one chunk; many are several, of unequal size. Few classes are one block.
-struct Sizes {
-  std::int64_t batch, length, channels, classes;
-};
-constexpr Sizes all_sizes[] = {{2, 9, 16, 7}, {1, 1, 5, 3}, {3, 50, 8, 24001}};
-constexpr std::int64_t chunk_rows = 40;
 
 at::Tensor labels_of(const Sizes& sizes, bool some_ignored) {
   at::manual_seed(3);

@@ -39,7 +39,8 @@ TEST(Sampling, TakesTheFewestTokensThatHaveTheShare) {
 
 TEST(Sampling, FiltersActInTheirOrder) {
   const at::Tensor logits = of_shares({0.1, 0.4, 0.2, 0.3});
-  // Of the three likeliest 4/9, 3/9, 2/9; without top_k the same share takes three.
+  // The three likeliest have 4/9, 3/9 and 2/9 among themselves; without top_k the same share takes
+  // three.
   EXPECT_EQ(ids_of(choices(logits, {}, {.top_k = 3, .top_p = 0.75})), (Drawn{1, 3}));
   EXPECT_EQ(ids_of(choices(logits, {}, {.top_p = 0.75})), (Drawn{1, 3, 2}));
   // Squares of the shares: 16, 9, 4, 1 of 30.

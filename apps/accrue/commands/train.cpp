@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "commands/stop_signals.h"
 #include "commands/tokenizing.h"
 #include "memory/plan.h"
+#include "train/config/toml/toml_reader.h"
 #include "train/measure/trace.h"
 #include "train/plan/setup.h"
 #include "train/workload/first/chosen_config.h"
@@ -100,10 +102,9 @@ std::string command_to_resume(const TrainArguments& arguments, const train::RunD
 
 /// Whether this command states the length, and not only the file that the run began with.
 bool states_length(const std::vector<std::string>& overrides) {
-  return std::ranges::any_of(overrides, [](const std::string& text) {
-    return text.starts_with("run.steps=") || text.starts_with("run.tokens=") ||
-           text.starts_with("run.epochs=");
-  });
+  return std::ranges::any_of(
+      std::array{"run.steps", "run.tokens", "run.epochs"},
+      [&](const char* key) { return train::overrides_state(overrides, key); });
 }
 
 /// What is to be trained.
@@ -133,8 +134,7 @@ Task task_of(const TrainArguments& arguments, const Arguments& typed) {
     return arguments.config.empty()
                ? task_without_config(arguments, typed)
                : Task{train::load_config(arguments.config, arguments.overrides), nullptr, {}};
-  const bool names_folder = std::ranges::any_of(
-      arguments.overrides, [](const std::string& text) { return text.starts_with("run.out="); });
+  const bool names_folder = train::overrides_state(arguments.overrides, "run.out");
   if (!names_folder)
     throw usage_error("accrue train --repeat " + arguments.repeat,
                       "a new folder for the run that repeats it", "none", "--run.out=NEW");
@@ -221,7 +221,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed) {
 /// choose a config for, only where it is a file. A run that is repeated has its config.
 void tell_config_from_checkpoint(TrainArguments& arguments) {
   if (!arguments.repeat.empty() || !arguments.config.empty()) return;
-  const bool may_choose = train::name_data(arguments.overrides);
+  const bool may_choose = train::overrides_state(arguments.overrides, "data.train");
   std::error_code unreadable;
   if (!may_choose || std::filesystem::is_regular_file(arguments.checkpoint, unreadable))
     std::swap(arguments.config, arguments.checkpoint);

@@ -89,7 +89,8 @@ at::Tensor cached_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const GroupedAttentionOptions& options, KeyValueCache& cache) {
   expect_cached(q, options, cache);
   const std::int64_t first = cache.positions(), length = q.size(1);
-  // Of a sample's beginning the kernel for whole samples makes matrix products.
+  // The kernel for whole samples takes the beginning of a sample, since it makes matrix products of
+  // it.
   if (first == 0 && length > 1) {
     const at::Tensor out = grouped_attention(q, k, v, options, {.training = false});
     cache.append(k, v);

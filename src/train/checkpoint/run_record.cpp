@@ -1,11 +1,11 @@
 #include "train/checkpoint/run_record.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "train/config/config_json.h"
+#include "train/config/toml/toml_reader.h"
 
 namespace accrue::train {
 namespace {
@@ -107,8 +107,7 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
 
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides) {
   Config config = config_from_json(record.config, record.folder + "/run.json", overrides);
-  const bool states_threads = std::ranges::any_of(
-      overrides, [](const std::string& text) { return text.starts_with("run.threads="); });
+  const bool states_threads = overrides_state(overrides, "run.threads");
   if (config.run.threads == 0 && !states_threads) config.run.threads = record.environment.threads;
   return config;
 }

@@ -29,7 +29,7 @@ struct Workload {
   /// images.
   Config config;
   Datasets data;
-  /// Of a loss that compares with a reference: the data without it. Else empty.
+  /// The data without a reference, where the loss compares with one; else empty.
   Datasets pairs = {};
   /// Says which samples each step takes. Copies share what is known of samples of unequal length.
   batch::WindowSchedule schedule;

@@ -7,15 +7,13 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
-#include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
-#include "train/plan/setup.h"
-#include "train/workload/pair_reference.h"
 #include "verify/config/check_plan.h"
 #include "verify/config/check_plan_input.h"
 #include "verify/config/close_checks.h"
 #include "verify/config/config_subject.h"
 #include "verify/config/double_check.h"
+#include "verify/config/proof_workload.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/samples_that_fit.h"
 #include "verify/config/skipped.h"
@@ -29,22 +27,6 @@
 
 namespace accrue::proof {
 namespace {
-
-std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& options) {
-  return options.ranks > 0 ? options.ranks : config.dist.stages;
-}
-
-/// Refuses what training refuses, but for the missing choice, whose difference is to be shown.
-train::Workload open(train::Config config, std::int64_t ranks) {
-  if (config.model.batchnorm == models::BatchNormPolicy::error)
-    config.model.batchnorm = models::BatchNormPolicy::micro;
-  train::use_resources(config);
-  train::Workload work = train::open_workload(train::with_whole_batch(std::move(config), ranks));
-  work.ranks = train::ranks_that_share(work.config, ranks);
-  models::check_batch_norms(*work.model, work.config.model.batchnorm);
-  train::take_reference(work);
-  return work;
-}
 
 std::string why_it_failed(const std::exception& error) {
   if (!memory::is_out_of_memory(error)) return error.what();
@@ -388,7 +370,7 @@ class ConfigVerification {
 Report verify_config(train::Config config, const VerifyConfigOptions& options) {
   const Stopwatch watch;
   const std::int64_t ranks = ranks_of(config, options);
-  Report report = verify_workload(open(std::move(config), ranks), options);
+  Report report = verify_workload(open_for_proof(std::move(config), ranks), options);
   report.times->total = watch.seconds();
   return report;
 }

@@ -215,4 +215,9 @@ std::vector<Entry> read_override(const std::string& text) {
   return entries;
 }
 
+bool overrides_state(const std::vector<std::string>& overrides, const std::string& key) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [&](const std::string& text) { return text.starts_with(key + "="); });
+}
+
 }  // namespace accrue::train

@@ -26,4 +26,7 @@ std::vector<Entry> read_toml(const std::string& text, const std::string& origin)
 /// Throws a usage Error where the text has not this form.
 std::vector<Entry> read_override(const std::string& text);
 
+/// Whether one of `overrides` ("section.key=value") states `key`, by its full name.
+bool overrides_state(const std::vector<std::string>& overrides, const std::string& key);
+
 }  // namespace accrue::train

@@ -1,6 +1,5 @@
 #include "train/workload/first/chosen_config.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -23,14 +22,7 @@ Config stated_in(const std::vector<std::string>& overrides) {
   return config;
 }
 
-bool state(const std::vector<std::string>& overrides, const std::string& key) {
-  return std::ranges::any_of(overrides,
-                             [&](const std::string& text) { return text.starts_with(key + "="); });
-}
-
 }  // namespace
-
-bool name_data(const std::vector<std::string>& overrides) { return state(overrides, "data.train"); }
 
 ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
                            const MachineFacts& machine, const std::string& command,

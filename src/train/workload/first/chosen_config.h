@@ -15,9 +15,6 @@ struct ChosenConfig {
   Config config;
 };
 
-/// Whether `overrides` ("data.train=tale.txt") name data, from which a config can be chosen.
-bool name_data(const std::vector<std::string>& overrides);
-
 /// The config for the data, and perhaps the model, that `overrides` name, and with all else that
 /// they state. With `resume` it is that of the run in run.out, where one is there. `command` is for
 /// the page's first line, and its first words for errors. Throws a usage Error as look_at(),
