@@ -25,6 +25,7 @@ void fuzz_safetensors(Input input);
 void fuzz_safetensors_index(Input input);
 void fuzz_state(Input input);
 void fuzz_manifest(Input input);
+void fuzz_reference(Input input);
 void fuzz_run_record(Input input);
 void fuzz_metrics(Input input);
 void fuzz_run_json(Input input);
