@@ -6,10 +6,22 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/operations.h"
 #include "models/layers/loss_terms.h"
 
 namespace accrue::models {
+namespace {
+
+/// hidden [M, C] · weightᵀ of bf16 operands, in fp32.
+at::Tensor wide_product(const at::Tensor& hidden, const at::Tensor& weight) {
+  at::Tensor product =
+      at::empty({hidden.size(0), weight.size(0)}, hidden.options().dtype(at::kFloat));
+  kernels::gemm_out(product, hidden, weight.t());
+  return product;
+}
+
+}  // namespace
 
 Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
                      const ForwardContext& context, double gradient_scale) {
@@ -25,7 +37,10 @@ Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
 }
 
 at::Tensor TokenHead::logits(const at::Tensor& hidden, const ForwardContext& context) {
-  const at::Tensor plain = kernels::operations_of(context).linear(hidden, weight, {}, prepared, {});
+  const at::Tensor plain =
+      weight.scalar_type() == at::kBFloat16
+          ? wide_product(hidden, weight)
+          : kernels::operations_of(context).linear(hidden, weight, {}, prepared, {});
   return soft_cap == 0 ? plain : soft_cap * at::tanh(plain / soft_cap);
 }
 

@@ -108,7 +108,14 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   check_goes_with(config, theirs);
   const VerifiedCheckpoint checkpoint(origin.checkpoint, VerifiedCheckpoint::Files::model);
   const std::optional<std::int64_t> wanted = config.model.context;
+  const LoraConfig adapters = config.model.lora;
   config = checkpoint.with_shape(std::move(config));
+  if (config.model.lora.adapters.any())
+    throw usage_error("model.from = \"" + config.model.from + "\"",
+                      "a run that trained a whole model", "one that trained adapters",
+                      "accrue export, which merges them into their base, or with --format adapter "
+                      "makes a folder for lora.from");
+  config.model.lora = adapters;
   const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();
