@@ -177,6 +177,16 @@ TEST(AdaptedModelFiles, AreOfTheMergedModel) {
   EXPECT_TRUE(whole->parameters().front().tensor.requires_grad());
 }
 
+TEST(AdaptedModelFiles, OfAFolderHaveAFirstFactorThatIsNotZero) {
+  const TemporaryFolder folder;
+  save_llama_folder(folder / "base", Llama(small_llama(Compute::fp32)));
+  const auto model =
+      load_llama_folder(folder / "base", {.compute = Compute::fp32, .adapters = {.rank = 2}});
+  for (const NamedParameter& parameter : model->parameters())
+    if (parameter.name.ends_with("lora_A.weight"))
+      EXPECT_GT(parameter.tensor.detach().abs().max().item<double>(), 0) << parameter.name;
+}
+
 TEST(AdaptedModelFiles, OfTheBaseAloneStartTheAdaptersAnew) {
   Llama base(small_llama(Compute::fp32));
   perturb(base);

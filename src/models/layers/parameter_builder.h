@@ -39,6 +39,8 @@ class ParameterBuilder {
                     double standard_deviation);
 
   void draw(std::uint64_t seed);
+  /// Leaves zero what draw() would fill.
+  void leave_zero() { pending_.clear(); }
   NamedParameters take() { return std::move(parameters_); }
 
  private:

@@ -175,6 +175,11 @@ TEST_F(AdapterRun, GoesOnWithAnAdapterThatWasExported) {
   of_other.model.from = base_folder(ModelKind::gpt2);
   of_other.model.kind = ModelKind::gpt2;
   EXPECT_THAT(usage_message([&] { open_workload(of_other); }), HasSubstr("lora.targets"));
+  Config further = config("further");
+  further.model = {};
+  further.model.kind = ModelKind::llama;
+  further.model.from = first.run.out;
+  expect_same_bits(open_workload(further).model->parameters(), parameters_of(first));
   Config of_run = adapters("third");
   of_run.model.from = first.run.out;
   EXPECT_THAT(usage_message([&] { open_workload(of_run); }), HasSubstr("--format adapter"));
