@@ -160,11 +160,12 @@ class PlainOperations final : public Operations {
                             PreparedWeight&, LowRank& factors, const at::Tensor& dropped,
                             const Remake&) const override {
     const at::ScalarType dtype = x.scalar_type();
-    at::Tensor y = at::matmul(widened(x), as_operand(weight, dtype).t());
-    if (bias.defined()) y = y + bias;
+    const at::Tensor& into_a = dropped.defined() ? dropped : x;
+    // What passes between the factors is rounded, as it is where it is kept for backward.
     const at::Tensor between =
-        at::matmul(widened(dropped.defined() ? dropped : x), as_operand(factors.a, dtype).t());
-    return (y + factors.scale * at::matmul(between, as_operand(factors.b, dtype).t())).to(dtype);
+        at::matmul(widened(into_a), as_operand(factors.a, dtype).t()).to(dtype) * factors.scale;
+    const at::Tensor added = at::matmul(widened(between), as_operand(factors.b, dtype).t());
+    return (widened(affine(x, weight, bias)) + added).to(dtype);
   }
   at::Tensor gelu(const at::Tensor& x) const override {
     return at::gelu(widened(x), gelu_form).to(x.scalar_type());
