@@ -32,13 +32,13 @@ using testing::small_terms;
 
 enum class Family { gpt2, llama, llama_of_all };
 
-struct Case {
+struct AdaptedCase {
   Family family;
   AdapterOptions adapters;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<AdaptedCase> cases() {
+  std::vector<AdaptedCase> all;
   for (const Family family : {Family::gpt2, Family::llama, Family::llama_of_all})
     for (const AdapterOptions& adapters :
          {AdapterOptions{.rank = 3}, AdapterOptions{.rank = 4, .alpha = 5, .rank_stabilised = true},
@@ -102,7 +102,7 @@ std::unique_ptr<LanguageModel> merged(Family family, const LanguageModel& model)
   return whole;
 }
 
-class Adapters : public ::testing::TestWithParam<Case> {};
+class Adapters : public ::testing::TestWithParam<AdaptedCase> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Adapters, ::testing::ValuesIn(cases()));
 
 TEST_P(Adapters, AtFirstChangeNothing) {
@@ -252,7 +252,9 @@ TEST_P(Adapters, LandInSlotsThatHoldThemAlone) {
                       expected.at(entry.name), at::kFloat, small_terms))
         << entry.name;
   for (const NamedParameter& parameter : model->parameters())
-    if (!is_adapter_name(parameter.name)) EXPECT_FALSE(parameter.tensor.grad().defined());
+    if (!is_adapter_name(parameter.name)) {
+      EXPECT_FALSE(parameter.tensor.grad().defined());
+    }
 }
 
 TEST_P(Adapters, HaveABaseInTheDtypeOfTheProducts) {
