@@ -19,6 +19,7 @@ namespace {
 
 using accrue::testing::close;
 using accrue::testing::relative_error;
+using accrue::testing::tolerance;
 using testing::context_of;
 using testing::forward;
 using ::testing::HasSubstr;
@@ -275,8 +276,16 @@ TEST_P(Adapters, HaveABaseInTheDtypeOfTheProducts) {
   }
   const batch::MicroBatch micro = a_batch();
   const Gradients ours = gradients_of(*model, micro, context_of(micro));
-  for (const auto& [name, expected] : gradients_of(*exact, micro, context_of(micro)))
-    EXPECT_TRUE(close(ours.at(name), expected, at::kBFloat16, small_terms)) << name;
+  // A factor has so few elements that their roundings do not cancel in its projection: that is
+  // taken of all of them together.
+  std::vector<at::Tensor> narrow, wide;
+  for (const auto& [name, expected] : gradients_of(*exact, micro, context_of(micro))) {
+    EXPECT_LE(relative_error(ours.at(name), expected), tolerance(at::kBFloat16).bound(small_terms))
+        << name;
+    narrow.push_back(ours.at(name).flatten().to(at::kDouble) / expected.norm());
+    wide.push_back(expected.flatten() / expected.norm());
+  }
+  EXPECT_TRUE(close(at::cat(narrow), at::cat(wide), at::kBFloat16, small_terms));
   EXPECT_EQ(model->next_token_logits(micro.inputs).scalar_type(), at::kFloat);
   EXPECT_TRUE(close(model->next_token_logits(micro.inputs), exact->next_token_logits(micro.inputs),
                     at::kBFloat16, small_terms));
