@@ -14,6 +14,7 @@ void fuzz_overrides(Input input);
 void fuzz_gpt2_config(Input input);
 void fuzz_llama_config(Input input);
 void fuzz_generation_config(Input input);
+void fuzz_adapter_config(Input input);
 void fuzz_jsonl(Input input);
 void fuzz_tokenizer(Input input);
 void fuzz_chat_template(Input input);
