@@ -221,12 +221,13 @@ def decoding_table() -> str:
 def finetune_table() -> str:
     rows = []
     for name, result in file("finetune").parts.items():
-        ours, theirs = result["systems"]["accrue"], result["systems"]["transformers"]
-        rows.append([name, formatted(ours["tokens_per_second"], "spread 0"), formatted(theirs["tokens_per_second"], "spread 0"),
-                     formatted(result["speed_ratio"], "spread 2"), gib(ours["peak_resident_bytes"]),
-                     gib(theirs["peak_resident_bytes"]), formatted(result["memory_ratio"], "2"), str(result["rounds"])])
-    return table(["", "accrue, tokens/s", "transformers and PEFT", "times as fast", "accrue, resident", "transformers and PEFT",
-                  "of its memory", "rounds"], rows)
+        for system, row in result["systems"].items():
+            ratios = result if system == "accrue" else result.get("blocks", {}).get(system, {})
+            rows.append([name, "transformers and PEFT" if system == "transformers" else system, str(row["micro"]),
+                         formatted(row["tokens_per_second"], "spread 0"),
+                         formatted(ratios["speed_ratio"], "spread 2") if ratios else "", gib(row["peak_resident_bytes"]),
+                         formatted(ratios["memory_ratio"], "2") if ratios else "", str(result["rounds"])])
+    return table(["", "", "micro-batch", "tokens/s", "times as fast", "resident", "of the memory", "rounds"], rows)
 
 
 TABLES = {"decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
