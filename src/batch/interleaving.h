@@ -5,10 +5,10 @@
 
 namespace accrue::batch {
 
-/// Whole numbers in the ratio of `weights` (positive, finite; at least one): the smallest where
-/// these sum up to at most `most`, with up to six decimal places of a weight told apart; else such
-/// that sum up to `most`, each rounded by the largest remainder, and at least 1. Throws a usage
-/// Error where a weight is none, or there are more than `most`.
+/// The smallest whole numbers in the ratio of `weights` (positive, finite; at least one), of which
+/// six decimal places count, where these sum up to at most `most`. Else the weights are rounded to
+/// whole shares of `most`, by the largest remainder and each at least 1. Throws a usage Error where
+/// a weight is none, or there are more than `most` or 65,535.
 std::vector<std::int64_t> whole_shares(const std::vector<double>& weights, std::int64_t most);
 
 /// In which order draws take turns among sources, in proportion to their weights. Draw n (from 0)

@@ -27,7 +27,10 @@ std::optional<float> weight_of(const LineJson& line) {
 
 ChatSampleParser::ChatSampleParser(std::int64_t vocab_bound, const Tokenizer& tokenizer,
                                    std::shared_ptr<const ChatFormat> format)
-    : vocab_bound_(vocab_bound), format_(std::move(format)), encoder_(tokenizer) {}
+    : vocab_bound_(vocab_bound),
+      format_(std::move(format)),
+      setting_(format_->setting),
+      encoder_(tokenizer) {}
 
 std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
   const LineJson line = LineJson::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -39,11 +42,10 @@ std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
   if (!weight)
     return LineProblem{"a finite \"weight\" of 0 or more", line["weight"].dump(),
                        "1, or no weight"};
-  ChatSetting setting = format_->setting;
-  setting.tools = line.value("tools", LineJson());
+  setting_.tools = line.value("tools", LineJson());
   samples_.clear();
   try {
-    for (const ChatSequence& sequence : learned_sequences(format_->chat, *messages, setting))
+    for (const ChatSequence& sequence : learned_sequences(format_->chat, *messages, setting_))
       samples_.push_back(sample_of(sequence, *weight));
   } catch (const Error& error) {
     return LineProblem{error.expected(), error.received(), error.suggestion()};

@@ -28,6 +28,7 @@ class ChatSampleParser final : public SampleParser {
 
   std::int64_t vocab_bound_;
   std::shared_ptr<const ChatFormat> format_;
+  ChatSetting setting_;  ///< the format's, with the tools of a line
   Tokenizer::Encoder encoder_;
   std::vector<JsonSample> samples_;
 };
