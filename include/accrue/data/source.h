@@ -34,6 +34,15 @@ struct DataFile {
   bool operator==(const DataFile&) const = default;
 };
 
+class Source;
+
+/// A part of a mixture, which is drawn from by its weight.
+struct MixturePart {
+  std::string name;  ///< for people: the pattern of its files
+  std::shared_ptr<const Source> source;
+  double weight = 1;  ///< > 0; only the ratio of weights counts
+};
+
 /// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
 /// made again. Safe to call from several threads.
 class Source {
@@ -54,6 +63,8 @@ class Source {
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
   /// What each image is brought to; nothing where there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
+  /// What a mixture is made of (mix()), in the order of its samples; empty: it is none.
+  virtual std::vector<MixturePart> parts() const { return {}; }
   /// Names of an image set's classes, in the order of their numbers.
   virtual std::vector<std::string> classes() const { return {}; }
   /// What whoever starts a run should be told of, a sentence each: what was left out, what images
@@ -167,6 +178,20 @@ struct SourceOptions {
 /// the context, an id or label is out of range, no label counts, or all
 /// files together hold no sample. Empty text files are fine: trees of sources are full of them.
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what);
+
+struct MixtureOptions {
+  std::int64_t context = 256;  ///< the most tokens of a row
+  bool packing = false;        ///< several samples share a row; parts are opened without
+};
+
+/// Sources of tokens as one, whose samples are those of all parts, one part behind the other. What
+/// is drawn how often is a sampler's matter (batch::Sampler); the weights are kept for it, and
+/// belong to the fingerprint. A micro-batch has samples of several parts, each in the row that it
+/// would have were they of one source. Throws a usage Error, its operation being `what`, where a
+/// part holds images, a weight is not above 0, or all samples are of one length and `packing` is
+/// asked for.
+std::unique_ptr<Source> mix(std::vector<MixturePart> parts, const MixtureOptions& options,
+                            const std::string& what);
 
 /// Samples [begin, end) of another source: the training or the held-out part. Throws a usage Error
 /// where the source has no such samples.

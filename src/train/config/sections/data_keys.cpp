@@ -20,8 +20,7 @@ Key read_with_images(Key key) {
 
 std::vector<Key> data_keys() {
   return {
-      strings_key(
-          "data.train", "an array of file patterns", [](auto& c) -> auto& { return c.data.train; }),
+      sources_key("data.train"),
       strings_key(
           "data.val", "an array of file patterns", [](auto& c) -> auto& { return c.data.val; }),
       resumable(strings_key(
