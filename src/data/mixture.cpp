@@ -18,14 +18,28 @@ std::string weight_in_words(double weight) {
   return text;
 }
 
-/// One sample of a micro-batch in which each has a row.
-Sequence sequence_in_row(const batch::MicroBatch& micro, std::int64_t row, std::int64_t length) {
-  const std::int64_t begin = row * micro.inputs.size(1);
-  const auto* inputs = micro.inputs.const_data_ptr<std::int64_t>() + begin;
-  const auto* targets = micro.targets.const_data_ptr<std::int64_t>() + begin;
-  Sequence sequence{.inputs = {inputs, inputs + length}, .targets = {targets, targets + length}};
+/// The sequence of a micro-batch that lies at `span`.
+Sequence sequence_at(const batch::MicroBatch& micro, const SampleSpan& span) {
+  const std::int64_t row = span.row * micro.inputs.size(1);
+  const std::int64_t begin = row + span.begin, end = row + span.end;
+  const auto* inputs = micro.inputs.const_data_ptr<std::int64_t>();
+  const auto* targets = micro.targets.const_data_ptr<std::int64_t>();
+  Sequence sequence{.inputs = {inputs + begin, inputs + end},
+                    .targets = {targets + begin, targets + end}};
   if (micro.weights.defined()) sequence.weight = micro.weights.const_data_ptr<float>()[begin];
   return sequence;
+}
+
+/// Where the sequences of `micro` lie, which are samples `indices` of `source`.
+std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro, const Source& source,
+                                 std::span<const std::int64_t> indices) {
+  if (!micro.spans.empty()) return micro.spans;
+  if (micro.sequences_per_sample > 1)
+    throw usage_error("mix sources", "pairs with spans", "pairs without",
+                      "SourceOptions::packing for them");
+  std::vector<std::int64_t> lengths;
+  for (const std::int64_t index : indices) lengths.push_back(source.tokens(index));
+  return one_a_row(lengths);
 }
 
 class Mixture final : public Source {
@@ -48,6 +62,10 @@ class Mixture final : public Source {
   bool has_text() const override {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const MixturePart& part) { return part.source->has_text(); });
+  }
+  bool has_conversations() const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const MixturePart& part) { return part.source->has_conversations(); });
   }
   std::shared_ptr<const Tokenizer> tokenizer() const override {
     for (const MixturePart& part : parts_)
@@ -89,7 +107,16 @@ class Mixture final : public Source {
     std::size_t part = 0;
     std::int64_t index = 0;  ///< in the part
   };
+  /// Samples of one part that belong into a micro-batch.
+  struct Wanted {
+    std::vector<std::int64_t> indices;  ///< in the part
+    std::vector<std::size_t> places;    ///< in the micro-batch
+  };
+  /// The sequences of one sample: of a pair two.
+  using Sample = std::vector<Sequence>;
+
   Place place_of(std::int64_t index) const;
+  void take(const Source& part, const Wanted& wanted, std::vector<Sample>& samples) const;
 
   std::vector<MixturePart> parts_;
   MixtureOptions options_;
@@ -114,31 +141,37 @@ std::string Mixture::fingerprint() const {
   return kind + ": " + of_parts;
 }
 
+void Mixture::take(const Source& part, const Wanted& wanted, std::vector<Sample>& samples) const {
+  const batch::MicroBatch micro = part.fetch(wanted.indices);
+  const std::vector<SampleSpan> spans = spans_of(micro, part, wanted.indices);
+  auto span = spans.begin();
+  for (const std::size_t place : wanted.places)
+    for (std::int64_t i = 0; i < micro.sequences_per_sample; ++i)
+      samples[place].push_back(sequence_at(micro, *span++));
+}
+
 batch::MicroBatch Mixture::fetch(std::span<const std::int64_t> indices) const {
-  struct Wanted {
-    std::vector<std::int64_t> indices;  ///< in the part
-    std::vector<std::size_t> places;    ///< in the micro-batch
-  };
   std::vector<Wanted> wanted(parts_.size());
-  std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const Place place = place_of(indices[i]);
     wanted[place.part].indices.push_back(place.index);
     wanted[place.part].places.push_back(i);
-    lengths.push_back(parts_[place.part].source->tokens(place.index));
   }
-  std::vector<Sequence> sequences(indices.size());
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
-    if (wanted[part].indices.empty()) continue;
-    const batch::MicroBatch rows = parts_[part].source->fetch(wanted[part].indices);
-    for (std::size_t row = 0; row < wanted[part].places.size(); ++row) {
-      const std::size_t place = wanted[part].places[row];
-      sequences[place] = sequence_in_row(rows, static_cast<std::int64_t>(row), lengths[place]);
+  std::vector<Sample> samples(indices.size());
+  for (std::size_t part = 0; part < parts_.size(); ++part)
+    if (!wanted[part].indices.empty()) take(*parts_[part].source, wanted[part], samples);
+  std::vector<Sequence> sequences;
+  std::vector<std::int64_t> lengths;
+  for (Sample& sample : samples) {
+    for (Sequence& sequence : sample) {
+      lengths.push_back(std::ssize(sequence.inputs));
+      sequences.push_back(std::move(sequence));
     }
   }
   const auto spans = options_.packing ? first_fit(lengths, options_.context) : one_a_row(lengths);
   batch::MicroBatch micro = make_micro_batch(sequences, spans);
   if (options_.packing) micro.spans = spans;
+  if (!samples.empty()) micro.sequences_per_sample = std::ssize(samples.front());
   return micro;
 }
 

@@ -122,7 +122,7 @@ TEST(BadInput, FilesThatAreNoText) {
   const Folder folder;
   const std::pair<const char*, const char*> cases[] = {{"a.txt.gz", "compressed"},
                                                        {"a.ZIP", "an archive"},
-                                                       {"a.parquet", "a table in columns"},
+                                                       {"a.arrow", "a table in columns"},
                                                        {"a.json", "(.jsonl"},
                                                        {"a.csv", "data.format"},
                                                        {"a.npy", "arrays"},

@@ -46,6 +46,11 @@ Json to_json(const train::DataSummary& data) {
              {"most", data.lengths.most}}},
            {"remarks", data.remarks},
            {"shown", Json::array()}};
+  for (const train::SourceSummary& source : data.sources)
+    out["sources"].push_back({{"path", source.path},
+                              {"weight", source.weight},
+                              {"samples", source.samples},
+                              {"tokens", source.tokens}});
   for (const train::ShownSample& sample : data.shown) out["shown"].push_back(to_json(sample));
   return out;
 }
@@ -97,6 +102,10 @@ void print(const char* name, const train::DataSummary& data) {
   print_row("lengths", "least " + number(data.lengths.least) + ", median " +
                            number(data.lengths.median) + ", mean " +
                            format_count(data.lengths.mean) + ", most " + number(data.lengths.most));
+  for (const train::SourceSummary& source : data.sources)
+    print_row("source", source.path + ", weight " + Json(source.weight).dump() + ": " +
+                            number(source.samples) + " samples, " + number(source.tokens) +
+                            " tokens");
   print_row("duplicates", number(data.duplicates) + " samples are as an earlier one");
   for (const std::string& remark : data.remarks) print_row("note", remark);
   for (const train::ShownSample& sample : data.shown) {

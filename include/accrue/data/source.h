@@ -106,10 +106,10 @@ struct SourceOptions {
   /// row), and so all others keep theirs: a run can go on without some. Other excluded files are as
   /// if they were not there.
   std::vector<std::string> exclude;
-  /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .png .jpg .jpeg are
-  /// images, and so are formats that are refused by name (.bmp, .ppm, .gif, .tiff, .webp ...); all
-  /// else is text, but for what is clearly none (compressed, tables, arrays, binary files), which
-  /// is refused by name.
+  /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .parquet is parquet,
+  /// .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp, .ppm, .gif,
+  /// .tiff, .webp ...); all else is text, but for what is clearly none (compressed, tables, arrays,
+  /// binary files), which is refused by name.
   std::optional<Format> format = std::nullopt;
   /// Asked for where there is text or jsonl; empty, or null: bytes.
   std::function<std::shared_ptr<const Tokenizer>()> tokenizer = {};
@@ -153,6 +153,10 @@ struct SourceOptions {
 /// list, the messages that both sequences begin with are the prompt. A sample's tokens are those of
 /// both sequences; each has at most `context` inputs.
 ///
+/// parquet: the rows of tables, in order, as jsonl or conversations have them: a column for each
+/// key. They are written as lines once, which are kept in SourceOptions::cache. Only in an accrue
+/// that was built with Arrow.
+///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;
 /// classes sorted by name, and spread evenly over the samples' order), CIFAR-10 or CIFAR-100
 /// binaries (.bin; fine labels; classes named by batches.meta.txt or fine_label_names.txt beside
@@ -181,13 +185,14 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
 
 struct MixtureOptions {
   std::int64_t context = 256;  ///< the most tokens of a row
-  bool packing = false;        ///< several samples share a row; parts are opened without
+  bool packing = false;        ///< several samples share a row
 };
 
 /// Sources of tokens as one, whose samples are those of all parts, one part behind the other. What
 /// is drawn how often is a sampler's matter (batch::Sampler); the weights are kept for it, and
 /// belong to the fingerprint. A micro-batch has samples of several parts, each in the row that it
-/// would have were they of one source. Throws a usage Error, its operation being `what`, where a
+/// would have were they of one source. Parts are opened without packing, pairs with it, which tells
+/// where each sequence ends. Throws a usage Error, its operation being `what`, where a
 /// part holds images, a weight is not above 0, or all samples are of one length and `packing` is
 /// asked for.
 std::unique_ptr<Source> mix(std::vector<MixturePart> parts, const MixtureOptions& options,

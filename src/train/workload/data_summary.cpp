@@ -130,6 +130,20 @@ std::int64_t learned_of(const TokensOfSample& sample) {
   return count;
 }
 
+/// The sources of a mixture, whose samples stand one behind the other; `lengths` has all samples'.
+std::vector<SourceSummary> sources_of(const data::Source& source,
+                                      std::span<const std::int64_t> lengths) {
+  std::vector<SourceSummary> sources;
+  for (const data::MixturePart& part : source.parts()) {
+    const std::int64_t samples = part.source->size();
+    const auto own = lengths.first(static_cast<std::size_t>(samples));
+    sources.push_back({part.name, part.weight, samples,
+                       std::accumulate(own.begin(), own.end(), std::int64_t{0})});
+    lengths = lengths.subspan(own.size());
+  }
+  return sources;
+}
+
 DataSummary summarize(const data::Source& source, std::int64_t shown) {
   DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
   std::vector<std::int64_t> lengths;
@@ -145,6 +159,7 @@ DataSummary summarize(const data::Source& source, std::int64_t shown) {
     if (i % apart == 0 && std::ssize(summary.shown) < shown)
       summary.shown.push_back({i, parts_of(source, tokens)});
   }
+  summary.sources = sources_of(source, lengths);
   summary.lengths = summary_of(std::move(lengths));
   return summary;
 }

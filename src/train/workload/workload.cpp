@@ -69,7 +69,8 @@ std::shared_ptr<const data::Source> open_training_files(const Config& config,
   if (data.weights.empty())
     return open_files(config, text, data.train, "data.train", stated_shape(config));
   Config alone = config;
-  alone.data.packing = false;  // samples of all sources share rows
+  // Samples of all sources share rows; of pairs it tells where their sequences end.
+  alone.data.packing = models::is_of_pairs(config.loss.kind);
   std::vector<data::MixturePart> parts;
   for (std::size_t i = 0; i < data.train.size(); ++i)
     parts.push_back(
