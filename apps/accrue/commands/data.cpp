@@ -74,6 +74,12 @@ std::string percent(double share) {
   return text;
 }
 
+std::string weight_in_words(double weight) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", weight);
+  return text;
+}
+
 std::string learned_in_words(std::int64_t learned, std::int64_t tokens) {
   return std::to_string(learned) + " learned (" +
          percent(static_cast<double>(learned) / static_cast<double>(tokens)) + ")";
@@ -103,7 +109,7 @@ void print(const char* name, const train::DataSummary& data) {
                            number(data.lengths.median) + ", mean " +
                            format_count(data.lengths.mean) + ", most " + number(data.lengths.most));
   for (const train::SourceSummary& source : data.sources)
-    print_row("source", source.path + ", weight " + Json(source.weight).dump() + ": " +
+    print_row("source", source.path + ", weight " + weight_in_words(source.weight) + ": " +
                             number(source.samples) + " samples, " + number(source.tokens) +
                             " tokens");
   print_row("duplicates", number(data.duplicates) + " samples are as an earlier one");
