@@ -59,12 +59,13 @@ TEST_F(StandardInput, IsTrainedOnAsTheFileItIs) {
 }
 
 TEST_F(StandardInput, IsFoundAgainWhereARunIsResumed) {
-  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=file", "--run.steps=6"}).status, 0);
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=file", "--run.steps=3"}).status, 0);
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=file", "--run.steps=6", "--resume"}).status, 0);
   ASSERT_EQ(train("text.txt", {"--run.steps=3"}).status, 0);
   const auto result = train("/dev/null", {"--run.steps=6", "--resume"});
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(losses_of("out"), SizeIs(6));
-  EXPECT_EQ(losses_of("out").at(5), losses_of("file").at(5));
+  EXPECT_EQ(losses_of("out"), losses_of("file"));
 }
 
 TEST_F(StandardInput, IsGivenToARepetition) {
