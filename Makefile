@@ -83,7 +83,7 @@ matrix: setup-test
 faults: build
 	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
-	@[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue
+	@[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue $(if $(PARQUET),--pyarrow .venv-parquet/bin/python)
 
 # Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.
 mutants: build setup-test
@@ -112,7 +112,7 @@ test-all:
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz-corpus
 	@$(MAKE) --no-print-directory matrix ARGS=
-	@$(MAKE) --no-print-directory faults FAULTS=
+	@$(MAKE) --no-print-directory faults FAULTS= PARQUET=1
 	@$(MAKE) --no-print-directory sound-runs ARGS=
 	@$(MAKE) --no-print-directory mutants ARGS=
 

@@ -42,22 +42,6 @@ TEST_F(DistributedRun, HasTheBitsOfOneProcessInFixedPoint) {
   }
 }
 
-TEST_F(DistributedRun, DrawsFromSourcesByTheirWeightsAsOneProcess) {
-  Config alone = small("alone");
-  alone.precision.accumulate = accum::Accumulation::fixed;
-  std::ofstream(folder_ / "other.txt") << std::string(3000, 'a') << std::string(3000, 'b');
-  alone.data.train.push_back((folder_ / "other.txt").string());
-  alone.data.weights = {1, 2};
-  expect_runs(alone, 1);
-  Config c = alone;
-  c.run.out = (folder_ / "two").string();
-  expect_runs(c, 2);
-  expect_same_bits(parameters_of(c), parameters_of(alone));
-  const auto steps = steps_of(c), expected = steps_of(alone);
-  ASSERT_EQ(steps.size(), expected.size());
-  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["loss"], expected[i]["loss"]);
-}
-
 TEST_F(DistributedRun, IsCloseToOneProcessInSinglePrecision) {
   const Config alone = small("alone");
   expect_runs(alone, 1);
