@@ -95,6 +95,17 @@ TEST(CrossEntropyMemory, StaysWithin32MegabytesWithAVocabularyOf50304) {
   }
 }
 
+/// The vocabulary of Qwen: within 32 MB a chunk would have too few rows to pay for reading the
+/// weight.
+TEST(CrossEntropyMemory, GrowsWithAVocabularyOf151936) {
+  const Shape shape{.rows = 400, .channels = 4, .classes = 151'936};
+  for (const Setting& setting : all_settings) {
+    EXPECT_LE(added_bytes(shape, setting),
+              386 * shape.classes + product_bytes(setting) + 1'000'000);
+    EXPECT_GE(added_bytes(shape, setting), 350 * shape.classes);
+  }
+}
+
 /// The tokens and channels of 4 x 1,024 tokens of GPT-2 124 M: in fp32 the gradient of hidden alone
 /// takes 12.6 MB.
 TEST(CrossEntropyMemory, LeavesAChunkLessWhereTheGradientOfHiddenIsLarge) {

@@ -31,7 +31,8 @@ struct LinearCrossEntropyOptions {
   /// to the sum's precision; finite and not 0.
   double gradient_scale = 1;
   /// Rows of a chunk. 0: as many as keep what is held within 32 MB, the gradient of `hidden`
-  /// included where it has memory of its own, but at least 19.4 MB for the chunk (or one row).
+  /// included where it has memory of its own, but at least 19.4 MB, or 386 bytes for
+  /// each class where that is more (or one row).
   std::int64_t chunk_rows = 0;
   /// The gradient of `hidden` is left in hidden's own memory: for a caller who is its last reader.
   /// Its values are lost then, and autograd refuses a backward pass that wants them (the version

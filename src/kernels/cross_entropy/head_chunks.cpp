@@ -20,10 +20,11 @@ namespace accrue::kernels {
 namespace {
 
 /// What the loss may hold beside its arguments, unless that leaves a chunk less than
-/// `least_chunk_bytes`: each chunk reads the whole weight and adds to its whole gradient, which few
-/// rows would not pay for. The former is a last-level cache; both were measured
-/// (docs/notes/vocabulary_loss.md).
-constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000;
+/// `least_chunk_bytes`, or than `least_class_bytes` for each class, which are some hundred rows:
+/// each chunk reads the whole weight and adds to its whole gradient, which fewer would not pay for.
+/// The first is a last-level cache; all were measured (docs/notes/vocabulary_loss.md).
+constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000,
+                       least_class_bytes = 386;
 
 /// Classes whose two products of the backward pass follow each other: their part of the logits'
 /// gradient is then still in a core's cache. All classes at once are 7% slower, tiles of 512 and
@@ -139,7 +140,8 @@ class HeadChunks {
     const std::int64_t left = working_bytes - (own ? input_.hidden.numel() * narrow : 0) -
                               (widens ? bf16_scratch_bytes() : 0);
     return std::max<std::int64_t>(
-        1, std::max(least_chunk_bytes, left) / std::max<std::int64_t>(1, row_bytes));
+        1, std::max({least_chunk_bytes, least_class_bytes * classes_, left}) /
+               std::max<std::int64_t>(1, row_bytes));
   }
 
   /// Whether the sum is finite in the precision in which it is returned.
