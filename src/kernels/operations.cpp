@@ -14,6 +14,16 @@ class NativeOperations final : public Operations {
                     PreparedWeight& prepared, const Remake& remake_x) const override {
     return kernels::linear(x, weight, bias, prepared, remake_x);
   }
+  at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            PreparedWeight& prepared, LowRank& factors, const at::Tensor& dropped,
+                            const Remake& remake_dropped) const override {
+    return kernels::adapted_linear(x, weight, bias, prepared, factors, dropped, remake_dropped);
+  }
+  at::Tensor gelu(const at::Tensor& x) const override { return kernels::gelu(x); }
+  at::Tensor gate(GateActivation activation, const at::Tensor& gate,
+                  const at::Tensor& up) const override {
+    return kernels::gate(activation, gate, up);
+  }
   at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                       PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
                       PreparedWeight& prepared2, const MlpOptions& options) const override {

@@ -7,6 +7,7 @@
 
 #include "accrue/core/forward_context.h"
 #include "accrue/core/loss.h"
+#include "accrue/kernels/activation.h"
 #include "accrue/kernels/attention.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/linear.h"
@@ -24,6 +25,13 @@ class Operations {
   virtual ~Operations() = default;
   virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             PreparedWeight& prepared, const Remake& remake_x) const = 0;
+  virtual at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight,
+                                    const at::Tensor& bias, PreparedWeight& prepared,
+                                    LowRank& factors, const at::Tensor& dropped,
+                                    const Remake& remake_dropped) const = 0;
+  virtual at::Tensor gelu(const at::Tensor& x) const = 0;
+  virtual at::Tensor gate(GateActivation activation, const at::Tensor& gate,
+                          const at::Tensor& up) const = 0;
   virtual at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                               PreparedWeight& prepared1, const at::Tensor& w2, const at::Tensor& b2,
                               PreparedWeight& prepared2, const MlpOptions& options) const = 0;

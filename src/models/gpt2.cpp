@@ -60,6 +60,7 @@ struct Gpt2::Impl {
   Impl(const Gpt2Options& wanted, Initialisation initialisation)
       : options(wanted), activations(activation_dtype(wanted.compute)) {
     ParameterBuilder builder(master_dtype(options.compute));
+    if (options.adapters.any()) builder.begin_frozen(activations);
     wte =
         builder.normal("transformer.wte.weight", {options.vocab, options.width}, initial_deviation);
     wpe = builder.normal("transformer.wpe.weight", {options.context, options.width},
@@ -68,7 +69,16 @@ struct Gpt2::Impl {
       blocks.push_back(make_block(builder, options, i));
     ln_f = make_norm(builder, "transformer.ln_f", options.width, gpt2_norm_eps);
     output = {.weight = wte, .options = options.loss, .fused = options.fused_loss};
-    if (initialisation == Initialisation::random) builder.draw(options.seed);
+    if (initialisation == Initialisation::random)
+      builder.draw(options.seed);
+    else
+      builder.leave_zero();
+    builder.end_frozen();
+    if (options.adapters.any())
+      attach_adapters(make_gpt2, builder, projections_of(blocks), options.adapters,
+                      1 + 3 * options.layers);
+    builder.draw(options.seed);  // adapters begin at random, wherever the base's values come from
+    models::restart_adapters(projections_of(blocks));
     parameters = builder.take();
   }
 
@@ -153,6 +163,8 @@ void Gpt2::pack_weights(bool wanted) {
   models::pack_weights(projections_of(impl_->blocks), wanted);
 }
 
+void Gpt2::restart_adapters() { models::restart_adapters(projections_of(impl_->blocks)); }
+
 NamedParameters Gpt2::file_tensors() const { return to_hugging_face(parameters()); }
 
 void Gpt2::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
@@ -161,8 +173,10 @@ void Gpt2::load_file_tensors(const StoredTensors& tensors, const std::string& or
 
 std::int64_t Gpt2::flops_per_token() const {
   const Gpt2Options& options = impl_->options;
-  const std::int64_t multiplied = parameter_count(*this) - impl_->wpe.numel();
-  return 6 * multiplied + 6 * options.layers * options.width * (options.context + 1);
+  const bool frozen_table = !impl_->wpe.requires_grad();
+  const std::int64_t looked_up = (frozen_table ? 4 : 6) * impl_->wpe.numel();
+  return operations_of_products(parameters()) - looked_up +
+         6 * options.layers * options.width * (options.context + 1);
 }
 
 }  // namespace accrue::models

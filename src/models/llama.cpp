@@ -150,6 +150,7 @@ struct Llama::Impl {
     rotary = tables_of(variant.rotary);
     local_rotary = variant.local_rotary ? tables_of(*variant.local_rotary) : rotary;
     ParameterBuilder builder(masters);
+    if (options.adapters.any()) builder.begin_frozen(activations);
     const std::vector<std::int64_t> table{options.vocab, options.width};
     embedding = builder.normal("model.embed_tokens.weight", table, initial_deviation);
     for (std::int64_t i = 0; i < options.layers; ++i)
@@ -161,7 +162,16 @@ struct Llama::Impl {
               .soft_cap = variant.logit_soft_cap,
               .options = options.loss,
               .fused = options.fused_loss};
-    if (initialisation == Initialisation::random) builder.draw(options.seed);
+    if (initialisation == Initialisation::random)
+      builder.draw(options.seed);
+    else
+      builder.leave_zero();
+    builder.end_frozen();
+    if (options.adapters.any())
+      attach_adapters(make_llama, builder, projections_of(blocks), options.adapters,
+                      1 + 3 * options.layers);
+    builder.draw(options.seed);  // adapters begin at random, wherever the base's values come from
+    models::restart_adapters(projections_of(blocks));
     parameters = builder.take();
   }
 
@@ -260,6 +270,8 @@ void Llama::pack_weights(bool wanted) {
   models::pack_weights(projections_of(impl_->blocks), wanted);
 }
 
+void Llama::restart_adapters() { models::restart_adapters(projections_of(impl_->blocks)); }
+
 NamedParameters Llama::file_tensors() const { return detached(parameters()); }
 
 void Llama::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
@@ -268,11 +280,14 @@ void Llama::load_file_tensors(const StoredTensors& tensors, const std::string& o
 
 std::int64_t Llama::flops_per_sample() const {
   const LlamaOptions& o = impl_->options;
-  const std::int64_t looked_up = o.variant.tied_head ? 0 : impl_->embedding.numel();
+  const std::int64_t of_table =
+      (impl_->embedding.requires_grad() ? 6 : 4) * impl_->embedding.numel();
+  const std::int64_t looked_up = o.variant.tied_head ? 0 : of_table;
   std::int64_t all_pairs = 0;
   for (std::int64_t i = 0; i < o.layers; ++i)
     all_pairs += pairs(o.context, o.variant.is_local(i) ? o.variant.window : 0);
-  return 6 * o.context * (parameter_count(o) - looked_up) + 12 * o.heads * o.head_width * all_pairs;
+  return o.context * (operations_of_products(parameters()) - looked_up) +
+         12 * o.heads * o.head_width * all_pairs;
 }
 
 }  // namespace accrue::models

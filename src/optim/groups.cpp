@@ -1,9 +1,11 @@
 #include "optim/groups.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
 #include "accrue/core/error.h"
+#include "core/name_pattern.h"
 
 namespace accrue::optim {
 namespace {
@@ -127,6 +129,35 @@ std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, do
   for (ParameterGroup& group : {std::ref(decayed), std::ref(plain)})
     if (!group.names.empty()) groups.push_back(std::move(group));
   return groups;
+}
+
+std::vector<ParameterGroup> split_by_rates(const std::vector<ParameterGroup>& groups,
+                                           const std::vector<PatternRate>& rates) {
+  std::vector<std::string> patterns, names;
+  for (const PatternRate& rate : rates) patterns.push_back(rate.match);
+  for (const ParameterGroup& group : groups)
+    names.insert(names.end(), group.names.begin(), group.names.end());
+  check_patterns("optim.rates", patterns, names);
+  std::vector<ParameterGroup> parts;
+  for (const ParameterGroup& group : groups) {
+    std::vector<ParameterGroup> own(rates.size() + 1, group);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      own[i].names.clear();
+      if (i == rates.size()) continue;
+      own[i].lr_factor = rates[i].factor;
+      own[i].name += ':' + rates[i].match;
+    }
+    for (const std::string& name : group.names) {
+      const auto first = std::find_if(rates.begin(), rates.end(), [&](const PatternRate& rate) {
+        return matches_name(rate.match, name);
+      });
+      own[static_cast<std::size_t>(first - rates.begin())].names.push_back(name);
+    }
+    std::rotate(own.begin(), own.end() - 1, own.end());  // what has the usual rate comes first
+    for (ParameterGroup& part : own)
+      if (!part.names.empty()) parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 }  // namespace accrue::optim

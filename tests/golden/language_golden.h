@@ -51,14 +51,18 @@ inline at::Tensor mean_of(const Loss& loss) {
   return loss.sum.detach().to(at::kDouble) / loss.weight;
 }
 
-/// Writes FOLDER/ours.safetensors: the mean loss of FOLDER's batch and its gradients, which
-/// `as_stored` brings into the layout of files.
+/// Writes FOLDER/ours.safetensors: the mean loss of FOLDER's batch and its gradients of what is
+/// trained, which `as_stored` brings into the layout of files.
 inline void write_gradients(const std::filesystem::path& folder, Trainable& model,
                             const std::function<NamedParameters(NamedParameters)>& as_stored) {
   const Loss loss = forward(model, read_batch(folder));
-  const NamedParameters parameters = model.parameters();
+  NamedParameters parameters;
   std::vector<at::Tensor> leaves;
-  for (const auto& [name, tensor] : parameters) leaves.push_back(tensor);
+  for (const NamedParameter& parameter : model.parameters()) {
+    if (!parameter.tensor.requires_grad()) continue;
+    parameters.push_back(parameter);
+    leaves.push_back(parameter.tensor);
+  }
   const auto gradients = torch::autograd::grad({loss.sum}, leaves);
   NamedParameters named;
   for (std::size_t i = 0; i < gradients.size(); ++i)

@@ -12,6 +12,17 @@ class ForwardingOperations : public kernels::Operations {
                     const kernels::Remake& remake) const override {
     return native().linear(x, weight, bias, prepared, remake);
   }
+  at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            kernels::PreparedWeight& prepared, kernels::LowRank& factors,
+                            const at::Tensor& dropped,
+                            const kernels::Remake& remake) const override {
+    return native().adapted_linear(x, weight, bias, prepared, factors, dropped, remake);
+  }
+  at::Tensor gelu(const at::Tensor& x) const override { return native().gelu(x); }
+  at::Tensor gate(kernels::GateActivation activation, const at::Tensor& gate,
+                  const at::Tensor& up) const override {
+    return native().gate(activation, gate, up);
+  }
   at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                       kernels::PreparedWeight& prepared1, const at::Tensor& w2,
                       const at::Tensor& b2, kernels::PreparedWeight& prepared2,

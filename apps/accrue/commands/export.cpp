@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/models/adapter_io.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_io.h"
 #include "accrue/train/run_directory.h"
@@ -23,6 +24,7 @@ struct ExportArguments {
   std::string run;
   std::string out;
   std::optional<std::int64_t> checkpoint;
+  std::string format = "hf";
 };
 
 /// Refuses a folder that holds files, among which somebody would have to pick out the model's.
@@ -33,7 +35,8 @@ void check_nothing_is_there(const fs::path& folder) {
                       "another --out");
   };
   std::error_code unreadable;
-  for (const char* name : {"README.md", "tokenizer.json", "tokenizer_config.json"})
+  for (const char* name :
+       {"README.md", "adapter_config.json", "tokenizer.json", "tokenizer_config.json"})
     if (fs::exists(fs::symlink_status(folder / name, unreadable))) refuse(name);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
     refuse(entry.path().filename().string());
@@ -68,6 +71,16 @@ std::string save_language_model(const fs::path& out, const train::TrainedModel& 
   return language_model_card(trained, byte_tokens);
 }
 
+/// Saves the adapters and returns their card.
+std::string save_adapters(const fs::path& out, const train::TrainedModel& trained) {
+  const auto* model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
+  if (model == nullptr)
+    throw usage_error("export --format adapter", "a gpt2 or llama with adapters",
+                      std::string(to_string(trained.config.model.kind)), "--format hf");
+  models::save_adapter_folder(out, *model, trained.config.model.from);
+  return adapter_card(trained);
+}
+
 /// Saves the model and returns its card.
 std::string save_model(const fs::path& out, const train::TrainedModel& trained) {
   const models::Model& model = *trained.model;
@@ -90,7 +103,8 @@ int run_export(const ExportArguments& arguments) {
   check_nothing_is_there(out);
   const train::TrainedModel trained =
       train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
-  const std::string card = save_model(out, trained);
+  const std::string card =
+      arguments.format == "adapter" ? save_adapters(out, trained) : save_model(out, trained);
   write_file_atomically(out / "README.md", card);
   std::cout << out.string() << std::endl;
   return 0;
@@ -104,7 +118,9 @@ void add_export(CLI::App& app, Action& action) {
   verb->footer(
       "A gpt2, llama or vit becomes a folder that transformers loads, a resnet one with "
       "torchvision's "
-      "names, a TorchScript module a model.pt; each with config.json and a model card.\n\n"
+      "names, a TorchScript module a model.pt; each with config.json and a model card. Adapters "
+      "are "
+      "merged into their base, or written apart as PEFT loads them (--format adapter).\n\n"
       "Example:\n"
       "  accrue export runs/first --out models/first\n"
       "  python -c 'from transformers import GPT2LMHeadModel as M; "
@@ -114,6 +130,9 @@ void add_export(CLI::App& app, Action& action) {
   verb->add_option("--out", arguments->out, "Folder to write")->required()->type_name("DIR");
   verb->add_option("--checkpoint", arguments->checkpoint, "Step (default: the newest checkpoint)")
       ->type_name("STEP");
+  verb->add_option("--format", arguments->format, "hf, or adapter: what lora trained alone")
+      ->check(CLI::IsMember({"hf", "adapter"}))
+      ->type_name("WORD");
   verb->callback([=, &action] { action = [=] { return run_export(*arguments); }; });
 }
 

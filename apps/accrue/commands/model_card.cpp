@@ -105,6 +105,23 @@ std::string language_model_card(const train::TrainedModel& trained, bool byte_to
          tokenizer_section(trained, byte_tokens) + training_section(trained);
 }
 
+std::string adapter_card(const train::TrainedModel& trained) {
+  const models::AdapterOptions& adapters = trained.config.model.lora.adapters;
+  return card_head("peft", "text-generation", {std::string(to_string(adapters.kind)), "accrue"},
+                   "Adapters trained with accrue") +
+         "Of rank " + std::to_string(adapters.rank) + ", for the model in `" +
+         trained.config.model.from + "`. " + written_from(trained) + "\n" +
+         needed_packages("torch transformers peft") + R"(
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("PATH_TO_THE_BASE")
+model = PeftModel.from_pretrained(base, "PATH_TO_THIS_FOLDER")
+```
+)" + training_section(trained);
+}
+
 std::string module_card(const train::TrainedModel& trained) {
   return card_head("", "", {"torchscript", "accrue"}, "A TorchScript module trained with accrue") +
          "`model.pt` holds the module with its trained weights. " + written_from(trained) + "\n" +

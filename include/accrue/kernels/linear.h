@@ -11,12 +11,29 @@ namespace accrue::kernels {
 /// y[..., N] = x[..., K] · weightᵀ + bias, differentiable.
 ///
 /// x: fp32, fp64 or bf16. weight [N, K], bias [N] (may be undefined): masters, fp32 (fp64 with fp64
-/// x). y is of x's dtype; the weight's operands of the products come from `prepared`. Backward adds
-/// the weight's and bias's gradients into their open slots inside the GEMM (C += gᵀx); without a
-/// slot they are returned to autograd in the master's dtype. For a weight that wants no gradient
-/// there is no product, and x is not kept, nor is it with `remake_x`.
+/// x), or frozen ones in x's dtype. y is of x's dtype; the weight's operands of the products come
+/// from `prepared`. Backward adds the weight's and bias's gradients into their open slots inside
+/// the GEMM (C += gᵀx); without a slot they are returned to autograd in the master's dtype. For a
+/// weight that wants no gradient there is no product, and x is not kept, nor is it with `remake_x`.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   PreparedWeight& prepared, const Remake& remake_x = {});
+
+/// Two factors of low rank r, which are added to a weight: scale * b · a (LoRA: Hu et al.,
+/// arXiv:2106.09685).
+struct LowRank {
+  at::Tensor a;  ///< [r, K], a master
+  at::Tensor b;  ///< [N, r], a master
+  double scale = 1;
+  PreparedWeight prepared_a = {}, prepared_b = {};
+};
+
+/// y = x · weightᵀ + bias + scale * (x' · aᵀ) · bᵀ, differentiable; the sum of both products is
+/// made in the second one. `dropped` is x', x after a dropout of its own; undefined: x itself. All
+/// else as in `linear`: gradients of a and b land in their open slots, and where a wants one x' is
+/// kept, but for `remake_dropped`, which makes it.
+at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                          PreparedWeight& prepared, LowRank& factors,
+                          const at::Tensor& dropped = {}, const Remake& remake_dropped = {});
 
 struct MlpOptions {
   Remake remake_x = {};        ///< makes x again for backward, so that it is not kept

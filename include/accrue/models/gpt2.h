@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "accrue/models/adapter_options.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
 #include "accrue/models/loss_options.h"
@@ -21,6 +22,7 @@ struct Gpt2Options {
   bool fused_loss = true;
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
+  AdapterOptions adapters = {};
 };
 
 /// GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): pre-norm,
@@ -34,7 +36,8 @@ struct Gpt2Options {
 /// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
 /// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; in block i 1 + 3i in
 /// the attention probabilities, 2 + 3i behind the attention projection, 3 + 3i behind the
-/// feed-forward part. Packed micro-batches give what their samples give apart; rows may then be
+/// feed-forward part; from 1 + 3 * layers on at the adapters, four for each block. Packed
+/// micro-batches give what their samples give apart; rows may then be
 /// longer than the context, samples not.
 class Gpt2 : public LanguageModel {
  public:
@@ -65,14 +68,16 @@ class Gpt2 : public LanguageModel {
   at::Tensor sequence_log_probabilities(const batch::MicroBatch& micro) override;
   DecodingCache make_decoding_cache() const override;
   at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) override;
+  const AdapterOptions& adapters() const override { return options().adapters; }
+  void restart_adapters() override;
 
   const Gpt2Options& options() const;
 
   /// Arithmetic of forward and backward for one token of a full context, recomputation not counted:
   /// 6N + 6 * layers * width * (context + 1), with N all parameters but the position table, which
-  /// is only looked up. Attention is causal: a sample has context * (context + 1) / 2 pairs of a
-  /// query and a key, each 12 * width operations in a layer, where Chowdhery et al.
-  /// (arXiv:2204.02311, appendix B) count context * context of them.
+  /// is only looked up; a frozen one counts 4 of the 6. Attention is causal: a sample has context *
+  /// (context + 1) / 2 pairs of a query and a key, each 12 * width operations in a layer, where
+  /// Chowdhery et al. (arXiv:2204.02311, appendix B) count context * context of them.
   std::int64_t flops_per_token() const;
 
  private:

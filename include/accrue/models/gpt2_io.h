@@ -29,15 +29,17 @@ StoredTensors with_first_positions(StoredTensors tensors, std::int64_t positions
                                    std::int64_t context, const std::string& origin);
 
 /// Writes a folder that transformers' GPT2LMHeadModel.from_pretrained loads: config.json and
-/// model.safetensors. The folder is created where it does not exist; a model that is in it already
-/// is a usage Error.
+/// model.safetensors, with adapters merged into their weights. The folder is created where it does
+/// not exist; a model that is in it already is a usage Error.
 void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model);
 
 /// Parameters in Hugging Face's layout (matrices of blocks transposed to [in, out]) and back.
 NamedParameters to_hugging_face(const NamedParameters& parameters);
+StoredTensors to_hugging_face(StoredTensors parameters);
 /// Copies tensors in Hugging Face's layout into `model`, one after the other through at most one
 /// temporary of a tensor's size (two where a tied head is stated besides the embedding and must be
-/// compared). `origin` names them in errors; nothing is changed where one does not fit.
+/// compared). `origin` names them in errors; nothing is changed where one does not fit. Of a model
+/// with adapters they may be all tensors, or the base's alone, and the adapters start anew.
 void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::string& origin);
 inline void load_hugging_face(Gpt2& model, const NamedParameters& tensors,
                               const std::string& origin) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "accrue/models/adapter_options.h"
 #include "accrue/models/decoding_cache.h"
 #include "accrue/models/model.h"
 
@@ -29,6 +30,12 @@ class LanguageModel : public Model {
   /// fp64); no gradient. Throws a usage Error where all tokens together are more than context();
   /// what throws otherwise leaves the cache to be taken back to the tokens that it had.
   virtual at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) = 0;
+
+  /// The adapters that it was made with. Where there are any, all other parameters are frozen, and
+  /// the matrices among these are held in the dtype of the products (bf16 where compute is bf16).
+  virtual const AdapterOptions& adapters() const = 0;
+  /// Gives adapters the values with which they change nothing, of the weights as they are.
+  virtual void restart_adapters() = 0;
 };
 
 }  // namespace accrue::models

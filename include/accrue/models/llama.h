@@ -9,6 +9,7 @@
 
 #include "accrue/core/enum_words.h"
 #include "accrue/kernels/linear.h"
+#include "accrue/models/adapter_options.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
 #include "accrue/models/loss_options.h"
@@ -91,6 +92,7 @@ struct LlamaOptions {
   /// The Hugging Face config.json that shape and variant came from, if any: a saved folder keeps
   /// its other keys (llama_io.h).
   std::string config_json = {};
+  AdapterOptions adapters = {};
 };
 
 /// Llama (Touvron et al., arXiv:2302.13971) and its relatives, by LlamaVariant: Llama 2 and 3,
@@ -105,8 +107,8 @@ struct LlamaOptions {
 /// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
 /// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; in block i 1 + 3i in
 /// the attention probabilities, 2 + 3i behind the attention part, 3 + 3i behind the feed-forward
-/// part. Packed micro-batches give what their samples give apart; rows may then be longer than the
-/// context, samples not.
+/// part; from 1 + 3 * layers on at the adapters, seven for each block. Packed micro-batches give
+/// what their samples give apart; rows may then be longer than the context, samples not.
 class Llama : public LanguageModel {
  public:
   /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
@@ -123,7 +125,8 @@ class Llama : public LanguageModel {
   std::vector<LossHead> losses() override;
 
   std::string kind() const override { return "llama"; }
-  /// 6 operations for each token and parameter (but of an embedding that is only looked up), and 12
+  /// 6 operations for each token and parameter (but of an embedding that is only looked up; 4 for a
+  /// frozen one), and 12
   /// * heads * head_width for each layer's pairs of a query and a key that the masks leave.
   std::int64_t flops_per_sample() const override;
   std::int64_t packed_weight_bytes() const override;
@@ -138,6 +141,8 @@ class Llama : public LanguageModel {
   at::Tensor sequence_log_probabilities(const batch::MicroBatch& micro) override;
   DecodingCache make_decoding_cache() const override;
   at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) override;
+  const AdapterOptions& adapters() const override { return options().adapters; }
+  void restart_adapters() override;
 
   /// The options that the model was made with; what was left 0 for "usual" has its value.
   const LlamaOptions& options() const;
@@ -150,7 +155,8 @@ class Llama : public LanguageModel {
 /// `options` with kv_heads, head_width and ffn_width stated.
 LlamaOptions with_usual_widths(LlamaOptions options);
 
-/// Elements of all parameters that a Llama of these options would have, a tied head's once.
+/// Elements of all parameters that a Llama of these options would have, a tied head's once and
+/// those of adapters apart.
 std::int64_t parameter_count(const LlamaOptions& options);
 
 }  // namespace accrue::models

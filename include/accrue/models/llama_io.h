@@ -26,7 +26,8 @@ LlamaOptions read_llama_shape(const std::filesystem::path& folder, LlamaOptions 
 std::unique_ptr<Llama> load_llama_folder(const std::filesystem::path& folder, LlamaOptions options,
                                          std::optional<std::int64_t> context = {});
 
-/// Writes a folder that transformers loads: config.json and model.safetensors. The folder is
+/// Writes a folder that transformers loads: config.json and model.safetensors, with adapters merged
+/// into their weights. The folder is
 /// created where it does not exist; a model that is in it already is a usage Error. config.json is
 /// that of LlamaOptions::config_json with the dtype of what is written; where there is none it is
 /// of model_type llama, and a model whose options that cannot state is a usage Error.
@@ -34,7 +35,8 @@ void save_llama_folder(const std::filesystem::path& folder, const Llama& model);
 
 /// Copies tensors named as in such a folder into `model`, one after the other through at most one
 /// temporary of a tensor's size (two where a tied head is stated besides the embedding and must be
-/// compared). `origin` names them in errors; nothing is changed where one does not fit.
+/// compared). `origin` names them in errors; nothing is changed where one does not fit. Of a model
+/// with adapters they may be all tensors, or the base's alone, and the adapters start anew.
 void load_llama_tensors(Llama& model, const StoredTensors& tensors, const std::string& origin);
 
 }  // namespace accrue::models

@@ -28,6 +28,19 @@ NamedParameters trained_of(const NamedParameters& parameters);
 std::vector<ParameterGroup> default_groups(const NamedParameters& parameters, double weight_decay,
                                            bool decay_all);
 
+/// A learning rate, as a multiple of the schedule's, for parameters whose names a pattern matches
+/// (core/name_pattern.h).
+struct PatternRate {
+  std::string match;
+  double factor = 1;
+};
+
+/// `groups`, divided such that each parameter has the factor of the first of `rates` that matches
+/// it; what none matches stays as it is. A group's part is named GROUP:PATTERN. Throws a usage
+/// Error where a pattern matches none of the names, with what there is.
+std::vector<ParameterGroup> split_by_rates(const std::vector<ParameterGroup>& groups,
+                                           const std::vector<PatternRate>& rates);
+
 /// What the optimizer of a RankSlice keeps of one tensor of the whole optimizer's state.
 struct StateRange {
   std::string name;

@@ -12,6 +12,7 @@
 #include "accrue/core/units.h"
 #include "accrue/data/format.h"
 #include "accrue/distributed/compression.h"
+#include "accrue/models/adapter_options.h"
 #include "accrue/models/batch_norm_policy.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/loss_options.h"
@@ -22,9 +23,9 @@
 
 namespace accrue::train {
 
-/// A run, as its TOML file states it: one struct per section, one member per key, the defaults
-/// being those of docs/design.md section 5. Values that this version does not have are refused
-/// while parsing.
+/// A run, as its TOML file states it: one struct per section (lora in that of model), one member
+/// per key, the defaults being those of docs/design.md section 5. Values that this version does not
+/// have are refused while parsing.
 struct RunConfig {
   std::string out;
   std::optional<std::int64_t> steps;  ///< exactly one of steps, tokens, epochs
@@ -38,6 +39,16 @@ struct RunConfig {
   bool keep_best = true;
   std::optional<Duration> eval_every;
   std::optional<std::int64_t> eval_batches;  ///< none: all of the validation data
+};
+
+/// Section lora.
+struct LoraConfig {
+  models::AdapterOptions adapters;
+  /// A folder of PEFT's layout, whose adapters training goes on with; what they are replaces
+  /// `adapters` when it is read, but for the dropout.
+  std::string from;
+
+  bool is_on() const { return adapters.any() || !from.empty(); }
 };
 
 struct ModelConfig {
@@ -58,6 +69,8 @@ struct ModelConfig {
   /// file or a folder with a model.safetensors, for torchscript the module's file; for all but
   /// torchscript also a run folder, or a checkpoint in one.
   std::string from;
+  std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
+  LoraConfig lora;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.
@@ -138,9 +151,17 @@ struct ScheduleConfig {
   double min_lr = 0;
 };
 
+/// A learning rate of its own for the parameters that a pattern matches.
+struct RateOfPattern {
+  std::string match;
+  double lr = 0;
+};
+
 struct OptimConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double lr = 3e-4;
+  /// A parameter takes the first that matches, and `lr` where none does.
+  std::vector<RateOfPattern> rates;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;

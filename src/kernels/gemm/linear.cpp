@@ -62,11 +62,12 @@ void expect_linear(std::string_view operation, const at::Tensor& x, const at::Te
   const at::ScalarType dtype = x.scalar_type(), master = weight.scalar_type();
   const bool dtypes = (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16) &&
                       (master == dtype || (dtype == at::kBFloat16 && master == at::kFloat)) &&
-                      (!bias.defined() || bias.scalar_type() == master);
+                      (!bias.defined() || bias.scalar_type() == master ||
+                       (master == at::kBFloat16 && bias.scalar_type() == at::kFloat));
   if (!dtypes)
-    throw usage_error(operation,
-                      "x in fp32, fp64 or bf16, and weight and bias in x's dtype (fp32 for bf16 x)",
-                      received, "converting x or the parameters");
+    throw usage_error(
+        operation, "x in fp32, fp64 or bf16, and weight and bias in x's dtype (or fp32 for bf16 x)",
+        received, "converting x or the parameters");
 }
 
 std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width) {

@@ -25,9 +25,9 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
                             const ComputeWeight& compute2, const MlpOptions& options) {
     const at::Tensor bias1 = b1.value_or(at::Tensor()), bias2 = b2.value_or(at::Tensor());
     const at::Tensor pre = linear_forward(x, compute1.operands.forward, w1.size(0), bias1);
-    context->save_for_backward({KeptInput::save(*context, x, options.remake_x), pre, w1, bias1,
-                                compute1.operands.data_gradient, w2, bias2,
-                                compute2.operands.data_gradient});
+    context->save_for_backward(
+        {w1.requires_grad() ? KeptInput::save(*context, x, options.remake_x) : at::Tensor(), pre,
+         w1, bias1, compute1.operands.data_gradient, w2, bias2, compute2.operands.data_gradient});
     if (options.result_unread) return unread_result(sizes_with(x.sizes(), w2.size(0)), x.options());
     at::Tensor hidden = at::empty(pre.sizes(), pre.options());
     elementwise::gelu(pre, hidden);

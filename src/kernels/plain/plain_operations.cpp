@@ -20,8 +20,9 @@ at::Tensor widened(const at::Tensor& x) {
 }
 
 /// A master's values as operands of `dtype`, in the master's dtype; its gradient passes unrounded.
+/// What is frozen in bf16 is widened.
 at::Tensor as_operand(const at::Tensor& master, at::ScalarType dtype) {
-  if (dtype != at::kBFloat16) return master;
+  if (dtype != at::kBFloat16 || master.scalar_type() == dtype) return widened(master);
   const at::Tensor values = master.detach();
   return master - (values - values.to(dtype).to(master.scalar_type()));
 }
@@ -155,6 +156,24 @@ class PlainOperations final : public Operations {
                     PreparedWeight&, const Remake&) const override {
     return affine(x, weight, bias);
   }
+  at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            PreparedWeight&, LowRank& factors, const at::Tensor& dropped,
+                            const Remake&) const override {
+    const at::ScalarType dtype = x.scalar_type();
+    const at::Tensor& into_a = dropped.defined() ? dropped : x;
+    // What passes between the factors is rounded, as it is where it is kept for backward.
+    const at::Tensor between =
+        at::matmul(widened(into_a), as_operand(factors.a, dtype).t()).to(dtype) * factors.scale;
+    const at::Tensor added = at::matmul(widened(between), as_operand(factors.b, dtype).t());
+    return (widened(affine(x, weight, bias)) + added).to(dtype);
+  }
+  at::Tensor gelu(const at::Tensor& x) const override {
+    return at::gelu(widened(x), gelu_form).to(x.scalar_type());
+  }
+  at::Tensor gate(GateActivation activation, const at::Tensor& gate,
+                  const at::Tensor& up) const override {
+    return (gated(activation, widened(gate)) * widened(up)).to(gate.scalar_type());
+  }
   at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                       PreparedWeight&, const at::Tensor& w2, const at::Tensor& b2, PreparedWeight&,
                       const MlpOptions&) const override {
@@ -278,8 +297,8 @@ class PlainOperations final : public Operations {
     const std::int64_t rows = ids.size(0), length = ids.size(1);
     const Positions positions =
         positions_of(spans_or_rows("embed_tokens", spans, rows, length), rows, length);
-    at::Tensor x = at::embedding(token_table, ids);
-    if (position_table.defined()) x = x + at::embedding(position_table, positions.index);
+    at::Tensor x = widened(at::embedding(token_table, ids));
+    if (position_table.defined()) x = x + widened(at::embedding(position_table, positions.index));
     return x * positions.covered.unsqueeze(-1).to(x.scalar_type());
   }
   Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,

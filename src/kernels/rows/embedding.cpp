@@ -47,11 +47,14 @@ void expect_tables(const at::Tensor& ids, const at::Tensor& tokens, const at::Te
   const bool fits = !positions.defined() ||
                     (positions.dim() == 2 && tokens.dim() == 2 &&
                      positions.size(1) == tokens.size(1) && positions.scalar_type() == dtype);
+  const bool frozen =
+      !tokens.requires_grad() && !(positions.defined() && positions.requires_grad());
   if (fits && ids.dim() == 2 && tokens.dim() == 2 && ids.scalar_type() == at::kLong &&
-      (dtype == at::kFloat || dtype == at::kDouble))
+      (dtype == at::kFloat || dtype == at::kDouble || (dtype == at::kBFloat16 && frozen)))
     return;
   throw usage_error(
-      "embed_tokens", "int64 ids [B, T], tables [V, C] and [P, C] in fp32 or fp64",
+      "embed_tokens",
+      "int64 ids [B, T], tables [V, C] and [P, C] in fp32 or fp64, or in bf16 where frozen",
       "ids " + text_of(ids) + ", tables " + text_of(tokens) + " and " + text_of(positions),
       "tables of one width and dtype");
 }
@@ -89,13 +92,13 @@ std::vector<std::int64_t> positions_of(const Parts& parts, std::int64_t rows) {
   return positions;
 }
 
-/// `positions` may be undefined.
-template <class T>
+/// Rows of tables of `Stored` as T. `positions` may be undefined.
+template <class T, class Stored = T>
 void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens,
              const at::Tensor& positions, at::Tensor& out) {
   const std::int64_t* id = ids.const_data_ptr<std::int64_t>();
-  const T* token = tokens.const_data_ptr<T>();
-  const T* position = positions.defined() ? positions.const_data_ptr<T>() : nullptr;
+  const Stored* token = tokens.const_data_ptr<Stored>();
+  const Stored* position = positions.defined() ? positions.const_data_ptr<Stored>() : nullptr;
   T* result = out.mutable_data_ptr<T>();
   const std::int64_t channels = tokens.size(1);
   const std::vector<std::int64_t> place = positions_of(parts, ids.numel());
@@ -107,13 +110,13 @@ void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens
         std::fill_n(sum, channels, T{0});
         continue;
       }
-      const T* a = token + id[row] * channels;
+      const Stored* a = token + id[row] * channels;
       if (position == nullptr) {
         std::copy_n(a, channels, sum);
         continue;
       }
-      const T* b = position + t * channels;
-      for (std::int64_t c = 0; c < channels; ++c) sum[c] = a[c] + b[c];
+      const Stored* b = position + t * channels;
+      for (std::int64_t c = 0; c < channels; ++c) sum[c] = T{a[c]} + T{b[c]};
     }
   });
 }
@@ -218,12 +221,17 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
     const Parts parts = parts_of(ids, spans);
     context->saved_data["parts"] = to_saved(parts);
     context->save_for_backward({ids, tokens, positions});
-    at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)}, tokens.options());
+    const bool narrow = tokens.scalar_type() == at::kBFloat16;
+    at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)},
+                             narrow ? tokens.options().dtype(at::kFloat) : tokens.options());
     RECORD_FUNCTION("accrue::embed_tokens", span_of({x}));
     const at::Tensor token_rows = tokens.contiguous(),
                      position_rows = positions.defined() ? positions.contiguous() : positions;
-    with_type_of(
-        x, [&](auto zero) { look_up<decltype(zero)>(parts, ids, token_rows, position_rows, x); });
+    if (narrow)
+      look_up<float, at::BFloat16>(parts, ids, token_rows, position_rows, x);
+    else
+      with_type_of(
+          x, [&](auto zero) { look_up<decltype(zero)>(parts, ids, token_rows, position_rows, x); });
     return x;
   }
 

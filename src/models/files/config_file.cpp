@@ -42,6 +42,16 @@ bool ConfigFile::is_null_or_absent(const char* key) const {
   return value == nullptr || value->is_null();
 }
 
+bool ConfigFile::is_empty(const char* key) const {
+  const json* value = find(key);
+  return value == nullptr || (!value->is_primitive() && value->empty()) || value->is_null();
+}
+
+bool ConfigFile::is_flag(const char* key) const {
+  const json* value = find(key);
+  return value != nullptr && value->is_boolean();
+}
+
 std::int64_t ConfigFile::count(const char* key, std::int64_t least) const {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const json* value = find(key);

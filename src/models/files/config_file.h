@@ -22,6 +22,9 @@ class ConfigFile {
 
   bool has(const char* key) const { return root_.contains(key); }
   bool is_null_or_absent(const char* key) const;
+  /// Whether it says nothing: null, absent, or without elements.
+  bool is_empty(const char* key) const;
+  bool is_flag(const char* key) const;
   /// How many there are of something: so few that products of two such counts are numbers, too.
   std::int64_t count(const char* key, std::int64_t least = 1) const;
   std::int64_t count_or(const char* key, std::int64_t usual, std::int64_t least = 1) const;

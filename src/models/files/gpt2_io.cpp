@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
+#include "accrue/models/adapter_io.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "models/files/gpt2_config.h"
@@ -45,11 +46,23 @@ NamedParameters to_hugging_face(const NamedParameters& parameters) {
   return result;
 }
 
+StoredTensors to_hugging_face(StoredTensors parameters) {
+  for (StoredTensor& parameter : parameters) {
+    if (!is_transposed(parameter.name)) continue;
+    std::swap(parameter.shape.at(0), parameter.shape.at(1));
+    parameter.copy_to = [copy = parameter.copy_to](const at::Tensor& target) { copy(target.t()); };
+  }
+  return parameters;
+}
+
 void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::string& origin) {
   // The targets are views of the parameters and share their version counters, so that cached copies
   // are made anew.
-  copy_by_name(to_hugging_face(model.parameters()),
-               as_hub_weights(tensors, gpt2_names, origin, gpt2_weights), origin, gpt2_weights);
+  const NamedParameters all = to_hugging_face(model.parameters()),
+                        targets = targets_of(all, tensors);
+  copy_by_name(targets, as_hub_weights(tensors, gpt2_names, origin, gpt2_weights), origin,
+               gpt2_weights);
+  if (targets.size() < all.size()) model.restart_adapters();
 }
 
 StoredTensors with_first_positions(StoredTensors tensors, std::int64_t positions,
@@ -89,8 +102,8 @@ std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2
 
 void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model) {
   prepare_model_folder(folder, {"config.json", "model.safetensors"});
-  write_safetensors(folder / "model.safetensors", to_hugging_face(model.parameters()),
-                    {{"format", "pt"}});
+  write_stored_safetensors(folder / "model.safetensors", to_hugging_face(merged_parameters(model)),
+                           {{"format", "pt"}});
   write_file_atomically(folder / "config.json", make_gpt2_config(model.options()));
 }
 

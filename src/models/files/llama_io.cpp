@@ -1,5 +1,6 @@
 #include "accrue/models/llama_io.h"
 
+#include "accrue/models/adapter_io.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "models/files/hub_weights.h"
@@ -45,14 +46,16 @@ std::unique_ptr<Llama> load_llama_folder(const std::filesystem::path& folder, Ll
 void save_llama_folder(const std::filesystem::path& folder, const Llama& model) {
   const std::string config = make_llama_config(model.options());
   prepare_model_folder(folder, {"config.json", "model.safetensors"});
-  write_safetensors(folder / "model.safetensors", model.file_tensors(), {{"format", "pt"}});
+  write_stored_safetensors(folder / "model.safetensors", merged_parameters(model),
+                           {{"format", "pt"}});
   write_file_atomically(folder / "config.json", config);
 }
 
 void load_llama_tensors(Llama& model, const StoredTensors& tensors, const std::string& origin) {
-  copy_by_name(model.file_tensors(),
-               as_hub_weights(tensors, names_of(model), origin, llama_weights), origin,
+  const NamedParameters all = model.file_tensors(), targets = targets_of(all, tensors);
+  copy_by_name(targets, as_hub_weights(tensors, names_of(model), origin, llama_weights), origin,
                llama_weights);
+  if (targets.size() < all.size()) model.restart_adapters();
 }
 
 }  // namespace accrue::models

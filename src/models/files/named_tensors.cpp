@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "accrue/models/adapter_io.h"
 
 namespace accrue::models {
 namespace {
@@ -61,6 +64,16 @@ NamedParameters detached(const NamedParameters& parameters) {
   NamedParameters result;
   for (const auto& [name, tensor] : parameters) result.push_back({name, tensor.detach()});
   return result;
+}
+
+NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given) {
+  if (std::any_of(given.begin(), given.end(),
+                  [](const StoredTensor& tensor) { return is_adapter_name(tensor.name); }))
+    return file_tensors;
+  NamedParameters base;
+  for (const NamedParameter& tensor : file_tensors)
+    if (!is_adapter_name(tensor.name)) base.push_back(tensor);
+  return base;
 }
 
 void copy_by_name(const NamedParameters& targets, const StoredTensors& given,

@@ -15,6 +15,10 @@ Error misfit_of(const std::string& origin, const std::string& tensor, const std:
 /// The parameters without autograd, sharing their memory: what files hold of them.
 NamedParameters detached(const NamedParameters& parameters);
 
+/// The tensors of a model with adapters that `given` are for: all of them, or those of the base
+/// where none is an adapter's.
+NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given);
+
 /// Copies `given` into `targets` by name, one after the other, converting floating-point dtypes.
 /// Throws a usage Error, naming `origin` and the first tensor that is missing, extra, twice or
 /// misshapen, and changes nothing then.

@@ -101,6 +101,25 @@ at::Tensor LlamaBlock::attend(const at::Tensor& x, const at::Tensor& normalised,
   return kernels.grouped_attention(queries, keys, values, attention, context);
 }
 
+at::Tensor LlamaBlock::feed_forward(const at::Tensor& x, const LlamaOptions& options,
+                                    const ForwardContext& context,
+                                    const kernels::Remake& remake_x) {
+  const kernels::Operations& kernels = kernels::operations_of(context);
+  const kernels::GateActivation activation = options.variant.activation;
+  if (!gate.adapter && !up.adapter && !down.adapter)
+    return kernels.mlp_gated(x, gate.weight, gate.prepared, up.weight, up.prepared, down.weight,
+                             down.prepared,
+                             {.activation = activation,
+                              .remake_x = remake_x,
+                              // A norm behind it reads it for its own backward.
+                              .result_unread = context.result_unread && !after_mlp});
+  const at::Tensor opening = gate(x, context, remake_x), through = up(x, context, remake_x);
+  return down(kernels.gate(activation, opening, through), context,
+              [activation, opening = opening.detach(), through = through.detach()] {
+                return kernels::gate(activation, opening, through);
+              });
+}
+
 at::Tensor LlamaBlock::operator()(const at::Tensor& x, const LlamaOptions& options,
                                   const RotaryTables& rotary, at::ScalarType activations,
                                   const ForwardContext& context, std::int64_t first_site,
@@ -114,12 +133,8 @@ at::Tensor LlamaBlock::operator()(const at::Tensor& x, const LlamaOptions& optio
   const auto [residual, normalised] = kernels.add_rms_norm(
       stream, kernels.dropout(attended, options.dropout, context, first_site + 1),
       before_mlp.weight, before_mlp.options, activations);
-  at::Tensor fed_forward = kernels.mlp_gated(
-      normalised, gate.weight, gate.prepared, up.weight, up.prepared, down.weight, down.prepared,
-      {.activation = options.variant.activation,
-       .remake_x = remake_norm(before_mlp, residual, activations, context),
-       // A norm behind it reads it for its own backward.
-       .result_unread = context.result_unread && !after_mlp});
+  at::Tensor fed_forward = feed_forward(normalised, options, context,
+                                        remake_norm(before_mlp, residual, activations, context));
   if (after_mlp) fed_forward = after_mlp(fed_forward, activations, context);
   return kernels.add_dropout(residual, fed_forward, options.dropout, context, first_site + 2);
 }

@@ -51,6 +51,8 @@ struct LlamaBlock {
   at::Tensor attend(const at::Tensor& x, const at::Tensor& normalised, const LlamaOptions& options,
                     const RotaryTables& rotary, const ForwardContext& context, std::int64_t site,
                     kernels::KeyValueCache* cache);
+  at::Tensor feed_forward(const at::Tensor& x, const LlamaOptions& options,
+                          const ForwardContext& context, const kernels::Remake& remake_x);
 };
 
 /// `options` has its usual widths stated (with_usual_widths).

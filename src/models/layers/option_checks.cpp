@@ -1,5 +1,6 @@
 #include "models/layers/option_checks.h"
 
+#include <cmath>
 #include <string>
 
 #include "accrue/core/error.h"
@@ -30,9 +31,19 @@ void check_width_of_heads(const char* operation, std::int64_t width, std::int64_
 }
 
 void check_dropout(const char* operation, double dropout) {
-  if (!(dropout >= 0 && dropout < 1))
-    throw usage_error(operation, "a model.dropout in [0, 1)", std::to_string(dropout),
-                      "model.dropout=0.1");
+  check_fraction(operation, "model.dropout", dropout);
+}
+
+void check_fraction(const char* operation, const char* key, double value) {
+  if (!(value >= 0 && value < 1))
+    throw usage_error(operation, std::string("a ") + key + " in [0, 1)", std::to_string(value),
+                      std::string(key) + "=0.1");
+}
+
+void check_positive(const char* operation, const char* key, double value) {
+  if (!(std::isfinite(value) && value > 0))
+    throw usage_error(operation, std::string("a finite ") + key + " greater than 0",
+                      std::to_string(value), std::string("another ") + key);
 }
 
 void check_parameters(const char* operation, double parameters) {

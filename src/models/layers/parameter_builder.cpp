@@ -28,11 +28,19 @@ std::uint64_t stream_of(std::string_view name) {
   return hash;
 }
 
+std::int64_t operations_of_products(const NamedParameters& parameters) {
+  std::int64_t operations = 0;
+  for (const NamedParameter& parameter : parameters)
+    operations += (parameter.tensor.requires_grad() ? 6 : 4) * parameter.tensor.numel();
+  return operations;
+}
+
 at::Tensor ParameterBuilder::constant(const std::string& name, std::vector<std::int64_t> shape,
                                       double value) {
   const MemoryTagScope tag(MemoryTag::parameters);
-  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype_));
-  tensor.set_requires_grad(true);
+  const at::ScalarType dtype = shape.size() >= 2 ? matrices_ : dtype_;
+  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype));
+  tensor.set_requires_grad(trained_);
   parameters_.push_back({name, tensor});
   return tensor;
 }

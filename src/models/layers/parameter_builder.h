@@ -13,10 +13,25 @@ namespace accrue::models {
 /// name) and neither on the order of creation nor on what else there is.
 std::uint64_t stream_of(std::string_view name);
 
+/// Arithmetic of the products with `parameters` for one token, forward and backward: 6 operations
+/// for each element, 4 where it is frozen and so has no gradient.
+std::int64_t operations_of_products(const NamedParameters& parameters);
+
 /// Makes a model's parameters in registration order and draws their values at the end, in parallel.
 class ParameterBuilder {
  public:
-  explicit ParameterBuilder(at::ScalarType dtype) : dtype_(dtype) {}
+  explicit ParameterBuilder(at::ScalarType dtype) : dtype_(dtype), matrices_(dtype) {}
+
+  /// What is made from here on is frozen: it wants no gradient, and matrices are held in that
+  /// dtype.
+  void begin_frozen(at::ScalarType matrices) {
+    matrices_ = matrices;
+    trained_ = false;
+  }
+  void end_frozen() {
+    matrices_ = dtype_;
+    trained_ = true;
+  }
 
   at::Tensor constant(const std::string& name, std::vector<std::int64_t> shape, double value);
   /// Makes a parameter that draw() fills; until then it is zero.
@@ -24,6 +39,8 @@ class ParameterBuilder {
                     double standard_deviation);
 
   void draw(std::uint64_t seed);
+  /// Leaves zero what draw() would fill.
+  void leave_zero() { pending_.clear(); }
   NamedParameters take() { return std::move(parameters_); }
 
  private:
@@ -32,7 +49,8 @@ class ParameterBuilder {
     double standard_deviation;
   };
 
-  at::ScalarType dtype_;
+  at::ScalarType dtype_, matrices_;
+  bool trained_ = true;
   NamedParameters parameters_;
   std::vector<Pending> pending_;
 };

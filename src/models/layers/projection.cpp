@@ -2,20 +2,53 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "core/name_pattern.h"
 #include "kernels/operations.h"
+#include "models/layers/option_checks.h"
 
 namespace accrue::models {
+namespace {
+
+/// An adapter's first factor is drawn with the deviation that PEFT's has, whose values are uniform.
+double deviation_of_factor(std::int64_t in) { return 1 / std::sqrt(3.0 * static_cast<double>(in)); }
+
+void check_adapters(const char* operation, const AdapterOptions& options,
+                    const std::vector<Projection*>& targets) {
+  constexpr std::int64_t most_rank = 1 << 16;
+  check_range(operation, "lora.rank", options.rank, 1, most_rank);
+  check_fraction(operation, "lora.dropout", options.dropout);
+  check_positive(operation, "lora.alpha", options.alpha_or_usual());
+  double parameters = 0;
+  for (const Projection* projection : targets)
+    parameters += static_cast<double>(options.rank) *
+                  static_cast<double>(projection->weight.size(0) + projection->weight.size(1));
+  check_parameters(operation, parameters);
+}
+
+}  // namespace
 
 at::Tensor Projection::operator()(const at::Tensor& x, const ForwardContext& context,
                                   const kernels::Remake& remake_x) {
+  if (adapter) return adapted(x, context, remake_x);
   return kernels::operations_of(context).linear(x, weight, bias, prepared, remake_x);
+}
+
+at::Tensor Projection::adapted(const at::Tensor& x, const ForwardContext& context,
+                               const kernels::Remake& remake_x) {
+  const bool rescales = adapter->magnitude.defined();
+  const at::Tensor y = kernels::operations_of(context).adapted_linear(
+      x, weight, rescales ? at::Tensor() : bias, prepared, adapter->factors,
+      adapter->dropped(x, context), adapter->remake_dropped(x, remake_x, context));
+  return rescales ? adapter->rescaled(y, weight, bias) : y;
 }
 
 Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
                            std::int64_t out, double deviation, bool biased) {
   Projection made;
+  made.name = name;
   made.weight = builder.normal(name + ".weight", {out, in}, deviation);
   if (biased) made.bias = builder.constant(name + ".bias", {out}, 0);
   return made;
@@ -23,6 +56,46 @@ Projection make_projection(ParameterBuilder& builder, const std::string& name, s
 
 double residual_deviation(std::int64_t layers) {
   return initial_deviation / std::sqrt(2.0 * static_cast<double>(layers));
+}
+
+void attach_adapters(const char* operation, ParameterBuilder& builder,
+                     const std::vector<Projection*>& projections, const AdapterOptions& options,
+                     std::int64_t first_site) {
+  std::vector<std::string> names;
+  for (const Projection* projection : projections) names.push_back(projection->name);
+  check_patterns(std::string(operation) + ", lora.targets", options.targets, names);
+  std::vector<Projection*> targets;
+  for (Projection* projection : projections)
+    if (options.targets.empty() || matches_any(options.targets, projection->name))
+      targets.push_back(projection);
+  check_adapters(operation, options, targets);
+  for (std::size_t i = 0; i < projections.size(); ++i) {
+    Projection& projection = *projections[i];
+    if (std::find(targets.begin(), targets.end(), &projection) == targets.end()) continue;
+    const std::int64_t out = projection.weight.size(0), in = projection.weight.size(1);
+    Adapter adapter;
+    adapter.factors.a = builder.normal(projection.name + ".lora_A.weight", {options.rank, in},
+                                       deviation_of_factor(in));
+    adapter.factors.b =
+        builder.constant(projection.name + ".lora_B.weight", {out, options.rank}, 0);
+    adapter.factors.scale = options.scale();
+    if (options.kind == AdapterKind::dora)
+      adapter.magnitude = builder.constant(projection.name + ".lora_magnitude_vector", {out}, 1);
+    adapter.dropout = options.dropout;
+    adapter.site = first_site + static_cast<std::int64_t>(i);
+    projection.adapter = std::move(adapter);
+  }
+}
+
+void restart_adapters(const std::vector<Projection*>& projections) {
+  const at::NoGradGuard no_grad;
+  for (Projection* projection : projections) {
+    if (!projection->adapter) continue;
+    Adapter& adapter = *projection->adapter;
+    adapter.factors.b.zero_();
+    if (adapter.magnitude.defined())
+      adapter.magnitude.copy_(adapter.norms.of(projection->weight, adapter.factors));
+  }
 }
 
 std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,

@@ -1,24 +1,33 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "accrue/core/forward_context.h"
 #include "accrue/kernels/prepared_weight.h"
 #include "accrue/kernels/recompute.h"
+#include "accrue/models/adapter_options.h"
+#include "models/layers/adapter.h"
 #include "models/layers/parameter_builder.h"
 
 namespace accrue::models {
 
-/// An affine map with what its products need of the weight.
+/// An affine map with what its products need of the weight, perhaps with an adapter.
 struct Projection {
+  std::string name = {};  ///< of the parameters, up to their ".weight"
   at::Tensor weight;
   at::Tensor bias;  ///< undefined: none
   kernels::PreparedWeight prepared;
+  std::optional<Adapter> adapter = {};
 
   at::Tensor operator()(const at::Tensor& x, const ForwardContext& context,
                         const kernels::Remake& remake_x = {});
+
+ private:
+  at::Tensor adapted(const at::Tensor& x, const ForwardContext& context,
+                     const kernels::Remake& remake_x);
 };
 
 /// The standard deviation of a transformer's weights before training.
@@ -31,6 +40,17 @@ Projection make_projection(ParameterBuilder& builder, const std::string& name, s
 /// The deviation of projections that add to the residual stream, as GPT-2 has it: each of the
 /// blocks adds two.
 double residual_deviation(std::int64_t layers);
+
+/// Gives those of `projections` that the options' targets match an adapter, of trained parameters
+/// NAME.lora_A.weight, NAME.lora_B.weight and, of DoRA, NAME.lora_magnitude_vector, as PEFT names
+/// them. The adapter of the i-th projection drops at `first_site` + i. Throws a usage Error of
+/// `operation` where a pattern matches none of them or an option is out of range.
+void attach_adapters(const char* operation, ParameterBuilder& builder,
+                     const std::vector<Projection*>& projections, const AdapterOptions& options,
+                     std::int64_t first_site);
+/// Gives adapters the values with which they change nothing: b is 0, a magnitude its row's norm. To
+/// be called when the weights have their values.
+void restart_adapters(const std::vector<Projection*>& projections);
 
 /// What packed weights take at most where products read `activations`: Model::packed_weight_bytes.
 std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,

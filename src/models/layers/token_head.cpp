@@ -12,6 +12,17 @@
 #include "models/layers/preference_loss.h"
 
 namespace accrue::models {
+namespace {
+
+/// hidden [M, C] · weightᵀ of bf16 operands, in fp32.
+at::Tensor wide_product(const at::Tensor& hidden, const at::Tensor& weight) {
+  at::Tensor product =
+      at::empty({hidden.size(0), weight.size(0)}, hidden.options().dtype(at::kFloat));
+  kernels::gemm_out(product, hidden, weight.t());
+  return product;
+}
+
+}  // namespace
 
 Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
                      const ForwardContext& context, double gradient_scale) {
@@ -27,11 +38,14 @@ Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
 }
 
 at::Tensor TokenHead::logits(const at::Tensor& hidden, const ForwardContext& context) {
+  if (weight.scalar_type() == at::kBFloat16) return capped(wide_product(hidden, weight));
   return capped(kernels::operations_of(context).linear(hidden, weight, {}, prepared, {}));
 }
 
 at::Tensor TokenHead::decoded_logits(const at::Tensor& hidden) {
-  at::Tensor plain = at::empty({hidden.size(0), weight.size(0)}, weight.options());
+  const at::ScalarType dtype =
+      weight.scalar_type() == at::kBFloat16 ? at::kFloat : weight.scalar_type();
+  at::Tensor plain = at::empty({hidden.size(0), weight.size(0)}, weight.options().dtype(dtype));
   kernels::gemm_out(plain, hidden, prepared.copy(weight, hidden.scalar_type()).t());
   return capped(plain);
 }

@@ -28,6 +28,17 @@ LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int
           builder.constant(name + ".bias", {width}, 0), eps};
 }
 
+at::Tensor TransformerBlock::feed_forward(const at::Tensor& x, const ForwardContext& context,
+                                          const kernels::Remake& remake_x) {
+  const kernels::Operations& kernels = kernels::operations_of(context);
+  if (!mlp_in.adapter && !mlp_out.adapter)
+    return kernels.mlp_gelu(x, mlp_in.weight, mlp_in.bias, mlp_in.prepared, mlp_out.weight,
+                            mlp_out.bias, mlp_out.prepared,
+                            {.remake_x = remake_x, .result_unread = context.result_unread});
+  const at::Tensor pre = mlp_in(x, context, remake_x);
+  return mlp_out(kernels.gelu(pre), context, [pre = pre.detach()] { return kernels::gelu(pre); });
+}
+
 at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions& options,
                                         const ForwardContext& context, std::int64_t first_site,
                                         kernels::KeyValueCache* cache) {
@@ -49,10 +60,7 @@ at::Tensor TransformerBlock::operator()(const at::Tensor& x, const BlockOptions&
   const auto [residual, normalised] = kernels.add_layer_norm(
       stream, kernels.dropout(attended, options.dropout, context, first_site + 1), after.weight,
       after.bias, after.eps, options.activations);
-  const at::Tensor fed_forward = kernels.mlp_gelu(
-      normalised, mlp_in.weight, mlp_in.bias, mlp_in.prepared, mlp_out.weight, mlp_out.bias,
-      mlp_out.prepared,
-      {.remake_x = remake(after, residual), .result_unread = context.result_unread});
+  const at::Tensor fed_forward = feed_forward(normalised, context, remake(after, residual));
   return kernels.add_dropout(residual, fed_forward, options.dropout, context, first_site + 2);
 }
 

@@ -40,6 +40,10 @@ struct TransformerBlock {
                         const ForwardContext& context, std::int64_t first_site,
                         kernels::KeyValueCache* cache = nullptr);
   std::vector<Projection*> projections() { return {&qkv, &attention_out, &mlp_in, &mlp_out}; }
+
+ private:
+  at::Tensor feed_forward(const at::Tensor& x, const ForwardContext& context,
+                          const kernels::Remake& remake_x);
 };
 
 }  // namespace accrue::models

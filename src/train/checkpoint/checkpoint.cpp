@@ -24,12 +24,33 @@ constexpr const char* optimizer_file = "optimizer.safetensors";
 constexpr const char* ranks_file = "ranks.safetensors";
 constexpr const char* state_file = "state.json";
 
+json adapters_to_json(const models::AdapterOptions& adapters) {
+  return {{"rank", adapters.rank},
+          {"alpha", adapters.alpha_or_usual()},
+          {"dropout", adapters.dropout},
+          {"targets", adapters.targets},
+          {"kind", to_string(adapters.kind)},
+          {"rs", adapters.rank_stabilised}};
+}
+
+models::AdapterOptions adapters_from_json(const json& in) {
+  return {.rank = in.at("rank").get<std::int64_t>(),
+          .alpha = in.at("alpha").get<double>(),
+          .dropout = in.at("dropout").get<double>(),
+          .targets = in.at("targets").get<std::vector<std::string>>(),
+          .kind = models::adapter_kind_words.parse(in.at("kind").get<std::string>(),
+                                                   "model.lora.kind in state.json",
+                                                   "an earlier checkpoint of the run"),
+          .rank_stabilised = in.at("rs").get<bool>()};
+}
+
 json shape_to_json(const ModelConfig& shape) {
   json out{{"kind", to_string(shape.kind)}, {"layers", shape.layers},    {"heads", shape.heads},
            {"width", shape.width},          {"context", *shape.context}, {"vocab", *shape.vocab}};
   if (shape.kv_heads) out["kv_heads"] = *shape.kv_heads;
   if (shape.ffn_width) out["ffn_width"] = *shape.ffn_width;
   if (!shape.config_json.empty()) out["config"] = shape.config_json;
+  if (shape.lora.adapters.any()) out["lora"] = adapters_to_json(shape.lora.adapters);
   if (!shape.image.empty()) out["image"] = shape.image;
   if (!shape.classes.empty()) out["classes"] = shape.classes;
   return out;
@@ -47,6 +68,7 @@ ModelConfig shape_from_json(const json& in) {
   if (in.contains("kv_heads")) shape.kv_heads = in["kv_heads"].get<std::int64_t>();
   if (in.contains("ffn_width")) shape.ffn_width = in["ffn_width"].get<std::int64_t>();
   if (in.contains("config")) in["config"].get_to(shape.config_json);
+  if (in.contains("lora")) shape.lora.adapters = adapters_from_json(in["lora"]);
   if (in.contains("image")) in["image"].get_to(shape.image);
   if (in.contains("classes")) in["classes"].get_to(shape.classes);
   return shape;
@@ -211,6 +233,7 @@ Config VerifiedCheckpoint::with_shape(Config config) const {
   config.model.width = shape_.width;
   config.model.ffn_width = shape_.ffn_width;
   config.model.config_json = shape_.config_json;
+  config.model.lora.adapters = shape_.lora.adapters;
   config.model.context = shape_.context;
   config.model.vocab = shape_.vocab;
   if (!shape_.image.empty()) config.model.image = shape_.image;

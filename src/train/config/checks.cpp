@@ -112,7 +112,14 @@ void check_llama(const Config& config, const StatedKeys& stated) {
                       "another width or another number of heads");
 }
 
+void check_adapters(const Config& config, const StatedKeys& stated) {
+  if (config.model.lora.from.empty() || !config.model.from.empty()) return;
+  throw usage_error(where(stated, "lora.from"), "model.from, the base that the adapter is of",
+                    "nothing", "from = \"FOLDER\" in [model]");
+}
+
 void check_model(const Config& config, const StatedKeys& stated) {
+  check_adapters(config, stated);
   if (config.model.kind == ModelKind::resnet) return check_resnet(config, stated);
   if (config.model.kind == ModelKind::vit) return check_vit(config, stated);
   if (config.model.kind == ModelKind::torchscript) return check_torchscript(config, stated);

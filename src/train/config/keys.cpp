@@ -10,8 +10,8 @@ namespace {
 std::vector<Key> all_keys() {
   std::vector<Key> table;
   for (auto section :
-       {run_keys(), model_keys(), data_keys(), batch_keys(), precision_keys(), memory_keys(),
-        loss_keys(), optim_keys(), dist_keys(), observe_keys(), later_sections()})
+       {run_keys(), model_keys(), lora_keys(), data_keys(), batch_keys(), precision_keys(),
+        memory_keys(), loss_keys(), optim_keys(), dist_keys(), observe_keys(), later_sections()})
     table.insert(table.end(), section.begin(), section.end());
   return table;
 }

@@ -238,6 +238,10 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
     throw usage_error(estimating,
                       "a model whose shape the config tells: gpt2, llama, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
+  if (config.model.lora.is_on() || !config.model.freeze.empty())
+    throw usage_error(estimating, "a model that is trained as a whole",
+                      config.model.lora.is_on() ? "adapters" : "model.freeze",
+                      "accrue plan without --estimate, which measures");
   const ModelFigures figures = figures_of(config, options);
   RunEstimate estimate;
   estimate.parameters = figures.parameters;

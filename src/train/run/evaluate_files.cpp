@@ -21,6 +21,8 @@ Config config_for(const EvaluationTask& task) {
   else
     config.model.kind = kind_of_origin(task.model).value_or(config.model.kind);
   config.model.from = task.model;
+  config.model.lora = {};  // a run's adapters are in its checkpoint
+  config.model.freeze.clear();
   if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
   config.loss.kind = models::LossKind::lm;  // of the tokens, whatever it was trained for

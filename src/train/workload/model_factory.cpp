@@ -6,6 +6,9 @@
 #include <filesystem>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/models/adapter_io.h"
+#include "accrue/models/freeze.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_io.h"
@@ -40,7 +43,8 @@ models::Gpt2Options gpt2_options(const Config& config) {
           .loss = loss_options(config),
           .fused_loss = config.loss.cross_entropy == CrossEntropy::fused,
           .compute = config.precision.compute,
-          .seed = config.run.seed};
+          .seed = config.run.seed,
+          .adapters = config.model.lora.adapters};
 }
 
 models::LlamaOptions llama_options(const Config& config) {
@@ -50,7 +54,17 @@ models::LlamaOptions llama_options(const Config& config) {
   options.fused_loss = config.loss.cross_entropy == CrossEntropy::fused;
   options.compute = config.precision.compute;
   options.seed = config.run.seed;
+  options.adapters = config.model.lora.adapters;
   return options;
+}
+
+/// Puts what the adapters of a folder are into the config.
+void take_adapters_of_folder(Config& config) {
+  LoraConfig& lora = config.model.lora;
+  if (lora.from.empty()) return;
+  const double dropout = lora.adapters.dropout;
+  lora.adapters = models::read_adapter_options(lora.from);
+  lora.adapters.dropout = dropout;
 }
 
 bool takes_images(const Config& config) {
@@ -226,6 +240,7 @@ models::LlamaOptions llama_shape(const ModelConfig& model) {
 
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks) {
+  take_adapters_of_folder(config);
   if (const auto origin = run_origin(config.model.from))
     return load_from_run(config, *origin, remarks);
   if (!is_language_model(config.model.kind) || config.model.from.empty()) return nullptr;
@@ -274,7 +289,25 @@ void check_loaded_model(const Config& config, models::Model& model, const data::
   if (config.model.kind == ModelKind::torchscript) expect_to_take_a_sample(config, model, train);
 }
 
-std::unique_ptr<models::Model> make_model(const Config& config) {
+void settle_what_is_trained(const Config& config, models::Model& model,
+                            std::vector<std::string>& remarks) {
+  const std::string& adapter = config.model.lora.from;
+  if (auto* language_model = dynamic_cast<models::LanguageModel*>(&model);
+      language_model != nullptr && !adapter.empty()) {
+    models::load_adapter_folder(adapter, *language_model);
+    remarks.push_back("adapters start as " + adapter + " has them");
+  }
+  models::freeze_parameters(model, config.model.freeze);
+  const std::int64_t all = models::parameter_count(model),
+                     trained = models::trained_parameter_count(model);
+  if (trained < all)
+    remarks.push_back(format_count(static_cast<double>(trained)) + " of " +
+                      format_count(static_cast<double>(all)) + " parameters are trained");
+}
+
+namespace {
+
+std::unique_ptr<models::Model> make_whole_model(const Config& config) {
   if (config.model.kind == ModelKind::resnet)
     return std::make_unique<models::ResNet>(resnet_options(config));
   if (config.model.kind == ModelKind::vit)
@@ -287,6 +320,14 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
   if (config.model.kind == ModelKind::llama)
     return std::make_unique<models::Llama>(llama_options(config));
   return std::make_unique<models::Gpt2>(gpt2_options(config));
+}
+
+}  // namespace
+
+std::unique_ptr<models::Model> make_model(const Config& config) {
+  std::unique_ptr<models::Model> model = make_whole_model(config);
+  models::freeze_parameters(*model, config.model.freeze);
+  return model;
 }
 
 std::unique_ptr<models::Model> make_initial_model(const Config& config) {

@@ -36,6 +36,12 @@ void fit_model_to_data(Config& config, const data::Source& train);
 /// of the data or has fewer outputs than there are classes.
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
 
+/// Loads the adapters of `lora.from` and freezes what `model.freeze` says, once the model has its
+/// weights; adds to `remarks` how much of it is trained, where that is not all. Throws a usage
+/// Error where the adapters are of another base, or a pattern matches nothing.
+void settle_what_is_trained(const Config& config, models::Model& model,
+                            std::vector<std::string>& remarks);
+
 /// make_model(), with the weights of `model.from` where that names a file of them.
 std::unique_ptr<models::Model> make_initial_model(const Config& config);
 

@@ -2,6 +2,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/models/adapter_io.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
 #include "core/words.h"
@@ -64,8 +65,10 @@ void check_goes_with(const Config& config, const Config& theirs) {
 }  // namespace
 
 std::string start_in_words(const std::string& from, const models::Model& model) {
-  return "the model starts as " + from +
-         " has it: " + format_count(static_cast<double>(models::parameter_count(model))) +
+  std::int64_t count = 0;
+  for (const NamedParameter& parameter : model.parameters())
+    if (!models::is_adapter_name(parameter.name)) count += parameter.tensor.numel();
+  return "the model starts as " + from + " has it: " + format_count(static_cast<double>(count)) +
          " parameters";
 }
 
@@ -108,7 +111,14 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   check_goes_with(config, theirs);
   const VerifiedCheckpoint checkpoint(origin.checkpoint, VerifiedCheckpoint::Files::model);
   const std::optional<std::int64_t> wanted = config.model.context;
+  const LoraConfig wanted_adapters = config.model.lora;
   config = checkpoint.with_shape(std::move(config));
+  if (wanted_adapters.is_on() && config.model.lora.adapters.any())
+    throw usage_error("model.from = \"" + config.model.from + "\"",
+                      "a run that trained a whole model", "one that trained adapters",
+                      "accrue export, which merges them into their base, or with --format adapter "
+                      "makes a folder for lora.from");
+  if (wanted_adapters.is_on()) config.model.lora = wanted_adapters;
   const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();

@@ -23,14 +23,14 @@ struct RunOrigin {
 std::optional<RunOrigin> run_origin(const std::string& from);
 
 /// Loads the checkpoint's model, verified; `config` gets its shape, but for a language
-/// model's shorter context. Adds to `remarks` what was decided. Throws a usage Error where config
-/// and run have different kinds or normalisations, where the run has only the tensors of a
-/// TorchScript module, or where the checkpoint is not as it was written. It needs no claim: other
-/// processes may go on with the run.
+/// model's shorter context, and its adapters. Adds to `remarks` what was decided. Throws a usage
+/// Error where config and run have different kinds or normalisations, or both have adapters, where
+/// the run has only the tensors of a TorchScript module, or where the checkpoint is not as it was
+/// written. It needs no claim: other processes may go on with the run.
 std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
                                              std::vector<std::string>& remarks);
 
-/// Says whose weights training starts from, and how many, for people.
+/// Says whose weights training starts from, and how many, new adapters apart, for people.
 std::string start_in_words(const std::string& from, const models::Model& model);
 
 /// Throws a usage Error, with all that model.from may be, where `from` is no Hugging Face folder.

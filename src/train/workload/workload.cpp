@@ -150,6 +150,7 @@ Workload open_workload(Config config, const data::TellProgress& tell) {
   check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
   work.model = loaded ? std::move(loaded) : make_initial_model(config);
+  settle_what_is_trained(config, *work.model, work.remarks);
   check_loaded_model(config, *work.model, *train);
   work.model->pack_weights(affords_packing(*work.model));
   work.data = open_datasets(config, text, std::move(train));
@@ -223,7 +224,10 @@ std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config
 std::vector<optim::ParameterGroup> parameter_groups(const Config& config,
                                                     const NamedParameters& parameters) {
   const OptimConfig& o = config.optim;
-  return optim::default_groups(parameters, o.weight_decay, o.decay == Decay::all);
+  std::vector<optim::PatternRate> rates;
+  for (const RateOfPattern& rate : o.rates) rates.push_back({rate.match, rate.lr / o.lr});
+  return optim::split_by_rates(
+      optim::default_groups(parameters, o.weight_decay, o.decay == Decay::all), rates);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,

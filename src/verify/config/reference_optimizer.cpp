@@ -6,9 +6,13 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <compare>
+#include <map>
 #include <utility>
 
+#include "core/name_pattern.h"
 #include "verify/comparison.h"
 
 namespace accrue::proof {
@@ -17,46 +21,53 @@ namespace {
 using Groups = std::vector<torch::optim::OptimizerParamGroup>;
 using Tensors = std::vector<at::Tensor>;
 
-/// torch::optim's options for a group with that weight decay.
-template <class Options>
-Options with_decay(Options options, double decay) {
-  options.weight_decay(decay);
-  return options;
+/// What a group of parameters has of its own.
+struct Settings {
+  double decay, lr;
+  auto operator<=>(const Settings&) const = default;
+};
+using GroupsBySettings = std::map<Settings, Tensors>;
+
+/// What optim.decay and optim.rates say of a parameter.
+Settings settings_of(const train::OptimConfig& config, const NamedParameter& parameter) {
+  const bool decays = parameter.tensor.dim() >= 2 || config.decay == train::Decay::all;
+  Settings settings{.decay = decays ? config.weight_decay : 0, .lr = config.lr};
+  const auto rate = std::ranges::find_if(config.rates, [&](const train::RateOfPattern& candidate) {
+    return matches_name(candidate.match, parameter.name);
+  });
+  if (rate != config.rates.end()) settings.lr = rate->lr;
+  return settings;
 }
 
 template <class Optimizer, class Options>
-std::unique_ptr<torch::optim::Optimizer> make(const train::OptimConfig& config,
-                                              const Options& options, const Tensors& matrices,
-                                              const Tensors& vectors) {
-  const double of_vectors = config.decay == train::Decay::all ? config.weight_decay : 0;
+std::unique_ptr<torch::optim::Optimizer> make(const Options& options,
+                                              const GroupsBySettings& parts) {
   Groups groups;
-  if (!matrices.empty())
-    groups.emplace_back(matrices,
-                        std::make_unique<Options>(with_decay(options, config.weight_decay)));
-  if (!vectors.empty())
-    groups.emplace_back(vectors, std::make_unique<Options>(with_decay(options, of_vectors)));
+  for (const auto& [settings, parameters] : parts) {
+    auto own = std::make_unique<Options>(options);
+    own->weight_decay(settings.decay);
+    own->lr(settings.lr);
+    groups.emplace_back(parameters, std::move(own));
+  }
   return std::make_unique<Optimizer>(std::move(groups), options);
 }
 
 std::unique_ptr<torch::optim::Optimizer> make(const train::OptimConfig& config,
-                                              const Tensors& matrices, const Tensors& vectors) {
+                                              const GroupsBySettings& parts) {
   const std::tuple<double, double> betas{config.beta1, config.beta2};
   switch (config.kind) {
     case train::OptimizerKind::sgd:
-      return make<torch::optim::SGD>(
-          config, torch::optim::SGDOptions(config.lr).momentum(config.momentum), matrices, vectors);
+      return make<torch::optim::SGD>(torch::optim::SGDOptions(config.lr).momentum(config.momentum),
+                                     parts);
     case train::OptimizerKind::rmsprop:
       return make<torch::optim::RMSprop>(
-          config, torch::optim::RMSpropOptions(config.lr).eps(config.eps).momentum(config.momentum),
-          matrices, vectors);
+          torch::optim::RMSpropOptions(config.lr).eps(config.eps).momentum(config.momentum), parts);
     case train::OptimizerKind::adam:
       return make<torch::optim::Adam>(
-          config, torch::optim::AdamOptions(config.lr).betas(betas).eps(config.eps), matrices,
-          vectors);
+          torch::optim::AdamOptions(config.lr).betas(betas).eps(config.eps), parts);
     default:
       return make<torch::optim::AdamW>(
-          config, torch::optim::AdamWOptions(config.lr).betas(betas).eps(config.eps), matrices,
-          vectors);
+          torch::optim::AdamWOptions(config.lr).betas(betas).eps(config.eps), parts);
   }
 }
 
@@ -75,13 +86,13 @@ struct ReferenceOptimizer::Impl {
 ReferenceOptimizer::ReferenceOptimizer(const train::OptimConfig& config,
                                        const NamedParameters& trained)
     : impl_(std::make_unique<Impl>(Impl{.clip = config.clip, .trained = trained})) {
-  Tensors matrices, vectors;
+  GroupsBySettings parts;
   for (const NamedParameter& parameter : trained) {
     const at::Tensor copy = parameter.tensor.detach().to(at::kDouble, false, /*copy=*/true);
     impl_->copies.push_back(copy.requires_grad_());
-    (copy.dim() >= 2 ? matrices : vectors).push_back(copy);
+    parts[settings_of(config, parameter)].push_back(copy);
   }
-  impl_->optimizer = make(config, matrices, vectors);
+  impl_->optimizer = make(config, parts);
 }
 
 ReferenceOptimizer::~ReferenceOptimizer() = default;

@@ -180,6 +180,32 @@ at::Tensor ComparedOperations::linear(const at::Tensor& x, const at::Tensor& wei
                   })[0];
 }
 
+at::Tensor ComparedOperations::adapted_linear(const at::Tensor& x, const at::Tensor& weight,
+                                              const at::Tensor& bias,
+                                              kernels::PreparedWeight& prepared,
+                                              kernels::LowRank& factors, const at::Tensor& dropped,
+                                              const kernels::Remake&) const {
+  return compared(
+      {"adapted_linear", Between::values}, {x, weight, bias, factors.a, factors.b, dropped},
+      [&prepared, scale = factors.scale](const Operations& by, const Tensors& in) {
+        kernels::LowRank same{.a = in[3], .b = in[4], .scale = scale};
+        return Tensors{by.adapted_linear(in[0], in[1], in[2], prepared, same, in[5], {})};
+      })[0];
+}
+
+at::Tensor ComparedOperations::gelu(const at::Tensor& x) const {
+  return compared({"gelu"}, {x}, [](const Operations& by, const Tensors& in) {
+    return Tensors{by.gelu(in[0])};
+  })[0];
+}
+
+at::Tensor ComparedOperations::gate(kernels::GateActivation activation, const at::Tensor& gate,
+                                    const at::Tensor& up) const {
+  return compared({"gate"}, {gate, up}, [activation](const Operations& by, const Tensors& in) {
+    return Tensors{by.gate(activation, in[0], in[1])};
+  })[0];
+}
+
 at::Tensor ComparedOperations::mlp_gelu(const at::Tensor& x, const at::Tensor& w1,
                                         const at::Tensor& b1, kernels::PreparedWeight& prepared1,
                                         const at::Tensor& w2, const at::Tensor& b2,

@@ -46,6 +46,13 @@ class ComparedOperations final : public kernels::Operations {
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                     kernels::PreparedWeight& prepared,
                     const kernels::Remake& remake_x) const override;
+  at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            kernels::PreparedWeight& prepared, kernels::LowRank& factors,
+                            const at::Tensor& dropped,
+                            const kernels::Remake& remake_dropped) const override;
+  at::Tensor gelu(const at::Tensor& x) const override;
+  at::Tensor gate(kernels::GateActivation activation, const at::Tensor& gate,
+                  const at::Tensor& up) const override;
   at::Tensor mlp_gelu(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                       kernels::PreparedWeight& prepared1, const at::Tensor& w2,
                       const at::Tensor& b2, kernels::PreparedWeight& prepared2,

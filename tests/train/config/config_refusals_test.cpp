@@ -96,7 +96,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"optim", "schedule.warmup = \"150%\"", {"at most \"100%\""}},
         Case{"data", "order = 2026-11-21", {"\"shuffle\"", "a date"}},
         Case{"data", "val = [1]", {"texts in quotes"}},
-        Case{"model", "dropout = 1.0", {"[0.0, 1.0)"}},
+        Case{"model", "dropout = 1.0", {"[0.0, 1.0)"}}, Case{"lora", "rank = -1", {"from 0 to"}},
+        Case{"lora", "kind = \"vera\"\nrank = 4", {"\"lora\" or \"dora\""}},
+        Case{"lora", "from = \"adapter\"", {"model.from", "the base"}},
+        Case{"lora", "alpha = 16", {"lora.alpha only where it is read", "lora.rank above 0"}},
+        Case{"optim", "rates = [\"wte\"]", {"\"PATTERN = RATE\"", "\"wte\""}},
+        Case{"optim", "rates = [\"wte = 0\"]", {"a rate above 0"}},
+        Case{"optim", "rates = [\" = 1e-4\"]", {"PATTERN"}},
+        Case{"optim", "rates = [\"wte = 1e-4x\"]", {"PATTERN"}},
         Case{"model", "context = 0", {"from 1 to"}}));
 
 INSTANTIATE_TEST_SUITE_P(

@@ -43,6 +43,14 @@ width = 64
 context = 32
 vocab = 300
 dropout = 0.1
+freeze = ["wte", "h.0"]
+[lora]
+rank = 4
+alpha = 6
+dropout = 0.2
+targets = ["attn"]
+kind = "dora"
+rs = true
 [data]
 train = ["a/*.txt", "b.txt"]
 val = "c.txt"
@@ -71,6 +79,7 @@ z_loss = 1e-4
 [optim]
 kind = "rmsprop"
 lr = 1
+rates = ["lora_B = 2e-3", "mlp.*=1"]
 eps = 1e-6
 weight_decay = 0
 decay = "all"
@@ -140,6 +149,13 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.model.context, 32);
   EXPECT_EQ(config.model.vocab, 300);
   EXPECT_EQ(config.model.dropout, 0.1);
+  EXPECT_EQ(config.model.freeze, (std::vector<std::string>{"wte", "h.0"}));
+  EXPECT_EQ(config.model.lora.adapters, (models::AdapterOptions{.rank = 4,
+                                                                .alpha = 6,
+                                                                .dropout = 0.2,
+                                                                .targets = {"attn"},
+                                                                .kind = models::AdapterKind::dora,
+                                                                .rank_stabilised = true}));
   EXPECT_EQ(config.data.train, (std::vector<std::string>{"a/*.txt", "b.txt"}));
   EXPECT_EQ(config.data.val, (std::vector<std::string>{"c.txt"}));
   EXPECT_EQ(config.data.format, data::Format::jsonl);
@@ -154,6 +170,11 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.batch.max_quarantined, 0.5);
   EXPECT_EQ(config.optim.kind, OptimizerKind::rmsprop);
   EXPECT_EQ(config.optim.lr, 1.0);
+  ASSERT_EQ(config.optim.rates.size(), 2U);
+  EXPECT_EQ(config.optim.rates[0].match, "lora_B");
+  EXPECT_EQ(config.optim.rates[0].lr, 2e-3);
+  EXPECT_EQ(config.optim.rates[1].match, "mlp.*");
+  EXPECT_EQ(config.optim.rates[1].lr, 1);
   EXPECT_EQ(config.optim.eps, 1e-6);
   EXPECT_EQ(config.optim.weight_decay, 0.0);
   EXPECT_EQ(config.optim.decay, Decay::all);
@@ -250,7 +271,7 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
   for (const Key& key : keys())
     known += (is_read(key, after) && key.get(after)) || (is_read(key, before) && key.get(before));
   for (const char* same :
-       {"model.kind", "model.from", "data.val_fraction", "loss.kind", "memory.gradients",
+       {"model.kind", "model.from", "lora.from", "data.val_fraction", "loss.kind", "memory.gradients",
         "dist.compress", "dist.local_steps", "dist.stages"}) {
     EXPECT_EQ(std::ranges::count(found, same, &ConfigDifference::key), 0) << same;
     --known;

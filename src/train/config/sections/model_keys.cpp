@@ -73,6 +73,9 @@ std::vector<Key> model_keys() {
       string_key(
           "model.from", "a Hugging Face folder, a run folder, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
+      strings_key(
+          "model.freeze", "an array of patterns of parameters, such as [\"embed_tokens\"]",
+          [](auto& c) -> auto& { return c.model.freeze; }),
       read_with("model.kind", {"resnet", "torchscript"},
                 choice_key(
                     "model.batchnorm", models::batch_norm_policy_words, {},

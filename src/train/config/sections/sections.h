@@ -9,6 +9,7 @@ namespace accrue::train {
 
 std::vector<Key> run_keys();
 std::vector<Key> model_keys();
+std::vector<Key> lora_keys();
 std::vector<Key> data_keys();
 std::vector<Key> batch_keys();
 std::vector<Key> precision_keys();

@@ -1,3 +1,7 @@
+#include <cmath>
+#include <cstdlib>
+
+#include "accrue/core/error.h"
 #include "train/config/gradient_folding.h"
 #include "train/config/key_builders.h"
 #include "train/config/sections/sections.h"
@@ -15,6 +19,47 @@ Key decided_by_optimizer(Key gradients) {
     return std::optional(value_of(std::string(gradient_place_words.of(place))));
   };
   return gradients;
+}
+
+std::string without_spaces_around(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(' '), last = text.find_last_not_of(' ');
+  return first == text.npos ? "" : text.substr(first, last - first + 1);
+}
+
+/// Reads "PATTERN = LR".
+RateOfPattern read_rate(const std::string& text, const Stated& stated,
+                        const std::string& expected) {
+  const std::size_t sign = text.rfind('=');
+  const auto refuse = [&]() -> Error {
+    return usage_error(stated.where, expected, '"' + text + '"',
+                       "such as \"embed_tokens = 1e-5\", with a rate above 0");
+  };
+  if (sign == text.npos) throw refuse();
+  const std::string number = without_spaces_around(text.substr(sign + 1));
+  char* end = nullptr;
+  const RateOfPattern rate{.match = without_spaces_around(text.substr(0, sign)),
+                           .lr = std::strtod(number.c_str(), &end)};
+  const bool is_number = !number.empty() && *end == '\0' && std::isfinite(rate.lr);
+  if (rate.match.empty() || !is_number || rate.lr <= 0) throw refuse();
+  return rate;
+}
+
+Key rates_key(std::string name) {
+  return make_key(
+      std::move(name), "an array of \"PATTERN = RATE\"",
+      [](auto& c) -> auto& { return c.optim.rates; },
+      [](const Stated& stated, const std::string& expected) {
+        std::vector<RateOfPattern> rates;
+        for (const std::string& text : read_strings(stated, expected))
+          rates.push_back(read_rate(text, stated, expected));
+        return rates;
+      },
+      [](const std::vector<RateOfPattern>& rates) {
+        std::vector<std::string> texts;
+        for (const RateOfPattern& rate : rates)
+          texts.push_back(rate.match + " = " + to_toml(Value{rate.lr}));
+        return value_of(texts);
+      });
 }
 
 }  // namespace
@@ -79,6 +124,7 @@ std::vector<Key> optim_keys() {
       number_key(
           "optim.lr", {.least = 0, .least_excluded = true},
           [](auto& c) -> auto& { return c.optim.lr; }),
+      rates_key("optim.rates"),
       read_with("optim.kind", {"adamw", "adam", "adama"}, betas_key("optim.betas")),
       read_with("optim.kind", {"adamw", "adam", "rmsprop", "adama"},
                 number_key(

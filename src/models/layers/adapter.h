@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "accrue/core/forward_context.h"
+#include "accrue/kernels/linear.h"
+#include "accrue/kernels/recompute.h"
+
+namespace accrue::models {
+
+/// The norms of the rows of weight + scale * b · a, made anew where one of the three has changed.
+class RowNorms {
+ public:
+  /// [N], of the factors' dtype, without autograd.
+  const at::Tensor& of(const at::Tensor& weight, const kernels::LowRank& factors);
+
+ private:
+  struct Seen {
+    const void* data = nullptr;
+    std::int64_t version = -1;
+    bool operator==(const Seen&) const = default;
+  };
+  std::array<Seen, 3> seen_;
+  at::Tensor norms_;
+};
+
+/// What is trained in place of a projection's weight (AdapterOptions).
+struct Adapter {
+  kernels::LowRank factors;
+  /// [N]: what DoRA makes the norms of the rows of weight + scale * b · a; undefined: they stay.
+  at::Tensor magnitude = {};
+  double dropout = 0;     ///< of what goes into the factors, at `site`
+  std::int64_t site = 0;  ///< kernels/dropout.h
+  RowNorms norms = {};
+
+  /// x with elements dropped; undefined where none are.
+  at::Tensor dropped(const at::Tensor& x, const ForwardContext& context) const;
+  /// Makes dropped(x), of an x that is `remake_x` where that is given, again for backward.
+  kernels::Remake remake_dropped(const at::Tensor& x, const kernels::Remake& remake_x,
+                                 const ForwardContext& context) const;
+  /// y [..., N], a product with weight + scale * b · a, with each of its columns times magnitude
+  /// over norm; that the norm moves with the factors is left out of the gradient, as in the paper
+  /// (section 4.3). Differentiable.
+  at::Tensor rescaled(const at::Tensor& y, const at::Tensor& weight, const at::Tensor& bias);
+};
+
+}  // namespace accrue::models
