@@ -43,8 +43,7 @@ struct StoredValues {
       target.unsafeGetTensorImpl()->bump_version();
       return;
     }
-    const at::Tensor values =
-        at::empty(tensor.shape, at::TensorOptions().dtype(traits().dtype));
+    const at::Tensor values = at::empty(tensor.shape, at::TensorOptions().dtype(traits().dtype));
     read_into(values);
     target.copy_(values);
   }
@@ -126,10 +125,9 @@ void GgufFile::read_bytes(const GgufTensor& tensor, std::int64_t begin, std::int
 }
 
 StoredTensor GgufFile::stored(const GgufTensor& tensor) const {
-  return {tensor.name, traits_of(tensor.type).dtype, tensor.shape,
-          [values = StoredValues{*this, tensor}](const at::Tensor& target) {
-            values.copy_to(target);
-          }};
+  return {
+      tensor.name, traits_of(tensor.type).dtype, tensor.shape,
+      [values = StoredValues{*this, tensor}](const at::Tensor& target) { values.copy_to(target); }};
 }
 
 }  // namespace accrue::models
