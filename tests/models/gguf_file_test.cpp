@@ -1,6 +1,7 @@
 // Files of GGUF as such: what is written is read, and what is damaged is refused.
 #include "models/files/gguf/gguf_file.h"
 
+#include <fstream>
 #include <random>
 
 #include "core/atomic_file.h"
@@ -48,8 +49,10 @@ class GgufFiles : public ::testing::Test {
     return read_file(path());
   }
 
+  void put(const std::string& content) const { std::ofstream(path(), std::ios::binary) << content; }
+
   std::string refusal(const std::string& content) const {
-    write_file_atomically(path(), content);
+    put(content);
     const std::string message = message_of([&] { GgufFile{path()}; });
     EXPECT_THAT(message, HasSubstr("file.gguf"));
     return message;
@@ -141,7 +144,7 @@ TEST_F(GgufFiles, AFlippedBitIsReadOrRefused) {
     std::string damaged = whole;
     for (int flips = 1 + i % 3; flips > 0; --flips)
       damaged[random() % damaged.size()] ^= static_cast<char>(1U << (random() % 8));
-    write_file_atomically(path(), damaged);
+    put(damaged);
     try {
       const GgufFile file(path());
       for (const GgufTensor& tensor : file.tensors()) file.stored(tensor).read();
@@ -153,7 +156,7 @@ TEST_F(GgufFiles, AFlippedBitIsReadOrRefused) {
 
 TEST_F(GgufFiles, AbsurdSizesAreRefused) {
   constexpr std::uint64_t huge = std::uint64_t{1} << 62;
-  EXPECT_THAT(refusal(head(huge, 0)), HasSubstr("the number of tensors"));
+  EXPECT_THAT(refusal(head(huge, 0)), HasSubstr("its tensors"));
   EXPECT_THAT(refusal(head(0, ~std::uint64_t{0})), HasSubstr("its keys"));
   EXPECT_THAT(refusal(head(0, 1) + bytes_of(huge) + std::string(32, 'x')),
               HasSubstr("a key's name"));

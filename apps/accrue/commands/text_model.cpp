@@ -69,7 +69,7 @@ TextModel model_of_files(const TextModelOrigin& origin) {
         origin.from + " with one of kind " + std::string(train::to_string(config.model.kind)),
         "another folder");
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
-  loaded.end_tokens = models::read_end_tokens(origin.from);
+  if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
   return loaded;
 }
 
