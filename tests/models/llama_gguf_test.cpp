@@ -124,6 +124,8 @@ TEST_F(LlamaGguf, KeysThatAreMissingOrNoLlamasAreNamed) {
   EXPECT_THAT(
       refusal([](GgufKeyWriter& keys, auto&) { keys.add("llama.expert_count", std::uint32_t{8}); }),
       HasSubstr("llama.expert_count"));
+  EXPECT_THAT(refusal([](GgufKeyWriter& keys, auto&) { keys.add("llama.rope.freq_base", NAN); }),
+              HasSubstr("a finite number"));
   EXPECT_THAT(refusal([](GgufKeyWriter& keys, auto&) {
                 keys.add("llama.rope.dimension_count", std::uint32_t{4});
               }),
