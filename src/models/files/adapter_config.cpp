@@ -9,7 +9,7 @@
 namespace accrue::models {
 namespace {
 
-constexpr const char* fitting =
+constexpr const char* fitting_adapter =
     "an adapter of PEFT's kind LORA on linear layers alone, or merging it into its base with PEFT";
 
 /// Refuses what would be trained or added besides plain factors of one rank.
@@ -58,7 +58,7 @@ std::string shortest_end(const std::string& name, const std::set<std::string>& a
 }  // namespace
 
 AdapterOptions parse_adapter_config(const std::string& json, const std::string& file) {
-  const ConfigFile config(json, file, fitting);
+  const ConfigFile config(json, file, fitting_adapter);
   expect_plain(config);
   expect_base_untouched(config);
   AdapterOptions options;
