@@ -36,8 +36,10 @@ std::int64_t read_header_length(const InputFile& file) {
 
 }  // namespace
 
-InputFile::InputFile(const std::filesystem::path& path)
-    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+InputFile::InputFile(const std::filesystem::path& path, std::string format)
+    : name_(path.string()),
+      format_(std::move(format)),
+      descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   if (descriptor_ < 0) throw unreadable(std::strerror(errno));
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -50,7 +52,7 @@ InputFile::InputFile(const std::filesystem::path& path)
 InputFile::~InputFile() { ::close(descriptor_); }
 
 Error InputFile::unreadable(std::string_view reason) const {
-  return usage_error("read " + name_, "a readable safetensors file", reason, "another path");
+  return usage_error("read " + name_, "a readable " + format_ + " file", reason, "another path");
 }
 
 void InputFile::read_at(std::int64_t offset, void* out, std::int64_t count) const {

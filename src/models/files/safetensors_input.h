@@ -8,11 +8,11 @@
 
 namespace accrue::models {
 
-/// A safetensors file open for reading at any place. Throws a usage Error where it is no readable
-/// file.
+/// A file of tensors open for reading at any place.
 class InputFile {
  public:
-  explicit InputFile(const std::filesystem::path& path);
+  /// `format` names what it should be in errors. Throws a usage Error where it is no readable file.
+  explicit InputFile(const std::filesystem::path& path, std::string format = "safetensors");
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -28,7 +28,7 @@ class InputFile {
  private:
   Error unreadable(std::string_view reason) const;
 
-  std::string name_;
+  std::string name_, format_;
   int descriptor_;
   std::int64_t bytes_ = 0;
 };

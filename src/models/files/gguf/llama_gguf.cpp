@@ -1,0 +1,208 @@
+#include "accrue/models/llama_gguf.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "accrue/models/llama_io.h"
+#include "models/files/gguf/gguf_file.h"
+#include "models/files/gguf/gguf_tokenizer_keys.h"
+#include "models/files/gguf/llama_gguf_config.h"
+#include "models/files/gguf/llama_gguf_names.h"
+#include "models/files/gguf/llama_gguf_statement.h"
+#include "models/files/llama_config.h"
+#include "models/files/model_folder.h"
+
+namespace accrue::models {
+namespace {
+
+constexpr const char* fitting_file = "the GGUF file of a model that this version knows";
+
+/// The heads of a tensor whose rows are in another order where neighbours rotate; 0: of another.
+std::int64_t permuted_heads(std::string_view hub_name, const LlamaOptions& options) {
+  if (hub_name.find(".q_proj.") != hub_name.npos) return options.heads;
+  if (hub_name.find(".k_proj.") != hub_name.npos) return options.kv_heads;
+  return 0;
+}
+
+/// Rows of each head, the channels 2i and 2i + 1 of which rotate together, from those where i and
+/// i + half do.
+at::Tensor as_neighbours(const at::Tensor& rows, std::int64_t heads) {
+  return rows.view({heads, 2, rows.size(0) / heads / 2, -1}).transpose(1, 2).reshape(rows.sizes());
+}
+
+at::Tensor as_halves(const at::Tensor& rows, std::int64_t heads) {
+  return rows.view({heads, rows.size(0) / heads / 2, 2, -1}).transpose(1, 2).reshape(rows.sizes());
+}
+
+bool is_norm(std::string_view hub_name) { return hub_name.ends_with("norm.weight"); }
+
+/// What a file's tensors are to Hugging Face.
+class HubTensors {
+ public:
+  HubTensors(const GgufFile& file, const LlamaOptions& options)
+      : file_(file),
+        options_(options),
+        permutes_(std::ranges::any_of(gguf_architectures, [&](const GgufArchitecture& known) {
+          return known.rotates_neighbours && known.name == file.text("general.architecture");
+        })) {}
+
+  StoredTensors all() const {
+    StoredTensors tensors;
+    for (const GgufTensor& tensor : file_.tensors())
+      if (tensor.name != gguf_rotary_factors) tensors.push_back(as_hub(tensor));
+    return tensors;
+  }
+
+ private:
+  StoredTensor as_hub(const GgufTensor& tensor) const {
+    const auto name = hub_name_of_gguf(tensor.name, options_.variant.post_norms);
+    if (!name)
+      throw usage_error("load " + file_.name() + ", tensor " + quoted_gguf_text(tensor.name),
+                        "only the tensors of this model", "one more", fitting_file);
+    StoredTensor stored = file_.stored(tensor);
+    stored.name = *name;
+    if (permutes_) stored = in_halves(std::move(stored));
+    if (options_.variant.offset_norms && is_norm(*name)) stored = without_offset(std::move(stored));
+    return stored;
+  }
+
+  StoredTensor in_halves(StoredTensor stored) const {
+    const std::int64_t heads = permuted_heads(stored.name, options_);
+    if (heads == 0 || stored.shape.empty() || stored.shape[0] != heads * options_.head_width)
+      return stored;  // of another shape it is refused when it is loaded
+    const auto copy_to = [given = stored, heads](const at::Tensor& target) {
+      target.copy_(as_halves(given.read(), heads));
+    };
+    stored.copy_to = copy_to;
+    return stored;
+  }
+
+  /// GGUF has what norms multiply with, and Gemma's files what is added to one.
+  StoredTensor without_offset(StoredTensor stored) const {
+    const auto copy_to = [given = stored](const at::Tensor& target) {
+      target.copy_(given.read().to(at::kDouble) - 1);
+    };
+    stored.copy_to = copy_to;
+    return stored;
+  }
+
+  const GgufFile& file_;
+  const LlamaOptions& options_;
+  bool permutes_;
+};
+
+/// Throws before anything is allocated that the file would not fill.
+void check_sizes(const GgufFile& file, const LlamaOptions& options) {
+  const auto expect = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    const GgufTensor* tensor = file.find(name);
+    const std::vector<std::int64_t> shape{rows, columns};
+    if (tensor != nullptr && tensor->shape == shape) return;
+    throw usage_error("load " + file.name() + ", tensor \"" + name + '"',
+                      c10::str("shape ", at::IntArrayRef(shape), ", as its keys say"),
+                      tensor == nullptr ? "no such tensor"
+                                        : c10::str(at::IntArrayRef(tensor->shape)),
+                      fitting_file);
+  };
+  expect("token_embd.weight", options.vocab, options.width);
+  expect("blk.0.attn_q.weight", options.heads * options.head_width, options.width);
+  expect("blk.0.attn_k.weight", options.kv_heads * options.head_width, options.width);
+  expect("blk.0.ffn_gate.weight", options.ffn_width, options.width);
+  std::int64_t elements = 0;
+  for (const GgufTensor& tensor : file.tensors()) elements += tensor.elements;
+  if (parameter_count(options) > elements)
+    throw usage_error("load " + file.name(),
+                      "tensors for " + std::to_string(options.layers) +
+                          " layers, as its keys say: " +
+                          std::to_string(parameter_count(options)) + " numbers",
+                      std::to_string(elements), fitting_file);
+}
+
+LlamaOptions shape_of(const GgufFile& file, LlamaOptions options) {
+  return parse_llama_config(config_of_gguf(file), file.name(), std::move(options));
+}
+
+GgufType type_of(GgufDtype dtype) {
+  switch (dtype) {
+    case GgufDtype::f16:
+      return GgufType::f16;
+    case GgufDtype::q8_0:
+      return GgufType::q8_0;
+    case GgufDtype::bf16:
+      return GgufType::bf16;
+    case GgufDtype::f32:
+      break;
+  }
+  return GgufType::f32;
+}
+
+GgufOutput output_of(const NamedParameter& parameter, const LlamaOptions& options, bool permutes,
+                     GgufDtype dtype) {
+  const auto& [hub_name, tensor] = parameter;
+  const std::int64_t heads = permutes ? permuted_heads(hub_name, options) : 0;
+  const double offset = options.variant.offset_norms && is_norm(hub_name) ? 1 : 0;
+  return {.name = gguf_name_of_hub(hub_name, options.variant.post_norms).value(),
+          .type = tensor.dim() == 1 ? GgufType::f32 : type_of(dtype),
+          .shape = tensor.sizes().vec(),
+          .values = [tensor = tensor.detach(), heads, offset] {
+            const at::Tensor values = tensor.cpu().to(at::kFloat);
+            if (heads > 0) return as_neighbours(values, heads);
+            return offset == 0 ? values : values + offset;
+          }};
+}
+
+}  // namespace
+
+bool is_gguf(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_regular_file(path, unreadable)) return false;
+  std::string magic(gguf_magic.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(magic.data(), std::ssize(magic));
+  return magic == gguf_magic;
+}
+
+LlamaOptions read_llama_gguf_shape(const std::filesystem::path& file, LlamaOptions options) {
+  return shape_of(GgufFile(file), std::move(options));
+}
+
+std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& path, LlamaOptions options,
+                                       std::optional<std::int64_t> context) {
+  const GgufFile file(path);
+  options = shape_of(file, std::move(options));
+  check_sizes(file, options);
+  if (context) {
+    check_context(*context, options.context, file.name());
+    options.context = *context;
+  }
+  auto model = std::make_unique<Llama>(options, Llama::Initialisation::zeros);
+  load_llama_tensors(*model, HubTensors(file, model->options()).all(), file.name());
+  return model;
+}
+
+void save_llama_gguf(const std::filesystem::path& file, const Llama& model, GgufDtype dtype,
+                     const std::optional<std::filesystem::path>& tokenizer) {
+  const std::string operation = "write " + file.string();
+  const LlamaOptions& options = model.options();
+  GgufStatement statement = state_in_gguf(options, dtype, operation);
+  if (tokenizer)
+    add_tokenizer_keys(*tokenizer, options.vocab, operation, statement.keys);
+  else
+    add_no_tokenizer_keys(statement.keys);
+  std::vector<GgufOutput> tensors;
+  if (const std::vector<float>& factors = statement.rotary_factors; !factors.empty())
+    tensors.push_back({.name = std::string(gguf_rotary_factors),
+                       .type = GgufType::f32,
+                       .shape = {std::ssize(factors)},
+                       .values = [&] { return at::tensor(factors); }});
+  for (const NamedParameter& parameter : model.file_tensors())
+    tensors.push_back(
+        output_of(parameter, options, statement.architecture.rotates_neighbours, dtype));
+  write_gguf(file, statement.keys, tensors);
+}
+
+std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file) {
+  return tokenizer_of(GgufFile(file));
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accrue/models/llama_gguf.h"
+#include "models/files/gguf/gguf_writer.h"
+#include "models/files/gguf/llama_gguf_architecture.h"
+
+namespace accrue::models {
+
+/// What a GGUF file states of a model, but for its tokens.
+struct GgufStatement {
+  const GgufArchitecture& architecture;
+  GgufKeyWriter keys;
+  std::vector<float> rotary_factors;  ///< empty: none
+};
+
+/// `operation` is that of the usage Error that names what of the model GGUF cannot state.
+GgufStatement state_in_gguf(const LlamaOptions& options, GgufDtype dtype,
+                            const std::string& operation);
+
+}  // namespace accrue::models
