@@ -161,6 +161,7 @@ class AdapterGolden(unittest.TestCase):
         adapter = Path(folder, "copy") if Path(folder, "copy").exists() else Path(folder, "adapter")
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # PEFT warns of missing and unexpected tensors
+            warnings.simplefilter("ignore", FutureWarning)  # of names in transformers that PEFT still uses
             model = peft.PeftModel.from_pretrained(model, adapter)
         with torch.no_grad():
             return model, mean_loss(model.eval(), samples)

@@ -29,7 +29,8 @@ void run(const std::vector<std::string>& arguments) {
   const Compute compute = compute_of(arguments[2]);
   if (arguments[0] == "export") return export_model(folder, compute);
   const auto model = load_gpt2_folder(folder, {.compute = compute});
-  write_gradients(folder, *model, to_hugging_face);
+  write_gradients(folder, *model,
+                  [](NamedParameters gradients) { return to_hugging_face(std::move(gradients)); });
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ void write_adapter(const std::filesystem::path& folder, const json& changes = {}
   std::ofstream(folder / "adapter_config.json") << config.dump();
 }
 
-std::string refusal_of(const json& changes) {
+std::string adapter_refusal_of(const json& changes) {
   const TemporaryFolder folder;
   write_adapter(folder / "adapter", changes);
   return message_of([&] { read_adapter_options(folder / "adapter"); });
@@ -107,7 +107,7 @@ TEST(AdapterFolder, WhatIsNotHereIsRefusedByName) {
                          {"lora_alpha", -1},
                          {"use_dora", 3}};
   for (const auto& [key, value] : refusals.items())
-    EXPECT_THAT(refusal_of({{key, value}}), HasSubstr(key)) << value;
+    EXPECT_THAT(adapter_refusal_of({{key, value}}), HasSubstr(key)) << value;
   const TemporaryFolder folder;
   write_adapter(folder / "adapter", {{"init_lora_weights", "gaussian"},
                                      {"modules_to_save", json::array()},
@@ -183,8 +183,9 @@ TEST(AdaptedModelFiles, OfAFolderHaveAFirstFactorThatIsNotZero) {
   const auto model =
       load_llama_folder(folder / "base", {.compute = Compute::fp32, .adapters = {.rank = 2}});
   for (const NamedParameter& parameter : model->parameters())
-    if (parameter.name.ends_with("lora_A.weight"))
+    if (parameter.name.ends_with("lora_A.weight")) {
       EXPECT_GT(parameter.tensor.detach().abs().max().item<double>(), 0) << parameter.name;
+    }
 }
 
 TEST(AdaptedModelFiles, OfTheBaseAloneStartTheAdaptersAnew) {

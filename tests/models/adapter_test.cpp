@@ -19,6 +19,7 @@ namespace {
 
 using accrue::testing::close;
 using accrue::testing::relative_error;
+using accrue::testing::tolerance;
 using testing::context_of;
 using testing::forward;
 using ::testing::HasSubstr;
@@ -32,13 +33,13 @@ using testing::small_terms;
 
 enum class Family { gpt2, llama, llama_of_all };
 
-struct Case {
+struct AdaptedCase {
   Family family;
   AdapterOptions adapters;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<AdaptedCase> cases() {
+  std::vector<AdaptedCase> all;
   for (const Family family : {Family::gpt2, Family::llama, Family::llama_of_all})
     for (const AdapterOptions& adapters :
          {AdapterOptions{.rank = 3}, AdapterOptions{.rank = 4, .alpha = 5, .rank_stabilised = true},
@@ -102,7 +103,7 @@ std::unique_ptr<LanguageModel> merged(Family family, const LanguageModel& model)
   return whole;
 }
 
-class Adapters : public ::testing::TestWithParam<Case> {};
+class Adapters : public ::testing::TestWithParam<AdaptedCase> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Adapters, ::testing::ValuesIn(cases()));
 
 TEST_P(Adapters, AtFirstChangeNothing) {
@@ -252,7 +253,9 @@ TEST_P(Adapters, LandInSlotsThatHoldThemAlone) {
                       expected.at(entry.name), at::kFloat, small_terms))
         << entry.name;
   for (const NamedParameter& parameter : model->parameters())
-    if (!is_adapter_name(parameter.name)) EXPECT_FALSE(parameter.tensor.grad().defined());
+    if (!is_adapter_name(parameter.name)) {
+      EXPECT_FALSE(parameter.tensor.grad().defined());
+    }
 }
 
 TEST_P(Adapters, HaveABaseInTheDtypeOfTheProducts) {
@@ -273,8 +276,16 @@ TEST_P(Adapters, HaveABaseInTheDtypeOfTheProducts) {
   }
   const batch::MicroBatch micro = a_batch();
   const Gradients ours = gradients_of(*model, micro, context_of(micro));
-  for (const auto& [name, expected] : gradients_of(*exact, micro, context_of(micro)))
-    EXPECT_TRUE(close(ours.at(name), expected, at::kBFloat16, small_terms)) << name;
+  // A factor has so few elements that their roundings do not cancel in its projection: that is
+  // taken of all of them together.
+  std::vector<at::Tensor> narrow, wide;
+  for (const auto& [name, expected] : gradients_of(*exact, micro, context_of(micro))) {
+    EXPECT_LE(relative_error(ours.at(name), expected), tolerance(at::kBFloat16).bound(small_terms))
+        << name;
+    narrow.push_back(ours.at(name).flatten().to(at::kDouble) / expected.norm());
+    wide.push_back(expected.flatten() / expected.norm());
+  }
+  EXPECT_TRUE(close(at::cat(narrow), at::cat(wide), at::kBFloat16, small_terms));
   EXPECT_EQ(model->next_token_logits(micro.inputs).scalar_type(), at::kFloat);
   EXPECT_TRUE(close(model->next_token_logits(micro.inputs), exact->next_token_logits(micro.inputs),
                     at::kBFloat16, small_terms));

@@ -13,7 +13,7 @@ namespace {
 
 using accrue::testing::within;
 
-constexpr double bound = 1e-14;
+constexpr double nearly = 1e-14;
 
 at::Tensor pairs_of(std::vector<double> numbers) {
   return at::tensor(numbers, at::kDouble).view({-1, 2});
@@ -34,21 +34,21 @@ TEST(DpoLoss, IsTheClosedForm) {
   const double margins[] = {beta * (0.5 + 1), beta * (0 + 0.5)};
   const Loss loss = dpo_loss(pairs, beta);
   EXPECT_NEAR(loss.sum.item<double>(),
-              -std::log(sigmoid(margins[0])) - 0.5 * std::log(sigmoid(margins[1])), bound);
+              -std::log(sigmoid(margins[0])) - 0.5 * std::log(sigmoid(margins[1])), nearly);
   EXPECT_EQ(loss.weight, 1.5);
   ASSERT_EQ(loss.measures.size(), 2);
   EXPECT_EQ(loss.measures[0], 1.5);
-  EXPECT_NEAR(loss.measures[1], margins[0] + 0.5 * margins[1], bound);
+  EXPECT_NEAR(loss.measures[1], margins[0] + 0.5 * margins[1], nearly);
   loss.sum.backward();
   const double pull[] = {-beta * sigmoid(-margins[0]), -0.5 * beta * sigmoid(-margins[1])};
   EXPECT_TRUE(within(pairs.log_probabilities.grad(),
-                     pairs_of({pull[0], -pull[0], pull[1], -pull[1]}), bound));
+                     pairs_of({pull[0], -pull[0], pull[1], -pull[1]}), nearly));
 }
 
 TEST(DpoLoss, IsLogTwoWhereTheModelIsItsReference) {
   PairScores pairs = scores();
   pairs.reference = pairs.log_probabilities.detach();
-  EXPECT_NEAR(dpo_loss(pairs, 0.1).sum.item<double>(), 1.5 * std::log(2), bound);
+  EXPECT_NEAR(dpo_loss(pairs, 0.1).sum.item<double>(), 1.5 * std::log(2), nearly);
 }
 
 TEST(DpoLoss, StaysFiniteWhereAMarginIsLarge) {
@@ -71,12 +71,12 @@ TEST(OrpoLoss, IsTheClosedForm) {
   const Loss loss = orpo_loss(pairs, beta);
   EXPECT_NEAR(loss.sum.item<double>(),
               nll_and_preference(-1.5, -1.25, beta) + 0.5 * nll_and_preference(-0.8, -2.5, beta),
-              bound);
+              nearly);
   EXPECT_EQ(loss.weight, 1.5);
   ASSERT_EQ(loss.measures.size(), 3);
   EXPECT_EQ(loss.measures[0], 0.5) << "the second pair, whose mean is the larger one";
-  EXPECT_NEAR(loss.measures[1], beta * (-0.25 + 0.5 * 1.7), bound);
-  EXPECT_NEAR(loss.measures[2], 1.5 + 0.5 * 0.8, bound);
+  EXPECT_NEAR(loss.measures[1], beta * (-0.25 + 0.5 * 1.7), nearly);
+  EXPECT_NEAR(loss.measures[2], 1.5 + 0.5 * 0.8, nearly);
 }
 
 TEST(OrpoLoss, HasTheGradientOfSmallSteps) {

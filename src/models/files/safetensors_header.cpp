@@ -201,9 +201,9 @@ Error damaged(const std::string& file, std::string_view tensor, std::string_view
                      "another copy of the file: this one is damaged or not safetensors");
 }
 
-SafetensorsHeader parse_header(std::string_view json, const std::string& file) {
+SafetensorsHeader parse_header(std::string_view text, const std::string& file) {
   HeaderReader reader(file);
-  nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   return reader.take();
 }
 

@@ -25,7 +25,7 @@ struct SafetensorsHeader {
 };
 
 /// Reads the JSON of a header and checks each entry by itself. `file` names the file in errors.
-SafetensorsHeader parse_header(std::string_view json, const std::string& file);
+SafetensorsHeader parse_header(std::string_view text, const std::string& file);
 
 /// Throws a usage Error unless the tensors fill the `data_bytes` behind the header without overlap,
 /// gap or rest.

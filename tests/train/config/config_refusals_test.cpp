@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"data", "order = 2026-11-21", {"\"shuffle\"", "a date"}},
         Case{"data", "val = [1]", {"texts in quotes"}},
         Case{"model", "dropout = 1.0", {"[0.0, 1.0)"}}, Case{"lora", "rank = -1", {"from 0 to"}},
-        Case{"lora", "rank = 4\nkind = \"vera\"", {"\"lora\" or \"dora\""}},
+        Case{"lora", "kind = \"vera\"\nrank = 4", {"\"lora\" or \"dora\""}},
         Case{"lora", "from = \"adapter\"", {"model.from", "the base"}},
         Case{"lora", "alpha = 16", {"lora.alpha only where it is read", "lora.rank above 0"}},
         Case{"optim", "rates = [\"wte\"]", {"\"PATTERN = RATE\"", "\"wte\""}},

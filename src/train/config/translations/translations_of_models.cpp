@@ -177,7 +177,8 @@ const std::vector<Translation>& translations_of_models() {
       {{{"lora.rs", "true", carry::same}}, "", {{kAxolotl, "peft_use_rslora"}}},
       {{{"lora.from", "\"FOLDER\"", carry::same}}, "", {{kAxolotl, "lora_model_dir"}}},
       {{},
-       "leaving it out: lora.rank above 0 trains adapters, of a base in the precision of compute",
+       "leaving it out, as lora.rank above 0 trains adapters, of a base in the precision of "
+       "compute",
        {{kAxolotl, "adapter load_in_8bit load_in_4bit"}}},
       {{},
        "leaving it out, as kernels are compiled and fused ahead",

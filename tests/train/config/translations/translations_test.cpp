@@ -27,6 +27,8 @@ const std::vector<std::vector<std::string>> kinds{{"optim.lr=1e305"},
                                                   {"model.kind=resnet"},
                                                   {"data.format=jsonl"},
                                                   {"dist.local_steps=2"},
+                                                  {"model.from=a"},
+                                                  {"model.from=a", "lora.rank=4"},
                                                   {"model.kind=gpt2", "model.width=384000"}};
 
 std::string said(const std::vector<std::string>& overrides) {
@@ -286,9 +288,9 @@ TEST(UnknownKeys, ThatAreNearNothingAreToldWhatThereIs) {
       AllOf(HasSubstr("try one of the keys of [optim]: kind, lr,"), HasSubstr("schedule.warmup")));
   EXPECT_THAT(said({"batch.foo=1"}), AllOf(HasSubstr("tokens, samples, micro_batches, micro"),
                                            Not(HasSubstr("schedule"))));
-  EXPECT_THAT(
-      said({"frobnicate=1"}),
-      AllOf(HasSubstr("one of the sections run, model, data, batch"), Not(HasSubstr("adapt"))));
+  EXPECT_THAT(said({"frobnicate=1"}),
+              AllOf(HasSubstr("one of the sections run, model, lora, data, batch"),
+                    Not(HasSubstr("adapt"))));
   EXPECT_THAT(said({"observe.prometeus=localhost"}),
               HasSubstr("leaving it out: observe.prometheus is not in this version"));
 }
