@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "accrue/core/parameter.h"
+#include "accrue/models/base_format.h"
 
 namespace accrue::models {
 
@@ -23,19 +24,25 @@ class ParameterBuilder {
   explicit ParameterBuilder(at::ScalarType dtype) : dtype_(dtype), matrices_(dtype) {}
 
   /// What is made from here on is frozen: it wants no gradient, and matrices are held in that
-  /// dtype.
-  void begin_frozen(at::ScalarType matrices) {
+  /// dtype, those of linear layers as `base` says.
+  void begin_frozen(at::ScalarType matrices, BaseFormat base = BaseFormat::as_stored) {
     matrices_ = matrices;
+    base_ = base;
     trained_ = false;
   }
   void end_frozen() {
     matrices_ = dtype_;
+    base_ = BaseFormat::as_stored;
     trained_ = true;
   }
 
   at::Tensor constant(const std::string& name, std::vector<std::int64_t> shape, double value);
   /// Makes a parameter that draw() fills; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
+                    double standard_deviation);
+  /// As normal(), of a linear layer's weight [rows, columns]. Throws a usage Error where the base's
+  /// blocks do not divide the columns.
+  at::Tensor weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                     double standard_deviation);
 
   void draw(std::uint64_t seed);
@@ -49,7 +56,11 @@ class ParameterBuilder {
     double standard_deviation;
   };
 
+  at::Tensor made(const std::string& name, std::vector<std::int64_t> shape, at::ScalarType dtype,
+                  double value);
+
   at::ScalarType dtype_, matrices_;
+  BaseFormat base_ = BaseFormat::as_stored;
   bool trained_ = true;
   NamedParameters parameters_;
   std::vector<Pending> pending_;

@@ -19,6 +19,7 @@
 #include "accrue/models/vit.h"
 #include "core/cause.h"
 #include "data/fetch.h"
+#include "kernels/blocks/block_matrix.h"
 #include "models/files/llama_config.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_origin.h"
@@ -55,6 +56,7 @@ models::LlamaOptions llama_options(const Config& config) {
   options.compute = config.precision.compute;
   options.seed = config.run.seed;
   options.adapters = config.model.lora.adapters;
+  options.base = config.model.base;
   return options;
 }
 
@@ -139,8 +141,11 @@ void fit_vocabulary(Config& config, std::int64_t of_data) {
 }
 
 void expect_finite(const Config& config, const models::Model& model) {
+  const auto values_of = [](const at::Tensor& tensor) {
+    return kernels::is_in_blocks(tensor) ? kernels::unpacked(tensor, at::kFloat) : tensor.detach();
+  };
   for (const NamedParameter& p : model.parameters())
-    if (!std::isfinite(p.tensor.detach().sum(at::kDouble).item<double>()))
+    if (!std::isfinite(values_of(p.tensor).sum(at::kDouble).item<double>()))
       throw usage_error("load " + config.model.from, "finite parameters",
                         "'" + p.name + "' with a NaN or an infinity",
                         "a checkpoint from before the training that made it diverged");
