@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::context_of;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::forward;
 using ::testing::HasSubstr;
@@ -150,6 +151,19 @@ TEST(AdapterFolder, WithOtherTensorsIsRefused) {
   std::filesystem::remove(file);
   EXPECT_THAT(message_of([&] { read_adapter_options(folder / "adapter"); }),
               HasSubstr("adapter_model.safetensors"));
+}
+
+TEST(AdapterFolder, WithoutAnAdapterIsRefusedWithWhatBelongsThere) {
+  const TemporaryFolder folder;
+  const auto refusal_of = [&](const char* name) {
+    return message_of([&] { read_adapter_options(folder / name); });
+  };
+  std::filesystem::create_directory(folder / "empty");
+  for (const char* name : {"empty", "nowhere"})
+    EXPECT_THAT(refusal_of(name), AllOf(HasSubstr("adapter_config.json"),
+                                        HasSubstr("adapter_model.safetensors"), HasSubstr(name)));
+  EXPECT_THAT(refusal_of("empty"), HasSubstr("one without"));
+  EXPECT_THAT(refusal_of("nowhere"), HasSubstr("no such folder"));
 }
 
 TEST(AdapterFolder, IsNotMadeOfAModelWithoutAdapters) {

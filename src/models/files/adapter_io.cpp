@@ -122,6 +122,14 @@ bool is_adapter_name(std::string_view name) {
 
 AdapterOptions read_adapter_options(const fs::path& folder) {
   const fs::path config = folder / config_file;
+  std::error_code unreadable;
+  if (!fs::exists(config, unreadable))
+    throw usage_error(
+        "load an adapter from " + folder.string(),
+        std::string("a folder with ") + config_file + " and " + weights_file,
+        fs::is_directory(folder, unreadable) ? "one without " + std::string(config_file)
+                                             : "no such folder",
+        "a folder that accrue export --format adapter or PEFT's save_pretrained made");
   AdapterOptions options = parse_adapter_config(read_file(config), config.string());
   for (const StoredTensor& tensor : open_adapter(folder))
     if (auto layer = before(tensor.name, factor_a_end))

@@ -215,7 +215,7 @@ TEST(ForeignNames, OfSectionsAnswerForWhatIsInThem) {
 TEST(ForeignNames, NameTheirSystems) {
   EXPECT_EQ(users_of(*find_foreign("every_k_schedule")), "optax");
   EXPECT_EQ(users_of(*find_foreign("fp16_init_scale")), "fairseq");
-  EXPECT_EQ(users_of(*find_foreign("lora_r")), "axolotl");
+  EXPECT_EQ(users_of(*find_foreign("lora_model_dir")), "axolotl");
   EXPECT_EQ(users_of(*find_foreign("decoder_layers")), "fairseq");
   EXPECT_EQ(users_of(*find_foreign("gradient_accumulation_steps")),
             "Hugging Face, Accelerate and other systems");
