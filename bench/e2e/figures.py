@@ -7,7 +7,7 @@ A document asks for them by expressions:
     table peers                             one of the tables below
     largest error of a peak                 one of the sentences' figures below
 
-Formats: a number of decimals ("2"; ",0" sets off thousands), "%1" (a percentage), "MB", "MiB" and "GiB" (of bytes, with
+Formats: a number of decimals ("2"; ",0" sets off thousands), "%1" (a percentage), "MB", "GB", "MiB" and "GiB" (of bytes, with
 decimals as in "GiB 2"); "spread 2" shows median, least and most in such a format, where others show the median.
 """
 import functools
@@ -18,7 +18,7 @@ import peers_report
 from results import RESULTS, ResultFile, describe
 from runs import gib, table
 
-UNITS = {"MB": 1e6, "MiB": 2**20, "GiB": 2**30}
+UNITS = {"MB": 1e6, "GB": 1e9, "MiB": 2**20, "GiB": 2**30}
 
 
 @functools.cache
@@ -205,7 +205,32 @@ def divided_table() -> str:
                   for name, row in rows.items()])
 
 
-TABLES = {"speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
+def decoding_table() -> str:
+    found = file("decoding").parts
+    fastest = value("decoding", "memory/read_bytes_per_second")
+    rows = []
+    for name, by_precision in found.items():
+        for precision, row in by_precision.items() if name != "memory" else ():
+            rows.append([f"{name}, {precision}", formatted(row["accrue"], "spread 0"), formatted(row["transformers"], "spread 0"),
+                         formatted(row["ratio"], "spread 2"), formatted(row["weight_bytes_per_second"] / fastest, "%0"),
+                         "yes" if row["same_text"] else "no"])
+    return table(["model", "accrue, tokens/s", "transformers, tokens/s", "times as fast", "weights read, of torch.sum's rate",
+                  "same text"], rows)
+
+
+def finetune_table() -> str:
+    rows = []
+    for name, result in file("finetune").parts.items():
+        for system, row in result["systems"].items():
+            ratios = result if system == "accrue" else result.get("blocks", {}).get(system, {})
+            rows.append([name, "transformers and PEFT" if system == "transformers" else system, str(row["micro"]),
+                         formatted(row["tokens_per_second"], "spread 0"),
+                         formatted(ratios["speed_ratio"], "spread 2") if ratios else "", gib(row["peak_resident_bytes"]),
+                         formatted(ratios["memory_ratio"], "2") if ratios else "", str(result["rounds"])])
+    return table(["", "", "micro-batch", "tokens/s", "times as fast", "resident", "of the memory", "rounds"], rows)
+
+
+TABLES = {"decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
           "readme": readme_table, "cgroup": cgroup_table, "head": head_table, "recompute": recompute_table,
           "divided": divided_table}
 

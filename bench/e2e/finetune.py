@@ -7,9 +7,11 @@
 Models have the shapes of Qwen2.5-0.5B and Qwen3-1.7B and random weights, which transformers makes. Both systems start
 from the same weights and the same adapter and take the same samples in the same order, in bf16. Each uses the
 micro-batch that is best for it: transformers' is tried beforehand (bench/peers/peft_worker.py), accrue plans its own.
-Speed is shown only where losses and gradient norms agree. `make bench-finetune` sets up .venv-peers and runs this.
+Speed is shown only where losses and gradient norms agree. Some jobs train with the base in blocks, too; one that
+transformers has no memory for is accrue's alone. `make bench-finetune` sets up .venv-peers and runs this.
 """
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -33,18 +35,23 @@ QWEN_17B = dict(model_type="qwen3", config=dict(
     hidden_size=2048, intermediate_size=6144, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,
     head_dim=128, vocab_size=151_936, tie_word_embeddings=True, max_position_embeddings=40_960, rope_theta=1e6,
     rms_norm_eps=1e-6))
+QWEN_4B = dict(model_type="qwen3", config=dict(
+    hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8,
+    head_dim=128, vocab_size=151_936, tie_word_embeddings=True, max_position_embeddings=40_960, rope_theta=1e6,
+    rms_norm_eps=1e-6))
 TINY = dict(model_type="qwen2", config=dict(
     hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
     vocab_size=1024, tie_word_embeddings=True, max_position_embeddings=256))
 LORA, FULL = dict(kind="lora", rank=16, lr=2e-4), dict(kind="full", lr=2e-5)
 JOBS = {
-    "LoRA 0.5B at 128": QWEN_05B | LORA | dict(context=128, samples=16),
+    "LoRA 0.5B at 128": QWEN_05B | LORA | dict(context=128, samples=16, blocks=["q8_0"]),
     "LoRA 0.5B at 1024": QWEN_05B | LORA | dict(context=1024, samples=2),
-    "LoRA 1.7B at 128": QWEN_17B | LORA | dict(context=128, samples=8),
+    "LoRA 1.7B at 128": QWEN_17B | LORA | dict(context=128, samples=8, blocks=["q8_0", "q4_k"]),
     "LoRA 1.7B at 1024": QWEN_17B | LORA | dict(context=1024, samples=2),
     "full 0.5B at 128": QWEN_05B | FULL | dict(context=128, samples=16),
+    "LoRA 4B at 128, 4 bits": QWEN_4B | LORA | dict(context=128, samples=64, blocks=["q4_k"], alone=True),
 }
-QUICK_JOBS = {"LoRA tiny": TINY | LORA | dict(context=64, samples=8), "full tiny": TINY | FULL | dict(context=64, samples=8)}
+QUICK_JOBS = {"LoRA tiny": TINY | LORA | dict(context=64, samples=8, blocks=["q8_0"]), "full tiny": TINY | FULL | dict(context=64, samples=8)}
 COMPARED = ("losses", "grad_norms")
 
 
@@ -70,20 +77,21 @@ def run_peer(folder: pathlib.Path, micro: int) -> dict:
     return outcome | {"peak_resident_bytes": resident, "micro": micro}
 
 
-def accrue_arguments(folder: pathlib.Path, job: dict) -> list[str]:
+def accrue_arguments(folder: pathlib.Path, job: dict, base: str | None) -> list[str]:
+    held = flags("model", base=base) if base else []
     adapter = flags("lora", **{"from": folder / "adapter"}) if job["kind"] == "lora" else []
     return (flags("run", steps=job["warm_up_steps"] + job["steps"], threads=job["threads"],
                   checkpoint_every="1000000 steps")
-            + flags("model", context=job["context"], **{"from": folder / "model"}) + adapter
+            + flags("model", context=job["context"], **{"from": folder / "model"}) + held + adapter
             + flags("data", train=f'["{folder / "tokens.bin"}"]', order="sequential")
             + flags("batch", samples=job["samples"]) + flags("precision", compute="bf16")
             + flags("optim", lr=job["lr"], betas=[0.9, 0.95], eps=1e-5, weight_decay=0, clip=1.0,
                     schedule='{kind = "constant"}'))
 
 
-def run_accrue(folder: pathlib.Path, job: dict) -> dict:
+def run_accrue(folder: pathlib.Path, job: dict, base: str | None = None) -> dict:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        steps, resident = train(pathlib.Path(scratch), "run", accrue_arguments(folder, job))
+        steps, resident = train(pathlib.Path(scratch), "run", accrue_arguments(folder, job, base))
     ends = [step["elapsed"] for step in steps[job["warm_up_steps"] - 1:]]
     return {"losses": [step["loss"] for step in steps], "grad_norms": [step["grad_norm"] for step in steps],
             "seconds": [b - a for a, b in zip(ends, ends[1:])], "peak_resident_bytes": resident,
@@ -98,37 +106,53 @@ def row_of(job: dict, rounds: list[dict]) -> dict:
 
 
 def compare(folder: pathlib.Path, name: str, job: dict, rounds: int) -> dict:
+    """In each round each system runs once, in an order that turns around from round to round."""
     prepare(folder, job)
-    micro, _ = ask_peer("micro", folder)
-    ours, theirs = [], []
+    runs = {f"accrue, {base}": functools.partial(run_accrue, folder, job, base) for base in job.get("blocks", [])}
+    result = {"job": job, "rounds": rounds}
+    if not job.get("alone"):
+        result["micro_of_transformers"], _ = ask_peer("micro", folder)
+        runs = {"accrue": functools.partial(run_accrue, folder, job),
+                "transformers": functools.partial(run_peer, folder, result["micro_of_transformers"]["micro"])} | runs
+    outcomes = {system: [] for system in runs}
     for i in range(rounds):
-        print(f"{name}: round {i + 1} of {rounds}", file=sys.stderr, flush=True)
-        for turn in ("accrue", "PEFT") if i % 2 == 0 else ("PEFT", "accrue"):
-            if turn == "accrue":
-                ours.append(run_accrue(folder, job))
-            else:
-                theirs.append(run_peer(folder, micro["micro"]))
-    errors = relative_errors(ours[-1], theirs[-1], COMPARED)
+        for system in list(runs)[::1 if i % 2 == 0 else -1]:
+            print(f"{name}: round {i + 1} of {rounds}: {system}", file=sys.stderr, flush=True)
+            outcomes[system].append(runs[system]())
+    result["systems"] = {system: row_of(job, each) for system, each in outcomes.items()}
+    return result if job.get("alone") else result | compared(name, result["systems"], outcomes)
+
+
+def compared(name: str, rows: dict, outcomes: dict) -> dict:
+    """Raises SystemExit where accrue and transformers do not train alike."""
+    errors = relative_errors(outcomes["accrue"][-1], outcomes["transformers"][-1], COMPARED)
     if not agrees(errors, "bf16"):
         sys.exit(f"error: {name}: accrue and transformers do not train alike: {errors}")
-    ratios = [median(b["seconds"]) / median(a["seconds"]) for a, b in zip(ours, theirs)]
-    rows = {"accrue": row_of(job, ours), "transformers": row_of(job, theirs)}
-    return {"job": job, "rounds": rounds, "relative_errors": errors, "micro_of_transformers": micro, "systems": rows,
-            "speed_ratio": spread(ratios),
-            "memory_ratio": rows["accrue"]["peak_resident_bytes"] / rows["transformers"]["peak_resident_bytes"]}
+
+    def times_as_fast(system: str, than: str) -> dict:
+        return spread([median(b["seconds"]) / median(a["seconds"]) for a, b in zip(outcomes[system], outcomes[than])])
+
+    resident = {system: row["peak_resident_bytes"] for system, row in rows.items()}
+    return {"relative_errors": errors, "speed_ratio": times_as_fast("accrue", "transformers"),
+            "memory_ratio": resident["accrue"] / resident["transformers"],
+            "blocks": {system: {"speed_ratio": times_as_fast(system, "accrue"),
+                                "memory_ratio": resident[system] / resident["accrue"]}
+                       for system in rows if system not in ("accrue", "transformers")}}
 
 
 def shown(results: dict) -> str:
     rows = []
     for name, result in results.items():
         for system, row in result["systems"].items():
-            speed, ours = row["tokens_per_second"], system == "accrue"
+            ratios = result if system == "accrue" else result.get("blocks", {}).get(system, {})
+            speed = "{median:.2f} ({min:.2f} to {max:.2f})"
             rows.append([name, system, str(row["micro"]),
-                         f"{speed['median']:.0f} ({speed['min']:.0f} to {speed['max']:.0f})",
+                         "{median:.0f} ({min:.0f} to {max:.0f})".format(**row["tokens_per_second"]),
                          gib(row["peak_resident_bytes"]),
-                         "{median:.2f} ({min:.2f} to {max:.2f})".format(**result["speed_ratio"]) if ours else "",
-                         f"{result['memory_ratio']:.2f}" if ours else ""])
-    return table(["job", "system", "micro-batch", "tokens/s", "resident", "times as fast", "of its memory"], rows)
+                         speed.format(**ratios["speed_ratio"]) if "speed_ratio" in ratios else "",
+                         f"{ratios['memory_ratio']:.2f}" if "memory_ratio" in ratios else ""])
+    return table(["job", "system", "micro-batch", "tokens/s", "resident", "times as fast", "of its memory"], rows) + (
+        "\naccrue is compared with transformers, a base in blocks with accrue's in bf16")
 
 
 def main() -> None:

@@ -1,9 +1,11 @@
-// Configs, overrides on the command line, and the config.json of a Hugging Face folder.
+// Configs, overrides on the command line, and the JSON files of folders in Hugging Face's and
+// PEFT's format.
 #include <sstream>
 
 #include "accrue/train/config.h"
 #include "accrue/train/run_record.h"
 #include "fuzz_targets.h"
+#include "models/files/adapter_config.h"
 #include "models/files/generation_config.h"
 #include "models/files/gpt2_config.h"
 #include "models/files/llama_config.h"
@@ -75,6 +77,17 @@ void fuzz_llama_config(Input input) {
       models::parse_llama_config(models::make_llama_config(options), "config.json", {});
   expect(again.variant == options.variant && again.head_width == options.head_width,
          "config.json reads back to the same model");
+}
+
+void fuzz_adapter_config(Input input) {
+  const models::AdapterOptions options =
+      models::parse_adapter_config(std::string(text_of(input)), "adapter_config.json");
+  expect(options.rank > 0 && options.alpha > 0, "an accepted adapter has a rank and a scale");
+  const std::vector<std::string> linear{"model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj"};
+  const std::string written =
+      models::make_adapter_config(options, "base", {linear.front()}, linear);
+  expect(models::parse_adapter_config(written, "adapter_config.json") == options,
+         "adapter_config.json reads back to the same options");
 }
 
 }  // namespace accrue::fuzz

@@ -1,9 +1,14 @@
-// Files of tensors, and the bookkeeping of a checkpoint.
+// Files of tensors, the bookkeeping of a checkpoint, and what is kept of a reference.
+#include <algorithm>
+#include <cmath>
+
 #include "accrue/models/safetensors.h"
+#include "core/checksum.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
+#include "train/workload/reference_bytes.h"
 
 namespace accrue::fuzz {
 
@@ -48,6 +53,20 @@ void fuzz_manifest(Input input) {
   expect(train::read_manifest(checkpoint)->files.size() == manifest->files.size(),
          "what was read is written and read back");
   train::check_lengths(checkpoint, *manifest);
+}
+
+/// The first byte says how many pairs are expected, its highest bit whether the checksum is theirs.
+void fuzz_reference(Input input) {
+  if (input.empty()) return;
+  const std::int64_t pairs = input[0] & 127;
+  std::string bytes(text_of(input.subspan(1)));
+  if ((input[0] & 128) != 0) bytes += checksum_of(bytes);
+  const auto numbers = train::reference_of_bytes(bytes, pairs);
+  if (!numbers) return;
+  expect(static_cast<std::int64_t>(numbers->size()) == 2 * pairs, "a pair has two numbers");
+  expect(std::all_of(numbers->begin(), numbers->end(), [](double x) { return std::isfinite(x); }),
+         "accepted numbers are finite");
+  expect(train::reference_to_bytes(*numbers) == bytes, "what was read is written as it was");
 }
 
 }  // namespace accrue::fuzz

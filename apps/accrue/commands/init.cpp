@@ -40,7 +40,8 @@ void check_can_be_written(const std::filesystem::path& out) {
 int run_init(const InitArguments& arguments) {
   check_can_be_written(arguments.out);
   const train::DataFacts data = train::look_at(train::sort_out(arguments.files), tell_tokenizing());
-  const std::string config = train::first_config(data, machine_facts(), as_typed(arguments));
+  const std::string config =
+      train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
   // What train would refuse is refused now, by the same words.
   train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);

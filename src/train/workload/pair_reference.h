@@ -1,9 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "accrue/data/source.h"
@@ -30,10 +27,5 @@ void take_reference(Workload& work, const TellPairs& tell = {});
 std::vector<double> log_probabilities_of_pairs(models::LanguageModel& model,
                                                const data::Source& pairs,
                                                const TellPairs& tell = {});
-
-/// Log-probabilities as the bytes of a file, and back: nothing where they are not those of `pairs`
-/// pairs, finite and as they were written.
-std::string reference_to_bytes(const std::vector<double>& log_probabilities);
-std::optional<std::vector<double>> reference_of_bytes(std::string_view bytes, std::int64_t pairs);
 
 }  // namespace accrue::train

@@ -61,6 +61,19 @@ TEST_F(PipelineRun, HasTheBitsOfOneProcessInFixedPoint) {
   }
 }
 
+TEST_F(PipelineRun, TrainsAdaptersAsOneProcessDoes) {
+  Config alone = small("alone");
+  alone.precision.accumulate = accum::Accumulation::fixed;
+  alone.model.lora.adapters = {.rank = 2, .dropout = 0.1};
+  expect_runs(alone, 1);
+  for (const int stages : {1, 2}) {
+    const Config c = staged(alone, stages, "stages" + std::to_string(stages));
+    expect_runs(c, 2);
+    expect_same_bits(parameters_of(c), parameters_of(alone));
+    EXPECT_TRUE(evaluates_alike(c, alone));
+  }
+}
+
 TEST_F(PipelineRun, IsCloseToOneProcessInSinglePrecision) {
   const Config alone = small("alone");
   expect_runs(alone, 1);

@@ -17,7 +17,7 @@ DataFacts text_of(std::int64_t bytes) {
 }
 
 std::string page_of(const DataFacts& data, bool bf16 = false) {
-  return first_config(data, {.multiplies_bf16 = bf16}, "accrue init a.txt");
+  return first_config(data, {.multiplies_bf16 = bf16}, {.command = "accrue init a.txt"});
 }
 
 Config config_of(const DataFacts& data, bool bf16 = false) {
@@ -109,6 +109,19 @@ TEST(FirstConfig, GoesThroughLittleTextAFewTimesFromAModel) {
   };
   for (const std::int64_t tokens : {100'000, 1'000'000}) EXPECT_NEAR(passes_of(tokens), 2.7, 0.2);
   EXPECT_NEAR(passes_of(10'000'000), 1, 0.1);
+}
+
+TEST(FirstConfig, TrainsAnAdapterToALargeModelOrAsOneWishes) {
+  const auto rank_of = [](std::int64_t bytes, std::optional<bool> adapter = std::nullopt) {
+    return parse_config(first_config(text_for_a_model(100'000, bytes), {},
+                                     {.command = "accrue train", .adapter = adapter}),
+                        "accrue.toml")
+        .model.lora.adapters.rank;
+  };
+  EXPECT_EQ(rank_of(270 * kMegabyte), 0);
+  EXPECT_EQ(rank_of(990 * kMegabyte), 16);
+  EXPECT_EQ(rank_of(990 * kMegabyte, false), 0);
+  EXPECT_EQ(rank_of(kMegabyte, true), 16);
 }
 
 TEST(FirstConfig, OfLinesForAModelHasNoLongerContextThanIt) {

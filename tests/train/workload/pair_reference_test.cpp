@@ -8,6 +8,7 @@
 #include "core/atomic_file.h"
 #include "support/errors.h"
 #include "train/tiny_run.h"
+#include "train/workload/reference_bytes.h"
 
 namespace accrue::train {
 namespace {

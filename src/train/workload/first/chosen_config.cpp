@@ -1,5 +1,6 @@
 #include "train/workload/first/chosen_config.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -22,7 +23,14 @@ Config stated_in(const std::vector<std::string>& overrides) {
   return config;
 }
 
+bool state(const std::vector<std::string>& overrides, const std::string& key) {
+  return std::ranges::any_of(overrides,
+                             [&](const std::string& text) { return text.starts_with(key + "="); });
+}
+
 }  // namespace
+
+bool name_data(const std::vector<std::string>& overrides) { return state(overrides, "data.train"); }
 
 ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
                            const MachineFacts& machine, const std::string& command,
@@ -38,7 +46,9 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
                                   .tokenizer = stated.data.tokenizer,
                                   .operation = "data.train"},
                                  tell);
-  ChosenConfig chosen{.page = first_config(data, machine, command), .config = {}};
+  FirstWishes wishes{.command = command};
+  if (state(overrides, "lora.rank")) wishes.adapter = stated.model.lora.adapters.rank > 0;
+  ChosenConfig chosen{.page = first_config(data, machine, wishes), .config = {}};
   chosen.config = parse_config(chosen.page, "the chosen config", overrides);
   return chosen;
 }

@@ -108,6 +108,12 @@ void write_model(Page& page, const DataFacts& data, const TextChoice& choice, do
   if (passes > 3) page.key("dropout", "0.1", "the data are seen several times");
 }
 
+void write_adapter(Page& page, std::int64_t rank) {
+  page.section("lora");
+  page.key("rank", rank, "adapters of this rank are trained, and the weights stay as they are");
+  page.key("alpha", 2 * rank, "what the adapters give counts alpha / rank times");
+}
+
 std::string amount_of(const DataFacts& data) {
   const std::string tokens = format_count(static_cast<double>(data.tokens));
   if (data.has_lines()) return counted(data.samples, "line") + ", " + tokens + " tokens";
@@ -116,17 +122,19 @@ std::string amount_of(const DataFacts& data) {
   return tokens + " bytes, each a token";
 }
 
-void write_language_model(Page& page, const DataFacts& data, const MachineFacts& machine) {
+void write_language_model(Page& page, const DataFacts& data, const MachineFacts& machine,
+                          const FirstWishes& wishes) {
   const bool starts_from = !data.model.from.empty();
   const auto tokens =
       static_cast<std::int64_t>(static_cast<double>(data.tokens) * (1 - held_out_fraction(data)));
-  const TextChoice choice =
-      starts_from ? choice_from_model(data, tokens) : choice_from_nothing(data, tokens);
+  const TextChoice choice = starts_from ? choice_from_model(data, tokens, wishes.adapter)
+                                        : choice_from_nothing(data, tokens);
   const double per_epoch = static_cast<double>(tokens) / static_cast<double>(choice.batch);
 
   write_run(page, data, choice.steps, per_epoch);
   write_model(page, data, choice, static_cast<double>(tokens),
               static_cast<double>(choice.steps) / per_epoch);
+  if (choice.adapter_rank > 0) write_adapter(page, choice.adapter_rank);
   write_data(page, data, amount_of(data));
   if (is_worth_packing(data))
     page.key("packing", "true", "short lines share a row, each seeing only itself");
@@ -169,13 +177,13 @@ void write_classifier(Page& page, const DataFacts& data) {
 }  // namespace
 
 std::string first_config(const DataFacts& data, const MachineFacts& machine,
-                         const std::string& command) {
-  Page page("Written by `" + command + "`: every value is a choice to look at.");
+                         const FirstWishes& wishes) {
+  Page page("Written by `" + wishes.command + "`: every value is a choice to look at.");
   page.remark("Any key can be overridden on the command line: --optim.lr=1e-3");
   if (data.format == data::Format::images) {
     write_classifier(page, data);
   } else {
-    write_language_model(page, data, machine);
+    write_language_model(page, data, machine, wishes);
   }
   return page.text();
 }

@@ -62,9 +62,10 @@ TextChoice choice_from_nothing(const DataFacts& data, std::int64_t tokens) {
   return choice;
 }
 
-TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens) {
-  constexpr std::int64_t kContext = 512, kBatch = 4096, kFew = 2'000'000;
-  constexpr std::int64_t kMiddle = 100'000'000;  // bytes of weights
+TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens,
+                             std::optional<bool> adapter) {
+  constexpr std::int64_t kContext = 512, kBatch = 4096, kRank = 16, kFew = 2'000'000;
+  constexpr std::int64_t kLarge = 400'000'000, kMiddle = 100'000'000;  // bytes of weights
   constexpr std::int64_t kLeastSteps = 20, kMostSteps = 5000;
   TextChoice choice{.context = data.has_lines() ? context_of_lines(data) : kContext};
   if (data.model.context > 0) choice.context = std::min(choice.context, data.model.context);
@@ -72,8 +73,14 @@ TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens) {
   data.has_lines() ? shrink_batch(choice, tokens) : fit_to_stream(choice, tokens);
   if (!data.has_lines()) choice.batch -= choice.batch % choice.context;
 
-  choice.lr = data.model.bytes >= kMiddle ? 2e-5 : 1e-4;
-  choice.lr_why = "small, as the weights are trained already";
+  if (adapter.value_or(data.model.bytes >= kLarge)) {
+    choice.adapter_rank = kRank;
+    choice.lr = 2e-4;
+    choice.lr_why = "usual for adapters, which begin at nothing";
+  } else {
+    choice.lr = data.model.bytes >= kMiddle ? 2e-5 : 1e-4;
+    choice.lr_why = "small, as the weights are trained already";
+  }
   const double passes = tokens < kFew ? 3 : 1;
   const double steps = passes * static_cast<double>(tokens) / static_cast<double>(choice.batch);
   choice.steps = std::clamp<std::int64_t>(std::llround(steps), kLeastSteps, kMostSteps);

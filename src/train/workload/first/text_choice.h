@@ -15,15 +15,18 @@ struct TextChoice {
   std::int64_t steps = 0;
   double lr = 0;
   std::string lr_why;
+  std::int64_t adapter_rank = 0;  ///< 0: all weights are trained
 };
 
 /// For a model that begins with random weights and has `tokens` to train on. Throws a usage Error
 /// where they are too few.
 TextChoice choice_from_nothing(const DataFacts& data, std::int64_t tokens);
 
-/// For training that goes on from a model: few passes, small steps. Throws a usage Error where
-/// tokens are too few.
-TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens);
+/// For training that goes on from a model: few passes, small steps. An adapter is trained where the
+/// weights are so large that sums and moments of all of them would be a burden, or as `adapter`
+/// says. Throws a usage Error where tokens are too few.
+TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens,
+                             std::optional<bool> adapter);
 
 /// Steps of about four passes over the data: more passes where data are few, fewer where they are
 /// many.
