@@ -25,14 +25,14 @@ using testing::message_of;
 using testing::random_batch;
 using testing::TemporaryFolder;
 
-struct Case {
+struct BaseCase {
   BaseFormat base;
   Compute compute;
   AdapterKind kind = AdapterKind::lora;
 };
 
 /// One layer whose rows have whole blocks.
-LlamaOptions options_of(const Case& of) {
+LlamaOptions options_in_blocks(const BaseCase& of) {
   const std::int64_t width = of.base == BaseFormat::q4_k ? 256 : 64;
   return {.layers = 1,
           .heads = 4,
@@ -57,12 +57,12 @@ std::unique_ptr<Llama> unpacked_model(const Llama& model) {
   return plain;
 }
 
-struct Pass {
+struct BasePass {
   at::Tensor loss;
   std::map<std::string, at::Tensor> gradients;
 };
 
-Pass pass_of(Llama& model, const kernels::Operations* operations = nullptr) {
+BasePass base_pass_of(Llama& model, const kernels::Operations* operations = nullptr) {
   const batch::MicroBatch micro = random_batch(model.options(), 3, 11);
   ForwardContext context = context_of(micro);
   if (operations != nullptr) context.operations = operations;
@@ -73,31 +73,31 @@ Pass pass_of(Llama& model, const kernels::Operations* operations = nullptr) {
     names.push_back(parameter.name);
     leaves.push_back(parameter.tensor);
   }
-  Pass pass{.loss = forward(model, micro, context).sum};
+  BasePass pass{.loss = forward(model, micro, context).sum};
   const auto values = torch::autograd::grad({pass.loss}, leaves);
   for (std::size_t i = 0; i < names.size(); ++i) pass.gradients[names[i]] = values[i];
   return pass;
 }
 
-bool same_bits(const Pass& a, const Pass& b) {
+bool same_pass(const BasePass& a, const BasePass& b) {
   if (!at::equal(a.loss, b.loss) || a.gradients.size() != b.gradients.size()) return false;
   return std::all_of(a.gradients.begin(), a.gradients.end(), [&](const auto& gradient) {
     return at::equal(gradient.second, b.gradients.at(gradient.first));
   });
 }
 
-at::Tensor weight_of(const Llama& model, const std::string& name) {
+at::Tensor held_weight_of(const Llama& model, const std::string& name) {
   for (const NamedParameter& parameter : model.parameters())
     if (parameter.name == name) return parameter.tensor.detach();
   ADD_FAILURE() << name << " is not there";
   return {};
 }
 
-constexpr const char* down = "model.layers.0.mlp.down_proj.weight";
+constexpr const char* down_weight = "model.layers.0.mlp.down_proj.weight";
 
-class BaseInBlocks : public ::testing::TestWithParam<Case> {
+class BaseInBlocks : public ::testing::TestWithParam<BaseCase> {
  protected:
-  BaseInBlocks() : model(options_of(GetParam())) { perturb_adapters(); }
+  BaseInBlocks() : model(options_in_blocks(GetParam())) { perturb_adapters(); }
 
   void perturb_adapters() {
     const at::NoGradGuard no_grad;
@@ -110,23 +110,24 @@ class BaseInBlocks : public ::testing::TestWithParam<Case> {
 };
 INSTANTIATE_TEST_SUITE_P(
     Kinds, BaseInBlocks,
-    ::testing::Values(Case{BaseFormat::q8_0, Compute::fp32}, Case{BaseFormat::q8_0, Compute::bf16},
-                      Case{BaseFormat::q8_0, Compute::fp64, AdapterKind::dora},
-                      Case{BaseFormat::q4_k, Compute::bf16},
-                      Case{BaseFormat::q4_k, Compute::fp32, AdapterKind::dora}));
+    ::testing::Values(BaseCase{BaseFormat::q8_0, Compute::fp32},
+                      BaseCase{BaseFormat::q8_0, Compute::bf16},
+                      BaseCase{BaseFormat::q8_0, Compute::fp64, AdapterKind::dora},
+                      BaseCase{BaseFormat::q4_k, Compute::bf16},
+                      BaseCase{BaseFormat::q4_k, Compute::fp32, AdapterKind::dora}));
 
 TEST_P(BaseInBlocks, GivesWhatItsUnpackedValuesGiveToTheBit) {
   const auto plain = unpacked_model(model);
-  const Pass expected = pass_of(*plain);
-  EXPECT_TRUE(same_bits(pass_of(model), expected));
-  weight_of(model, down).select(2, 20).bitwise_xor_(0x44);
-  EXPECT_FALSE(same_bits(pass_of(model), expected));
+  const BasePass expected = base_pass_of(*plain);
+  EXPECT_TRUE(same_pass(base_pass_of(model), expected));
+  held_weight_of(model, down_weight).select(2, 20).bitwise_xor_(0x44);
+  EXPECT_FALSE(same_pass(base_pass_of(model), expected));
 }
 
 TEST_P(BaseInBlocks, GivesTheSameWithPackedWeights) {
-  const Pass expected = pass_of(model);
+  const BasePass expected = base_pass_of(model);
   model.pack_weights(true);
-  EXPECT_TRUE(same_bits(pass_of(model), expected));
+  EXPECT_TRUE(same_pass(base_pass_of(model), expected));
   EXPECT_EQ(model.packed_weight_bytes(), 0);
 }
 
@@ -134,7 +135,8 @@ TEST_P(BaseInBlocks, IsReadByPlainOperations) {
   const at::ScalarType dtype = GetParam().compute == Compute::bf16   ? at::kBFloat16
                                : GetParam().compute == Compute::fp64 ? at::kDouble
                                                                      : at::kFloat;
-  const Pass ours = pass_of(model), plain = pass_of(model, &kernels::plain_operations());
+  const BasePass ours = base_pass_of(model),
+                 plain = base_pass_of(model, &kernels::plain_operations());
   const std::int64_t terms = 8 * model.options().width;
   EXPECT_TRUE(close(ours.loss, plain.loss, dtype, terms));
   for (const auto& [name, gradient] : ours.gradients)
@@ -146,7 +148,7 @@ TEST_P(BaseInBlocks, CountsTheNumbersThatItHolds) {
   EXPECT_EQ(parameter_count(model), parameter_count(*plain));
   EXPECT_EQ(model.flops_per_sample(), plain->flops_per_sample());
   const double bits = GetParam().base == BaseFormat::q8_0 ? 8.5 : 4.5;
-  const at::Tensor weight = weight_of(model, down);
+  const at::Tensor weight = held_weight_of(model, down_weight);
   EXPECT_EQ(static_cast<double>(weight.nbytes()) * 8,
             bits * static_cast<double>(kernels::element_count(weight)));
 }
@@ -170,18 +172,19 @@ TEST_P(BaseInBlocks, ComesBackFromAFileAsItWas) {
   write_safetensors(folder / "model.safetensors", model.file_tensors());
   Llama again(model.options(), Llama::Initialisation::zeros);
   again.load_file_tensors(open_safetensors(folder / "model.safetensors").tensors, "the file");
-  EXPECT_TRUE(same_bits(pass_of(again), pass_of(model)));
+  EXPECT_TRUE(same_pass(base_pass_of(again), base_pass_of(model)));
 }
 
 TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
   const TemporaryFolder folder;
-  LlamaOptions whole = options_of(GetParam());
+  LlamaOptions whole = options_in_blocks(GetParam());
   whole.adapters = {};
   whole.base = BaseFormat::as_stored;
   const Llama trained(whole);
   save_llama_folder(folder / "base", trained);
-  const auto loaded = load_llama_folder(folder / "base", options_of(GetParam()));
-  const at::Tensor blocks = weight_of(*loaded, down), values = weight_of(trained, down);
+  const auto loaded = load_llama_folder(folder / "base", options_in_blocks(GetParam()));
+  const at::Tensor blocks = held_weight_of(*loaded, down_weight),
+                   values = held_weight_of(trained, down_weight);
   at::Tensor expected = at::empty_like(blocks);
   kernels::pack_into(expected, values);
   EXPECT_TRUE(at::equal(blocks, expected));
@@ -190,7 +193,7 @@ TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
 }
 
 TEST(BaseFormats, NameTheMatrixWhoseRowsHaveNoWholeBlocks) {
-  LlamaOptions options = options_of({BaseFormat::q8_0, Compute::fp32});
+  LlamaOptions options = options_in_blocks({BaseFormat::q8_0, Compute::fp32});
   options.base = BaseFormat::q4_k;
   EXPECT_THAT(message_of([&] { Llama model(options); }),
               ::testing::AllOf(HasSubstr("multiple of 256"), HasSubstr("q_proj.weight"),
@@ -203,14 +206,14 @@ TEST(BaseFormats, NameTheMatrixWhoseRowsHaveNoWholeBlocks) {
 }
 
 TEST(BaseFormats, Bf16IsWidenedForProductsOfFp32) {
-  Llama model(options_of({BaseFormat::bf16, Compute::fp32}));
-  EXPECT_EQ(weight_of(model, down).scalar_type(), at::kBFloat16);
-  EXPECT_EQ(weight_of(model, "model.embed_tokens.weight").scalar_type(), at::kFloat);
-  EXPECT_TRUE(same_bits(pass_of(model), pass_of(*unpacked_model(model))));
+  Llama model(options_in_blocks({BaseFormat::bf16, Compute::fp32}));
+  EXPECT_EQ(held_weight_of(model, down_weight).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(held_weight_of(model, "model.embed_tokens.weight").scalar_type(), at::kFloat);
+  EXPECT_TRUE(same_pass(base_pass_of(model), base_pass_of(*unpacked_model(model))));
 }
 
 TEST(BaseFormats, AreOfFrozenLayersAlone) {
-  LlamaOptions options = options_of({BaseFormat::q8_0, Compute::bf16});
+  LlamaOptions options = options_in_blocks({BaseFormat::q8_0, Compute::bf16});
   options.adapters = {};
   for (const NamedParameter& parameter : Llama(options).parameters())
     EXPECT_EQ(parameter.tensor.scalar_type(), at::kFloat) << parameter.name;

@@ -100,6 +100,9 @@ void pack_into(const at::Tensor& blocks, const at::Tensor& values) {
       pack(wide.const_data_ptr<float>(), row_blocks, to + row * row_blocks * blocks.size(2));
     }
   });
+  // What is kept of a weight's values is made anew by the version, which raw pointers leave as it
+  // is.
+  blocks.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace accrue::kernels

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "accrue/core/memory_tag.h"
 #include "accrue/models/adapter_io.h"
 #include "kernels/blocks/block_matrix.h"
 
@@ -104,12 +105,32 @@ NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTens
   return base;
 }
 
-void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
-                  const std::string& origin, const std::string& what) {
+void check_by_name(const NamedParameters& targets, const StoredTensors& given,
+                   const std::string& origin, const std::string& what) {
   const Loading loading{origin, what};
   const TensorsByName tensors = by_name(given, loading);
   for (const NamedParameter& target : targets) check_fits(target, tensors, loading);
   check_nothing_extra(targets, given, loading);
+}
+
+void take_formats(const NamedParameters& parameters, const StoredTensors& given) {
+  const MemoryTagScope tag(MemoryTag::parameters);
+  std::unordered_map<std::string, at::Tensor> in_blocks;
+  for (const NamedParameter& parameter : parameters)
+    if (kernels::is_in_blocks(parameter.tensor))
+      in_blocks.emplace(parameter.name, parameter.tensor);
+  for (const StoredTensor& tensor : given) {
+    const auto found = in_blocks.find(tensor.name);
+    if (found == in_blocks.end() || !kernels::is_in_blocks(tensor.dtype, tensor.shape)) continue;
+    if (found->second.sizes() != tensor.shape)
+      found->second.set_(at::empty(tensor.shape, found->second.options()));
+  }
+}
+
+void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
+                  const std::string& origin, const std::string& what) {
+  check_by_name(targets, given, origin, what);
+  const TensorsByName tensors = by_name(given, {origin, what});
   const at::NoGradGuard no_grad;
   for (const NamedParameter& target : targets) copy_values(*tensors.at(target.name), target.tensor);
 }

@@ -16,9 +16,8 @@ std::vector<std::int64_t> sizes_of(const kernels::MatrixSize& size) {
 }
 
 std::vector<std::int64_t> sizes_in_blocks(const std::string& name, BaseFormat base,
+                                          kernels::BlockFormat format,
                                           const kernels::MatrixSize& size) {
-  const auto format =
-      base == BaseFormat::q8_0 ? kernels::BlockFormat::q8_0 : kernels::BlockFormat::q4_k;
   const std::int64_t elements = kernels::size_of(format).elements;
   if (size.columns % elements != 0)
     throw usage_error("model.base = \"" + std::string(to_string(base)) + '"',
@@ -66,6 +65,12 @@ std::int64_t operations_of_products(const NamedParameters& parameters) {
   return operations;
 }
 
+std::optional<kernels::BlockFormat> block_format_of(BaseFormat base) {
+  if (base == BaseFormat::q8_0) return kernels::BlockFormat::q8_0;
+  if (base == BaseFormat::q4_k) return kernels::BlockFormat::q4_k;
+  return std::nullopt;
+}
+
 at::Tensor ParameterBuilder::constant(const std::string& name, std::vector<std::int64_t> shape,
                                       double value) {
   const at::ScalarType dtype = shape.size() >= 2 ? matrices_ : dtype_;
@@ -81,8 +86,8 @@ at::Tensor ParameterBuilder::normal(const std::string& name, std::vector<std::in
 at::Tensor ParameterBuilder::weight(const std::string& name, std::int64_t rows,
                                     std::int64_t columns, double standard_deviation) {
   pending_.push_back({parameters_.size(), standard_deviation});
-  if (base_ == BaseFormat::q8_0 || base_ == BaseFormat::q4_k)
-    return made(name, sizes_in_blocks(name, base_, {rows, columns}), at::kByte, 0);
+  if (const auto format = block_format_of(base_))
+    return made(name, sizes_in_blocks(name, base_, *format, {rows, columns}), at::kByte, 0);
   return made(name, {rows, columns}, base_ == BaseFormat::bf16 ? at::kBFloat16 : matrices_, 0);
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "accrue/core/parameter.h"
 #include "accrue/models/base_format.h"
+#include "kernels/blocks/blocks.h"
 
 namespace accrue::models {
 
@@ -17,6 +19,9 @@ std::uint64_t stream_of(std::string_view name);
 /// Arithmetic of the products with `parameters` for one token, forward and backward: 6 operations
 /// for each element, 4 where it is frozen and so has no gradient.
 std::int64_t operations_of_products(const NamedParameters& parameters);
+
+/// The format of blocks that a base is to be in; nothing where it is to be in none.
+std::optional<kernels::BlockFormat> block_format_of(BaseFormat base);
 
 /// Makes a model's parameters in registration order and draws their values at the end, in parallel.
 class ParameterBuilder {

@@ -312,7 +312,9 @@ void settle_what_is_trained(const Config& config, models::Model& model,
 
 namespace {
 
-std::unique_ptr<models::Model> make_whole_model(const Config& config) {
+using Initialisation = models::Llama::Initialisation;
+
+std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisation values) {
   if (config.model.kind == ModelKind::resnet)
     return std::make_unique<models::ResNet>(resnet_options(config));
   if (config.model.kind == ModelKind::vit)
@@ -323,16 +325,24 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config) {
                                    .compute = config.precision.compute,
                                    .loss = loss_options(config)});
   if (config.model.kind == ModelKind::llama)
-    return std::make_unique<models::Llama>(llama_options(config));
+    return std::make_unique<models::Llama>(llama_options(config), values);
   return std::make_unique<models::Gpt2>(gpt2_options(config));
+}
+
+std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
+  std::unique_ptr<models::Model> model = make_whole_model(config, values);
+  models::freeze_parameters(*model, config.model.freeze);
+  return model;
 }
 
 }  // namespace
 
 std::unique_ptr<models::Model> make_model(const Config& config) {
-  std::unique_ptr<models::Model> model = make_whole_model(config);
-  models::freeze_parameters(*model, config.model.freeze);
-  return model;
+  return make_frozen_model(config, Initialisation::random);
+}
+
+std::unique_ptr<models::Model> make_model_to_load(const Config& config) {
+  return make_frozen_model(config, Initialisation::zeros);
 }
 
 std::unique_ptr<models::Model> make_initial_model(const Config& config) {

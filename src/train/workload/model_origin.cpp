@@ -136,7 +136,7 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
     config.model.context = wanted;
     note_shorter_context(config.model.kind, positions, *wanted, remarks);
   }
-  std::unique_ptr<models::Model> model = make_model(config);
+  std::unique_ptr<models::Model> model = make_model_to_load(config);
   model->load_file_tensors(tensors, file);
   remarks.insert(remarks.begin() + static_cast<std::ptrdiff_t>(said_before),
                  start_in_words(origin.checkpoint.string(), *model));
