@@ -178,6 +178,7 @@ TEST_P(BaseInBlocks, ComesBackFromAFileAsItWas) {
 TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
   const TemporaryFolder folder;
   LlamaOptions whole = options_in_blocks(GetParam());
+  whole.variant = {};
   whole.adapters = {};
   whole.base = BaseFormat::as_stored;
   const Llama trained(whole);
