@@ -24,6 +24,8 @@ void fuzz_idx(Input input);
 void fuzz_cifar(Input input);
 void fuzz_safetensors(Input input);
 void fuzz_safetensors_index(Input input);
+void fuzz_gguf(Input input);
+void fuzz_gguf_tokenizer(Input input);
 void fuzz_state(Input input);
 void fuzz_manifest(Input input);
 void fuzz_reference(Input input);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "accrue/models/adapter_io.h"
+#include "accrue/models/llama_gguf.h"
 #include "accrue/models/llama_io.h"
 #include "accrue/models/safetensors.h"
 #include "kernels/blocks/block_matrix.h"
@@ -191,6 +192,26 @@ TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
   EXPECT_TRUE(at::equal(blocks, expected));
   const double share_of_largest = GetParam().base == BaseFormat::q8_0 ? 0.01 : 0.1;
   EXPECT_TRUE(within(kernels::unpacked(blocks, at::kFloat), values, share_of_largest));
+}
+
+/// Queries and keys lie in another order of rows there.
+TEST(BaseFormats, OfAGgufFileStayTheBlocksThatItHas) {
+  const TemporaryFolder folder;
+  LlamaOptions whole = options_in_blocks({BaseFormat::q8_0, Compute::fp32});
+  whole.variant = {};
+  whole.adapters = {};
+  save_llama_gguf(folder / "base.gguf", Llama(whole), GgufDtype::q8_0);
+  const auto plain = load_llama_gguf(folder / "base.gguf", {.compute = Compute::fp32});
+  for (const BaseFormat base : {BaseFormat::as_stored, BaseFormat::q8_0}) {
+    const auto model = load_llama_gguf(
+        folder / "base.gguf", {.compute = Compute::fp32, .adapters = {.rank = 2}, .base = base});
+    for (const NamedParameter& expected : plain->parameters()) {
+      const at::Tensor held = held_weight_of(*model, expected.name);
+      const bool is_layer = expected.name.find("_proj.weight") != std::string::npos;
+      EXPECT_EQ(kernels::is_in_blocks(held), is_layer) << expected.name;
+      EXPECT_TRUE(at::equal(kernels::unpacked(held, at::kFloat), expected.tensor)) << expected.name;
+    }
+  }
 }
 
 TEST(BaseFormats, NameTheMatrixWhoseRowsHaveNoWholeBlocks) {

@@ -71,7 +71,7 @@ void add_eval(CLI::App& app, Action& action) {
       "  accrue eval models/gpt2 --data 'texts/*.jsonl' --json");
   auto arguments = std::make_shared<EvalArguments>();
   verb->add_option("MODEL", arguments->model,
-                   "Run folder, a checkpoint in one, or a Hugging Face folder")
+                   "Run folder, a checkpoint in one, a Hugging Face folder, or a GGUF file")
       ->required();
   verb->add_option("--data", arguments->data, "Files, or patterns for them")
       ->required()

@@ -9,6 +9,7 @@
 #include "accrue/train/run_directory.h"
 #include "commands/carried_files.h"
 #include "commands/commands.h"
+#include "commands/gguf_export.h"
 #include "commands/model_card.h"
 #include "commands/trained_text.h"
 #include "core/atomic_file.h"
@@ -25,6 +26,8 @@ struct ExportArguments {
   std::string out;
   std::optional<std::int64_t> checkpoint;
   std::string format = "hf";
+  std::optional<std::string> dtype;
+  bool adapter = false;
 };
 
 /// Refuses a folder that holds files, among which somebody would have to pick out the model's.
@@ -96,15 +99,36 @@ std::string save_model(const fs::path& out, const train::TrainedModel& trained) 
   return trained.config.model.image.empty() ? module_card(trained) : image_model_card(trained);
 }
 
+void check_options(const ExportArguments& arguments) {
+  const bool is_gguf = arguments.format == "gguf";
+  if (arguments.dtype && (!is_gguf || arguments.adapter))
+    throw usage_error("accrue export", "--dtype with --format gguf and a whole model",
+                      is_gguf ? "--adapter" : "--format " + arguments.format,
+                      "leaving --dtype out");
+  if (arguments.adapter && !is_gguf)
+    throw usage_error("accrue export", "--adapter with --format gguf",
+                      "--format " + arguments.format, "--format adapter, as PEFT has adapters");
+}
+
+/// Saves what is asked for and returns its card.
+std::string save(const fs::path& out, const train::TrainedModel& trained,
+                 const ExportArguments& arguments) {
+  if (arguments.format == "adapter") return save_adapters(out, trained);
+  if (arguments.format != "gguf") return save_model(out, trained);
+  if (arguments.adapter) return save_gguf_adapter(out, trained);
+  return save_gguf(out, trained,
+                   models::gguf_dtype_words.find(arguments.dtype.value_or("f16")).value());
+}
+
 int run_export(const ExportArguments& arguments) {
   const fs::path out(arguments.out);
   if (out.empty())
     throw usage_error("accrue export", "a new or empty folder", "--out \"\"", "a name for it");
+  check_options(arguments);
   check_nothing_is_there(out);
   const train::TrainedModel trained =
       train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
-  const std::string card =
-      arguments.format == "adapter" ? save_adapters(out, trained) : save_model(out, trained);
+  const std::string card = save(out, trained, arguments);
   write_file_atomically(out / "README.md", card);
   std::cout << out.string() << std::endl;
   return 0;
@@ -120,7 +144,8 @@ void add_export(CLI::App& app, Action& action) {
       "torchvision's "
       "names, a TorchScript module a model.pt; each with config.json and a model card. Adapters "
       "are "
-      "merged into their base, or written apart as PEFT loads them (--format adapter).\n\n"
+      "merged into their base, or written apart as PEFT loads them (--format adapter). A llama "
+      "also becomes a file that llama.cpp loads (--format gguf).\n\n"
       "Example:\n"
       "  accrue export runs/first --out models/first\n"
       "  python -c 'from transformers import GPT2LMHeadModel as M; "
@@ -130,9 +155,14 @@ void add_export(CLI::App& app, Action& action) {
   verb->add_option("--out", arguments->out, "Folder to write")->required()->type_name("DIR");
   verb->add_option("--checkpoint", arguments->checkpoint, "Step (default: the newest checkpoint)")
       ->type_name("STEP");
-  verb->add_option("--format", arguments->format, "hf, or adapter: what lora trained alone")
-      ->check(CLI::IsMember({"hf", "adapter"}))
+  verb->add_option("--format", arguments->format,
+                   "hf; gguf: a file for llama.cpp; adapter: what lora trained alone")
+      ->check(CLI::IsMember({"hf", "gguf", "adapter"}))
       ->type_name("WORD");
+  verb->add_option("--dtype", arguments->dtype, "Of a GGUF file's matrices (default: f16)")
+      ->check(CLI::IsMember({"f16", "q8_0", "bf16", "f32"}))
+      ->type_name("WORD");
+  verb->add_flag("--adapter", arguments->adapter, "With --format gguf: what lora trained alone");
   verb->callback([=, &action] { action = [=] { return run_export(*arguments); }; });
 }
 

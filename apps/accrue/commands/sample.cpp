@@ -123,7 +123,7 @@ void add_sample(CLI::App& app, Action& action) {
       "  accrue sample models/smollm2-instruct --chat --top-p 0.95");
   auto arguments = std::make_shared<SampleArguments>();
   verb->add_option("RUN_DIR_OR_FOLDER", arguments->origin.from,
-                   "Folder of a run, or a Hugging Face folder")
+                   "Folder of a run, a Hugging Face folder, or a GGUF file")
       ->required();
   verb->add_option("--prompt", arguments->prompt, "Text to continue; with --chat a message")
       ->type_name("TEXT");

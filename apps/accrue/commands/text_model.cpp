@@ -4,12 +4,14 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
+#include "accrue/models/gguf_magic.h"
 #include "accrue/train/run_directory.h"
 #include "commands/trained_text.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/generation_config.h"
 #include "train/config/origin_kind.h"
 #include "train/plan/setup.h"
+#include "train/workload/gguf_tokenizer.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::cli {
@@ -35,23 +37,25 @@ TextModel model_of_run(const TextModelOrigin& origin) {
   return loaded;
 }
 
-std::shared_ptr<const data::Tokenizer> tokenizer_in(const std::string& folder, std::int64_t vocab) {
+std::shared_ptr<const data::Tokenizer> tokenizer_in(const std::string& model, std::int64_t vocab) {
   using Kind = data::FolderTokenizer::Kind;
-  const data::FolderTokenizer found = data::find_tokenizer(folder);
+  if (models::is_gguf(model))
+    if (auto own = train::open_gguf_tokenizer(model, sample_text)) return own;
+  const data::FolderTokenizer found = data::find_tokenizer(model);
   const bool is_bytes =
       found.kind == Kind::bytes || (found.kind == Kind::none && vocab == train::byte_vocabulary);
   if (is_bytes) return nullptr;
   if (found.file.filename() == data::kTokenizerFile)
     return data::Tokenizer::open(found.file, sample_text);
-  throw usage_error(sample_text, "a tokenizer.json in " + folder,
+  throw usage_error(sample_text, "a tokenizer in " + model,
                     found.file.empty() ? "no tokenizer" : found.file.string(),
                     "the one that the model came with (transformers' save_pretrained writes it)");
 }
 
-TextModel model_of_folder(const TextModelOrigin& origin) {
+TextModel model_of_files(const TextModelOrigin& origin) {
   if (origin.step)
     throw usage_error(sample_text, "--checkpoint with a run folder",
-                      origin.from + ", a Hugging Face folder", "leaving --checkpoint out");
+                      origin.from + ", a model without steps", "leaving --checkpoint out");
   train::Config config;
   config.model.kind = train::kind_of_origin(origin.from).value_or(train::ModelKind::llama);
   config.model.from = origin.from;
@@ -65,13 +69,13 @@ TextModel model_of_folder(const TextModelOrigin& origin) {
         origin.from + " with one of kind " + std::string(train::to_string(config.model.kind)),
         "another folder");
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
-  loaded.end_tokens = models::read_end_tokens(origin.from);
+  if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
   return loaded;
 }
 
-bool is_model_folder(const std::string& from) {
+bool is_model(const std::string& from) {
   std::error_code unreadable;
-  return fs::exists(fs::path(from) / "config.json", unreadable);
+  return models::is_gguf(from) || fs::exists(fs::path(from) / "config.json", unreadable);
 }
 
 }  // namespace
@@ -86,7 +90,7 @@ std::vector<std::int64_t> TextModel::encode(const std::string& text) const {
 
 TextModel load_text_model(const TextModelOrigin& origin) {
   train::use_threads(0);
-  TextModel loaded = is_model_folder(origin.from) ? model_of_folder(origin) : model_of_run(origin);
+  TextModel loaded = is_model(origin.from) ? model_of_files(origin) : model_of_run(origin);
   if (loaded.tokenizer != nullptr)
     if (const std::optional<std::int64_t> end = loaded.tokenizer->end_of_text())
       loaded.end_tokens.push_back(*end);

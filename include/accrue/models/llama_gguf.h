@@ -6,6 +6,7 @@
 #include <string>
 
 #include "accrue/core/enum_words.h"
+#include "accrue/models/gguf_magic.h"
 #include "accrue/models/llama.h"
 
 namespace accrue::models {
@@ -16,9 +17,6 @@ inline constexpr auto gguf_dtype_words = enum_words<GgufDtype>({{GgufDtype::f16,
                                                                 {GgufDtype::q8_0, "q8_0"},
                                                                 {GgufDtype::bf16, "bf16"},
                                                                 {GgufDtype::f32, "f32"}});
-
-/// Whether `path` is a file that begins as GGUF does.
-bool is_gguf(const std::filesystem::path& path);
 
 /// `options` with the shape and variant that the keys of a GGUF file state, of architecture llama
 /// (which Mistral has, too), qwen2, qwen3, gemma2 or gemma3. Its config_json is a config.json that
@@ -41,6 +39,11 @@ std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& file, LlamaO
 /// row is no multiple of 32 for q8_0 or a value is too large for `dtype`; and as write_gguf() does.
 void save_llama_gguf(const std::filesystem::path& file, const Llama& model, GgufDtype dtype,
                      const std::optional<std::filesystem::path>& tokenizer = {});
+
+/// Writes the adapters alone as llama.cpp takes them beside their base (--lora FILE): the factors in
+/// fp32, and an alpha with which it scales as they were trained. Throws a usage Error where there
+/// are none, or of DoRA, which llama.cpp does not know.
+void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model);
 
 /// The tokenizer of a GGUF file as files that this library and transformers read.
 struct GgufTokenizer {

@@ -11,6 +11,7 @@
 #include "accrue/models/freeze.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/gpt2_io.h"
+#include "accrue/models/llama_gguf.h"
 #include "accrue/models/llama_io.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/models/resnet.h"
@@ -207,12 +208,19 @@ std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string
   return model;
 }
 
+models::LlamaOptions llama_shape_of(const std::string& from) {
+  return models::is_gguf(from) ? models::read_llama_gguf_shape(from, {})
+                               : models::read_llama_shape(from, {});
+}
+
 std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::string>& remarks) {
+  const std::string& from = config.model.from;
   const std::optional<std::int64_t> wanted = config.model.context;
   std::unique_ptr<models::Llama> model =
-      models::load_llama_folder(config.model.from, llama_options(config), wanted);
+      models::is_gguf(from) ? models::load_llama_gguf(from, llama_options(config), wanted)
+                            : models::load_llama_folder(from, llama_options(config), wanted);
   const models::LlamaOptions& shape = model->options();
-  const std::int64_t positions = models::read_llama_shape(config.model.from, {}).context;
+  const std::int64_t positions = llama_shape_of(from).context;
   remarks.push_back(start_in_words(config.model.from, *model));
   note_shorter_context(config.model.kind, positions, shape.context, remarks);
   config.model.layers = shape.layers;
@@ -249,7 +257,7 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
   if (const auto origin = run_origin(config.model.from))
     return load_from_run(config, *origin, remarks);
   if (!is_language_model(config.model.kind) || config.model.from.empty()) return nullptr;
-  expect_model_folder(config.model.from);
+  expect_model_files(config.model.from, config.model.kind);
   if (config.model.kind == ModelKind::llama) return load_llama(config, remarks);
   return load_gpt2(config, remarks);
 }
@@ -260,9 +268,9 @@ void take_shape_of_origin(Config& config) {
     config = VerifiedCheckpoint(origin->checkpoint, VerifiedCheckpoint::Files::none)
                  .with_shape(std::move(config));
   } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
-    expect_model_folder(config.model.from);
+    expect_model_files(config.model.from, config.model.kind);
     if (config.model.kind == ModelKind::llama) {
-      const models::LlamaOptions shape = models::read_llama_shape(config.model.from, {});
+      const models::LlamaOptions shape = llama_shape_of(config.model.from);
       config.model.vocab = shape.vocab;
       config.model.context = shape.context;
     } else {

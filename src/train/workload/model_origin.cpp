@@ -3,6 +3,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/models/adapter_io.h"
+#include "accrue/models/gguf_magic.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
 #include "core/words.h"
@@ -73,16 +74,22 @@ std::string start_in_words(const std::string& from, const models::Model& model) 
          " parameters";
 }
 
-void expect_model_folder(const std::string& from) {
+void expect_model_files(const std::string& from, ModelKind kind) {
   std::error_code unreadable;
+  if (models::is_gguf(from)) {
+    if (kind == ModelKind::llama) return;
+    throw usage_error("model.from = \"" + from + "\"",
+                      "model.kind = \"llama\" or \"auto\" with a GGUF file",
+                      in_quotes(to_string(kind)), "leaving model.kind out");
+  }
   const fs::path config = fs::path(from) / "config.json";
   if (fs::exists(config, unreadable)) return;
   throw usage_error(
       "model.from = \"" + from + "\"",
-      "a Hugging Face folder (config.json, model.safetensors), a run folder, or a checkpoint in "
-      "one",
+      "a Hugging Face folder (config.json, model.safetensors), a GGUF file, a run folder, or a "
+      "checkpoint in one",
       fs::is_directory(from, unreadable) ? "a folder without " + config.string() + ", and no run"
-      : fs::exists(from, unreadable)     ? "a file"
+      : fs::exists(from, unreadable)     ? "another file"
                                          : std::string("no such folder"),
       "a folder on this machine (hf download openai-community/gpt2 --local-dir gpt2 makes one)");
 }

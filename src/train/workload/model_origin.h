@@ -33,8 +33,9 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
 /// Says whose weights training starts from, and how many, new adapters apart, for people.
 std::string start_in_words(const std::string& from, const models::Model& model);
 
-/// Throws a usage Error, with all that model.from may be, where `from` is no Hugging Face folder.
-void expect_model_folder(const std::string& from);
+/// Throws a usage Error, with all that model.from may be, where `from` is neither a Hugging Face
+/// folder nor a GGUF file, or is a GGUF file and `kind` not what that holds (llama).
+void expect_model_files(const std::string& from, ModelKind kind);
 
 /// Adds to `remarks` that a language model of `positions` has a shorter context, where it has.
 void note_shorter_context(ModelKind kind, std::int64_t positions, std::int64_t context,

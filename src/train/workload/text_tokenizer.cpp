@@ -3,9 +3,11 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/models/gguf_magic.h"
 #include "accrue/train/run_directory.h"
 #include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/workload/gguf_tokenizer.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_origin.h"
 
@@ -44,12 +46,22 @@ std::optional<fs::path> tokenizer_file(const Config& config) {
   return is_readable ? std::optional(found.file) : std::nullopt;
 }
 
+/// What the config comes to; null: bytes.
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
+  if (config.data.tokenizer == data::kAutoTokenizer && models::is_gguf(config.model.from))
+    return open_gguf_tokenizer(config.model.from, "data.tokenizer");
+  const std::optional<fs::path> file = tokenizer_file(config);
+  return file ? data::Tokenizer::open(*file, "data.tokenizer") : nullptr;
+}
+
 class TextIsOfModel {
  public:
   TextIsOfModel(const Config& config, const data::Source& data, const std::string& key)
       : config_(config), tokenizer_(data.tokenizer()), key_(key) {}
 
   void check() const {
+    if (models::is_gguf(config_.model.from) && tokenizer_)
+      return;  // its own, or one that is stated
     const data::FolderTokenizer own = tokenizer_of_model(config_);
     const std::int64_t vocab = config_.model.vocab.value_or(0);
     if (own.kind == Kind::other) return check_other(own.file);
@@ -107,10 +119,7 @@ class TextIsOfModel {
 OpenTokenizer tokenizer_of(const Config& config) {
   using Opened = std::optional<std::shared_ptr<const data::Tokenizer>>;
   return [config, opened = std::make_shared<Opened>()] {  // copies of the function share it
-    if (!*opened) {
-      const std::optional<fs::path> file = tokenizer_file(config);
-      *opened = file ? data::Tokenizer::open(*file, "data.tokenizer") : nullptr;
-    }
+    if (!*opened) *opened = open_tokenizer(config);
     return **opened;
   };
 }

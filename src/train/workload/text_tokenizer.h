@@ -13,9 +13,9 @@ namespace accrue::train {
 using OpenTokenizer = std::function<std::shared_ptr<const data::Tokenizer>()>;
 
 /// Opens what data.tokenizer comes to when it is first asked for, and gives the same one from then
-/// on; null: bytes. "auto" is the tokenizer.json of `model.from` (of a run: the one that it keeps),
-/// or bytes where there is none. Throws a usage Error where a file that is stated is not there, or
-/// is none that this version reads.
+/// on; null: bytes. "auto" is the tokenizer.json of `model.from` (of a run: the one that it keeps;
+/// of a GGUF file: the one inside it), or bytes where there is none. Throws a usage Error where a
+/// file that is stated is not there, or is none that this version reads.
 OpenTokenizer tokenizer_of(const Config& config);
 
 /// Throws a usage Error, its operation being `key`, where `data` have text that became other tokens

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/blocks/block_matrix.h"
 
@@ -66,7 +67,9 @@ const GgufTensor* GgufFile::find(std::string_view name) const {
 Error GgufFile::wrong_key(std::string_view key, std::string_view expected,
                           std::string_view received) const {
   return usage_error("read " + name() + ", key \"" + std::string(key) + '"', expected, received,
-                     "a model of Llama, Mistral, Qwen 2 or 3, or Gemma 2 or 3 (text)");
+                     key.starts_with("tokenizer.")
+                         ? "data.tokenizer, the tokenizer.json that the model came with"
+                         : "a model of Llama, Mistral, Qwen 2 or 3, or Gemma 2 or 3 (text)");
 }
 
 const GgufValue& GgufFile::value(std::string_view key, std::string_view expected) const {
@@ -88,7 +91,9 @@ std::int64_t GgufFile::whole(std::string_view key) const {
 double GgufFile::number(std::string_view key) const {
   if (const auto* whole = std::get_if<std::int64_t>(&value(key, "a number")))
     return static_cast<double>(*whole);
-  return value_of<double>(key, "a number");
+  const double stated = value_of<double>(key, "a number");
+  if (!std::isfinite(stated)) throw wrong_key(key, "a finite number", std::to_string(stated));
+  return stated;
 }
 
 bool GgufFile::flag(std::string_view key) const { return value_of<bool>(key, "true or false"); }

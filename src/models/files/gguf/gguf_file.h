@@ -21,7 +21,7 @@ class GgufFile {
 
   bool has(std::string_view key) const { return header_->keys.contains(key); }
   /// Values of keys. Each throws a usage Error naming the file and the key where there is no such
-  /// key or it is of another type.
+  /// key, it is of another type or a number that is not finite.
   std::int64_t whole(std::string_view key) const;
   double number(std::string_view key) const;
   bool flag(std::string_view key) const;

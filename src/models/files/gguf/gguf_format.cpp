@@ -10,13 +10,12 @@ constexpr GgufTypeTraits plain(GgufType type, std::string_view name, std::int64_
   return {type, name, 1, bytes, dtype, std::nullopt};
 }
 
-constexpr GgufTypeTraits packed(GgufType type, std::string_view name,
-                                kernels::BlockFormat format) {
+constexpr GgufTypeTraits packed(GgufType type, std::string_view name, kernels::BlockFormat format) {
   const kernels::BlockSize size = kernels::size_of(format);
   return {type, name, size.elements, size.bytes, at::kFloat, format};
 }
 
-constexpr std::array<GgufTypeTraits, 7> types{{
+constexpr std::array<GgufTypeTraits, 7> known_types{{
     plain(GgufType::f32, "F32", 4, at::kFloat),
     plain(GgufType::f16, "F16", 2, at::kHalf),
     plain(GgufType::bf16, "BF16", 2, at::kBFloat16),
@@ -29,10 +28,11 @@ constexpr std::array<GgufTypeTraits, 7> types{{
 }  // namespace
 
 const GgufTypeTraits* find_gguf_type(std::uint32_t number) {
-  const auto found = std::find_if(types.begin(), types.end(), [&](const GgufTypeTraits& traits) {
-    return static_cast<std::uint32_t>(traits.type) == number;
-  });
-  return found == types.end() ? nullptr : &*found;
+  const auto found =
+      std::find_if(known_types.begin(), known_types.end(), [&](const GgufTypeTraits& traits) {
+        return static_cast<std::uint32_t>(traits.type) == number;
+      });
+  return found == known_types.end() ? nullptr : &*found;
 }
 
 const GgufTypeTraits& traits_of(GgufType type) {
@@ -41,7 +41,7 @@ const GgufTypeTraits& traits_of(GgufType type) {
 
 std::string listed_gguf_types() {
   std::string list;
-  for (const GgufTypeTraits& traits : types)
+  for (const GgufTypeTraits& traits : known_types)
     list += (list.empty() ? "" : ", ") + std::string(traits.name);
   return list;
 }

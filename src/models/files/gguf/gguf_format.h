@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/models/gguf_magic.h"
 #include "kernels/blocks/blocks.h"
 
 namespace accrue::models {
@@ -19,7 +20,6 @@ namespace accrue::models {
 /// GGUF, versions 2 and 3 (docs/gguf.md of github.com/ggml-org/ggml): "GGUF", the version, how many
 /// tensors and keys there are, the keys with their values, what each tensor is, and the tensors'
 /// bytes, each aligned. Little-endian.
-inline constexpr std::string_view gguf_magic = "GGUF";
 inline constexpr std::uint32_t gguf_version = 3;
 inline constexpr std::int64_t gguf_usual_alignment = 32;
 

@@ -12,7 +12,7 @@ namespace accrue::models {
 namespace {
 
 /// The largest known have 20 MB, nearly all of it the tokens.
-constexpr std::int64_t largest_header_bytes = 128 << 20;
+constexpr std::int64_t largest_gguf_header_bytes = 128 << 20;
 constexpr std::int64_t most_dimensions = 4;  // ggml's
 constexpr std::int64_t largest_alignment = 1 << 20;
 
@@ -20,7 +20,7 @@ constexpr std::int64_t largest_alignment = 1 << 20;
 class HeaderBytes {
  public:
   explicit HeaderBytes(const InputFile& file)
-      : file_(file), limit_(std::min(file.bytes(), largest_header_bytes)) {}
+      : file_(file), limit_(std::min(file.bytes(), largest_gguf_header_bytes)) {}
 
   std::int64_t position() const { return position_; }
 
@@ -82,8 +82,7 @@ class HeaderBytes {
 double shortest(float value) {
   if (!std::isfinite(value)) return value;
   std::array<char, 32> digits{};
-  const char* const end =
-      std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   double decimal = 0;
   std::from_chars(digits.data(), end, decimal);
   return decimal;
@@ -211,8 +210,7 @@ class HeaderReader {
       case GgufValueType::float64:
         return list<double>(count, 8, where, [&] { return bytes_.number<double>(where); });
       case GgufValueType::boolean:
-        return list<std::int64_t>(count, 1, where,
-                                  [&] { return std::int64_t{read_flag(where)}; });
+        return list<std::int64_t>(count, 1, where, [&] { return std::int64_t{read_flag(where)}; });
       default:
         return list<std::int64_t>(count, 1, where, [&] {
           const auto value = read_whole(type, where);
@@ -306,9 +304,8 @@ class HeaderReader {
         throw damaged_gguf(file_.name(), where,
                            std::to_string(tensor.bytes) + " bytes from byte " +
                                std::to_string(tensor.offset) + " of the tensors' on",
-                           "a file of " + std::to_string(file_.bytes()) +
-                               " bytes, its header " + std::to_string(data) +
-                               " of them: it was cut short");
+                           "a file of " + std::to_string(file_.bytes()) + " bytes, its header " +
+                               std::to_string(data) + " of them: it was cut short");
       tensor.offset += data;
       by_offset.push_back(&tensor);
     }

@@ -81,17 +81,17 @@ struct Named {
 };
 
 /// The first name of those that mean the same is written.
-constexpr std::array<Named, 11> named{{{"llama-bpe", llama3},
-                                       {"llama3", llama3},
-                                       {"llama-v3", llama3},
-                                       {"qwen2", qwen2},
-                                       {"deepseek-r1-qwen", qwen2},
-                                       {"gpt-2", gpt2},
-                                       {"smollm", smollm},
-                                       {"starcoder", smollm},
-                                       {"refact", smollm},
-                                       {"tekken", tekken},
-                                       {"default", usual}}};
+constexpr std::array<Named, 11> known_cuts{{{"llama-bpe", llama3},
+                                            {"llama3", llama3},
+                                            {"llama-v3", llama3},
+                                            {"qwen2", qwen2},
+                                            {"deepseek-r1-qwen", qwen2},
+                                            {"gpt-2", gpt2},
+                                            {"smollm", smollm},
+                                            {"starcoder", smollm},
+                                            {"refact", smollm},
+                                            {"tekken", tekken},
+                                            {"default", usual}}};
 
 bool flag_of(const Json& part, const char* key, bool absent) {
   const auto found = part.find(key);
@@ -132,21 +132,22 @@ bool append_steps(const Json& part, std::vector<std::string>& steps) {
 }  // namespace
 
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name) {
-  for (const Named& known : named)
+  for (const Named& known : known_cuts)
     if (known.name == name) return known.make();
   return std::nullopt;
 }
 
 std::string listed_gguf_pre_tokenizers() {
   std::string list;
-  for (const Named& known : named) list += (list.empty() ? "" : ", ") + std::string(known.name);
+  for (const Named& known : known_cuts)
+    list += (list.empty() ? "" : ", ") + std::string(known.name);
   return list;
 }
 
 std::optional<std::string> name_of_pre_tokenizer(const Json& pre_tokenizer) {
   std::vector<std::string> steps;
   if (!append_steps(pre_tokenizer, steps)) return std::nullopt;
-  for (const Named& known : named) {
+  for (const Named& known : known_cuts) {
     std::vector<std::string> of_known;
     append_steps(known.make().pre_tokenizer, of_known);
     if (of_known == steps) return std::string(known.name);

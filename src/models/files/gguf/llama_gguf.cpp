@@ -3,12 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <fstream>
 
+#include "accrue/models/adapter_io.h"
 #include "accrue/models/llama_io.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_tokenizer_keys.h"
 #include "models/files/gguf/llama_gguf_config.h"
+#include "models/files/gguf/llama_gguf_heads.h"
 #include "models/files/gguf/llama_gguf_names.h"
 #include "models/files/gguf/llama_gguf_statement.h"
 #include "models/files/llama_config.h"
@@ -19,23 +20,6 @@ namespace accrue::models {
 namespace {
 
 constexpr const char* fitting_file = "the GGUF file of a model that this version knows";
-
-/// The heads of a tensor whose rows are in another order where neighbours rotate; 0: of another.
-std::int64_t permuted_heads(std::string_view hub_name, const LlamaOptions& options) {
-  if (hub_name.find(".q_proj.") != hub_name.npos) return options.heads;
-  if (hub_name.find(".k_proj.") != hub_name.npos) return options.kv_heads;
-  return 0;
-}
-
-/// Rows of each head, the channels 2i and 2i + 1 of which rotate together, from those where i and
-/// i + half do.
-at::Tensor as_neighbours(const at::Tensor& rows, std::int64_t heads) {
-  return rows.view({heads, 2, rows.size(0) / heads / 2, -1}).transpose(1, 2).reshape(rows.sizes());
-}
-
-at::Tensor as_halves(const at::Tensor& rows, std::int64_t heads) {
-  return rows.view({heads, rows.size(0) / heads / 2, 2, -1}).transpose(1, 2).reshape(rows.sizes());
-}
 
 bool is_norm(std::string_view hub_name) { return hub_name.ends_with("norm.weight"); }
 
@@ -96,7 +80,7 @@ class HubTensors {
   }
 
   StoredTensor in_halves(StoredTensor stored) const {
-    const std::int64_t heads = permuted_heads(stored.name, options_);
+    const std::int64_t heads = rotated_heads(stored.name, options_);
     if (heads == 0 || stored.shape.empty() || stored.shape[0] != heads * options_.head_width)
       return stored;  // of another shape it is refused when it is loaded
     const auto copy_to = [given = stored, heads](const at::Tensor& target) {
@@ -165,30 +149,21 @@ GgufType type_of(GgufDtype dtype) {
   return GgufType::f32;
 }
 
-GgufOutput output_of(const NamedParameter& parameter, const LlamaOptions& options, bool permutes,
+GgufOutput output_of(const StoredTensor& stored, const LlamaOptions& options, bool permutes,
                      GgufDtype dtype) {
-  const auto& [hub_name, tensor] = parameter;
-  const std::int64_t heads = permutes ? permuted_heads(hub_name, options) : 0;
-  const double offset = options.variant.offset_norms && is_norm(hub_name) ? 1 : 0;
-  return {.name = gguf_name_of_hub(hub_name, options.variant.post_norms).value(),
-          .type = tensor.dim() == 1 ? GgufType::f32 : type_of(dtype),
-          .shape = tensor.sizes().vec(),
-          .values = [tensor = tensor.detach(), heads, offset] {
-            const at::Tensor values = tensor.cpu().to(at::kFloat);
+  const std::int64_t heads = permutes ? rotated_heads(stored.name, options) : 0;
+  const double offset = options.variant.offset_norms && is_norm(stored.name) ? 1 : 0;
+  return {.name = gguf_name_of_hub(stored.name, options.variant.post_norms).value(),
+          .type = stored.shape.size() == 1 ? GgufType::f32 : type_of(dtype),
+          .shape = stored.shape,
+          .values = [stored, heads, offset] {
+            const at::Tensor values = stored.read().to(at::kFloat);
             if (heads > 0) return as_neighbours(values, heads);
             return offset == 0 ? values : values + offset;
           }};
 }
 
 }  // namespace
-
-bool is_gguf(const std::filesystem::path& path) {
-  std::error_code unreadable;
-  if (!std::filesystem::is_regular_file(path, unreadable)) return false;
-  std::string magic(gguf_magic.size(), '\0');
-  std::ifstream(path, std::ios::binary).read(magic.data(), std::ssize(magic));
-  return magic == gguf_magic;
-}
 
 LlamaOptions read_llama_gguf_shape(const std::filesystem::path& file, LlamaOptions options) {
   return shape_of(GgufFile(file), std::move(options));
@@ -225,9 +200,8 @@ void save_llama_gguf(const std::filesystem::path& file, const Llama& model, Gguf
                        .type = GgufType::f32,
                        .shape = {std::ssize(factors)},
                        .values = [&] { return at::tensor(factors); }});
-  for (const NamedParameter& parameter : model.file_tensors())
-    tensors.push_back(
-        output_of(parameter, options, statement.architecture.rotates_neighbours, dtype));
+  for (const StoredTensor& tensor : merged_parameters(model))
+    tensors.push_back(output_of(tensor, options, statement.architecture.rotates_neighbours, dtype));
   write_gguf(file, statement.keys, tensors);
 }
 

@@ -35,7 +35,9 @@ class ConfigOfKeys {
   }
 
  private:
-  std::string key(std::string_view name) const { return std::string(of_.name) + '.' + std::string(name); }
+  std::string key(std::string_view name) const {
+    return std::string(of_.name) + '.' + std::string(name);
+  }
 
   void expect_none(std::string_view name, std::int64_t usual) const {
     const double stated = file_.number_or(key(name), static_cast<double>(usual));
@@ -110,11 +112,10 @@ class ConfigOfKeys {
   }
 
   json yarn() const {
-    json scaling = {
-        {"rope_type", "yarn"},
-        {"factor", file_.number(key("rope.scaling.factor"))},
-        {"original_max_position_embeddings",
-         file_.whole(key("rope.scaling.original_context_length"))}};
+    json scaling = {{"rope_type", "yarn"},
+                    {"factor", file_.number(key("rope.scaling.factor"))},
+                    {"original_max_position_embeddings",
+                     file_.whole(key("rope.scaling.original_context_length"))}};
     for (const char* beta : {"beta_fast", "beta_slow"}) {
       const std::string stated = key(std::string("rope.scaling.yarn_") + beta);
       if (file_.has(stated)) scaling[beta] = file_.number(stated);
@@ -150,8 +151,8 @@ class ConfigOfKeys {
   void read_gemma() {
     const std::int64_t layers = config_["num_hidden_layers"], head = config_["head_dim"];
     config_["hidden_activation"] = "gelu_pytorch_tanh";
-    config_["query_pre_attn_scalar"] = gguf_query_scalar(
-        of_, layers, config_["hidden_size"], config_["num_attention_heads"], head);
+    config_["query_pre_attn_scalar"] = gguf_query_scalar(of_, layers, config_["hidden_size"],
+                                                         config_["num_attention_heads"], head);
     const bool is_second = of_.name == "gemma2";
     const auto cap = [&](const char* hub, const char* own, double usual) {
       const double value = file_.number_or(key(own), usual);
@@ -177,7 +178,7 @@ class ConfigOfKeys {
     json types = json::array();
     for (std::int64_t i = 0; i < layers; ++i)
       types.push_back(window > 0 && (period == 0 || (i + 1) % period != 0) ? "sliding_attention"
-                                                                        : "full_attention");
+                                                                           : "full_attention");
     config_["layer_types"] = types;
   }
 

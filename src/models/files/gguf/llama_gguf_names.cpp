@@ -12,11 +12,11 @@ struct NamePair {
 constexpr NamePair of_model[] = {
     {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
 constexpr NamePair of_block[] = {
-    {"attn_norm", "input_layernorm"},      {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},        {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"},   {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},   {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},             {"ffn_down", "mlp.down_proj"}};
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"}};
 constexpr NamePair without_post_norms[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr NamePair with_post_norms[] = {{"post_attention_norm", "post_attention_layernorm"},
                                         {"ffn_norm", "pre_feedforward_layernorm"},

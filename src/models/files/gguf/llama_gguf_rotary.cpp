@@ -14,9 +14,8 @@ double turns_a_position(double base, std::int64_t channel, std::int64_t channels
 
 bool are_alike(const std::vector<double>& a, const std::vector<double>& b) {
   constexpr double tolerance = 1e-4;
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
-    return std::abs(x - y) <= tolerance * std::abs(y);
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return std::abs(x - y) <= tolerance * std::abs(y); });
 }
 
 }  // namespace
@@ -26,9 +25,8 @@ std::vector<double> llama3_factors(const RotaryOptions& rotary, std::int64_t hea
   std::vector<double> factors;
   for (std::int64_t i = 0; i < channels; ++i) {
     const double turns = turns_a_position(rotary.base, i, channels) * rotary.original_context;
-    const double kept = std::clamp((turns - rotary.low_frequency) /
-                                       (rotary.high_frequency - rotary.low_frequency),
-                                   0.0, 1.0);
+    const double kept = std::clamp(
+        (turns - rotary.low_frequency) / (rotary.high_frequency - rotary.low_frequency), 0.0, 1.0);
     factors.push_back(1 / ((1 - kept) / rotary.factor + kept));
   }
   return factors;

@@ -34,11 +34,15 @@ const GgufArchitecture& architecture_of(const std::string& model_type,
                     "--format hf");
 }
 
+nlohmann::json config_json_of(const LlamaOptions& options) {
+  return nlohmann::json::parse(make_llama_config(options));
+}
+
 class Statement {
  public:
   Statement(const LlamaOptions& options, GgufDtype dtype, const std::string& operation)
       : operation_(operation),
-        config_(nlohmann::json::parse(make_llama_config(options))),
+        config_(config_json_of(options)),
         options_(parse_llama_config(config_.dump(), "config.json", options)),
         result_{.architecture = architecture_of(config_["model_type"], operation),
                 .keys = {},
@@ -74,9 +78,8 @@ class Statement {
     if (variant.qkv_bias && !may_have_biases && !is_qwen2)
       refuse("no biases", "biases of attention");
     if (!result_.architecture.is_gemma) return;
-    const std::int64_t scalar =
-        gguf_query_scalar(result_.architecture, options_.layers, options_.width, options_.heads,
-                          options_.head_width);
+    const std::int64_t scalar = gguf_query_scalar(
+        result_.architecture, options_.layers, options_.width, options_.heads, options_.head_width);
     if (variant.query_scalar != static_cast<double>(scalar))
       refuse("query_pre_attn_scalar = " + std::to_string(scalar), c10::str(variant.query_scalar));
     if (result_.architecture.name == "gemma2" &&
@@ -180,6 +183,11 @@ class Statement {
 };
 
 }  // namespace
+
+const GgufArchitecture& gguf_architecture_of(const LlamaOptions& options,
+                                             const std::string& operation) {
+  return architecture_of(config_json_of(options)["model_type"], operation);
+}
 
 GgufStatement state_in_gguf(const LlamaOptions& options, GgufDtype dtype,
                             const std::string& operation) {

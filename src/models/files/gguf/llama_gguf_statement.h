@@ -16,6 +16,10 @@ struct GgufStatement {
   std::vector<float> rotary_factors;  ///< empty: none
 };
 
+/// The architecture of a model. `operation` is that of the usage Error where llama.cpp has none.
+const GgufArchitecture& gguf_architecture_of(const LlamaOptions& options,
+                                             const std::string& operation);
+
 /// `operation` is that of the usage Error that names what of the model GGUF cannot state.
 GgufStatement state_in_gguf(const LlamaOptions& options, GgufDtype dtype,
                             const std::string& operation);

@@ -71,7 +71,7 @@ std::vector<Key> model_keys() {
                     "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.model.dropout; })),
       string_key(
-          "model.from", "a Hugging Face folder, a run folder, or a file",
+          "model.from", "a Hugging Face folder, a GGUF file, a run folder, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
       strings_key(
           "model.freeze", "an array of patterns of parameters, such as [\"embed_tokens\"]",

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "accrue/core/error.h"
+#include "accrue/models/gguf_magic.h"
 #include "accrue/train/config.h"
 #include "data/files/suffix.h"
 #include "train/config/origin_kind.h"
@@ -113,6 +114,11 @@ std::int64_t bytes_of_weights(const std::string& from) {
         entry.path().filename() != "optimizer.safetensors")
       bytes += static_cast<std::int64_t>(entry.file_size(unreadable));
   return bytes;
+}
+
+/// Whether a tokenizer came out of the model's own file: then its files go with it.
+bool is_in_model(const FirstFiles& files) {
+  return models::is_gguf(files.model) && files.tokenizer == data::kAutoTokenizer;
 }
 
 /// What a config says of `files` before anything is chosen.
@@ -240,13 +246,13 @@ FirstFiles sort_out(const std::vector<std::string>& names) {
     if (!fs::exists(path))
       throw usage_error(files.operation, "files and folders that exist", "'" + name + "'",
                         "a path that leads there from " + fs::current_path().string());
-    if (!fs::exists(path / "config.json")) {
+    if (!fs::exists(path / "config.json") && !models::is_gguf(path)) {
       (is_held_out(path) ? files.val : files.train).push_back(path.string());
       continue;
     }
     if (!files.model.empty())
-      throw usage_error(files.operation, "at most one model folder",
-                        files.model + " and " + path.string(), "one of them");
+      throw usage_error(files.operation, "at most one model", files.model + " and " + path.string(),
+                        "one of them");
     files.model = path.string();
   }
   if (files.train.empty()) std::swap(files.train, files.val);
@@ -271,7 +277,8 @@ DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
   const Opener opener(files, facts, config, tell);
   const bool has_lines = !facts.train.empty() && is_json_lines(facts.train.front());
   const std::unique_ptr<data::Source> source = opener.open(has_lines ? kLongestLine : 1);
-  if (const auto tokenizer = source->tokenizer()) facts.tokenizer = tokenizer->file().string();
+  if (const auto tokenizer = source->tokenizer())
+    facts.tokenizer = is_in_model(files) ? files.model : tokenizer->file().string();
   if (source->image_shape())
     look_at_images(*source, facts);
   else if (has_lines)

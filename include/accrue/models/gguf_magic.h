@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+namespace accrue::models {
+
+/// What a GGUF file begins with.
+inline constexpr std::string_view gguf_magic = "GGUF";
+
+/// Whether `path` is a file that begins as GGUF does.
+inline bool is_gguf(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_regular_file(path, unreadable)) return false;
+  std::string beginning(gguf_magic.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(beginning.data(), std::ssize(beginning));
+  return beginning == gguf_magic;
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,71 @@
+#include <ATen/ATen.h>
+
+#include "accrue/models/adapter_io.h"
+#include "accrue/models/llama_gguf.h"
+#include "models/files/gguf/llama_gguf_heads.h"
+#include "models/files/gguf/llama_gguf_names.h"
+#include "models/files/gguf/llama_gguf_statement.h"
+
+namespace accrue::models {
+namespace {
+
+struct Factor {
+  std::string_view hub_end, gguf_end;
+  bool has_rows_of_weight;
+};
+constexpr std::array<Factor, 2> factors{
+    {{".lora_A.weight", ".lora_a", false}, {".lora_B.weight", ".lora_b", true}}};
+
+/// None where the parameter is none of an adapter.
+std::optional<GgufOutput> factor_of(const NamedParameter& parameter, const LlamaOptions& options,
+                                    bool permutes) {
+  for (const Factor& factor : factors) {
+    const std::string& name = parameter.name;
+    if (!name.ends_with(factor.hub_end)) continue;
+    const std::string weight = name.substr(0, name.size() - factor.hub_end.size()) + ".weight";
+    const std::int64_t heads =
+        permutes && factor.has_rows_of_weight ? rotated_heads(weight, options) : 0;
+    return GgufOutput{.name = gguf_name_of_hub(weight, options.variant.post_norms).value() +
+                              std::string(factor.gguf_end),
+                      .type = GgufType::f32,
+                      .shape = parameter.tensor.sizes().vec(),
+                      .values = [values = parameter.tensor.detach(), heads] {
+                        return heads > 0 ? as_neighbours(values, heads) : values;
+                      }};
+  }
+  return std::nullopt;
+}
+
+void check_adapters(const AdapterOptions& adapters, const std::string& operation) {
+  if (!adapters.any())
+    throw usage_error(operation, "a model that has adapters", "one without",
+                      "lora.rank = 8 in the run's config, or leaving --adapter out");
+  if (adapters.kind != AdapterKind::lora)
+    throw usage_error(operation, "adapters of kind lora, which llama.cpp adds to its weights",
+                      std::string(to_string(adapters.kind)),
+                      "leaving --adapter out: they are merged into the model");
+}
+
+}  // namespace
+
+void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model) {
+  const std::string operation = "write " + file.string();
+  const LlamaOptions& options = model.options();
+  const AdapterOptions& adapters = options.adapters;
+  check_adapters(adapters, operation);
+  const GgufArchitecture& architecture = gguf_architecture_of(options, operation);
+  GgufKeyWriter keys;
+  keys.add("general.architecture", std::string(architecture.name));
+  keys.add("general.type", std::string("adapter"));
+  keys.add("adapter.type", std::string("lora"));
+  // It is divided by the rank, whatever scaled the factors in training.
+  keys.add("adapter.lora.alpha",
+           static_cast<float>(adapters.scale() * static_cast<double>(adapters.rank)));
+  std::vector<GgufOutput> tensors;
+  for (const NamedParameter& parameter : model.parameters())
+    if (auto factor = factor_of(parameter, options, architecture.rotates_neighbours))
+      tensors.push_back(std::move(*factor));
+  write_gguf(file, keys, tensors);
+}
+
+}  // namespace accrue::models

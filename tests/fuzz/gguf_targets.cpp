@@ -1,0 +1,39 @@
+// A GGUF file: its tensors, what its keys say of a model, and its tokens.
+#include <ATen/ATen.h>
+
+#include "accrue/data/tokenizer.h"
+#include "fuzz_targets.h"
+#include "models/files/gguf/gguf_file.h"
+#include "models/files/gguf/gguf_tokenizer_keys.h"
+#include "models/files/gguf/llama_gguf_config.h"
+#include "models/files/llama_config.h"
+#include "scratch.h"
+
+namespace accrue::fuzz {
+
+void fuzz_gguf(Input input) {
+  const models::GgufFile file(put("model.gguf", input));
+  std::size_t bytes = 0;
+  for (const models::GgufTensor& tensor : file.tensors()) {
+    bytes += static_cast<std::size_t>(tensor.bytes);
+    expect(file.stored(tensor).read().numel() == tensor.elements, "a tensor is as large as stated");
+  }
+  expect(bytes <= input.size(), "tensors are not larger than their file");
+  models::parse_llama_config(models::config_of_gguf(file), file.name(), {});
+}
+
+void fuzz_gguf_tokenizer(Input input) {
+  const models::GgufFile file(put("model.gguf", input));
+  const auto made = models::tokenizer_of(file);
+  if (!made) return;
+  const auto bytes = [](const std::string& text) {
+    return Input(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  };
+  put("gguf_tokenizer/tokenizer_config.json", bytes(made->settings));
+  const auto tokenizer = data::Tokenizer::open(
+      put("gguf_tokenizer/tokenizer.json", bytes(made->tokenizer)), "data.tokenizer");
+  for (const std::int64_t id : tokenizer->encode("  It's 123 words,\r\n <s>a", true))
+    expect(id >= 0 && id < tokenizer->vocab(), "ids are those of tokens");
+}
+
+}  // namespace accrue::fuzz

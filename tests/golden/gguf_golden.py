@@ -1,0 +1,329 @@
+"""Compares GGUF files with the package gguf and with transformers, in both directions: names, keys, bits of the tensors of
+every type, losses, adapters.
+
+gguf_golden.py HELPER: the C++ half (gguf_golden.cpp). Exit status 77 where a package is not there.
+"""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+import skips  # noqa: E402
+from tolerance import relative_error  # noqa: E402
+
+try:
+    import gguf
+    import numpy
+    import torch
+    from gguf import GGMLQuantizationType as Type
+    from gguf import quants
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+except ImportError as error:
+    skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
+
+import llama_golden  # noqa: E402
+
+HELPER = ""
+ARCHITECTURES = {"Llama": "llama", "Mistral": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
+                 "Gemma3": "gemma3"}
+# What GGUF can state of each family: windows of llama.cpp's Gemma have the usual period, and scores are divided by the
+# root of the width of a head.
+SHAPE = llama_golden.SHAPE
+GEMMA = dict(SHAPE, head_dim=32, query_pre_attn_scalar=32, sliding_window=8)
+STATED = {
+    **{family: llama_golden.FAMILIES[family] for family in (
+        "llama", "llama plain, as many heads of keys", "llama tied (SmolLM)", "llama with biases", "llama, linear",
+        "llama, yarn", "mistral without a window", "qwen2", "qwen3")},
+    "gemma2": ("Gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=1.5)),
+    "gemma3": ("Gemma3", dict(GEMMA, num_hidden_layers=7, rope_theta=7000.0, rope_local_base_freq=300.0)),
+}
+# transformers' own reader of GGUF does not take over scaled positions, biases of llama, the width of Qwen 3's heads and the
+# root that divides Gemma's scores.
+UNKNOWN_TO_TRANSFORMERS = {"llama", "llama, linear", "llama, yarn", "llama with biases", "qwen3", "gemma2", "gemma3"}
+LOSS_BOUND = 1e-5  # of fp32 losses: llama_golden.py
+
+
+def run_helper(*arguments):
+    subprocess.run([HELPER, *map(str, arguments)], check=True)
+
+
+def tiny_model(family):
+    name, config = STATED[family]
+    with unittest.mock.patch.dict(llama_golden.FAMILIES, {family: (name, config)}):
+        return llama_golden.tiny_model(family, torch.float32)
+
+
+def save_batch(folder, vocab=199):
+    ids = torch.randint(0, vocab, (3, 24))
+    save_file({"inputs": ids[:, :-1].contiguous(), "targets": ids[:, 1:].contiguous()}, Path(folder, "batch.safetensors"))
+
+
+def loss_of(folder, *arguments):
+    run_helper(*arguments)
+    return load_file(Path(folder, "ours.safetensors"))["loss"].item()
+
+
+def as_neighbours(weight, heads):
+    """How llama.cpp's converter reorders rows of queries and keys for rotations of neighbouring channels."""
+    return weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def expected_tensors(family, model):
+    """The tensors that llama.cpp's converter makes, by name: names of the package gguf."""
+    name, config = STATED[family][0], model.config
+    arch = next(a for a, text in gguf.MODEL_ARCH_NAMES.items() if text == ARCHITECTURES[name])
+    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
+    tensors = {}
+    for hub, tensor in model.state_dict().items():
+        if hub == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        own = names.get_name(hub, try_suffixes=(".weight", ".bias"))
+        value = tensor.detach().numpy()
+        if arch == gguf.MODEL_ARCH.LLAMA and ".q_proj." in hub:
+            value = as_neighbours(value, config.num_attention_heads)
+        if arch == gguf.MODEL_ARCH.LLAMA and ".k_proj." in hub:
+            value = as_neighbours(value, config.num_key_value_heads)
+        if name.startswith("Gemma") and hub.endswith("norm.weight"):
+            value = value + 1
+        tensors[own] = value
+    return tensors
+
+
+def keys_of(file):
+    return {name: field.contents() for name, field in gguf.GGUFReader(file).fields.items()}
+
+
+def tensors_of(file):
+    return {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+
+
+def values_of(tensor):
+    """The values of a tensor that the package read, as numpy has them."""
+    shape = tuple(int(size) for size in reversed(tensor.shape))
+    return quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape)
+
+
+class GgufOfModels(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(11)
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+
+    def test_f32_has_the_names_and_bits_of_the_converter_and_its_loss(self):
+        for family in STATED:
+            with self.subTest(family), tempfile.TemporaryDirectory() as folder:
+                model = tiny_model(family)
+                model.save_pretrained(folder)
+                save_batch(folder)
+                run_helper("write", folder, "f32")
+                expected, found = expected_tensors(family, model), tensors_of(Path(folder, "ours.gguf"))
+                found.pop("rope_freqs.weight", None)
+                self.assertEqual(found.keys(), expected.keys())
+                for name, value in expected.items():
+                    self.assertEqual(found[name].tensor_type, Type.F32)
+                    numpy.testing.assert_array_equal(values_of(found[name]), value, name)
+                before = loss_of(folder, "loss", folder)
+                after = loss_of(folder, "read", folder, "ours.gguf")
+                if family.startswith("gemma"):  # a norm's weight plus one, minus one
+                    self.assertLess(abs(after - before), LOSS_BOUND * abs(before))
+                else:
+                    self.assertEqual(after, before)
+
+    def test_transformers_reads_the_same_model(self):
+        for family in STATED.keys() - UNKNOWN_TO_TRANSFORMERS:
+            with self.subTest(family), tempfile.TemporaryDirectory() as folder:
+                model = tiny_model(family).eval()
+                model.save_pretrained(folder)
+                run_helper("write", folder, "f32")
+                theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file="ours.gguf",
+                                                              attn_implementation="eager").eval()
+                ids = torch.randint(0, 199, (2, 24))
+                with torch.no_grad():
+                    difference = relative_error(theirs(ids).logits, model(ids).logits)
+                self.assertLess(difference, LOSS_BOUND)
+
+    def test_rotary_factors_are_those_of_transformers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_model("llama")
+            model.save_pretrained(folder)
+            run_helper("write", folder, "f16")
+            factors = values_of(tensors_of(Path(folder, "ours.gguf"))["rope_freqs.weight"])
+            scaled = model.model.rotary_emb.inv_freq.numpy()
+            plain = 500.0 ** -(numpy.arange(0, 16, 2, dtype=numpy.float32) / 16)
+            numpy.testing.assert_allclose(plain / factors, scaled, rtol=1e-5)
+            self.assertGreater(factors.max(), 7.9)
+
+    def test_matrices_have_the_bits_of_the_package_in_every_dtype(self):
+        for dtype, kind in (("f16", Type.F16), ("bf16", Type.BF16), ("q8_0", Type.Q8_0)):
+            with self.subTest(dtype), tempfile.TemporaryDirectory() as folder:
+                model = tiny_model("qwen3")
+                model.save_pretrained(folder)
+                run_helper("write", folder, dtype)
+                found = tensors_of(Path(folder, "ours.gguf"))
+                for name, value in expected_tensors("qwen3", model).items():
+                    wanted = kind if value.ndim == 2 else Type.F32
+                    self.assertEqual(found[name].tensor_type, wanted, name)
+                    packed = quants.quantize(value, wanted)
+                    self.assertEqual(found[name].data.tobytes(), packed.tobytes(), name)
+
+    def test_keys_say_what_the_config_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_model("llama")
+            model.save_pretrained(folder)
+            run_helper("write", folder, "q8_0")
+            keys = keys_of(Path(folder, "ours.gguf"))
+        stated = {"general.architecture": "llama", "general.type": "model", "general.file_type": 7,
+                  "general.quantization_version": 2, "llama.vocab_size": 199, "llama.context_length": 64,
+                  "llama.embedding_length": 64, "llama.block_count": 3, "llama.feed_forward_length": 96,
+                  "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2, "llama.attention.key_length": 16,
+                  "llama.attention.value_length": 16, "llama.rope.dimension_count": 16, "llama.rope.freq_base": 500.0,
+                  "llama.rope.scaling.original_context_length": 16, "tokenizer.ggml.model": "none"}
+        for key, value in stated.items():
+            self.assertEqual(keys.get(key), value, key)
+        self.assertAlmostEqual(keys["llama.attention.layer_norm_rms_epsilon"], 1e-6, delta=1e-12)
+        known = {value for part in vars(gguf.Keys).values() if isinstance(part, type)
+                 for value in vars(part).values() if isinstance(value, str)}
+        for key in keys:
+            pattern = key.replace("llama.", "{arch}.", 1) if key.startswith("llama.") else key
+            self.assertTrue(pattern in known or key.startswith("GGUF."), f"{key} is no key of the package")
+
+    def test_the_comparison_sees_rows_in_another_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_model("llama plain, as many heads of keys")
+            model.save_pretrained(folder)
+            run_helper("write", folder, "f32")
+            found = values_of(tensors_of(Path(folder, "ours.gguf"))["blk.0.attn_q.weight"])
+            plain = model.state_dict()["model.layers.0.self_attn.q_proj.weight"].numpy()
+            self.assertFalse(numpy.array_equal(found, plain))
+
+    def test_an_adapter_has_llama_cpps_tensors(self):
+        for family in ("llama plain, as many heads of keys", "qwen3"):
+            with self.subTest(family), tempfile.TemporaryDirectory() as folder:
+                model = tiny_model(family)
+                model.save_pretrained(folder)
+                adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=10, use_rslora=True, init_lora_weights=False,
+                                                           target_modules=["q_proj", "k_proj", "down_proj"]))
+                adapted.save_pretrained(Path(folder, "adapter"))
+                run_helper("adapter", folder)
+                keys, found = keys_of(Path(folder, "adapter.gguf")), tensors_of(Path(folder, "adapter.gguf"))
+                self.assertEqual([keys[k] for k in ("general.type", "adapter.type", "general.architecture")],
+                                 ["adapter", "lora", ARCHITECTURES[STATED[family][0]]])
+                self.assertAlmostEqual(keys["adapter.lora.alpha"] / 4, 10 / 4**0.5)
+                stored = load_file(Path(folder, "adapter", "adapter_model.safetensors"))
+                self.assertEqual(len(found), len(stored))
+                for layer in range(3):
+                    for hub, own in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                                     ("mlp.down_proj", "ffn_down")):
+                        prefix = f"base_model.model.model.layers.{layer}.{hub}.lora_"
+                        a, b = (stored[prefix + side + ".weight"].numpy() for side in "AB")
+                        if "llama" in family and own != "ffn_down":
+                            b = as_neighbours(b, 4)
+                        numpy.testing.assert_array_equal(values_of(found[f"blk.{layer}.{own}.weight.lora_a"]), a)
+                        numpy.testing.assert_array_equal(values_of(found[f"blk.{layer}.{own}.weight.lora_b"]), b)
+
+
+class GgufOfThePackage(unittest.TestCase):
+    """Files that the package wrote, with tensors of every type."""
+
+    WIDTH, FFN, HEADS, HEAD, VOCAB = 256, 256, 2, 64, 48
+
+    def random(self, *shape):
+        return (0.05 * self.generator.standard_normal(shape)).astype(numpy.float32)
+
+    def packed(self, value, kind):
+        """`value` in blocks; of kinds that the package cannot pack, blocks of any bits with finite scales."""
+        try:
+            return quants.quantize(value, kind)
+        except NotImplementedError:
+            elements, size = gguf.GGML_QUANT_SIZES[kind]
+            blocks = self.generator.integers(0, 256, (value.shape[0], value.shape[1] // elements, size), dtype=numpy.uint8)
+            scales = {Type.Q4_K: (0, 2), Type.Q5_K: (0, 2), Type.Q6_K: (208,)}[kind]
+            for at in scales:
+                scale = (1e-4 * self.generator.random(blocks.shape[:2])).astype(numpy.float16)
+                blocks[..., at:at + 2] = scale[..., None].view(numpy.uint8)
+            return blocks.reshape(value.shape[0], -1)
+
+    def write(self, file, kind, architecture="qwen3"):
+        """A model of one block, and its values as Hugging Face has them."""
+        self.generator = numpy.random.default_rng(3)
+        width, ffn, vocab = self.WIDTH, self.FFN, self.VOCAB
+        inner = self.HEADS * self.HEAD * 2  # whole blocks in the rows of the output projection
+        shapes = {"token_embd": (vocab, width), "output": (vocab, width), "output_norm": (width,),
+                  "blk.0.attn_norm": (width,), "blk.0.ffn_norm": (width,), "blk.0.attn_q": (inner, width),
+                  "blk.0.attn_k": (inner // 2, width), "blk.0.attn_v": (inner // 2, width),
+                  "blk.0.attn_output": (width, inner), "blk.0.ffn_gate": (ffn, width), "blk.0.ffn_up": (ffn, width),
+                  "blk.0.ffn_down": (width, ffn)}
+        if architecture == "qwen3":
+            shapes |= {"blk.0.attn_q_norm": (self.HEAD,), "blk.0.attn_k_norm": (self.HEAD,)}
+        writer = gguf.GGUFWriter(file, architecture)
+        writer.add_context_length(32)
+        writer.add_embedding_length(width)
+        writer.add_block_count(1)
+        writer.add_feed_forward_length(ffn)
+        writer.add_head_count(2 * self.HEADS)
+        writer.add_head_count_kv(self.HEADS)
+        writer.add_key_length(self.HEAD)
+        writer.add_value_length(self.HEAD)
+        writer.add_layer_norm_rms_eps(1e-6)
+        writer.add_rope_freq_base(1e6)
+        values = {}
+        for name, shape in shapes.items():
+            value = self.random(*shape)
+            if len(shape) == 1 or kind == Type.F32:
+                writer.add_tensor(name + ".weight", value)
+            else:
+                blocks = self.packed(value, kind)
+                writer.add_tensor(name + ".weight", blocks, raw_dtype=kind)
+                value = quants.dequantize(blocks, kind).reshape(shape)
+            values[name] = value
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return values
+
+    def test_tensors_of_every_type_are_unpacked_to_the_bit(self):
+        hub = {"token_embd": "model.embed_tokens", "output": "lm_head", "output_norm": "model.norm",
+               "blk.0.attn_q": "model.layers.0.self_attn.q_proj", "blk.0.attn_output": "model.layers.0.self_attn.o_proj",
+               "blk.0.attn_q_norm": "model.layers.0.self_attn.q_norm", "blk.0.ffn_norm":
+               "model.layers.0.post_attention_layernorm", "blk.0.ffn_down": "model.layers.0.mlp.down_proj"}
+        for kind in (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K):
+            with self.subTest(kind.name), tempfile.TemporaryDirectory() as folder:
+                values = self.write(Path(folder, "theirs.gguf"), kind)
+                run_helper("read", folder, "theirs.gguf")
+                ours = load_file(Path(folder, "ours.safetensors"))
+                for name, theirs in hub.items():
+                    numpy.testing.assert_array_equal(ours[theirs + ".weight"].numpy(), values[name], name)
+
+    def test_rows_of_queries_are_put_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            values = self.write(Path(folder, "theirs.gguf"), Type.Q4_K, "llama")
+            run_helper("read", folder, "theirs.gguf")
+            ours = load_file(Path(folder, "ours.safetensors"))
+            for hub, own, heads in (("q", "attn_q", 2 * self.HEADS), ("k", "attn_k", self.HEADS)):
+                value = ours[f"model.layers.0.self_attn.{hub}_proj.weight"].numpy()
+                numpy.testing.assert_array_equal(as_neighbours(value, heads), values["blk.0." + own])
+
+    def test_another_bit_is_another_value(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "theirs.gguf")
+            values = self.write(file, Type.Q8_0)
+            tensor = tensors_of(file)["output.weight"]
+            content = bytearray(file.read_bytes())
+            content[int(tensor.data_offset) + 2] ^= 1
+            file.write_bytes(content)
+            run_helper("read", folder, "theirs.gguf")
+            ours = load_file(Path(folder, "ours.safetensors"))["lm_head.weight"].numpy()
+            self.assertEqual((ours != values["output"]).sum(), 1)
+
+
+if __name__ == "__main__":
+    HELPER = str(Path(sys.argv.pop(1)).resolve())
+    unittest.main()
