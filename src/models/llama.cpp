@@ -150,7 +150,7 @@ struct Llama::Impl {
     rotary = tables_of(variant.rotary);
     local_rotary = variant.local_rotary ? tables_of(*variant.local_rotary) : rotary;
     ParameterBuilder builder(masters);
-    if (options.adapters.any()) builder.begin_frozen(activations);
+    if (options.adapters.any()) builder.begin_frozen(activations, options.base);
     const std::vector<std::int64_t> table{options.vocab, options.width};
     embedding = builder.normal("model.embed_tokens.weight", table, initial_deviation);
     for (std::int64_t i = 0; i < options.layers; ++i)

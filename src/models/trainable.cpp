@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
+#include "kernels/blocks/block_matrix.h"
 
 namespace accrue::models {
 namespace {
@@ -85,7 +86,8 @@ Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardCon
 
 std::int64_t parameter_count(const Trainable& model) {
   std::int64_t count = 0;
-  for (const NamedParameter& parameter : model.parameters()) count += parameter.tensor.numel();
+  for (const NamedParameter& parameter : model.parameters())
+    count += kernels::element_count(parameter.tensor);
   return count;
 }
 

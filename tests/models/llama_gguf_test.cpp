@@ -5,6 +5,7 @@
 #include "accrue/models/llama_io.h"
 #include "core/atomic_file.h"
 #include "models/files/gguf/gguf_file.h"
+#include "models/files/gguf/gguf_writer.h"
 #include "models/files/gguf/llama_gguf_rotary.h"
 #include "support.h"
 

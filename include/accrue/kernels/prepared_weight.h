@@ -9,8 +9,8 @@
 
 namespace accrue::kernels {
 
-/// A weight [N, K] as its products read it, without autograd. Each is the weight itself, a copy of
-/// its shape, or a one-dimensional tensor packed for that product.
+/// A weight [N, K] as its products read it, without autograd. Each is the weight itself, which may
+/// be in blocks, a copy of its shape, or a one-dimensional tensor packed for that product.
 struct WeightOperands {
   at::Tensor forward;        ///< for y = x · weightᵀ
   at::Tensor data_gradient;  ///< for x's gradient, grad · weight; undefined where not asked for
@@ -27,6 +27,8 @@ class PreparedWeight {
   /// `master` itself where it already has `dtype`; else the cached copy, detached from autograd.
   const at::Tensor& copy(const at::Tensor& master, at::ScalarType dtype);
 
+  /// Of a frozen weight in blocks, or in bf16 for products of another dtype, nothing is kept: both
+  /// are the master, and each product unpacks it for itself.
   WeightOperands operands(const at::Tensor& master, at::ScalarType dtype, bool data_gradient);
 
   /// Whether operands() are packed. In fp32 that takes the weight's bytes once for each operand; in

@@ -10,6 +10,7 @@
 #include "accrue/core/enum_words.h"
 #include "accrue/kernels/linear.h"
 #include "accrue/models/adapter_options.h"
+#include "accrue/models/base_format.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
 #include "accrue/models/loss_options.h"
@@ -93,6 +94,7 @@ struct LlamaOptions {
   /// its other keys (llama_io.h).
   std::string config_json = {};
   AdapterOptions adapters = {};
+  BaseFormat base = BaseFormat::as_stored;  ///< of linear layers, where there are adapters
 };
 
 /// Llama (Touvron et al., arXiv:2302.13971) and its relatives, by LlamaVariant: Llama 2 and 3,

@@ -13,6 +13,7 @@
 #include "accrue/data/format.h"
 #include "accrue/distributed/compression.h"
 #include "accrue/models/adapter_options.h"
+#include "accrue/models/base_format.h"
 #include "accrue/models/batch_norm_policy.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/loss_options.h"
@@ -71,6 +72,7 @@ struct ModelConfig {
   std::string from;
   std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
   LoraConfig lora;
+  models::BaseFormat base = models::BaseFormat::as_stored;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.

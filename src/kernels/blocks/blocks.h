@@ -44,4 +44,10 @@ void unpack_blocks(BlockFormat format, const void* blocks, std::int64_t count, s
 /// them. A block whose largest magnitude is above 127 * 65504 has an infinite scale.
 void pack_q8_0(const float* values, std::int64_t count, void* blocks);
 
+/// Packs 256 * `count` finite values into blocks of q4_k. Of each 32 values scale and minimum are
+/// searched for the least sum of squared errors: from several ranges the values are rounded, and
+/// scale and minimum fitted to what they were rounded to (docs/notes/blocks.md has the error beside
+/// that of the plain range).
+void pack_q4_k(const float* values, std::int64_t count, void* blocks);
+
 }  // namespace accrue::kernels

@@ -152,8 +152,7 @@ void unpack_blocks(BlockFormat format, const void* blocks, std::int64_t count, f
   HWY_DYNAMIC_DISPATCH(unpack_to_fp32)(format, blocks, count, out);
 }
 
-void unpack_blocks(BlockFormat format, const void* blocks, std::int64_t count,
-                   std::uint16_t* out) {
+void unpack_blocks(BlockFormat format, const void* blocks, std::int64_t count, std::uint16_t* out) {
   HWY_DYNAMIC_DISPATCH(unpack_to_bf16)(format, blocks, count, out);
 }
 

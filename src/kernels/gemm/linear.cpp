@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear_forward.h"
@@ -39,7 +40,8 @@ class Linear : public torch::autograd::Function<Linear> {
     const at::Tensor grad = as_matrix(grads[0]).contiguous();
     at::Tensor grad_x, grad_weight, grad_bias;
     if (context->needs_input_grad(0))
-      grad_x = input_gradient(grad, saved[3], sizes_with(grads[0].sizes(), weight.size(1)));
+      grad_x =
+          input_gradient(grad, saved[3], sizes_with(grads[0].sizes(), matrix_size(weight).columns));
     if (context->needs_input_grad(1))
       grad_weight = weight_gradient(weight, grad, as_matrix(KeptInput::get(*context, saved[0])));
     if (bias.defined() && context->needs_input_grad(2)) grad_bias = row_sum_gradient(bias, grad);
@@ -53,13 +55,16 @@ void expect_linear(std::string_view operation, const at::Tensor& x, const at::Te
                    const at::Tensor& bias) {
   const std::string received =
       "x " + text_of(x) + ", weight " + text_of(weight) + ", bias " + text_of(bias);
-  const bool shapes = x.dim() >= 1 && weight.dim() == 2 && x.size(-1) == weight.size(1) &&
+  const bool is_matrix = weight.dim() == 2 || is_in_blocks(weight);
+  const bool shapes = x.dim() >= 1 && is_matrix && x.size(-1) == matrix_size(weight).columns &&
                       x.size(-1) > 0 && weight.size(0) > 0 &&
                       (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
   if (!shapes)
     throw usage_error(operation, "x [..., K], weight [N, K] and bias [N] or none", received,
                       "checking the widths of the layers before and after");
-  const at::ScalarType dtype = x.scalar_type(), master = weight.scalar_type();
+  const at::ScalarType dtype = x.scalar_type(), master = is_unpacked_by_products(weight, dtype)
+                                                             ? dtype
+                                                             : weight.scalar_type();
   const bool dtypes = (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16) &&
                       (master == dtype || (dtype == at::kBFloat16 && master == at::kFloat)) &&
                       (!bias.defined() || bias.scalar_type() == master ||
@@ -80,12 +85,15 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::in
                           const at::Tensor& bias) {
   at::Tensor y = at::empty(sizes_with(x.sizes(), width), x.options());
   at::Tensor rows = as_matrix(y);
-  if (weight.dim() == 1)
+  if (weight.dim() == 1) {
     gemm_packed_out(rows, as_matrix(x), weight, bias);
-  else if (bias.defined())
-    gemm_bias_out(rows, as_matrix(x), weight.t(), bias);
+    return y;
+  }
+  const at::Tensor plain = unpacked(weight, x.scalar_type());
+  if (bias.defined())
+    gemm_bias_out(rows, as_matrix(x), plain.t(), bias);
   else
-    gemm_out(rows, as_matrix(x), weight.t());
+    gemm_out(rows, as_matrix(x), plain.t());
   return y;
 }
 
@@ -95,7 +103,7 @@ at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::
   if (weight.dim() == 1)
     gemm_packed_out(rows, grad, weight);
   else
-    gemm_out(rows, grad, weight);
+    gemm_out(rows, grad, unpacked(weight, grad.scalar_type()));
   return gradient;
 }
 

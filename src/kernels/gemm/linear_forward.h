@@ -18,7 +18,7 @@ void expect_linear(std::string_view operation, const at::Tensor& x, const at::Te
 std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width);
 
 /// x[..., K] · weightᵀ + bias, without autograd, with `width` = N columns. `weight` is the
-/// WeightOperands::forward, in x's dtype; bias may be undefined.
+/// WeightOperands::forward; bias may be undefined.
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::int64_t width,
                           const at::Tensor& bias);
 

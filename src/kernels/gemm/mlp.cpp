@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "accrue/kernels/linear.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/linear_forward.h"
 #include "kernels/gemm/parameter_gradient.h"
@@ -50,7 +51,8 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
       grad_w1 = weight_gradient(w1, hidden.grad_pre, as_matrix(KeptInput::get(*context, saved[0])));
     if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden.grad_pre);
     if (edges.x)
-      grad_x = input_gradient(hidden.grad_pre, compute1, sizes_with(grads[0].sizes(), w1.size(1)));
+      grad_x = input_gradient(hidden.grad_pre, compute1,
+                              sizes_with(grads[0].sizes(), matrix_size(w1).columns));
     return {grad_x, grad_w1, grad_b1, at::Tensor(), grad_w2, grad_b2, at::Tensor(), at::Tensor()};
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accrue/kernels/linear.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear_forward.h"
@@ -63,7 +64,8 @@ class MlpGated : public torch::autograd::Function<MlpGated> {
       if (wants_up) grad_up = weight_gradient(up, hidden.grad_up, x);
     }
     if (wants_x) {
-      const std::vector<std::int64_t> sizes = sizes_with(grads[0].sizes(), gate.size(1));
+      const std::vector<std::int64_t> sizes =
+          sizes_with(grads[0].sizes(), matrix_size(gate).columns);
       grad_x = input_gradient(hidden.grad_gate, saved[6], sizes);
       grad_x.add_(input_gradient(hidden.grad_up, saved[7], sizes));
     }

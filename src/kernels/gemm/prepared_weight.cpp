@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "accrue/core/memory_tag.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/gemm/packed_gemm.h"
 
 namespace accrue::kernels {
@@ -46,6 +47,8 @@ const at::Tensor& PreparedWeight::copy(const at::Tensor& master, at::ScalarType 
 
 WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType dtype,
                                         bool data_gradient) {
+  if (is_unpacked_by_products(master, dtype))
+    return {.forward = master, .data_gradient = data_gradient ? master : at::Tensor()};
   const at::TensorOptions options = master.options().dtype(dtype);
   const std::int64_t outputs = master.size(0), inputs = master.size(1);
   at::Tensor plain;  // made at most once, and only where a layout is not that of the master

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/plain/plain_mask.h"
 #include "kernels/spans.h"
 
@@ -20,8 +21,9 @@ at::Tensor widened(const at::Tensor& x) {
 }
 
 /// A master's values as operands of `dtype`, in the master's dtype; its gradient passes unrounded.
-/// What is frozen in bf16 is widened.
+/// What is frozen in bf16 or in blocks is widened.
 at::Tensor as_operand(const at::Tensor& master, at::ScalarType dtype) {
+  if (is_unpacked_by_products(master, dtype)) return widened(unpacked(master, dtype));
   if (dtype != at::kBFloat16 || master.scalar_type() == dtype) return widened(master);
   const at::Tensor values = master.detach();
   return master - (values - values.to(dtype).to(master.scalar_type()));

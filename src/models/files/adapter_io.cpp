@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
+#include "kernels/blocks/block_matrix.h"
 #include "models/files/adapter_config.h"
 #include "models/files/model_folder.h"
 #include "models/files/named_tensors.h"
@@ -86,21 +87,30 @@ struct AdaptedWeight {
   /// The weight that gives alone what they give together, in the factors' dtype.
   at::Tensor merged() const {
     const at::NoGradGuard no_grad;
-    const at::Tensor sum = at::addmm(weight.to(a.scalar_type()), b, a, 1, scale);
+    const at::Tensor sum = at::addmm(kernels::unpacked(weight, a.scalar_type()), b, a, 1, scale);
     if (!magnitude.defined()) return sum;
     return sum * (magnitude / sum.norm(2, {1})).unsqueeze(1);
   }
 };
 
+/// The sizes of what is in `tensor`, unpacked.
+std::vector<std::int64_t> plain_sizes(const at::Tensor& tensor) {
+  if (!kernels::is_in_blocks(tensor)) return tensor.sizes().vec();
+  const kernels::MatrixSize size = kernels::matrix_size(tensor);
+  return {size.rows, size.columns};
+}
+
 StoredTensor merged_tensor(const NamedParameter& weight, const AdaptedWeight& adapted) {
-  return {weight.name, adapted.a.scalar_type(), weight.tensor.sizes().vec(),
+  return {weight.name, adapted.a.scalar_type(), plain_sizes(weight.tensor),
           [adapted](const at::Tensor& target) { target.copy_(adapted.merged()); }};
 }
 
 /// A tensor that is copied in `dtype`.
 StoredTensor widened_tensor(const NamedParameter& parameter, at::ScalarType dtype) {
-  return {parameter.name, dtype, parameter.tensor.sizes().vec(),
-          [values = parameter.tensor.detach()](const at::Tensor& target) { target.copy_(values); }};
+  return {parameter.name, dtype, plain_sizes(parameter.tensor),
+          [dtype, values = parameter.tensor.detach()](const at::Tensor& target) {
+            target.copy_(kernels::unpacked(values, dtype));
+          }};
 }
 
 }  // namespace

@@ -52,9 +52,11 @@ void save_llama_folder(const std::filesystem::path& folder, const Llama& model) 
 }
 
 void load_llama_tensors(Llama& model, const StoredTensors& tensors, const std::string& origin) {
+  const StoredTensors given = as_hub_weights(tensors, names_of(model), origin, llama_weights);
+  check_by_name(targets_of(model.file_tensors(), tensors), given, origin, llama_weights);
+  take_formats(model.parameters(), given);
   const NamedParameters all = model.file_tensors(), targets = targets_of(all, tensors);
-  copy_by_name(targets, as_hub_weights(tensors, names_of(model), origin, llama_weights), origin,
-               llama_weights);
+  copy_by_name(targets, given, origin, llama_weights);
   if (targets.size() < all.size()) model.restart_adapters();
 }
 

@@ -6,7 +6,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "accrue/core/memory_tag.h"
 #include "accrue/models/adapter_io.h"
+#include "kernels/blocks/block_matrix.h"
 
 namespace accrue::models {
 namespace {
@@ -31,16 +33,43 @@ TensorsByName by_name(const StoredTensors& tensors, const Loading& loading) {
   return result;
 }
 
+/// Whether it holds floating-point numbers, perhaps in blocks.
+bool holds_reals(at::ScalarType dtype, at::IntArrayRef sizes) {
+  return at::isFloatingType(dtype) || kernels::is_in_blocks(dtype, sizes);
+}
+
+/// The sizes of what the tensor holds: those of a matrix where it is in blocks.
+std::vector<std::int64_t> unpacked_sizes(at::ScalarType dtype, at::IntArrayRef sizes) {
+  if (!kernels::is_in_blocks(dtype, sizes)) return sizes.vec();
+  const kernels::MatrixSize size = kernels::matrix_size(dtype, sizes);
+  return {size.rows, size.columns};
+}
+
+/// Copies the values, packing or unpacking them where one of the two is in blocks of a format that
+/// the other has not.
+void copy_values(const StoredTensor& from, const at::Tensor& to) {
+  const bool from_blocks = kernels::is_in_blocks(from.dtype, from.shape),
+             to_blocks = kernels::is_in_blocks(to);
+  if (to.sizes() == from.shape && from_blocks == to_blocks) return from.copy_to(to);
+  const at::Tensor values = from_blocks ? kernels::unpacked(from.read(), at::kFloat) : from.read();
+  if (to_blocks)
+    kernels::pack_into(to, values);
+  else
+    to.copy_(values);
+}
+
 void check_fits(const NamedParameter& target, const TensorsByName& given, const Loading& loading) {
   const auto found = given.find(target.name);
   if (found == given.end()) throw loading.misfit(target.name, "it to be there", "no such tensor");
   const StoredTensor& tensor = *found->second;
-  const bool real = at::isFloatingType(target.tensor.scalar_type());
-  if (real != at::isFloatingType(tensor.dtype))
+  const bool real = holds_reals(target.tensor.scalar_type(), target.tensor.sizes());
+  if (real != holds_reals(tensor.dtype, tensor.shape))
     throw loading.misfit(target.name, real ? "floating-point numbers" : "integers",
                          c10::toString(tensor.dtype));
-  if (tensor.shape != target.tensor.sizes())
-    throw loading.misfit(target.name, "shape " + c10::str(target.tensor.sizes()),
+  const std::vector<std::int64_t> expected =
+      unpacked_sizes(target.tensor.scalar_type(), target.tensor.sizes());
+  if (unpacked_sizes(tensor.dtype, tensor.shape) != expected)
+    throw loading.misfit(target.name, "shape " + c10::str(at::IntArrayRef(expected)),
                          c10::str(at::IntArrayRef(tensor.shape)));
 }
 
@@ -76,14 +105,34 @@ NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTens
   return base;
 }
 
-void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
-                  const std::string& origin, const std::string& what) {
+void check_by_name(const NamedParameters& targets, const StoredTensors& given,
+                   const std::string& origin, const std::string& what) {
   const Loading loading{origin, what};
   const TensorsByName tensors = by_name(given, loading);
   for (const NamedParameter& target : targets) check_fits(target, tensors, loading);
   check_nothing_extra(targets, given, loading);
+}
+
+void take_formats(const NamedParameters& parameters, const StoredTensors& given) {
+  const MemoryTagScope tag(MemoryTag::parameters);
+  std::unordered_map<std::string, at::Tensor> in_blocks;
+  for (const NamedParameter& parameter : parameters)
+    if (kernels::is_in_blocks(parameter.tensor))
+      in_blocks.emplace(parameter.name, parameter.tensor);
+  for (const StoredTensor& tensor : given) {
+    const auto found = in_blocks.find(tensor.name);
+    if (found == in_blocks.end() || !kernels::is_in_blocks(tensor.dtype, tensor.shape)) continue;
+    if (found->second.sizes() != tensor.shape)
+      found->second.set_(at::empty(tensor.shape, found->second.options()));
+  }
+}
+
+void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
+                  const std::string& origin, const std::string& what) {
+  check_by_name(targets, given, origin, what);
+  const TensorsByName tensors = by_name(given, {origin, what});
   const at::NoGradGuard no_grad;
-  for (const NamedParameter& target : targets) tensors.at(target.name)->copy_to(target.tensor);
+  for (const NamedParameter& target : targets) copy_values(*tensors.at(target.name), target.tensor);
 }
 
 }  // namespace accrue::models

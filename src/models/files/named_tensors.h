@@ -19,7 +19,16 @@ NamedParameters detached(const NamedParameters& parameters);
 /// where none is an adapter's.
 NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given);
 
-/// Copies `given` into `targets` by name, one after the other, converting floating-point dtypes.
+/// Throws as copy_by_name() does.
+void check_by_name(const NamedParameters& targets, const StoredTensors& given,
+                   const std::string& origin, const std::string& what);
+
+/// Gives those of `parameters` that are in blocks the formats of blocks that were `given` for them,
+/// so that these are copied as they are. What they held is lost.
+void take_formats(const NamedParameters& parameters, const StoredTensors& given);
+
+/// Copies `given` into `targets` by name, one after the other, converting floating-point dtypes,
+/// and packing or unpacking where only one of the two is in blocks.
 /// Throws a usage Error, naming `origin` and the first tensor that is missing, extra, twice or
 /// misshapen, and changes nothing then.
 void copy_by_name(const NamedParameters& targets, const StoredTensors& given,

@@ -7,6 +7,7 @@
 
 #include "accrue/kernels/dropout.h"
 #include "accrue/models/adapter_options.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/operations.h"
 
 namespace accrue::models {
@@ -34,8 +35,8 @@ const at::Tensor& RowNorms::of(const at::Tensor& weight, const kernels::LowRank&
   for (std::int64_t row = 0; row < weight.size(0); row += rows_at_once) {
     const std::int64_t rows = std::min(rows_at_once, weight.size(0) - row);
     const at::Tensor adapted =
-        at::addmm(weight.narrow(0, row, rows).to(dtype), factors.b.narrow(0, row, rows), factors.a,
-                  1, factors.scale);
+        at::addmm(kernels::unpacked(weight.narrow(0, row, rows), dtype),
+                  factors.b.narrow(0, row, rows), factors.a, 1, factors.scale);
     norms.narrow(0, row, rows).copy_(adapted.norm(2, {1}));
   }
   norms_ = norms;

@@ -1,20 +1,49 @@
 #include "models/layers/parameter_builder.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
 #include "core/rng.h"
+#include "kernels/blocks/block_matrix.h"
 
 namespace accrue::models {
 namespace {
 
+std::vector<std::int64_t> sizes_of(const kernels::MatrixSize& size) {
+  return {size.rows, size.columns};
+}
+
+std::vector<std::int64_t> sizes_in_blocks(const std::string& name, BaseFormat base,
+                                          kernels::BlockFormat format,
+                                          const kernels::MatrixSize& size) {
+  const std::int64_t elements = kernels::size_of(format).elements;
+  if (size.columns % elements != 0)
+    throw usage_error("model.base = \"" + std::string(to_string(base)) + '"',
+                      "matrices with rows of a multiple of " + std::to_string(elements) +
+                          " numbers, as its blocks are",
+                      name + " with rows of " + std::to_string(size.columns),
+                      size.columns % kernels::size_of(kernels::BlockFormat::q8_0).elements == 0
+                          ? "base = \"q8_0\", whose blocks have 32"
+                          : "base = \"bf16\"");
+  return kernels::sizes_in_blocks(format, size);
+}
+
 void fill(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
           std::uint64_t stream) {
   const at::NoGradGuard no_grad;  // grad mode is per thread, and this runs on the pool's
-  at::Tensor values = at::empty(parameter.sizes(), at::TensorOptions().dtype(at::kFloat));
+  const bool in_blocks = kernels::is_in_blocks(parameter);
+  const std::vector<std::int64_t> sizes =
+      in_blocks ? sizes_of(kernels::matrix_size(parameter)) : parameter.sizes().vec();
+  at::Tensor values = at::empty(sizes, at::TensorOptions().dtype(at::kFloat));
   fill_normal({values.mutable_data_ptr<float>(), static_cast<std::size_t>(values.numel())}, seed,
               stream);
-  parameter.copy_(values.mul_(standard_deviation));
+  values.mul_(standard_deviation);
+  if (in_blocks)
+    kernels::pack_into(parameter, values);
+  else
+    parameter.copy_(values);
 }
 
 }  // namespace
@@ -31,24 +60,44 @@ std::uint64_t stream_of(std::string_view name) {
 std::int64_t operations_of_products(const NamedParameters& parameters) {
   std::int64_t operations = 0;
   for (const NamedParameter& parameter : parameters)
-    operations += (parameter.tensor.requires_grad() ? 6 : 4) * parameter.tensor.numel();
+    operations +=
+        (parameter.tensor.requires_grad() ? 6 : 4) * kernels::element_count(parameter.tensor);
   return operations;
+}
+
+std::optional<kernels::BlockFormat> block_format_of(BaseFormat base) {
+  if (base == BaseFormat::q8_0) return kernels::BlockFormat::q8_0;
+  if (base == BaseFormat::q4_k) return kernels::BlockFormat::q4_k;
+  return std::nullopt;
 }
 
 at::Tensor ParameterBuilder::constant(const std::string& name, std::vector<std::int64_t> shape,
                                       double value) {
-  const MemoryTagScope tag(MemoryTag::parameters);
   const at::ScalarType dtype = shape.size() >= 2 ? matrices_ : dtype_;
-  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype));
-  tensor.set_requires_grad(trained_);
-  parameters_.push_back({name, tensor});
-  return tensor;
+  return made(name, std::move(shape), dtype, value);
 }
 
 at::Tensor ParameterBuilder::normal(const std::string& name, std::vector<std::int64_t> shape,
                                     double standard_deviation) {
   pending_.push_back({parameters_.size(), standard_deviation});
   return constant(name, std::move(shape), 0);
+}
+
+at::Tensor ParameterBuilder::weight(const std::string& name, std::int64_t rows,
+                                    std::int64_t columns, double standard_deviation) {
+  pending_.push_back({parameters_.size(), standard_deviation});
+  if (const auto format = block_format_of(base_))
+    return made(name, sizes_in_blocks(name, base_, *format, {rows, columns}), at::kByte, 0);
+  return made(name, {rows, columns}, base_ == BaseFormat::bf16 ? at::kBFloat16 : matrices_, 0);
+}
+
+at::Tensor ParameterBuilder::made(const std::string& name, std::vector<std::int64_t> shape,
+                                  at::ScalarType dtype, double value) {
+  const MemoryTagScope tag(MemoryTag::parameters);
+  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype));
+  tensor.set_requires_grad(trained_);
+  parameters_.push_back({name, tensor});
+  return tensor;
 }
 
 void ParameterBuilder::draw(std::uint64_t seed) {

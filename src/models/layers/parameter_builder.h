@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "accrue/core/parameter.h"
+#include "accrue/models/base_format.h"
+#include "kernels/blocks/blocks.h"
 
 namespace accrue::models {
 
@@ -17,25 +20,34 @@ std::uint64_t stream_of(std::string_view name);
 /// for each element, 4 where it is frozen and so has no gradient.
 std::int64_t operations_of_products(const NamedParameters& parameters);
 
+/// The format of blocks that a base is to be in; nothing where it is to be in none.
+std::optional<kernels::BlockFormat> block_format_of(BaseFormat base);
+
 /// Makes a model's parameters in registration order and draws their values at the end, in parallel.
 class ParameterBuilder {
  public:
   explicit ParameterBuilder(at::ScalarType dtype) : dtype_(dtype), matrices_(dtype) {}
 
   /// What is made from here on is frozen: it wants no gradient, and matrices are held in that
-  /// dtype.
-  void begin_frozen(at::ScalarType matrices) {
+  /// dtype, those of linear layers as `base` says.
+  void begin_frozen(at::ScalarType matrices, BaseFormat base = BaseFormat::as_stored) {
     matrices_ = matrices;
+    base_ = base;
     trained_ = false;
   }
   void end_frozen() {
     matrices_ = dtype_;
+    base_ = BaseFormat::as_stored;
     trained_ = true;
   }
 
   at::Tensor constant(const std::string& name, std::vector<std::int64_t> shape, double value);
   /// Makes a parameter that draw() fills; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
+                    double standard_deviation);
+  /// As normal(), of a linear layer's weight [rows, columns]. Throws a usage Error where the base's
+  /// blocks do not divide the columns.
+  at::Tensor weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                     double standard_deviation);
 
   void draw(std::uint64_t seed);
@@ -49,7 +61,11 @@ class ParameterBuilder {
     double standard_deviation;
   };
 
+  at::Tensor made(const std::string& name, std::vector<std::int64_t> shape, at::ScalarType dtype,
+                  double value);
+
   at::ScalarType dtype_, matrices_;
+  BaseFormat base_ = BaseFormat::as_stored;
   bool trained_ = true;
   NamedParameters parameters_;
   std::vector<Pending> pending_;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/name_pattern.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/operations.h"
 #include "models/layers/option_checks.h"
 
@@ -24,7 +25,7 @@ void check_adapters(const char* operation, const AdapterOptions& options,
   double parameters = 0;
   for (const Projection* projection : targets)
     parameters += static_cast<double>(options.rank) *
-                  static_cast<double>(projection->weight.size(0) + projection->weight.size(1));
+                  static_cast<double>(projection->size().rows + projection->size().columns);
   check_parameters(operation, parameters);
 }
 
@@ -49,7 +50,7 @@ Projection make_projection(ParameterBuilder& builder, const std::string& name, s
                            std::int64_t out, double deviation, bool biased) {
   Projection made;
   made.name = name;
-  made.weight = builder.normal(name + ".weight", {out, in}, deviation);
+  made.weight = builder.weight(name + ".weight", out, in, deviation);
   if (biased) made.bias = builder.constant(name + ".bias", {out}, 0);
   return made;
 }
@@ -72,7 +73,7 @@ void attach_adapters(const char* operation, ParameterBuilder& builder,
   for (std::size_t i = 0; i < projections.size(); ++i) {
     Projection& projection = *projections[i];
     if (std::find(targets.begin(), targets.end(), &projection) == targets.end()) continue;
-    const std::int64_t out = projection.weight.size(0), in = projection.weight.size(1);
+    const auto [out, in] = projection.size();
     Adapter adapter;
     adapter.factors.a = builder.normal(projection.name + ".lora_A.weight", {options.rank, in},
                                        deviation_of_factor(in));
@@ -102,7 +103,9 @@ std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,
                                  at::ScalarType activations) {
   constexpr std::int64_t operands = 2;  // the forward one and the data gradient's
   std::int64_t elements = 0;
-  for (const Projection* projection : projections) elements += projection->weight.numel();
+  for (const Projection* projection : projections)
+    if (!kernels::is_unpacked_by_products(projection->weight, activations))
+      elements += projection->weight.numel();
   return operands * elements * static_cast<std::int64_t>(c10::elementSize(activations));
 }
 

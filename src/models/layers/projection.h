@@ -9,6 +9,7 @@
 #include "accrue/kernels/prepared_weight.h"
 #include "accrue/kernels/recompute.h"
 #include "accrue/models/adapter_options.h"
+#include "kernels/blocks/block_matrix.h"
 #include "models/layers/adapter.h"
 #include "models/layers/parameter_builder.h"
 
@@ -17,13 +18,15 @@ namespace accrue::models {
 /// An affine map with what its products need of the weight, perhaps with an adapter.
 struct Projection {
   std::string name = {};  ///< of the parameters, up to their ".weight"
-  at::Tensor weight;
-  at::Tensor bias;  ///< undefined: none
+  at::Tensor weight;      ///< [out, in], perhaps in blocks
+  at::Tensor bias;        ///< undefined: none
   kernels::PreparedWeight prepared;
   std::optional<Adapter> adapter = {};
 
   at::Tensor operator()(const at::Tensor& x, const ForwardContext& context,
                         const kernels::Remake& remake_x = {});
+  /// What it gives and takes.
+  kernels::MatrixSize size() const { return kernels::matrix_size(weight); }
 
  private:
   at::Tensor adapted(const at::Tensor& x, const ForwardContext& context,

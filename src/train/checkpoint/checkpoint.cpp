@@ -50,7 +50,10 @@ json shape_to_json(const ModelConfig& shape) {
   if (shape.kv_heads) out["kv_heads"] = *shape.kv_heads;
   if (shape.ffn_width) out["ffn_width"] = *shape.ffn_width;
   if (!shape.config_json.empty()) out["config"] = shape.config_json;
-  if (shape.lora.adapters.any()) out["lora"] = adapters_to_json(shape.lora.adapters);
+  if (shape.lora.adapters.any()) {
+    out["lora"] = adapters_to_json(shape.lora.adapters);
+    out["base"] = to_string(shape.base);
+  }
   if (!shape.image.empty()) out["image"] = shape.image;
   if (!shape.classes.empty()) out["classes"] = shape.classes;
   return out;
@@ -69,6 +72,10 @@ ModelConfig shape_from_json(const json& in) {
   if (in.contains("ffn_width")) shape.ffn_width = in["ffn_width"].get<std::int64_t>();
   if (in.contains("config")) in["config"].get_to(shape.config_json);
   if (in.contains("lora")) shape.lora.adapters = adapters_from_json(in["lora"]);
+  if (in.contains("base"))
+    shape.base =
+        models::base_format_words.parse(in["base"].get<std::string>(), "model.base in state.json",
+                                        "an earlier checkpoint of the run");
   if (in.contains("image")) in["image"].get_to(shape.image);
   if (in.contains("classes")) in["classes"].get_to(shape.classes);
   return shape;
@@ -234,6 +241,7 @@ Config VerifiedCheckpoint::with_shape(Config config) const {
   config.model.ffn_width = shape_.ffn_width;
   config.model.config_json = shape_.config_json;
   config.model.lora.adapters = shape_.lora.adapters;
+  config.model.base = shape_.base;
   config.model.context = shape_.context;
   config.model.vocab = shape_.vocab;
   if (!shape_.image.empty()) config.model.image = shape_.image;

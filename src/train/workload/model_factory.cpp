@@ -20,6 +20,7 @@
 #include "accrue/models/vit.h"
 #include "core/cause.h"
 #include "data/fetch.h"
+#include "kernels/blocks/block_matrix.h"
 #include "models/files/llama_config.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_origin.h"
@@ -56,6 +57,7 @@ models::LlamaOptions llama_options(const Config& config) {
   options.compute = config.precision.compute;
   options.seed = config.run.seed;
   options.adapters = config.model.lora.adapters;
+  options.base = config.model.base;
   return options;
 }
 
@@ -140,8 +142,11 @@ void fit_vocabulary(Config& config, std::int64_t of_data) {
 }
 
 void expect_finite(const Config& config, const models::Model& model) {
+  const auto values_of = [](const at::Tensor& tensor) {
+    return kernels::is_in_blocks(tensor) ? kernels::unpacked(tensor, at::kFloat) : tensor.detach();
+  };
   for (const NamedParameter& p : model.parameters())
-    if (!std::isfinite(p.tensor.detach().sum(at::kDouble).item<double>()))
+    if (!std::isfinite(values_of(p.tensor).sum(at::kDouble).item<double>()))
       throw usage_error("load " + config.model.from, "finite parameters",
                         "'" + p.name + "' with a NaN or an infinity",
                         "a checkpoint from before the training that made it diverged");
@@ -315,7 +320,9 @@ void settle_what_is_trained(const Config& config, models::Model& model,
 
 namespace {
 
-std::unique_ptr<models::Model> make_whole_model(const Config& config) {
+using Initialisation = models::Llama::Initialisation;
+
+std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisation values) {
   if (config.model.kind == ModelKind::resnet)
     return std::make_unique<models::ResNet>(resnet_options(config));
   if (config.model.kind == ModelKind::vit)
@@ -326,16 +333,24 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config) {
                                    .compute = config.precision.compute,
                                    .loss = loss_options(config)});
   if (config.model.kind == ModelKind::llama)
-    return std::make_unique<models::Llama>(llama_options(config));
+    return std::make_unique<models::Llama>(llama_options(config), values);
   return std::make_unique<models::Gpt2>(gpt2_options(config));
+}
+
+std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
+  std::unique_ptr<models::Model> model = make_whole_model(config, values);
+  models::freeze_parameters(*model, config.model.freeze);
+  return model;
 }
 
 }  // namespace
 
 std::unique_ptr<models::Model> make_model(const Config& config) {
-  std::unique_ptr<models::Model> model = make_whole_model(config);
-  models::freeze_parameters(*model, config.model.freeze);
-  return model;
+  return make_frozen_model(config, Initialisation::random);
+}
+
+std::unique_ptr<models::Model> make_model_to_load(const Config& config) {
+  return make_frozen_model(config, Initialisation::zeros);
 }
 
 std::unique_ptr<models::Model> make_initial_model(const Config& config) {

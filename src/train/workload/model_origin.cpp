@@ -7,6 +7,7 @@
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
 #include "core/words.h"
+#include "kernels/blocks/block_matrix.h"
 #include "models/files/model_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/workload.h"
@@ -68,7 +69,7 @@ void check_goes_with(const Config& config, const Config& theirs) {
 std::string start_in_words(const std::string& from, const models::Model& model) {
   std::int64_t count = 0;
   for (const NamedParameter& parameter : model.parameters())
-    if (!models::is_adapter_name(parameter.name)) count += parameter.tensor.numel();
+    if (!models::is_adapter_name(parameter.name)) count += kernels::element_count(parameter.tensor);
   return "the model starts as " + from + " has it: " + format_count(static_cast<double>(count)) +
          " parameters";
 }
@@ -119,13 +120,17 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
   const VerifiedCheckpoint checkpoint(origin.checkpoint, VerifiedCheckpoint::Files::model);
   const std::optional<std::int64_t> wanted = config.model.context;
   const LoraConfig wanted_adapters = config.model.lora;
+  const models::BaseFormat wanted_base = config.model.base;
   config = checkpoint.with_shape(std::move(config));
   if (wanted_adapters.is_on() && config.model.lora.adapters.any())
     throw usage_error("model.from = \"" + config.model.from + "\"",
                       "a run that trained a whole model", "one that trained adapters",
                       "accrue export, which merges them into their base, or with --format adapter "
                       "makes a folder for lora.from");
-  if (wanted_adapters.is_on()) config.model.lora = wanted_adapters;
+  if (wanted_adapters.is_on()) {
+    config.model.lora = wanted_adapters;
+    config.model.base = wanted_base;
+  }
   const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();
@@ -138,7 +143,7 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
     config.model.context = wanted;
     note_shorter_context(config.model.kind, positions, *wanted, remarks);
   }
-  std::unique_ptr<models::Model> model = make_model(config);
+  std::unique_ptr<models::Model> model = make_model_to_load(config);
   model->load_file_tensors(tensors, file);
   remarks.insert(remarks.begin() + static_cast<std::ptrdiff_t>(said_before),
                  start_in_words(origin.checkpoint.string(), *model));

@@ -41,7 +41,7 @@ TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int6
                        .tokenizer = tokenizer_of(run),
                        .model = nullptr};
   if (compute) trained.config.precision.compute = *compute;
-  trained.model = make_model(trained.config);
+  trained.model = make_model_to_load(trained.config);
   checkpoint.load(*trained.model);
   return trained;
 }

@@ -54,6 +54,8 @@ Workload open_workload(Config config, const data::TellProgress& tell = {});
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
 /// model.from is read only where its file alone has the shape (TorchScript).
 std::unique_ptr<models::Model> make_model(const Config& config);
+/// The same for whoever loads all its values: those of a llama are zeros, which are made at once.
+std::unique_ptr<models::Model> make_model_to_load(const Config& config);
 
 /// Whether the config asks for exact batch normalisation, and the model has any.
 bool is_exact(const Config& config, models::Trainable& model);

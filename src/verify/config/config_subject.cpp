@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/models/normalisation.h"
+#include "kernels/blocks/block_matrix.h"
 #include "kernels/plain/plain_operations.h"
 #include "train/config/gradient_folding.h"
 #include "train/pass/forward_backward.h"
@@ -96,8 +97,12 @@ std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::C
   std::unique_ptr<models::Model> made = parts.model(config);
   const at::NoGradGuard no_grad;
   const auto copy = [](const NamedParameters& source, const NamedParameters& target) {
-    for (std::size_t i = 0; i < source.size(); ++i)
-      if (target[i].tensor.defined()) at::Tensor(target[i].tensor).copy_(source[i].tensor);
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      const at::Tensor &to = target[i].tensor, &values = source[i].tensor;
+      if (!to.defined()) continue;
+      // The blocks of a file are in a model that is made without it plain values.
+      to.copy_(to.sizes() == values.sizes() ? values : kernels::unpacked(values, at::kFloat));
+    }
   };
   copy(from.parameters(), made->parameters());
   copy(from.buffers(), made->buffers());

@@ -6,7 +6,7 @@
 namespace accrue::proof {
 
 std::unique_ptr<models::Model> TrainingParts::model(const train::Config& config) const {
-  return train::make_model(config);
+  return train::make_model_to_load(config);
 }
 
 std::unique_ptr<optim::Optimizer> TrainingParts::optimizer(const train::Config& config,

@@ -92,6 +92,7 @@ const std::map<std::string, Expectation> expectations{
     {"model.batchnorm",
      {.value = "micro", .only_with = {"resnet", "torchscript", "torchscript of images"}}},
     {"model.freeze", {"[\"wte\"]"}},
+    {"model.base", {.value = "q8_0", .only_with = {"lora of llama"}}},
     {"lora.alpha", {.value = "8", .only_with = {"lora", "lora of llama"}}},
     {"lora.dropout",
      {.value = "0.1", .only_with = {"lora", "lora of llama", "lora from a folder"}}},

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/blocks/block_matrix.h"
+
 namespace accrue::models {
 namespace {
 
@@ -133,6 +135,17 @@ StoredTensor GgufFile::stored(const GgufTensor& tensor) const {
   return {
       tensor.name, traits_of(tensor.type).dtype, tensor.shape,
       [values = StoredValues{*this, tensor}](const at::Tensor& target) { values.copy_to(target); }};
+}
+
+StoredTensor GgufFile::stored_blocks(const GgufTensor& tensor) const {
+  const kernels::MatrixSize size{tensor.shape.at(0), tensor.shape.at(1)};
+  return {tensor.name, at::kByte,
+          kernels::sizes_in_blocks(traits_of(tensor.type).blocks.value(), size),
+          [file = *this, tensor](const at::Tensor& target) {
+            at::Tensor bytes = at::empty({tensor.bytes}, at::TensorOptions().dtype(at::kByte));
+            file.read_bytes(tensor, 0, tensor.bytes, bytes.mutable_data_ptr());
+            target.copy_(bytes.view(target.sizes()));
+          }};
 }
 
 }  // namespace accrue::models

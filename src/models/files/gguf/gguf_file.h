@@ -40,6 +40,8 @@ class GgufFile {
   /// The tensor's values: in the dtype that holds them, which is fp32 for blocks. They are read
   /// straight into a contiguous target of that dtype on the CPU, else through one temporary.
   StoredTensor stored(const GgufTensor& tensor) const;
+  /// The bytes of a matrix whose type has blocks, as kernels/blocks/block_matrix.h has them.
+  StoredTensor stored_blocks(const GgufTensor& tensor) const;
 
   /// The usage Error where `key` should be something else.
   Error wrong_key(std::string_view key, std::string_view expected, std::string_view received) const;

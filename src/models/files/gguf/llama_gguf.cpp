@@ -14,6 +14,7 @@
 #include "models/files/gguf/llama_gguf_statement.h"
 #include "models/files/llama_config.h"
 #include "models/files/model_folder.h"
+#include "models/layers/parameter_builder.h"
 
 namespace accrue::models {
 namespace {
@@ -22,12 +23,30 @@ constexpr const char* fitting_file = "the GGUF file of a model that this version
 
 bool is_norm(std::string_view hub_name) { return hub_name.ends_with("norm.weight"); }
 
+bool is_linear_layer(std::string_view hub_name, const GgufTensor& tensor) {
+  return hub_name.starts_with("model.layers.") && tensor.shape.size() == 2;
+}
+
+/// How a base begins whose matrices get the formats that they have in the file: in the smaller
+/// blocks that divide its rows. It is not in blocks where the file's first layer has none.
+BaseFormat stored_base(const GgufFile& file, const LlamaOptions& options) {
+  const GgufTensor* first = file.find("blk.0.attn_q.weight");
+  if (first == nullptr || !traits_of(first->type).blocks) return BaseFormat::as_stored;
+  constexpr std::int64_t elements = kernels::size_of(kernels::BlockFormat::q4_k).elements;
+  const std::int64_t of_heads = options.heads * options.head_width;
+  const bool divides = options.width % elements == 0 && of_heads % elements == 0 &&
+                       options.ffn_width % elements == 0;
+  return divides ? BaseFormat::q4_k : BaseFormat::q8_0;
+}
+
 /// What a file's tensors are to Hugging Face.
 class HubTensors {
  public:
-  HubTensors(const GgufFile& file, const LlamaOptions& options)
+  /// With `keeps_all` all blocks of linear layers stay, without it those of the base's format.
+  HubTensors(const GgufFile& file, const LlamaOptions& options, bool keeps_all)
       : file_(file),
         options_(options),
+        keeps_all_(keeps_all),
         permutes_(std::ranges::any_of(gguf_architectures, [&](const GgufArchitecture& known) {
           return known.rotates_neighbours && known.name == file.text("general.architecture");
         })) {}
@@ -45,11 +64,19 @@ class HubTensors {
     if (!name)
       throw usage_error("load " + file_.name() + ", tensor " + quoted_gguf_text(tensor.name),
                         "only the tensors of this model", "one more", fitting_file);
-    StoredTensor stored = file_.stored(tensor);
+    StoredTensor stored =
+        keeps_blocks(tensor, *name) ? file_.stored_blocks(tensor) : file_.stored(tensor);
     stored.name = *name;
     if (permutes_) stored = in_halves(std::move(stored));
     if (options_.variant.offset_norms && is_norm(*name)) stored = without_offset(std::move(stored));
     return stored;
+  }
+
+  /// Whether the model has it in the blocks in which it is stored.
+  bool keeps_blocks(const GgufTensor& tensor, std::string_view hub_name) const {
+    const auto format = traits_of(tensor.type).blocks;
+    if (!format || !options_.adapters.any() || !is_linear_layer(hub_name, tensor)) return false;
+    return keeps_all_ || format == block_format_of(options_.base);
   }
 
   StoredTensor in_halves(StoredTensor stored) const {
@@ -74,6 +101,7 @@ class HubTensors {
 
   const GgufFile& file_;
   const LlamaOptions& options_;
+  bool keeps_all_;
   bool permutes_;
 };
 
@@ -150,8 +178,10 @@ std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& path, LlamaO
     check_context(*context, options.context, file.name());
     options.context = *context;
   }
+  const bool as_stored = options.base == BaseFormat::as_stored && options.adapters.any();
+  if (as_stored) options.base = stored_base(file, options);
   auto model = std::make_unique<Llama>(options, Llama::Initialisation::zeros);
-  load_llama_tensors(*model, HubTensors(file, model->options()).all(), file.name());
+  load_llama_tensors(*model, HubTensors(file, model->options(), as_stored).all(), file.name());
   return model;
 }
 

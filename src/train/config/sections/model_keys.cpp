@@ -76,6 +76,14 @@ std::vector<Key> model_keys() {
       strings_key(
           "model.freeze", "an array of patterns of parameters, such as [\"embed_tokens\"]",
           [](auto& c) -> auto& { return c.model.freeze; }),
+      read_with("model.kind", {"llama"},
+                read_where(
+                    "lora.rank above 0 or lora.from",
+                    "a weight in blocks is not trained, only adapters beside it are", "lora.rank",
+                    [](const Config& c) { return c.model.lora.is_on(); },
+                    choice_key(
+                        "model.base", models::base_format_words, {},
+                        [](auto& c) -> auto& { return c.model.base; }))),
       read_with("model.kind", {"resnet", "torchscript"},
                 choice_key(
                     "model.batchnorm", models::batch_norm_policy_words, {},
