@@ -16,6 +16,9 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp')
 LIBTORCH ?=
 # Evaluated late: the virtual environment exists only after `setup`.
 LIBTORCH_DIR = $(or $(LIBTORCH),$(shell .venv/bin/python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("torch").origin))'))
+# Arrow, for Parquet files: `make build PARQUET=1`; `make test` has it.
+PARQUET ?=
+PARQUET_OPTIONS = -DACCRUE_PARQUET=ON "-DACCRUE_PYARROW=$(shell .venv-parquet/bin/python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("pyarrow").origin))')"
 CONFIGURE = cmake --preset $(1) "-DACCRUE_LIBTORCH=$(LIBTORCH_DIR)" "-DCMAKE_PREFIX_PATH=$(CURDIR)/.venv" -DCMAKE_UNITY_BUILD=$(UNITY) $(2) \
             >build/$(1).configure.log 2>&1 \
             || { cat build/$(1).configure.log >&2; exit 1; }
@@ -53,14 +56,14 @@ help:
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
 
 setup:
-	@scripts/setup.sh build
+	@scripts/setup.sh $(if $(PARQUET),parquet,build)
 
 setup-test:
 	@scripts/setup.sh test
 
 build: setup
 	@mkdir -p build
-	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=OFF -DACCRUE_BUILD_BENCH=OFF -DACCRUE_BUILD_EXAMPLES=OFF)
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=OFF -DACCRUE_BUILD_BENCH=OFF -DACCRUE_BUILD_EXAMPLES=OFF $(if $(PARQUET),$(PARQUET_OPTIONS)))
 	@cmake --build build/release -j $(JOBS) --target accrue
 
 demo: build
@@ -68,7 +71,7 @@ demo: build
 
 test: setup-test
 	@mkdir -p build
-	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS))
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
 
@@ -80,6 +83,7 @@ matrix: setup-test
 faults: build
 	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
+	@[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue $(if $(PARQUET),--pyarrow .venv-parquet/bin/python)
 
 # Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.
 mutants: build setup-test
@@ -108,7 +112,7 @@ test-all:
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz-corpus
 	@$(MAKE) --no-print-directory matrix ARGS=
-	@$(MAKE) --no-print-directory faults FAULTS=
+	@$(MAKE) --no-print-directory faults FAULTS= PARQUET=1
 	@$(MAKE) --no-print-directory sound-runs ARGS=
 	@$(MAKE) --no-print-directory mutants ARGS=
 

@@ -62,6 +62,15 @@ find_path(ACCRUE_ISAL_INCLUDE_DIR isa-l/crc.h REQUIRED)
 find_library(ACCRUE_ISAL_LIBRARY NAMES isal REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# Parquet files are read by Arrow: an installed one, or that in the wheel of pyarrow, which has its headers and libraries.
+if(ACCRUE_PARQUET)
+  find_path(ACCRUE_ARROW_INCLUDE_DIR parquet/arrow/reader.h HINTS ${ACCRUE_PYARROW}/include REQUIRED)
+  find_library(ACCRUE_ARROW_LIBRARY NAMES arrow libarrow.so.2600 HINTS ${ACCRUE_PYARROW} REQUIRED)
+  find_library(ACCRUE_PARQUET_LIBRARY NAMES parquet libparquet.so.2600 HINTS ${ACCRUE_PYARROW} REQUIRED)
+  get_filename_component(arrow_folder ${ACCRUE_ARROW_LIBRARY} DIRECTORY)
+  list(APPEND ACCRUE_RUNTIME_DIRS ${arrow_folder})
+endif()
+
 if(ACCRUE_BUILD_TESTS)
   find_package(GTest REQUIRED)
   find_path(ACCRUE_STB_INCLUDE_DIR stb_image_write.h PATH_SUFFIXES stb REQUIRED)

@@ -2,6 +2,7 @@
 # Installs what accrue is built with. Idempotent: what is there already is left alone.
 #   scripts/setup.sh build   system packages by apt; libtorch and oneDNN in .venv
 #   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
+#   scripts/setup.sh parquet   what build and, for accrue to read Parquet, Arrow's libraries as pyarrow brings them, in .venv-parquet
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
 set -euo pipefail
@@ -11,6 +12,7 @@ cd "$(dirname "$0")/.."
 # SYSTEM_PACKAGES=by-hand leaves the system's packages to you (docs/guide/install.md).
 TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
+PYARROW="pyarrow==26.0.1"                      # Arrow 26, headers and libraries
 DEEPSPEED="deepspeed==0.19.8"
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev
@@ -84,6 +86,8 @@ install_beside_build() {
   "$folder/bin/pip" install -q --disable-pip-version-check "$TORCH" "$@"
 }
 
+pip_parquet() { .venv-parquet/bin/pip install -q --disable-pip-version-check --no-deps "$PYARROW"; }
+
 pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
 
 # DeepSpeed is built from source and does not install everywhere; bench-peers then says that it is missing.
@@ -110,6 +114,8 @@ make_build_venv() {
   make_venv .venv "${LIBTORCH:-$TORCH} $ONEDNN" pip_build
 }
 
+make_parquet_venv() { make_venv .venv-parquet "$PYARROW" pip_parquet; }
+
 case "${1:-build}" in
   build)
     install_packages "${PACKAGES[@]}"
@@ -118,7 +124,13 @@ case "${1:-build}" in
   test)
     install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     make_build_venv
+    make_parquet_venv
     make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test
+    ;;
+  parquet)
+    install_packages "${PACKAGES[@]}"
+    make_build_venv
+    make_parquet_venv
     ;;
   fuzz)
     install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
@@ -129,5 +141,5 @@ case "${1:-build}" in
     make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test, fuzz or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
 esac

@@ -1,10 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "accrue/batch/order.h"
+#include "batch/interleaving.h"
 
 namespace accrue::batch {
+
+/// A part of the data that is drawn from by its weight.
+struct WeightedPart {
+  std::int64_t size = 0;  ///< samples, >= 1
+  double weight = 1;      ///< > 0; only the ratio of weights counts
+};
 
 /// Draw ordinal -> sample. `shuffle` is a keyed permutation per epoch that needs no memory, so any
 /// position can be resumed. Pure: the same (size, order, seed) gives the same samples on every
@@ -13,15 +22,33 @@ class Sampler {
  public:
   /// `size` >= 1 samples per epoch; a usage Error otherwise.
   Sampler(std::int64_t size, Order order, std::uint64_t seed);
+  /// Several parts, whose samples are numbered one part behind the other, taking turns by their
+  /// weights (Interleaving). Each part is gone through on its own: when its last sample was drawn
+  /// it begins anew, in another order where that is `shuffle`. An epoch has as many draws as there
+  /// are samples, of which a part of large weight gives some more than once and another not all.
+  /// Throws as the other, and a usage Error where a weight is not above 0.
+  Sampler(const std::vector<WeightedPart>& parts, Order order, std::uint64_t seed);
+
   /// The sample in [0, size) that draw `ordinal` (epoch * size + position, >= 0) takes.
   std::int64_t sample(std::int64_t ordinal) const;
   std::int64_t size() const { return size_; }
   Order order() const { return order_; }
+  /// Whether each epoch takes the same samples in the same order.
+  bool repeats_epochs() const { return order_ == Order::sequential && !turns_; }
+  /// How many of the first `draws` are of part `part`.
+  std::int64_t draws_of(std::size_t part, std::int64_t draws) const;
 
  private:
-  std::int64_t size_;
+  struct Part {
+    std::int64_t begin = 0, size = 0;  ///< of its samples
+    std::uint64_t seed = 0;
+  };
+  std::int64_t sample_of(const Part& part, std::int64_t number) const;
+
+  std::int64_t size_ = 0;
   Order order_;
-  std::uint64_t seed_;
+  std::vector<Part> parts_;
+  std::shared_ptr<const Interleaving> turns_;  ///< null: there is one part
 };
 
 }  // namespace accrue::batch

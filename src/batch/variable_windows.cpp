@@ -122,7 +122,7 @@ VariableWindows::Totals VariableWindows::before(std::int64_t number) const {
 
 std::shared_ptr<const VariableWindows::Epoch> VariableWindows::epoch(std::int64_t number) const {
   require_index(number, "number of an epoch");
-  if (sampler_.order() == Order::sequential) number = 0;  // all epochs are alike
+  if (sampler_.repeats_epochs()) number = 0;
   if (cached_[0].number != number) {
     std::swap(cached_[0], cached_[1]);
     if (cached_[0].number != number) cached_[0] = {number, walk(number)};

@@ -25,6 +25,8 @@ class ReferencedPairs final : public Source {
   std::int64_t vocab() const override { return pairs_->vocab(); }
   bool has_text() const override { return pairs_->has_text(); }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return pairs_->tokenizer(); }
+  bool has_conversations() const override { return pairs_->has_conversations(); }
+  std::vector<MixturePart> parts() const override { return pairs_->parts(); }
   std::int64_t tokens(std::int64_t index) const override { return pairs_->tokens(index); }
   std::optional<std::int64_t> uniform_tokens() const override { return pairs_->uniform_tokens(); }
   std::vector<std::string> remarks() const override { return pairs_->remarks(); }

@@ -10,6 +10,7 @@
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_source.h"
+#include "data/parquet/table_lines.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/jsonl_source.h"
 #include "data/text/line_reader.h"
@@ -23,8 +24,10 @@ namespace {
 
 using Paths = std::vector<std::filesystem::path>;
 
-/// Whether each line of a file is a sample, or several.
-bool has_lines(Format format) { return format == Format::jsonl || format == Format::chat; }
+/// Whether each line of a file, or row of a table, is a sample, or several.
+bool has_lines(Format format) {
+  return format == Format::jsonl || format == Format::chat || format == Format::parquet;
+}
 
 /// Throws a usage Error where an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
@@ -41,7 +44,7 @@ void check_format(const SourceOptions& options, Format format, const std::string
                       to_string(format), "data.format = \"jsonl\" or \"chat\", or another loss");
   }
   if (!has_lines(format) && options.packing) {
-    throw usage_error("data.packing", "samples of different lengths (jsonl, chat)",
+    throw usage_error("data.packing", "samples of different lengths (jsonl, chat, parquet)",
                       std::string(to_string(format)) + ", whose samples are all of one length",
                       "packing = false");
   }
@@ -138,14 +141,20 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                         .shape = options.image},
                        what);
   }
+  TableLines lines;
+  if (format == Format::parquet) {
+    lines = lines_of_tables(paths, options.cache, what);
+    paths = lines.files;
+  }
   if (format == Format::text && !options.format) refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
   expect_content(*files, what);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (format != Format::tokens && options.tokenizer) tokenizer = options.tokenizer();
   if (has_lines(format)) {
-    const bool is_chat = format == Format::chat ||
-                         (!options.format && holds_conversations(*files, options.pairs, what));
+    const bool is_chat =
+        format == Format::chat || ((!options.format || format == Format::parquet) &&
+                                   holds_conversations(*files, options.pairs, what));
     return std::make_unique<JsonlSource>(
         std::move(files),
         JsonlOptions{.context = options.context,
@@ -155,6 +164,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                      .tokenizer = tokenizer,
                      .chat = is_chat ? chat_format_of(tokenizer.get()) : nullptr,
                      .cache = options.cache,
+                     .lines = std::move(lines.cache),
                      .tell_progress = options.tell_progress},
         what);
   }

@@ -120,14 +120,10 @@ TEST(BadInput, FormatsMixed) {
 /// That would train as the text it is not; unless somebody says that it is.
 TEST(BadInput, FilesThatAreNoText) {
   const Folder folder;
-  const std::pair<const char*, const char*> cases[] = {{"a.txt.gz", "compressed"},
-                                                       {"a.ZIP", "an archive"},
-                                                       {"a.parquet", "a table in columns"},
-                                                       {"a.json", "(.jsonl"},
-                                                       {"a.csv", "data.format"},
-                                                       {"a.npy", "arrays"},
-                                                       {"a.pdf", "a document"},
-                                                       {"model.safetensors", "arrays"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"a.txt.gz", "compressed"}, {"a.ZIP", "an archive"},        {"a.arrow", "a table in columns"},
+      {"a.json", "(.jsonl"},      {"a.csv", "data.format"},       {"a.npy", "arrays"},
+      {"a.pdf", "a document"},    {"model.safetensors", "arrays"}};
   for (const auto& [name, expected] : cases) {
     const auto file = folder.write(name, "some bytes of it");
     EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4); }),
@@ -139,6 +135,15 @@ TEST(BadInput, FilesThatAreNoText) {
   EXPECT_NO_THROW(open(binary, 4, Format::text));
   for (const char* name : {"a.txt", "a.py", "README", "a.gzip.md", ".json"})
     EXPECT_NO_THROW(open(folder.write(name, "some bytes of it"), 4)) << name;
+}
+
+/// Also where accrue was built without Parquet.
+TEST(BadInput, ATableThatIsNone) {
+  const Folder folder;
+  const auto file = folder.write("a.parquet", "some bytes of it");
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4); }),
+              ::testing::AllOf(HasSubstr(file), HasSubstr("Parquet"), HasSubstr(".jsonl")));
+  EXPECT_NO_THROW(open(file, 4, Format::text)) << "stated";
 }
 
 TEST(BadInput, AContextOfNothing) {

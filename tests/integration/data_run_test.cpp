@@ -80,6 +80,23 @@ class DataRun : public AccrueProgram {
 
 constexpr double too_much = 3e38;  // times a loss of more than 1 no fp32 number
 
+TEST_F(DataRun, DataTellsOfEachSource) {
+  write_lines([](int) { return 1; });
+  write("text.txt", std::string(1000, 'a'));
+  const auto result = accrue({"data", "run.toml", "--json",
+                              "--data.train=[{path = \"lines.jsonl\", weight = 3}, "
+                              "{path = \"text.txt\", weight = 0.5}]"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const json train = json::parse(result.output)["train"];
+  EXPECT_EQ(train["sources"],
+            json::parse(R"([{"path": "lines.jsonl", "weight": 3, "samples": 32, "tokens": 416},
+                            {"path": "text.txt", "weight": 0.5, "samples": 62, "tokens": 992}])"));
+  EXPECT_EQ(train["samples"], 94);
+  EXPECT_EQ(train["tokens"], 1408);
+  const auto alone = accrue({"data", "run.toml", "--json"});
+  EXPECT_FALSE(json::parse(alone.output)["train"].contains("sources"));
+}
+
 TEST_F(DataRun, LeavesOutAMicroBatchThatIsNotFiniteAndNamesItsSamples) {
   write_lines([](int line) { return line == 10 ? too_much : 1; });
   const auto result = accrue({"train", "run.toml"});

@@ -46,6 +46,11 @@ Json to_json(const train::DataSummary& data) {
              {"most", data.lengths.most}}},
            {"remarks", data.remarks},
            {"shown", Json::array()}};
+  for (const train::SourceSummary& source : data.sources)
+    out["sources"].push_back({{"path", source.path},
+                              {"weight", source.weight},
+                              {"samples", source.samples},
+                              {"tokens", source.tokens}});
   for (const train::ShownSample& sample : data.shown) out["shown"].push_back(to_json(sample));
   return out;
 }
@@ -66,6 +71,12 @@ Json to_json(const train::DataReport& report) {
 std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g%%", 100 * share);
+  return text;
+}
+
+std::string weight_in_words(double weight) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", weight);
   return text;
 }
 
@@ -97,6 +108,10 @@ void print(const char* name, const train::DataSummary& data) {
   print_row("lengths", "least " + number(data.lengths.least) + ", median " +
                            number(data.lengths.median) + ", mean " +
                            format_count(data.lengths.mean) + ", most " + number(data.lengths.most));
+  for (const train::SourceSummary& source : data.sources)
+    print_row("source", source.path + ", weight " + weight_in_words(source.weight) + ": " +
+                            number(source.samples) + " samples, " + number(source.tokens) +
+                            " tokens");
   print_row("duplicates", number(data.duplicates) + " samples are as an earlier one");
   for (const std::string& remark : data.remarks) print_row("note", remark);
   for (const train::ShownSample& sample : data.shown) {

@@ -119,20 +119,21 @@ data::TellProgress progress_of_text(const TrainArguments& arguments) {
   return arguments.quiet ? data::TellProgress() : tell_tokenizing();
 }
 
-Task task_without_config(const TrainArguments& arguments, const Arguments& typed) {
+Task task_without_config(const TrainArguments& arguments, const Arguments& typed,
+                         std::int64_t ranks) {
   std::string command = "accrue";
   for (std::size_t i = 1; i < typed.size(); ++i) command += ' ' + typed[i];
   train::ChosenConfig chosen =
-      train::choose_config(arguments.overrides, arguments.resume, machine_facts(),
-                           in_one_line(command), progress_of_text(arguments));
+      train::choose_config(train::with_kept_input(arguments.overrides, ranks), arguments.resume,
+                           machine_facts(), in_one_line(command), progress_of_text(arguments));
   return {std::move(chosen.config), nullptr, std::move(chosen.page)};
 }
 
 /// Throws a usage Error where a repetition names no folder of its own.
-Task task_of(const TrainArguments& arguments, const Arguments& typed) {
+Task task_of(const TrainArguments& arguments, const Arguments& typed, std::int64_t ranks) {
   if (arguments.repeat.empty())
     return arguments.config.empty()
-               ? task_without_config(arguments, typed)
+               ? task_without_config(arguments, typed, ranks)
                : Task{train::load_config(arguments.config, arguments.overrides), nullptr, {}};
   const bool names_folder = train::overrides_state(arguments.overrides, "run.out");
   if (!names_folder)
@@ -178,9 +179,9 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 
 int run_train(const TrainArguments& arguments, const Arguments& typed) {
   const memory::BudgetWatch from_the_start("");  // opening data may take long
-  Task task = task_of(arguments, typed);
-  train::Config& config = task.config;
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
+  Task task = task_of(arguments, typed, launch.world);
+  train::Config& config = task.config;
   config = train::with_whole_batch(std::move(config), launch.world);
   const bool speaks = launch.rank == 0;
   if (speaks && !arguments.quiet && !task.chosen.empty())

@@ -7,12 +7,13 @@
 namespace accrue::data {
 
 /// What data files hold.
-enum class Format { text, tokens, jsonl, chat, images };
+enum class Format { text, tokens, jsonl, chat, parquet, images };
 /// The words of data.format.
 inline constexpr auto format_words = enum_words<Format>({{Format::text, "text"},
                                                          {Format::tokens, "tokens"},
                                                          {Format::jsonl, "jsonl"},
                                                          {Format::chat, "chat"},
+                                                         {Format::parquet, "parquet"},
                                                          {Format::images, "images"}});
 constexpr std::string_view to_string(Format format) { return format_words.of(format); }
 

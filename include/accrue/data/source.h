@@ -34,6 +34,15 @@ struct DataFile {
   bool operator==(const DataFile&) const = default;
 };
 
+class Source;
+
+/// A part of a mixture, which is drawn from by its weight.
+struct MixturePart {
+  std::string name;  ///< for people: the pattern of its files
+  std::shared_ptr<const Source> source;
+  double weight = 1;  ///< > 0; only the ratio of weights counts
+};
+
 /// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
 /// made again. Safe to call from several threads.
 class Source {
@@ -54,6 +63,8 @@ class Source {
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
   /// What each image is brought to; nothing where there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
+  /// What a mixture is made of (mix()), in the order of its samples; empty: it is none.
+  virtual std::vector<MixturePart> parts() const { return {}; }
   /// Names of an image set's classes, in the order of their numbers.
   virtual std::vector<std::string> classes() const { return {}; }
   /// What whoever starts a run should be told of, a sentence each: what was left out, what images
@@ -95,10 +106,10 @@ struct SourceOptions {
   /// row), and so all others keep theirs: a run can go on without some. Other excluded files are as
   /// if they were not there.
   std::vector<std::string> exclude;
-  /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .png .jpg .jpeg are
-  /// images, and so are formats that are refused by name (.bmp, .ppm, .gif, .tiff, .webp ...); all
-  /// else is text, but for what is clearly none (compressed, tables, arrays, binary files), which
-  /// is refused by name.
+  /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .parquet is parquet,
+  /// .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp, .ppm, .gif,
+  /// .tiff, .webp ...); all else is text, but for what is clearly none (compressed, tables, arrays,
+  /// binary files), which is refused by name.
   std::optional<Format> format = std::nullopt;
   /// Asked for where there is text or jsonl; empty, or null: bytes.
   std::function<std::shared_ptr<const Tokenizer>()> tokenizer = {};
@@ -142,6 +153,10 @@ struct SourceOptions {
 /// list, the messages that both sequences begin with are the prompt. A sample's tokens are those of
 /// both sequences; each has at most `context` inputs.
 ///
+/// parquet: the rows of tables, in order, as jsonl or conversations have them: a column for each
+/// key. They are written as lines once, which are kept in SourceOptions::cache. Only in an accrue
+/// that was built with Arrow.
+///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;
 /// classes sorted by name, and spread evenly over the samples' order), CIFAR-10 or CIFAR-100
 /// binaries (.bin; fine labels; classes named by batches.meta.txt or fine_label_names.txt beside
@@ -167,6 +182,21 @@ struct SourceOptions {
 /// the context, an id or label is out of range, no label counts, or all
 /// files together hold no sample. Empty text files are fine: trees of sources are full of them.
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what);
+
+struct MixtureOptions {
+  std::int64_t context = 256;  ///< the most tokens of a row
+  bool packing = false;        ///< several samples share a row
+};
+
+/// Sources of tokens as one, whose samples are those of all parts, one part behind the other. What
+/// is drawn how often is a sampler's matter (batch::Sampler); the weights are kept for it, and
+/// belong to the fingerprint. A micro-batch has samples of several parts, each in the row that it
+/// would have were they of one source. Parts are opened without packing, pairs with it, which tells
+/// where each sequence ends. Throws a usage Error, its operation being `what`, where a
+/// part holds images, a weight is not above 0, or all samples are of one length and `packing` is
+/// asked for.
+std::unique_ptr<Source> mix(std::vector<MixturePart> parts, const MixtureOptions& options,
+                            const std::string& what);
 
 /// Samples [begin, end) of another source: the training or the held-out part. Throws a usage Error
 /// where the source has no such samples.

@@ -94,6 +94,9 @@ std::string image_in_words(const std::vector<std::int64_t>& image);
 
 struct DataConfig {
   std::vector<std::string> train;
+  /// Of each pattern of `train`, which is then a source of its own, drawn from by its weight
+  /// (batch::Sampler); empty: the files of all patterns are joined.
+  std::vector<double> weights;
   std::vector<std::string> val;
   std::vector<std::string> exclude;  ///< files of train and val that are not to be used
   double val_fraction = 0;

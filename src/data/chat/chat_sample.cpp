@@ -18,7 +18,10 @@ constexpr const char* chat_line_like =
 
 ChatSampleParser::ChatSampleParser(std::int64_t vocab_bound, const Tokenizer& tokenizer,
                                    std::shared_ptr<const ChatFormat> format)
-    : vocab_bound_(vocab_bound), format_(std::move(format)), encoder_(tokenizer) {}
+    : vocab_bound_(vocab_bound),
+      format_(std::move(format)),
+      setting_(format_->setting),
+      encoder_(tokenizer) {}
 
 std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
   const LineJson line = LineJson::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -28,11 +31,10 @@ std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
     return LineProblem{"an object with \"messages\"", "none of them", chat_line_like};
   const std::optional<float> weight = stated_weight(line);
   if (!weight) return weight_problem(line);
-  ChatSetting setting = format_->setting;
-  setting.tools = line.value("tools", LineJson());
+  setting_.tools = line.value("tools", LineJson());
   samples_.clear();
   try {
-    for (const ChatSequence& sequence : learned_sequences(format_->chat, *messages, setting))
+    for (const ChatSequence& sequence : learned_sequences(format_->chat, *messages, setting_))
       samples_.push_back(sample_of_pieces(sequence, *weight, encoder_));
   } catch (const Error& error) {
     return LineProblem{error.expected(), error.received(), error.suggestion()};

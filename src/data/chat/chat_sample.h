@@ -26,6 +26,7 @@ class ChatSampleParser final : public SampleParser {
  private:
   std::int64_t vocab_bound_;
   std::shared_ptr<const ChatFormat> format_;
+  ChatSetting setting_;  ///< the format's, with the tools of a line
   Tokenizer::Encoder encoder_;
   std::vector<JsonSample> samples_;
 };

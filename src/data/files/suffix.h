@@ -29,6 +29,10 @@ inline bool has_image_suffix(const std::filesystem::path& path) {
   return std::find(suffixes.begin(), suffixes.end(), suffix_of(path)) != suffixes.end();
 }
 
+inline bool has_parquet_suffix(const std::filesystem::path& path) {
+  return suffix_of(path) == ".parquet";
+}
+
 inline bool has_json_lines_suffix(const std::filesystem::path& path) {
   const std::string suffix = suffix_of(path);
   return suffix == ".jsonl" || suffix == ".json-lines";
@@ -38,6 +42,7 @@ inline bool has_json_lines_suffix(const std::filesystem::path& path) {
 inline Format format_by_suffix(const std::filesystem::path& path) {
   if (suffix_of(path) == ".bin") return Format::tokens;
   if (has_json_lines_suffix(path)) return Format::jsonl;
+  if (has_parquet_suffix(path)) return Format::parquet;
   return has_image_suffix(path) ? Format::images : Format::text;
 }
 

@@ -15,6 +15,7 @@
 #include "data/files/fingerprint.h"
 #include "data/text/sample_index.h"
 #include "data/text/sample_parsers.h"
+#include "data/text/text_cache.h"
 
 namespace accrue::data {
 
@@ -26,6 +27,7 @@ struct JsonlOptions {
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
   std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines may be conversations
   std::filesystem::path cache = {};                      ///< keeps the index; empty: nothing does
+  std::shared_ptr<const TextCache> lines = nullptr;      ///< holds the lines' files; may be null
   TellProgress tell_progress = {};
 };
 

@@ -22,7 +22,7 @@ struct Kind {
 constexpr std::array kinds{
     Kind{" .gz .bz2 .xz .zst .lz4 ", "compressed", "the file without its compression"},
     Kind{" .zip .tar .tgz .7z ", "an archive", "the files in it"},
-    Kind{" .parquet .arrow .feather ", "a table in columns",
+    Kind{" .arrow .feather ", "a table in columns",
          "its text column written as JSON lines (.jsonl)"},
     Kind{" .json ", "JSON, which trains as the text it is, braces and all",
          "JSON lines (.jsonl, an object with \"text\" per line), or data.format = \"text\""},

@@ -235,7 +235,9 @@ void check_dist(const Config& config, const StatedKeys& stated) {
 void check_pairs(const Config& config, const StatedKeys& stated) {
   if (!models::is_of_pairs(config.loss.kind)) return;
   const std::optional<data::Format> format = config.data.format;
-  if (!format || *format == data::Format::jsonl || *format == data::Format::chat) return;
+  if (!format || *format == data::Format::jsonl || *format == data::Format::chat ||
+      *format == data::Format::parquet)
+    return;
   throw usage_error(where(stated, "loss.kind"),
                     "lines of JSON with \"prompt\", \"chosen\" and \"rejected\" for " +
                         in_quotes(to_string(config.loss.kind)),

@@ -18,6 +18,11 @@ json json_of(const Value& value) {
     for (const Value& item : *array) list.push_back(json_of(item));
     return list;
   }
+  if (const auto* table = value.as<Value::Table>()) {
+    json object = json::object();
+    for (const Value::Field& field : *table) object[field.name] = json_of(field.value);
+    return object;
+  }
   if (const auto* flag = value.as<bool>()) return *flag;
   if (const auto* integer = value.as<std::int64_t>()) return *integer;
   if (const auto* real = value.as<double>()) return *real;
@@ -36,7 +41,14 @@ Value value_in(const json& stated, int depth) {
   if (stated.is_number_integer()) return {stated.get<std::int64_t>()};
   if (stated.is_number()) return {stated.get<double>()};
   if (stated.is_string()) return {stated.get<std::string>()};
-  if (!stated.is_array() || depth > deepest) return {Value::Other{stated.type_name()}};
+  if (depth > deepest) return {Value::Other{stated.type_name()}};
+  if (stated.is_object()) {
+    Value::Table table;
+    for (const auto& [name, item] : stated.items())
+      table.push_back({name, value_in(item, depth + 1)});
+    return {table};
+  }
+  if (!stated.is_array()) return {Value::Other{stated.type_name()}};
   Value::Array list;
   for (const json& item : stated) list.push_back(value_in(item, depth + 1));
   return {list};

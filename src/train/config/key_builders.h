@@ -216,6 +216,9 @@ Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
 /// model.kind, whose "auto" is what model.from holds, or gpt2.
 Key model_kind_key(std::string name);
 
+/// data.train, file patterns or sources with weights.
+Key sources_key(std::string name);
+
 /// data.tokenizer, a word or a path.
 Key tokenizer_key(std::string name);
 

@@ -24,6 +24,7 @@
 #include "train/run/training_loop.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/run_length.h"
+#include "train/workload/standard_input.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -32,19 +33,19 @@ struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
       : given(with_whole_batch(std::move(as_given), group ? group->world() : 1)),
         ranks(std::move(group)),
-        work(open(given, tell)),
+        work(open(given, ranks.world(), tell)),
         directory(given.run.out) {
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     work.slice = ranks.slice(given);
     work.ranks = ranks_that_share(given, ranks.world());
   }
 
-  static Workload open(const Config& config, const data::TellProgress& tell) {
+  static Workload open(const Config& config, std::int64_t world, const data::TellProgress& tell) {
     if (config.run.out.empty())
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
     use_resources(config);
-    return open_within_memory(config, tell);
+    return open_within_memory(with_standard_input(config, world), tell);
   }
 
   /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their

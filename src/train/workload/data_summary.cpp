@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -130,7 +131,55 @@ std::int64_t learned_of(const TokensOfSample& sample) {
   return count;
 }
 
-DataSummary summarize(const data::Source& source, std::int64_t shown) {
+/// The sources of a mixture, whose samples stand one behind the other; `lengths` has all samples'.
+std::vector<SourceSummary> sources_of(const data::Source& source,
+                                      std::span<const std::int64_t> lengths) {
+  std::vector<SourceSummary> sources;
+  for (const data::MixturePart& part : source.parts()) {
+    const std::int64_t samples = part.source->size();
+    const auto own = lengths.first(static_cast<std::size_t>(samples));
+    sources.push_back({part.name, part.weight, samples,
+                       std::accumulate(own.begin(), own.end(), std::int64_t{0})});
+    lengths = lengths.subspan(own.size());
+  }
+  return sources;
+}
+
+/// What a batch has of a sample.
+struct SampleFacts {
+  std::int64_t tokens = 0, learned = 0;
+  std::vector<std::int64_t> lengths;  ///< inputs of its sequences
+};
+
+SampleFacts facts_of(const TokensOfSample& sample, std::int64_t tokens) {
+  SampleFacts facts{.tokens = tokens, .learned = learned_of(sample), .lengths = {}};
+  if (sample.size() == 1) facts.lengths = {tokens};
+  if (sample.size() > 1)
+    for (const TokensOfSequence& sequence : sample) facts.lengths.push_back(inputs_of(sequence));
+  return facts;
+}
+
+/// The first batch of a run. Its samples are looked at as all are, which fills in the facts.
+struct FirstBatch {
+  std::int64_t windows_per_epoch = 0;
+  std::vector<std::int64_t> samples;  ///< in the order of draws
+  std::unordered_map<std::int64_t, SampleFacts> facts;
+};
+
+FirstBatch first_batch_of(const Config& config, const std::shared_ptr<const data::Source>& train) {
+  const batch::WindowSchedule schedule = make_window_schedule(config, train);
+  const batch::Sampler sampler = make_sampler(config, *train);
+  FirstBatch first{.windows_per_epoch = schedule.windows_per_epoch(), .samples = {}, .facts = {}};
+  const batch::Range range = schedule.window(0);
+  for (std::int64_t draw = range.begin; draw < range.end; ++draw) {
+    first.samples.push_back(sampler.sample(draw));
+    first.facts.try_emplace(first.samples.back());
+  }
+  return first;
+}
+
+/// `first` is null where no batch is made of the samples.
+DataSummary summarize(const data::Source& source, std::int64_t shown, FirstBatch* first) {
   DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
   std::vector<std::int64_t> lengths;
   std::unordered_set<std::uint64_t> known;
@@ -142,9 +191,12 @@ DataSummary summarize(const data::Source& source, std::int64_t shown) {
     summary.tokens += lengths.back();
     summary.learned += learned_of(tokens);
     if (!known.insert(digest_of_sample(tokens)).second) ++summary.duplicates;
+    if (first != nullptr && first->facts.contains(i))
+      first->facts[i] = facts_of(tokens, lengths.back());
     if (i % apart == 0 && std::ssize(summary.shown) < shown)
       summary.shown.push_back({i, parts_of(source, tokens)});
   }
+  summary.sources = sources_of(source, lengths);
   summary.lengths = summary_of(std::move(lengths));
   return summary;
 }
@@ -162,24 +214,17 @@ double padding_of(std::span<const std::int64_t> lengths, std::int64_t micro) {
   return room == 0 ? 0 : 1 - static_cast<double>(used) / static_cast<double>(room);
 }
 
-WindowSummary summarize_window(const Config& config,
-                               const std::shared_ptr<const data::Source>& train) {
-  const batch::WindowSchedule schedule = make_window_schedule(config, train);
-  const batch::Sampler sampler = make_sampler(config, *train);
-  const batch::Range range = schedule.window(0);
-  WindowSummary window{
-      .samples = range.size(),
-      .micro_batch = std::min(config.batch.micro.value_or(range.size()), range.size()),
-      .windows_per_epoch = schedule.windows_per_epoch()};
+WindowSummary summarize_window(const Config& config, const FirstBatch& first) {
+  const std::int64_t samples = std::ssize(first.samples);
+  WindowSummary window{.samples = samples,
+                       .micro_batch = std::min(config.batch.micro.value_or(samples), samples),
+                       .windows_per_epoch = first.windows_per_epoch};
   std::vector<std::int64_t> lengths;  // of the sequences
-  for (std::int64_t draw = range.begin; draw < range.end; ++draw) {
-    const std::int64_t sample = sampler.sample(draw);
-    const TokensOfSample tokens = tokens_of(*train, sample);
-    window.tokens += train->tokens(sample);
-    window.learned += learned_of(tokens);
-    if (tokens.size() == 1) lengths.push_back(train->tokens(sample));
-    if (tokens.size() > 1)
-      for (const TokensOfSequence& sequence : tokens) lengths.push_back(inputs_of(sequence));
+  for (const std::int64_t sample : first.samples) {
+    const SampleFacts& facts = first.facts.at(sample);
+    window.tokens += facts.tokens;
+    window.learned += facts.learned;
+    lengths.insert(lengths.end(), facts.lengths.begin(), facts.lengths.end());
   }
   const std::int64_t sequences = std::ssize(lengths) / window.samples;
   if (!config.data.packing) window.padding = padding_of(lengths, window.micro_batch * sequences);
@@ -195,10 +240,10 @@ DataReport summarize_data(const Config& stated, std::int64_t shown,
   if (data.train->image_shape())
     throw usage_error("data", "text, tokens or JSON lines", "images",
                       "accrue train --dry-run, which counts images");
-  DataReport report{.train = summarize(*data.train, shown),
-                    .window = summarize_window(config, data.train),
-                    .vocab = data.train->vocab()};
-  if (data.val) report.val = summarize(*data.val, shown);
+  FirstBatch first = first_batch_of(config, data.train);
+  DataReport report{.train = summarize(*data.train, shown, &first), .vocab = data.train->vocab()};
+  report.window = summarize_window(config, first);
+  if (data.val) report.val = summarize(*data.val, shown, nullptr);
   return report;
 }
 

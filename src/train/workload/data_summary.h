@@ -28,6 +28,13 @@ struct ShownSample {
   std::vector<ShownPart> parts;
 };
 
+/// A source of a mixture.
+struct SourceSummary {
+  std::string path;  ///< the pattern of its files
+  double weight = 0;
+  std::int64_t samples = 0, tokens = 0;
+};
+
 /// What there is to learn from.
 struct DataSummary {
   std::int64_t samples = 0;
@@ -35,6 +42,7 @@ struct DataSummary {
   std::int64_t learned = 0;  ///< those of the targets whose loss counts
   LengthSummary lengths;
   std::int64_t duplicates = 0;  ///< samples whose tokens and targets are those of an earlier one
+  std::vector<SourceSummary> sources;  ///< where they have weights
   std::vector<ShownSample> shown;
   std::vector<std::string> remarks;
 };

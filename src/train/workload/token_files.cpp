@@ -31,6 +31,10 @@ void make_folder(const fs::path& out) {
 }
 
 void expect_text(const data::Source& source) {
+  if (!source.parts().empty())
+    throw usage_error(
+        tokenizing, "files that are joined", "sources with weights, which no file keeps",
+        "each source by itself: --data.train='[\"" + source.parts().front().name + "\"]'");
   if (source.has_text() && source.vocab() > 0) return;
   throw usage_error(tokenizing, "text, or JSON lines with text",
                     source.image_shape() ? "images" : "data that are tokens already",

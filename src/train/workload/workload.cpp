@@ -12,6 +12,7 @@
 #include "train/config/gradient_folding.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
+#include "train/workload/standard_input.h"
 #include "train/workload/text_tokenizer.h"
 
 namespace accrue::train {
@@ -54,8 +55,33 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   return data::open_source(options, key);
 }
 
+std::shared_ptr<const data::Source> mix(std::vector<data::MixturePart> parts,
+                                        const Config& config) {
+  return data::mix(std::move(parts),
+                   {.context = config.model.context_or_default(), .packing = config.data.packing},
+                   "data.train");
+}
+
+/// Where sources have weights each is opened by itself.
+std::shared_ptr<const data::Source> open_training_files(const Config& config,
+                                                        const TextReading& text) {
+  const DataConfig& data = config.data;
+  if (data.weights.empty())
+    return open_files(config, text, data.train, "data.train", stated_shape(config));
+  Config alone = config;
+  // Samples of all sources share rows; of pairs it tells where their sequences end.
+  alone.data.packing = models::is_of_pairs(config.loss.kind);
+  std::vector<data::MixturePart> parts;
+  for (std::size_t i = 0; i < data.train.size(); ++i)
+    parts.push_back(
+        {.name = data.train[i],
+         .source = open_files(alone, text, {data.train[i]}, "data.train", stated_shape(config)),
+         .weight = data.weights.at(i)});
+  return mix(std::move(parts), config);
+}
+
 /// Training and held-out part of one stream: `val_fraction` takes the last samples.
-Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, double fraction) {
+Datasets split_stream(const std::shared_ptr<const data::Source>& all, double fraction) {
   const std::int64_t size = all->size();
   const auto held_out = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(size))));
@@ -65,6 +91,20 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all, do
                       "a smaller fraction or more data");
   }
   return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
+}
+
+/// Of a mixture each source is split, so that each is held out in the same proportion.
+Datasets split_off_validation(const std::shared_ptr<const data::Source>& all,
+                              const Config& config) {
+  const double fraction = config.data.val_fraction;
+  if (all->parts().empty()) return split_stream(all, fraction);
+  std::vector<data::MixturePart> train, val;
+  for (const data::MixturePart& part : all->parts()) {
+    const Datasets split = split_stream(part.source, fraction);
+    train.push_back({part.name, split.train, part.weight});
+    val.push_back({part.name, split.val, part.weight});
+  }
+  return {mix(std::move(train), config), mix(std::move(val), config)};
 }
 
 /// Throws where no label counts; in most data the first sample tells.
@@ -81,7 +121,7 @@ void expect_labels(const data::Source& source, const std::string& key) {
 Datasets open_datasets(const Config& config, const TextReading& text,
                        std::shared_ptr<const data::Source> train) {
   if (config.data.val_fraction > 0) {
-    Datasets sets = split_off_validation(train, config.data.val_fraction);
+    Datasets sets = split_off_validation(train, config);
     expect_labels(*sets.train, "data.val_fraction (what it leaves to train on)");
     expect_labels(*sets.val, "data.val_fraction (what it holds out)");
     return sets;
@@ -130,23 +170,22 @@ bool affords_packing(const models::Model& model) {
 }  // namespace
 
 Datasets open_data(Config& config, const data::TellProgress& tell) {
+  config = with_standard_input(std::move(config));
   take_shape_of_origin(config);
   config.model.context = config.model.context_or_default();
   const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
-  std::shared_ptr<const data::Source> train =
-      open_files(config, text, config.data.train, "data.train", stated_shape(config));
+  std::shared_ptr<const data::Source> train = open_training_files(config, text);
   check_text_is_of_model(config, *train, "data.train");
   return open_datasets(config, text, std::move(train));
 }
 
 Workload open_workload(Config config, const data::TellProgress& tell) {
-  config = with_whole_batch(std::move(config), 1);
+  config = with_standard_input(with_whole_batch(std::move(config), 1));
   Workload work;
   std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
   config.model.context = config.model.context_or_default();
   const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
-  std::shared_ptr<const data::Source> train =
-      open_files(config, text, config.data.train, "data.train", stated_shape(config));
+  std::shared_ptr<const data::Source> train = open_training_files(config, text);
   check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
   work.model = loaded ? std::move(loaded) : make_initial_model(config);
@@ -197,7 +236,12 @@ batch::WindowSchedule make_window_schedule(const Config& config,
 }
 
 batch::Sampler make_sampler(const Config& config, const data::Source& train) {
-  return {train.size(), config.data.order, config.run.seed};
+  const std::vector<data::MixturePart> parts = train.parts();
+  if (parts.empty()) return {train.size(), config.data.order, config.run.seed};
+  std::vector<batch::WeightedPart> weighted;
+  for (const data::MixturePart& part : parts)
+    weighted.push_back({.size = part.source->size(), .weight = part.weight});
+  return {weighted, config.data.order, config.run.seed};
 }
 
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule) {

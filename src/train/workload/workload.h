@@ -41,7 +41,8 @@ struct Workload {
   std::int64_t ranks = 1;  ///< how many share each window (ranks_that_share)
 };
 
-/// Opens what the config's data are, without a model; `config` gets the context and the vocabulary
+/// Opens what the config's data are, the standard input among them (with_standard_input()), without
+/// a model; `config` gets the context and the vocabulary
 /// of the one that `model.from` names. Throws a usage Error as open_workload() does for data.
 Datasets open_data(Config& config, const data::TellProgress& tell = {});
 

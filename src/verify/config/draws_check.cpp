@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace accrue::proof {
 namespace {
@@ -62,16 +63,44 @@ std::vector<std::int64_t> drawn_in(const batch::Sampler& sampler, std::int64_t e
   return samples;
 }
 
-void check_samples(const batch::Sampler& sampler, DataCheck& check) {
+/// How often the first `draws` may take a sample: once, or of a mixture as often as its part is
+/// gone through.
+std::int64_t most_times(const train::Workload& work, const batch::Sampler& sampler,
+                        std::int64_t sample, std::int64_t draws) {
+  const std::vector<data::MixturePart> parts = work.data.train->parts();
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const std::int64_t size = parts[part].source->size();
+    if (sample < size) return (sampler.draws_of(part, draws) + size - 1) / size;
+    sample -= size;
+  }
+  return 1;
+}
+
+/// A sample that is drawn too often, of those drawn in sorted order.
+std::optional<std::int64_t> drawn_too_often(const train::Workload& work,
+                                            const batch::Sampler& sampler,
+                                            const std::vector<std::int64_t>& sorted) {
+  for (auto begin = sorted.begin(); begin != sorted.end();) {
+    const auto end = std::upper_bound(begin, sorted.end(), *begin);
+    if (end - begin > 1 && end - begin > most_times(work, sampler, *begin, std::ssize(sorted)))
+      return *begin;
+    begin = end;
+  }
+  return std::nullopt;
+}
+
+void check_samples(const train::Workload& work, const batch::Sampler& sampler, DataCheck& check) {
   if (sampler.size() > most_samples)
     check.left_out.push_back("draws of an epoch after the first " + std::to_string(most_samples) +
                              " of " + std::to_string(sampler.size()));
   const std::vector<std::int64_t> first = drawn_in(sampler, 0);
   std::vector<std::int64_t> sorted = first;
   std::ranges::sort(sorted);
-  const auto twice = std::ranges::adjacent_find(sorted);
-  if (twice != sorted.end())
-    check.faults.push_back("sample " + std::to_string(*twice) + " is drawn twice in an epoch");
+  if (const auto sample = drawn_too_often(work, sampler, sorted))
+    check.faults.push_back("sample " + std::to_string(*sample) +
+                           (work.data.train->parts().empty()
+                                ? " is drawn twice in an epoch"
+                                : " is drawn again before all of its source were"));
   else if (sampler.order() == batch::Order::shuffle && sampler.size() >= few_samples &&
            first == drawn_in(sampler, 1))
     check.faults.emplace_back("two shuffled epochs have the same order");
@@ -90,7 +119,7 @@ std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro) {
 DataCheck check_draws(const train::Workload& work) {
   DataCheck check;
   check_windows(work.schedule, check);
-  check_samples(train::make_sampler(work.config, *work.data.train), check);
+  check_samples(work, train::make_sampler(work.config, *work.data.train), check);
   return check;
 }
 

@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"memory", "budget = 6442450944", {"try \"6442450944 B\""}},
         Case{"memory", "budget = \"0 GiB\"", {"\"6GiB\""}},
         Case{"memory", "recompute = \"some\"", {"\"selective\"", "\"full\""}},
-        Case{"data", "format = \"parquet\"", {"\"jsonl\"", "\"images\""}},
+        Case{"data", "format = \"csv\"", {"\"jsonl\"", "\"images\""}},
         Case{"data", "tokenizer = 1", {"tokenizer.json"}},
         Case{"data", "packing = 1", {"true or false"}},
         Case{"batch", "schedule = [{at = 1, tokens = 8}]", {"not in this version"}},

@@ -20,8 +20,7 @@ Key read_with_images(Key key) {
 
 std::vector<Key> data_keys() {
   return {
-      strings_key(
-          "data.train", "an array of file patterns", [](auto& c) -> auto& { return c.data.train; }),
+      sources_key("data.train"),
       strings_key(
           "data.val", "an array of file patterns", [](auto& c) -> auto& { return c.data.val; }),
       resumable(strings_key(
@@ -32,10 +31,11 @@ std::vector<Key> data_keys() {
           [](auto& c) -> auto& { return c.data.val_fraction; }),
       choice_or_auto_key(
           "data.format", data::format_words, {}, [](auto& c) -> auto& { return c.data.format; }),
-      read_with_format({"text", "jsonl", "chat"}, resumable(tokenizer_key("data.tokenizer"))),
+      read_with_format({"text", "jsonl", "chat", "parquet"},
+                       resumable(tokenizer_key("data.tokenizer"))),
       choice_key(
           "data.order", batch::order_words, {}, [](auto& c) -> auto& { return c.data.order; }),
-      read_with_format({"jsonl", "chat"},
+      read_with_format({"jsonl", "chat", "parquet"},
                        boolean_key(
                            "data.packing", [](auto& c) -> auto& { return c.data.packing; })),
       read_with_images(resumable(image_size_key("data.image"))),

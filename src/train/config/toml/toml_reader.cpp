@@ -21,6 +21,8 @@ std::string type_name(const toml::node& node) {
   return name.str();
 }
 
+Value element_value(const toml::node& node);
+
 Value to_value(const toml::node& node) {
   if (const auto* flag = node.as_boolean()) return {flag->get()};
   if (const auto* integer = node.as_integer()) return {integer->get()};
@@ -28,10 +30,20 @@ Value to_value(const toml::node& node) {
   if (const auto* text = node.as_string()) return {from_ascii(text->get())};
   if (const auto* array = node.as_array()) {
     Value::Array elements;
-    for (const toml::node& element : *array) elements.push_back(to_value(element));
+    for (const toml::node& element : *array) elements.push_back(element_value(element));
     return {std::move(elements)};
   }
   return {Value::Other{type_name(node)}};
+}
+
+/// Of an array, whose elements may be tables.
+Value element_value(const toml::node& node) {
+  const auto* table = node.as_table();
+  if (!table) return to_value(node);
+  Value::Table fields;
+  for (const auto& [key, value] : *table)
+    fields.push_back({from_ascii(key.str()), element_value(value)});
+  return {std::move(fields)};
 }
 
 std::string position_text(const std::string& origin, const toml::source_position& position) {

@@ -60,6 +60,20 @@ std::string array_text(const Value::Array& array) {
   return text + "]";
 }
 
+bool is_bare_key(const std::string& name) {
+  constexpr const char* signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+  return !name.empty() && name.find_first_not_of(signs) == std::string::npos;
+}
+
+std::string table_text(const Value::Table& table) {
+  std::string text;
+  for (const Value::Field& field : table)
+    text += (text.empty() ? " " : ", ") +
+            (is_bare_key(field.name) ? field.name : toml_string(field.name)) + " = " +
+            to_toml(field.value);
+  return "{" + text + (text.empty() ? "}" : " }");
+}
+
 }  // namespace
 
 std::optional<double> Value::number() const {
@@ -74,7 +88,14 @@ bool equal(const Value& a, const Value& b) {
   const auto* right = b.as<Value::Array>();
   if (left && right)
     return std::equal(left->begin(), left->end(), right->begin(), right->end(), equal);
-  if (a.data.index() != b.data.index() || left || right) return false;
+  const auto* fields = a.as<Value::Table>();
+  const auto* others = b.as<Value::Table>();
+  if (fields && others)
+    return std::equal(fields->begin(), fields->end(), others->begin(), others->end(),
+                      [](const Value::Field& x, const Value::Field& y) {
+                        return x.name == y.name && equal(x.value, y.value);
+                      });
+  if (a.data.index() != b.data.index() || left || fields) return false;
   if (const auto* text = a.as<std::string>()) return *text == *b.as<std::string>();
   if (const auto* flag = a.as<bool>()) return *flag == *b.as<bool>();
   return *a.as<Value::Other>() == *b.as<Value::Other>();
@@ -86,6 +107,7 @@ std::string to_toml(const Value& value) {
                                [](double real) { return float_text(real); },
                                [](const std::string& text) { return toml_string(text); },
                                [](const Value::Array& array) { return array_text(array); },
+                               [](const Value::Table& table) { return table_text(table); },
                                [](const Value::Other& other) { return other.type; }},
                     value.data);
 }
@@ -96,6 +118,7 @@ std::string describe(const Value& value) {
                                [&](double) { return to_toml(value) + " (a float)"; },
                                [&](const std::string&) { return to_toml(value) + " (a string)"; },
                                [&](const Value::Array&) { return to_toml(value) + " (an array)"; },
+                               [&](const Value::Table&) { return to_toml(value) + " (a table)"; },
                                [](const Value::Other& other) { return "a " + other.type; }},
                     value.data);
 }

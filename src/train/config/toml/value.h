@@ -11,13 +11,16 @@ namespace accrue::train {
 /// A TOML value, free of the TOML library.
 struct Value {
   using Array = std::vector<Value>;
-  /// What no key takes: a date, a time, a table, a number that 64 bits do not hold.
+  struct Field;
+  /// An element of an array: { path = "a.txt", weight = 3 }. Other tables are sections of keys.
+  using Table = std::vector<Field>;
+  /// What no key takes: a date, a time, a section, a number that 64 bits do not hold.
   struct Other {
     std::string type;
     bool is_number = false;
     bool operator==(const Other&) const = default;
   };
-  std::variant<bool, std::int64_t, double, std::string, Array, Other> data;
+  std::variant<bool, std::int64_t, double, std::string, Array, Table, Other> data;
 
   template <typename T>
   const T* as() const {
@@ -25,6 +28,11 @@ struct Value {
   }
   /// An integer or a float as a number.
   std::optional<double> number() const;
+};
+
+struct Value::Field {
+  std::string name;
+  Value value;
 };
 
 /// Whether the values are equal, as 1 and 1.0 are.

@@ -7,6 +7,7 @@
 #include "accrue/train/run_directory.h"
 #include "train/config/key.h"
 #include "train/config/toml/toml_reader.h"
+#include "train/workload/standard_input.h"
 
 namespace accrue::train {
 namespace {
@@ -30,7 +31,15 @@ bool state(const std::vector<std::string>& overrides, const std::string& key) {
 
 }  // namespace
 
-bool name_data(const std::vector<std::string>& overrides) { return state(overrides, "data.train"); }
+std::vector<std::string> with_kept_input(std::vector<std::string> overrides, std::int64_t ranks) {
+  Config stated = stated_in(overrides);
+  if (!reads_standard_input(stated)) return overrides;
+  if (stated.run.out.empty()) stated.run.out = name_of_run(stated.data.train, stated.model.from);
+  const Config kept = with_standard_input(std::move(stated), ranks);
+  for (const char* name : {"run.out", "data.train"})
+    overrides.push_back(std::string(name) + "=" + to_toml(*find_key(name)->get(kept)));
+  return overrides;
+}
 
 ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
                            const MachineFacts& machine, const std::string& command,

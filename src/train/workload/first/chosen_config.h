@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct ChosenConfig {
   std::string page;  ///< as first_config() wrote it; empty where a run that is there has its own
   Config config;
 };
+
+/// `overrides`, and where they name the standard input the file that it was kept in
+/// (with_standard_input()) and the run's folder in its place: what is chosen has to be looked at
+/// first. `ranks` is how many processes train. Throws as with_standard_input() does.
+std::vector<std::string> with_kept_input(std::vector<std::string> overrides, std::int64_t ranks);
 
 /// The config for the data, and perhaps the model, that `overrides` name, and with all else that
 /// they state. With `resume` it is that of the run in run.out, where one is there. `command` is for

@@ -16,6 +16,7 @@
 #include "train/config/origin_kind.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_origin.h"
+#include "train/workload/standard_input.h"
 #include "train/workload/text_tokenizer.h"
 
 namespace accrue::train {
@@ -69,12 +70,14 @@ bool is_binary_image_set(const fs::path& file) {
           (name.starts_with("data_batch") || name.starts_with("test_batch")));
 }
 
-bool is_json_lines(const fs::path& file) { return data::has_json_lines_suffix(file); }
+bool has_lines(const fs::path& file) {
+  return data::has_json_lines_suffix(file) || data::has_parquet_suffix(file);
+}
 
-/// The globs for all images in `folder`, or else for its JSON lines, one for each way in which
+/// The globs for all images in `folder`, or else for its lines, one for each way in which
 /// their suffixes are written; or the glob for everything.
 std::set<std::string> globs_of(const fs::path& folder) {
-  for (const auto is_wanted : {is_image, is_json_lines}) {
+  for (const auto is_wanted : {is_image, has_lines}) {
     std::set<std::string> globs;
     for (const auto& entry : fs::recursive_directory_iterator(folder))
       if (entry.is_regular_file() && is_wanted(entry.path()))
@@ -209,6 +212,7 @@ std::int64_t vocabulary_of_lines(const Opener& opener, const data::Source& lines
 
 void look_at_lines(const data::Source& lines, const Opener& opener, DataFacts& facts) {
   facts.format = lines.has_conversations() ? data::Format::chat : data::Format::jsonl;
+  if (data::has_parquet_suffix(facts.train.front())) facts.format = data::Format::parquet;
   facts.samples = lines.size();
   for (std::int64_t i = 0; i < lines.size(); ++i) {
     facts.tokens += lines.tokens(i);
@@ -231,7 +235,7 @@ std::string name_of_run(const std::vector<std::string>& train, const std::string
   fs::path path(train.empty() ? "" : train.front());
   while (path.string().find_first_of("*?[") != std::string::npos) path = path.parent_path();
   const auto is_name = [](const std::string& stem) {
-    return !stem.empty() && stem != "." && stem != "..";
+    return !stem.empty() && stem != "." && stem != ".." && stem != kStandardInput;
   };
   std::string name = without_end(path).stem().string();
   if (!is_name(name)) name = "first";
@@ -275,13 +279,13 @@ DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
                    .bytes = bytes_of_weights(files.model)};
   }
   const Opener opener(files, facts, config, tell);
-  const bool has_lines = !facts.train.empty() && is_json_lines(facts.train.front());
-  const std::unique_ptr<data::Source> source = opener.open(has_lines ? kLongestLine : 1);
+  const bool are_lines = !facts.train.empty() && has_lines(facts.train.front());
+  const std::unique_ptr<data::Source> source = opener.open(are_lines ? kLongestLine : 1);
   if (const auto tokenizer = source->tokenizer())
     facts.tokenizer = is_in_model(files) ? files.model : tokenizer->file().string();
   if (source->image_shape())
     look_at_images(*source, facts);
-  else if (has_lines)
+  else if (are_lines)
     look_at_lines(*source, opener, facts);
   else
     look_at_stream(*source, opener, facts);

@@ -45,8 +45,11 @@ struct DataFacts {
   bool has_ids = false;        ///< tokens of somebody's tokenizer
   std::optional<data::ImageShape> image = std::nullopt;
 
-  /// Whether each sample is a line of a file.
-  bool has_lines() const { return format == data::Format::jsonl || format == data::Format::chat; }
+  /// Whether each sample is a line of a file, or a row of a table.
+  bool has_lines() const {
+    return format == data::Format::jsonl || format == data::Format::chat ||
+           format == data::Format::parquet;
+  }
 };
 
 /// Looks at files: text, token files, JSON lines, conversations, images in folders or as idx and

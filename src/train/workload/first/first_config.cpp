@@ -40,7 +40,7 @@ void write_data(Page& page, const DataFacts& data, const std::string& what) {
     page.key("val_fraction", decimal(held_out_fraction(data)),
              "the last part of the data is held out to be evaluated");
   page.key("format", quoted(std::string(to_string(data.format))),
-           "text, tokens, jsonl, chat or images");
+           "text, tokens, jsonl, chat, parquet or images");
 }
 
 void write_precision(Page& page, const MachineFacts& machine) {

@@ -15,6 +15,22 @@ TEST(Equal, ComparesNumbersByValueAndTheRestByType) {
   EXPECT_FALSE(equal({false}, {true}));
 }
 
+TEST(Equal, ComparesTablesByTheirFields) {
+  const Value table{Value::Table{{"path", {std::string("a")}}, {"weight", {1.0}}}};
+  EXPECT_TRUE(
+      equal(table, {Value::Table{{"path", {std::string("a")}}, {"weight", {std::int64_t{1}}}}}));
+  EXPECT_FALSE(equal(table, {Value::Table{{"path", {std::string("b")}}, {"weight", {1.0}}}}));
+  EXPECT_FALSE(equal(table, {Value::Table{{"path", {std::string("a")}}, {"share", {1.0}}}}));
+  EXPECT_FALSE(equal(table, {Value::Table{{"path", {std::string("a")}}}}));
+  EXPECT_FALSE(equal(table, {Value::Array{}}));
+}
+
+TEST(ToToml, WritesTablesInOneLine) {
+  EXPECT_EQ(to_toml(Value{Value::Table{{"path", {std::string("a")}}, {"two words", {true}}}}),
+            "{ path = \"a\", \"two words\" = true }");
+  EXPECT_EQ(to_toml(Value{Value::Table{}}), "{}");
+}
+
 TEST(ToToml, TellsTypesApart) {
   EXPECT_EQ(to_toml(Value{1.0}), "1.0");
   EXPECT_EQ(to_toml(Value{std::int64_t{1}}), "1");

@@ -1,0 +1,36 @@
+#include "data/parquet/table_lines.h"
+
+#include <utility>
+
+#include "data/files/file_pool.h"
+#include "data/parquet/parquet_rows.h"
+#include "data/text/text_tokens.h"
+
+namespace accrue::data {
+namespace {
+
+/// Changes with the lines that the same rows become.
+constexpr const char* lines_form = "rows 1";
+
+/// With the table's name, which errors in a line then tell.
+std::string name_of_lines(const std::filesystem::path& table, const std::string& what) {
+  constexpr std::size_t longest = 100;
+  return digest_of(FilePool({table}, what), lines_form) + "." +
+         table.filename().string().substr(0, longest) + ".jsonl";
+}
+
+}  // namespace
+
+TableLines lines_of_tables(const std::vector<std::filesystem::path>& tables,
+                           const std::filesystem::path& cache, const std::string& what) {
+  auto kept = std::make_shared<TextCache>(cache);
+  TableLines lines;
+  for (const std::filesystem::path& table : tables)
+    lines.files.push_back(kept->file(name_of_lines(table, what), [&](AtomicFile& file) {
+      write_rows_as_lines(table, file, what);
+    }));
+  lines.cache = std::move(kept);
+  return lines;
+}
+
+}  // namespace accrue::data

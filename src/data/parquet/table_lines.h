@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/text/text_cache.h"
+
+namespace accrue::data {
+
+/// The rows of Parquet files as files of JSON lines.
+struct TableLines {
+  std::vector<std::filesystem::path> files;  ///< one for each table, a line for each row
+  std::shared_ptr<const TextCache> cache;    ///< holds the files as long as they are read
+};
+
+/// Rows in columns cannot be drawn one by one: they are written as lines once, and kept in `cache`
+/// by a digest of each table; empty: in temporary files. Throws as write_rows_as_lines() does.
+TableLines lines_of_tables(const std::vector<std::filesystem::path>& tables,
+                           const std::filesystem::path& cache, const std::string& what);
+
+}  // namespace accrue::data

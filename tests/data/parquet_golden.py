@@ -1,0 +1,160 @@
+"""Checks that Parquet files are read as pyarrow wrote them: parquet_golden.py PROGRAM ACCRUE.
+
+PROGRAM writes the rows of a file as lines of JSON, which have to be what pyarrow's own to_pylist() has; ACCRUE trains on a table
+and on its lines with the same losses. Files that are cut, or lack what is read, are refused with one error.
+"""
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+READ = ["text", "prompt", "completion", "input_ids", "labels", "messages", "tools", "chosen", "rejected", "weight"]
+GAPS = ["tools", "weight"]
+
+
+def lines_of(program, file):
+    lines = file.with_suffix(".lines")
+    done = subprocess.run([program, file, lines], capture_output=True, text=True)
+    return (done.returncode, done.stderr) if done.returncode else (0, [json.loads(x) for x in lines.read_text().splitlines()])
+
+
+def without_gaps(value):
+    """Fields of structs that have no value are not there."""
+    if isinstance(value, dict):
+        return {k: without_gaps(v) for k, v in value.items() if v is not None}
+    return [without_gaps(v) for v in value] if isinstance(value, list) else value
+
+
+def expected_lines(table):
+    rows = [{k: v for k, v in row.items() if k in READ and not (v is None and k in GAPS)} for row in table.to_pylist()]
+    return [{k: without_gaps(v) for k, v in row.items()} for row in rows]
+
+
+def words(rng):
+    return "".join(rng.choice("ab \n\"\\é🙂") for _ in range(rng.randint(0, 30)))
+
+
+def message(rng):
+    return {"role": rng.choice(["user", "assistant"]), "content": words(rng), "name": rng.choice([None, "n"])}
+
+
+def tables(rng):
+    count = rng.randint(1, 600)
+
+    def column(make):
+        return [make() for _ in range(count)]
+
+    yield pa.table({"id": column(lambda: rng.randint(0, 9)), "text": column(lambda: words(rng))})
+    yield pa.table({"text": pa.array(column(lambda: words(rng)), pa.large_string()),
+                    "weight": pa.array(column(lambda: rng.choice([None, 0.5, 2.0])), pa.float32())})
+    yield pa.table({"prompt": column(lambda: words(rng)), "completion": column(lambda: words(rng)), "url": column(lambda: None)})
+    yield pa.table({"messages": column(lambda: [message(rng) for _ in range(rng.randint(0, 4))]),
+                    "tools": column(lambda: rng.choice([None, [{"name": "f", "strict": True}]]))})
+    yield pa.table({"chosen": column(lambda: [message(rng)]), "rejected": column(lambda: [message(rng)])})
+    ids = column(lambda: [rng.randint(0, 255) for _ in range(rng.randint(2, 9))])
+    yield pa.table({"input_ids": pa.array(ids, pa.list_(pa.int32())), "labels": pa.array(ids, pa.list_(pa.int64()))})
+    yield pa.table({"text": pa.array(column(lambda: rng.choice(["one", "two"]))).dictionary_encode().cast(pa.string())})
+
+
+def check_rows(program, folder):
+    for seed in range(3):
+        rng = random.Random(seed)
+        for number, table in enumerate(tables(rng)):
+            file = folder / f"{seed}-{number}.parquet"
+            pq.write_table(table, file, row_group_size=rng.choice([23, 300, 10_000]), compression=rng.choice(["none", "snappy", "zstd", "gzip"]),
+                           use_dictionary=rng.choice([True, False]), data_page_version=rng.choice(["1.0", "2.0"]))
+            status, lines = lines_of(program, file)
+            assert status == 0, lines
+            assert lines == expected_lines(table), file
+    # The comparison sees a row that is not there, and a column that is not read.
+    assert lines[1:] != expected_lines(table)
+    assert expected_lines(pa.table({"id": [1]})) == [{}]
+
+
+def check_refusals(program, folder):
+    def refused(file, *parts):
+        status, said = lines_of(program, file)
+        assert status == 2, (file, said)
+        for part in ("data.train", file.name, *parts):
+            assert part in said, (part, said)
+
+    def written(name, table):
+        pq.write_table(table, folder / name)
+        return folder / name
+
+    whole = written("whole.parquet", pa.table({"text": [f"row {i}" for i in range(2000)]}))
+    content = whole.read_bytes()
+    cut = folder / "cut.parquet"
+    for length in (0, 3, 4, 8, 100, len(content) // 2, len(content) - 8, len(content) - 1):
+        cut.write_bytes(content[:length])
+        refused(cut, "a whole Parquet file")
+    # Damage is refused, or leaves rows that can be read: nothing else.
+    rng = random.Random(7)
+    for _ in range(40):
+        damaged = bytearray(content)
+        for _ in range(rng.randint(1, 8)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        cut.write_bytes(damaged)
+        status, said = lines_of(program, cut)
+        assert status in (0, 2), said
+    (folder / "text.parquet").write_text("no table " * 100)
+    refused(folder / "text.parquet", "a whole Parquet file")
+    refused(written("columns.parquet", pa.table({"body": ["a"], "id": [1]})), 'a column "text"', "body, id")
+    refused(written("numbers.parquet", pa.table({"text": [1, 2]})), 'text in the column "text"', "int64")
+    refused(written("nulls.parquet", pa.table({"text": ["a", "b", None]})), "row 3", 'none in "text"')
+    refused(written("bytes.parquet", pa.table({"text": pa.array([b"a", b"\xff"], pa.binary())})), "row 2", "UTF-8")
+
+
+CONFIG = """
+[run]
+steps = 3
+threads = 1
+[model]
+layers = 1
+heads = 2
+width = 16
+context = 48
+[data]
+val_fraction = 0.1
+[batch]
+samples = 8
+micro = 2
+"""
+
+
+def losses(accrue, folder, data):
+    out = folder / ("run-" + pathlib.Path(data).suffix[1:])
+    (folder / "run.toml").write_text(CONFIG)
+    done = subprocess.run([accrue, "train", "run.toml", f"--data.train={data}", f"--run.out={out}"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(x)["loss"] for x in (out / "metrics.jsonl").read_text().splitlines() if "loss" in json.loads(x)]
+
+
+def check_training(accrue, folder):
+    rows = [{"prompt": f"{i}+{i}=", "completion": str(2 * i)} for i in range(200)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), folder / "sums.parquet", row_group_size=33)
+    found = losses(accrue, folder, "sums.parquet")
+    assert len(found) == 3 and found == losses(accrue, folder, "sums.jsonl"), found
+    kept = list((folder / ".accrue-text").glob("*.sums.parquet.jsonl"))
+    assert len(kept) == 1, kept
+
+
+def main():
+    program, accrue = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:])
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_rows(program, folder)
+        check_refusals(program, folder)
+        check_training(accrue, folder)
+    print("Parquet files are read as pyarrow wrote them")
+
+
+if __name__ == "__main__":
+    main()
