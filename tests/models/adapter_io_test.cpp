@@ -14,8 +14,8 @@ namespace accrue::models {
 namespace {
 
 using nlohmann::json;
-using testing::context_of;
 using ::testing::AllOf;
+using testing::context_of;
 using ::testing::ElementsAre;
 using testing::forward;
 using ::testing::HasSubstr;

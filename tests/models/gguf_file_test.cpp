@@ -169,6 +169,7 @@ TEST_F(GgufFiles, AbsurdSizesAreRefused) {
   EXPECT_THAT(refusal_of_tensor(tensor({8}, 0, huge)), HasSubstr("tensor \"x\""));
   EXPECT_THAT(refusal_of_tensor(tensor({1, 1, 1, 1, 1})), HasSubstr("4 dimensions"));
   EXPECT_THAT(refusal_of_tensor(tensor({0, huge})), HasSubstr("tensor \"x\""));
+  EXPECT_THAT(refusal_of_tensor(tensor({huge, huge, 0})), HasSubstr("tensor \"x\""));
 }
 
 TEST_F(GgufFiles, WhatContradictsItselfIsRefused) {

@@ -150,7 +150,7 @@ const std::vector<std::string> deciders{
     "batch.micro_batches", "model.kind",     "model.from",          "data.format",
     "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
     "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients",
-    "observe.tensorboard", "loss.kind", "lora.rank", "lora.from"};
+    "observe.tensorboard", "loss.kind",      "lora.rank",           "lora.from"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

@@ -259,14 +259,17 @@ class HeaderReader {
 
   void measure(GgufTensor& tensor, const GgufTypeTraits& traits, const std::string& where) const {
     tensor.elements = 1;
+    std::int64_t extent = 1;  // sizes of nothing beside large ones make large strides
     for (const std::int64_t size : tensor.shape) {
+      const std::int64_t at_least_one = std::max<std::int64_t>(size, 1);
       // No type has fewer bytes than half as many as elements.
-      if (size != 0 && tensor.elements > 2 * file_.bytes() / size)
+      if (extent > 2 * file_.bytes() / at_least_one)
         throw damaged_gguf(file_.name(), where,
                            "a size that fits into the file's " + std::to_string(file_.bytes()) +
                                " bytes: it was cut short",
                            "more");
       tensor.elements *= size;
+      extent *= at_least_one;
     }
     const std::int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
     if (row % traits.elements != 0)
