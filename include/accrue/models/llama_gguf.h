@@ -40,9 +40,9 @@ std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& file, LlamaO
 void save_llama_gguf(const std::filesystem::path& file, const Llama& model, GgufDtype dtype,
                      const std::optional<std::filesystem::path>& tokenizer = {});
 
-/// Writes the adapters alone as llama.cpp takes them beside their base (--lora FILE): the factors in
-/// fp32, and an alpha with which it scales as they were trained. Throws a usage Error where there
-/// are none, or of DoRA, which llama.cpp does not know.
+/// Writes the adapters alone as llama.cpp takes them beside their base (--lora FILE): the factors
+/// in fp32, and an alpha with which it scales as they were trained. Throws a usage Error where
+/// there are none, or of DoRA, which llama.cpp does not know.
 void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model);
 
 /// The tokenizer of a GGUF file as files that this library and transformers read.
