@@ -49,7 +49,7 @@ JOBS = {
     "LoRA 1.7B at 128": QWEN_17B | LORA | dict(context=128, samples=8, blocks=["q8_0", "q4_k"]),
     "LoRA 1.7B at 1024": QWEN_17B | LORA | dict(context=1024, samples=2),
     "full 0.5B at 128": QWEN_05B | FULL | dict(context=128, samples=16),
-    "LoRA 4B at 128, 4 bits": QWEN_4B | LORA | dict(context=128, samples=64, blocks=["q4_k"], alone=True),
+    "LoRA 4B at 128, 4 bits": QWEN_4B | LORA | dict(context=128, samples=16, blocks=["q4_k"], alone=True),
 }
 QUICK_JOBS = {"LoRA tiny": TINY | LORA | dict(context=64, samples=8, blocks=["q8_0"]), "full tiny": TINY | FULL | dict(context=64, samples=8)}
 COMPARED = ("losses", "grad_norms")

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <map>
 
 #include "accrue/models/adapter_io.h"
@@ -192,6 +193,25 @@ TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
   EXPECT_TRUE(at::equal(blocks, expected));
   const double share_of_largest = GetParam().base == BaseFormat::q8_0 ? 0.01 : 0.1;
   EXPECT_TRUE(within(kernels::unpacked(blocks, at::kFloat), values, share_of_largest));
+}
+
+TEST_P(BaseInBlocks, RefusesWeightsThatAreNotFinite) {
+  const TemporaryFolder folder;
+  LlamaOptions whole = options_in_blocks(GetParam());
+  whole.variant = {};
+  whole.adapters = {};
+  whole.base = BaseFormat::as_stored;
+  const Llama trained(whole);
+  {
+    const at::NoGradGuard no_grad;
+    for (const NamedParameter& parameter : trained.parameters())
+      if (parameter.name == down_weight) parameter.tensor.select(0, 0).select(0, 0).fill_(NAN);
+  }
+  save_llama_folder(folder / "base", trained);
+  const std::string message =
+      message_of([&] { load_llama_folder(folder / "base", options_in_blocks(GetParam())); });
+  EXPECT_THAT(message, HasSubstr(down_weight));
+  EXPECT_THAT(message, HasSubstr("finite"));
 }
 
 /// Queries and keys lie in another order of rows there.

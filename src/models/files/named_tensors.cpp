@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
 #include "accrue/models/adapter_io.h"
 #include "kernels/blocks/block_matrix.h"
@@ -45,6 +47,14 @@ std::vector<std::int64_t> unpacked_sizes(at::ScalarType dtype, at::IntArrayRef s
   return {size.rows, size.columns};
 }
 
+/// Blocks have no NaN and no infinity to tell of what went into them.
+void expect_packable(const std::string& name, const at::Tensor& values) {
+  if (std::isfinite(values.sum(at::kDouble).item<double>())) return;
+  throw usage_error("pack \"" + name + "\" into blocks", "finite numbers",
+                    "a NaN or an infinity among them",
+                    "a checkpoint from before the training that made it diverged");
+}
+
 /// Copies the values, packing or unpacking them where one of the two is in blocks of a format that
 /// the other has not.
 void copy_values(const StoredTensor& from, const at::Tensor& to) {
@@ -52,10 +62,12 @@ void copy_values(const StoredTensor& from, const at::Tensor& to) {
              to_blocks = kernels::is_in_blocks(to);
   if (to.sizes() == from.shape && from_blocks == to_blocks) return from.copy_to(to);
   const at::Tensor values = from_blocks ? kernels::unpacked(from.read(), at::kFloat) : from.read();
-  if (to_blocks)
-    kernels::pack_into(to, values);
-  else
+  if (!to_blocks) {
     to.copy_(values);
+    return;
+  }
+  expect_packable(from.name, values);
+  kernels::pack_into(to, values);
 }
 
 void check_fits(const NamedParameter& target, const TensorsByName& given, const Loading& loading) {
