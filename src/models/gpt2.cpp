@@ -69,17 +69,9 @@ struct Gpt2::Impl {
       blocks.push_back(make_block(builder, options, i));
     ln_f = make_norm(builder, "transformer.ln_f", options.width, gpt2_norm_eps);
     output = {.weight = wte, .options = options.loss, .fused = options.fused_loss};
-    if (initialisation == Initialisation::random)
-      builder.draw(options.seed);
-    else
-      builder.leave_zero();
-    builder.end_frozen();
-    if (options.adapters.any())
-      attach_adapters(make_gpt2, builder, projections_of(blocks), options.adapters,
-                      1 + 3 * options.layers);
-    builder.draw(options.seed);  // adapters begin at random, wherever the base's values come from
-    models::restart_adapters(projections_of(blocks));
-    parameters = builder.take();
+    if (initialisation == Initialisation::zeros) builder.leave_zero();
+    parameters = with_adapters(make_gpt2, builder, projections_of(blocks), options.adapters,
+                               1 + 3 * options.layers, options.seed);
   }
 
   /// `first` is the position of the first id.

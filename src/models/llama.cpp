@@ -162,17 +162,9 @@ struct Llama::Impl {
               .soft_cap = variant.logit_soft_cap,
               .options = options.loss,
               .fused = options.fused_loss};
-    if (initialisation == Initialisation::random)
-      builder.draw(options.seed);
-    else
-      builder.leave_zero();
-    builder.end_frozen();
-    if (options.adapters.any())
-      attach_adapters(make_llama, builder, projections_of(blocks), options.adapters,
-                      1 + 3 * options.layers);
-    builder.draw(options.seed);  // adapters begin at random, wherever the base's values come from
-    models::restart_adapters(projections_of(blocks));
-    parameters = builder.take();
+    if (initialisation == Initialisation::zeros) builder.leave_zero();
+    parameters = with_adapters(make_llama, builder, projections_of(blocks), options.adapters,
+                               1 + 3 * options.layers, options.seed);
   }
 
   RotaryTables tables_of(const RotaryOptions& of) const {

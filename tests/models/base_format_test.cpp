@@ -50,6 +50,15 @@ LlamaOptions options_in_blocks(const BaseCase& of) {
           .base = of.base};
 }
 
+/// The same shape, all of it trained.
+LlamaOptions whole_options(const BaseCase& of) {
+  LlamaOptions options = options_in_blocks(of);
+  options.variant = {};
+  options.adapters = {};
+  options.base = BaseFormat::as_stored;
+  return options;
+}
+
 /// The model whose base is, in the dtype of products, what the blocks of `model` hold.
 std::unique_ptr<Llama> unpacked_model(const Llama& model) {
   LlamaOptions options = model.options();
@@ -179,11 +188,7 @@ TEST_P(BaseInBlocks, ComesBackFromAFileAsItWas) {
 
 TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
   const TemporaryFolder folder;
-  LlamaOptions whole = options_in_blocks(GetParam());
-  whole.variant = {};
-  whole.adapters = {};
-  whole.base = BaseFormat::as_stored;
-  const Llama trained(whole);
+  const Llama trained(whole_options(GetParam()));
   save_llama_folder(folder / "base", trained);
   const auto loaded = load_llama_folder(folder / "base", options_in_blocks(GetParam()));
   const at::Tensor blocks = held_weight_of(*loaded, down_weight),
@@ -197,11 +202,7 @@ TEST_P(BaseInBlocks, IsPackedFromTheWeightsOfAFolder) {
 
 TEST_P(BaseInBlocks, RefusesWeightsThatAreNotFinite) {
   const TemporaryFolder folder;
-  LlamaOptions whole = options_in_blocks(GetParam());
-  whole.variant = {};
-  whole.adapters = {};
-  whole.base = BaseFormat::as_stored;
-  const Llama trained(whole);
+  const Llama trained(whole_options(GetParam()));
   {
     const at::NoGradGuard no_grad;
     for (const NamedParameter& parameter : trained.parameters())

@@ -88,6 +88,18 @@ void attach_adapters(const char* operation, ParameterBuilder& builder,
   }
 }
 
+NamedParameters with_adapters(const char* operation, ParameterBuilder& builder,
+                              const std::vector<Projection*>& projections,
+                              const AdapterOptions& options, std::int64_t first_site,
+                              std::uint64_t seed) {
+  builder.draw(seed);
+  builder.end_frozen();
+  if (options.any()) attach_adapters(operation, builder, projections, options, first_site);
+  builder.draw(seed);
+  restart_adapters(projections);
+  return builder.take();
+}
+
 void restart_adapters(const std::vector<Projection*>& projections) {
   const at::NoGradGuard no_grad;
   for (Projection* projection : projections) {

@@ -51,6 +51,12 @@ double residual_deviation(std::int64_t layers);
 void attach_adapters(const char* operation, ParameterBuilder& builder,
                      const std::vector<Projection*>& projections, const AdapterOptions& options,
                      std::int64_t first_site);
+/// The parameters of a language model, whose own are drawn first where they are not left zero; its
+/// adapters, where there are any, begin at random wherever the other values come from.
+NamedParameters with_adapters(const char* operation, ParameterBuilder& builder,
+                              const std::vector<Projection*>& projections,
+                              const AdapterOptions& options, std::int64_t first_site,
+                              std::uint64_t seed);
 /// Gives adapters the values with which they change nothing: b is 0, a magnitude its row's norm. To
 /// be called when the weights have their values.
 void restart_adapters(const std::vector<Projection*>& projections);

@@ -12,6 +12,7 @@
 #include "support/errors.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
+#include "train/workload/step_lines.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -21,6 +22,7 @@ using accrue::testing::usage_message;
 using nlohmann::json;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using testing::lines_of;
 
 class AdapterRun : public testing::TinyRun {
  protected:
@@ -51,14 +53,6 @@ class AdapterRun : public testing::TinyRun {
                                                        .context = 32,
                                                        .vocab = 256}));
     return folder.string();
-  }
-
-  static std::vector<json> lines_of(const Config& c) {
-    std::ifstream lines(RunDirectory(c.run.out).metrics_file());
-    std::vector<json> steps;
-    for (std::string line; std::getline(lines, line);)
-      if (json object = json::parse(line); object.contains("loss")) steps.push_back(object);
-    return steps;
   }
 
   static NamedParameters adapters_of(const NamedParameters& parameters, bool wanted = true) {

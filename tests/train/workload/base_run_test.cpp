@@ -10,6 +10,7 @@
 #include "support/errors.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
+#include "train/workload/step_lines.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -19,6 +20,7 @@ using accrue::testing::usage_message;
 using models::BaseFormat;
 using nlohmann::json;
 using ::testing::HasSubstr;
+using testing::lines_of;
 
 class BaseRun : public testing::TinyRun {
  protected:
@@ -45,14 +47,6 @@ class BaseRun : public testing::TinyRun {
                                                        .context = 32,
                                                        .vocab = 256}));
     return folder.string();
-  }
-
-  static std::vector<json> lines_of(const Config& c) {
-    std::ifstream lines(RunDirectory(c.run.out).metrics_file());
-    std::vector<json> steps;
-    for (std::string line; std::getline(lines, line);)
-      if (json object = json::parse(line); object.contains("loss")) steps.push_back(object);
-    return steps;
   }
 };
 
