@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -11,6 +10,7 @@
 #include "accrue/core/memory_tag.h"
 #include "accrue/models/adapter_io.h"
 #include "kernels/blocks/block_matrix.h"
+#include "kernels/finite.h"
 
 namespace accrue::models {
 namespace {
@@ -49,7 +49,7 @@ std::vector<std::int64_t> unpacked_sizes(at::ScalarType dtype, at::IntArrayRef s
 
 /// Blocks have no NaN and no infinity to tell of what went into them.
 void expect_packable(const std::string& name, const at::Tensor& values) {
-  if (std::isfinite(values.sum(at::kDouble).item<double>())) return;
+  if (kernels::all_finite(values)) return;
   throw usage_error("pack \"" + name + "\" into blocks", "finite numbers",
                     "a NaN or an infinity among them",
                     "a checkpoint from before the training that made it diverged");

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "accrue/core/error.h"
@@ -21,6 +20,7 @@
 #include "core/cause.h"
 #include "data/fetch.h"
 #include "kernels/blocks/block_matrix.h"
+#include "kernels/finite.h"
 #include "models/files/llama_config.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_origin.h"
@@ -146,7 +146,7 @@ void expect_finite(const Config& config, const models::Model& model) {
     return kernels::is_in_blocks(tensor) ? kernels::unpacked(tensor, at::kFloat) : tensor.detach();
   };
   for (const NamedParameter& p : model.parameters())
-    if (!std::isfinite(values_of(p.tensor).sum(at::kDouble).item<double>()))
+    if (!kernels::all_finite(values_of(p.tensor)))
       throw usage_error("load " + config.model.from, "finite parameters",
                         "'" + p.name + "' with a NaN or an infinity",
                         "a checkpoint from before the training that made it diverged");
