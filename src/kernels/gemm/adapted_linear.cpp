@@ -10,6 +10,7 @@
 #include "kernels/gemm/linear_forward.h"
 #include "kernels/gemm/parameter_gradient.h"
 #include "kernels/kept_input.h"
+#include "kernels/optional_tensor.h"
 #include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
@@ -93,10 +94,6 @@ class AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
   };
 };
 
-std::optional<at::Tensor> present(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
-
 void expect_factors(const at::Tensor& x, const at::Tensor& weight, const LowRank& factors,
                     const at::Tensor& dropped) {
   expect_linear(operation, x, factors.a, {});
@@ -125,8 +122,8 @@ at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const a
       .a = factors.prepared_a.copy(factors.a, dtype),
       .b = factors.prepared_b.copy(factors.b, dtype),
       .scale = factors.scale};
-  return AdaptedLinear::apply(x, weight, factors.a, factors.b, present(bias), present(dropped),
-                              operands, remake_dropped);
+  return AdaptedLinear::apply(x, weight, factors.a, factors.b, optional_of(bias),
+                              optional_of(dropped), operands, remake_dropped);
 }
 
 }  // namespace accrue::kernels

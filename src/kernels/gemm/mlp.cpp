@@ -10,6 +10,7 @@
 #include "kernels/gemm/linear_forward.h"
 #include "kernels/gemm/parameter_gradient.h"
 #include "kernels/kept_input.h"
+#include "kernels/optional_tensor.h"
 #include "kernels/rows/elementwise.h"
 
 namespace accrue::kernels {
@@ -91,10 +92,6 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     return hidden;
   }
 };
-
-std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
 
 bool any_gradient(std::initializer_list<at::Tensor> tensors) {
   return at::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), [](auto& t) {

@@ -12,6 +12,7 @@
 #include "models/files/adapter_config.h"
 #include "models/files/model_folder.h"
 #include "models/files/named_tensors.h"
+#include "models/layers/adapter_names.h"
 
 namespace accrue::models {
 namespace {
@@ -19,9 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "base_model.model.";
-constexpr std::string_view weight_end = ".weight", factor_a_end = ".lora_A.weight",
-                           factor_b_end = ".lora_B.weight",
-                           magnitude_end = ".lora_magnitude_vector";
+constexpr std::string_view weight_end = ".weight";
 constexpr const char* config_file = "adapter_config.json";
 constexpr const char* weights_file = "adapter_model.safetensors";
 constexpr const char* adapter_weights = "an adapter of this base and these lora options";

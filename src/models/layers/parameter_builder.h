@@ -45,7 +45,7 @@ class ParameterBuilder {
   /// Makes a parameter that draw() fills; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
                     double standard_deviation);
-  /// As normal(), of a linear layer's weight [rows, columns]. Throws a usage Error where the base's
+  /// The same for a linear layer's weight [rows, columns]. Throws a usage Error where the base's
   /// blocks do not divide the columns.
   at::Tensor weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                     double standard_deviation);

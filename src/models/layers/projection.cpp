@@ -8,6 +8,7 @@
 #include "core/name_pattern.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/operations.h"
+#include "models/layers/adapter_names.h"
 #include "models/layers/option_checks.h"
 
 namespace accrue::models {
@@ -75,13 +76,13 @@ void attach_adapters(const char* operation, ParameterBuilder& builder,
     if (std::find(targets.begin(), targets.end(), &projection) == targets.end()) continue;
     const auto [out, in] = projection.size();
     Adapter adapter;
-    adapter.factors.a = builder.normal(projection.name + ".lora_A.weight", {options.rank, in},
-                                       deviation_of_factor(in));
+    adapter.factors.a = builder.normal(projection.name + std::string(factor_a_end),
+                                       {options.rank, in}, deviation_of_factor(in));
     adapter.factors.b =
-        builder.constant(projection.name + ".lora_B.weight", {out, options.rank}, 0);
+        builder.constant(projection.name + std::string(factor_b_end), {out, options.rank}, 0);
     adapter.factors.scale = options.scale();
     if (options.kind == AdapterKind::dora)
-      adapter.magnitude = builder.constant(projection.name + ".lora_magnitude_vector", {out}, 1);
+      adapter.magnitude = builder.constant(projection.name + std::string(magnitude_end), {out}, 1);
     adapter.dropout = options.dropout;
     adapter.site = first_site + static_cast<std::int64_t>(i);
     projection.adapter = std::move(adapter);

@@ -93,7 +93,7 @@ Datasets split_stream(const std::shared_ptr<const data::Source>& all, double fra
   return {data::slice(all, 0, size - held_out), data::slice(all, size - held_out, size)};
 }
 
-/// Of a mixture each source is split, so that each is held out in the same proportion.
+/// Each source of a mixture is split, so that all are held out in the same proportion.
 Datasets split_off_validation(const std::shared_ptr<const data::Source>& all,
                               const Config& config) {
   const double fraction = config.data.val_fraction;

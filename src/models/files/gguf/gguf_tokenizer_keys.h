@@ -10,7 +10,7 @@
 
 namespace accrue::models {
 
-/// As read_gguf_tokenizer() says it of `file`.
+/// The tokenizer in `file`, by the contract of read_gguf_tokenizer().
 std::optional<GgufTokenizer> tokenizer_of(const GgufFile& file);
 
 /// Adds the keys of a tokenizer.json, of as many tokens as a model of `vocab` has: those that the

@@ -5,6 +5,7 @@
 #include "models/files/gguf/llama_gguf_heads.h"
 #include "models/files/gguf/llama_gguf_names.h"
 #include "models/files/gguf/llama_gguf_statement.h"
+#include "models/layers/adapter_names.h"
 
 namespace accrue::models {
 namespace {
@@ -14,9 +15,9 @@ struct Factor {
   bool has_rows_of_weight;
 };
 constexpr std::array<Factor, 2> factors{
-    {{".lora_A.weight", ".lora_a", false}, {".lora_B.weight", ".lora_b", true}}};
+    {{factor_a_end, ".lora_a", false}, {factor_b_end, ".lora_b", true}}};
 
-/// None where the parameter is none of an adapter.
+/// The tensor of an adapter's factor; none where the parameter is no factor.
 std::optional<GgufOutput> factor_of(const NamedParameter& parameter, const LlamaOptions& options,
                                     bool permutes) {
   for (const Factor& factor : factors) {

@@ -36,7 +36,7 @@ Value to_value(const toml::node& node) {
   return {Value::Other{type_name(node)}};
 }
 
-/// Of an array, whose elements may be tables.
+/// An array's elements may be tables; values elsewhere may not.
 Value element_value(const toml::node& node) {
   const auto* table = node.as_table();
   if (!table) return to_value(node);

@@ -1,6 +1,5 @@
 #include "train/workload/first/chosen_config.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -22,11 +21,6 @@ Config stated_in(const std::vector<std::string>& overrides) {
             {entry.value, entry.bare, "config key " + entry.path + " (" + entry.position + ")"},
             config);
   return config;
-}
-
-bool state(const std::vector<std::string>& overrides, const std::string& key) {
-  return std::ranges::any_of(overrides,
-                             [&](const std::string& text) { return text.starts_with(key + "="); });
 }
 
 }  // namespace
@@ -56,7 +50,7 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
                                   .operation = "data.train"},
                                  tell);
   FirstWishes wishes{.command = command};
-  if (state(overrides, "lora.rank")) wishes.adapter = stated.model.lora.adapters.rank > 0;
+  if (overrides_state(overrides, "lora.rank")) wishes.adapter = stated.model.lora.adapters.rank > 0;
   ChosenConfig chosen{.page = first_config(data, machine, wishes), .config = {}};
   chosen.config = parse_config(chosen.page, "the chosen config", overrides);
   return chosen;
