@@ -25,8 +25,9 @@ class TokenizerOfModel {
   TokenizerOfModel(const train::TrainedModel& trained, std::int64_t context) {
     const std::string& from = trained.config.model.from;
     if (trained_on_bytes(trained)) {
-      data::write_byte_tokenizer(folder_.path(), context);
-      file_ = folder_.path() / data::kTokenizerFile;
+      folder_.emplace();
+      data::write_byte_tokenizer(folder_->path(), context);
+      file_ = folder_->path() / data::kTokenizerFile;
     } else if (!trained.tokenizer.empty()) {
       file_ = trained.tokenizer;
     } else if (models::is_gguf(from)) {
@@ -46,7 +47,7 @@ class TokenizerOfModel {
     return fs::is_regular_file(file, unreadable);
   }
 
-  train::TokenizerFolder folder_;
+  std::optional<train::TokenizerFolder> folder_;  ///< of the tokenizer of bytes
   std::shared_ptr<const data::Tokenizer> in_gguf_;
   std::optional<fs::path> file_;
 };
