@@ -65,10 +65,12 @@ def formatted(found, how: str) -> str:
 def measured(name: str, part: str | None = None) -> str:
     """Of a part, or of all parts: one description, or one for each group of parts that were measured together."""
     records = [record for record in file(name).measured if part is None or part in record["parts"]]
-    descriptions = {describe(record) for record in records}
-    if len(descriptions) == 1:
-        return descriptions.pop()
-    return "; ".join(f"{', '.join(record['parts'])}: {describe(record)}" for record in records)
+    parts: dict[str, list[str]] = {}
+    for record in records:
+        parts.setdefault(describe(record), []).extend(record["parts"])
+    if len(parts) == 1:
+        return next(iter(parts))
+    return "; ".join(f"{', '.join(alike)}: {description}" for description, alike in parts.items())
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------
@@ -222,7 +224,8 @@ def finetune_table() -> str:
     rows = []
     for name, result in file("finetune").parts.items():
         for system, row in result["systems"].items():
-            ratios = result if system == "accrue" else result.get("blocks", {}).get(system, {})
+            ratios = result if system == "accrue" else (
+                result.get("budgets", {}) | result.get("blocks", {})).get(system, {})
             rows.append([name, "transformers and PEFT" if system == "transformers" else system, str(row["micro"]),
                          formatted(row["tokens_per_second"], "spread 0"),
                          formatted(ratios["speed_ratio"], "spread 2") if ratios else "", gib(row["peak_resident_bytes"]),

@@ -7,8 +7,9 @@
 Models have the shapes of Qwen2.5-0.5B and Qwen3-1.7B and random weights, which transformers makes. Both systems start
 from the same weights and the same adapter and take the same samples in the same order, in bf16. Each uses the
 micro-batch that is best for it: transformers' is tried beforehand (bench/peers/peft_worker.py), accrue plans its own.
-Speed is shown only where losses and gradient norms agree. Some jobs train with the base in blocks, too; one that
-transformers has no memory for is accrue's alone. `make bench-finetune` sets up .venv-peers and runs this.
+Speed is shown only where losses and gradient norms agree. Some jobs train with the base in blocks or within a stated
+memory.budget, too; one that transformers has no memory for is accrue's alone. `make bench-finetune` sets up .venv-peers
+and runs this.
 """
 import argparse
 import functools
@@ -46,12 +47,12 @@ LORA, FULL = dict(kind="lora", rank=16, lr=2e-4), dict(kind="full", lr=2e-5)
 JOBS = {
     "LoRA 0.5B at 128": QWEN_05B | LORA | dict(context=128, samples=16, blocks=["q8_0"]),
     "LoRA 0.5B at 1024": QWEN_05B | LORA | dict(context=1024, samples=2),
-    "LoRA 1.7B at 128": QWEN_17B | LORA | dict(context=128, samples=8, blocks=["q8_0", "q4_k"]),
+    "LoRA 1.7B at 128": QWEN_17B | LORA | dict(context=128, samples=8, blocks=["q8_0", "q4_k"], budgets=["4000 MiB"]),
     "LoRA 1.7B at 1024": QWEN_17B | LORA | dict(context=1024, samples=2),
     "full 0.5B at 128": QWEN_05B | FULL | dict(context=128, samples=16),
-    "LoRA 4B at 128, 4 bits": QWEN_4B | LORA | dict(context=128, samples=16, blocks=["q4_k"], alone=True),
+    "LoRA 4B at 128, 4 bits": QWEN_4B | LORA | dict(context=128, samples=16, blocks=["q4_k"], budget="6 GiB", alone=True),
 }
-QUICK_JOBS = {"LoRA tiny": TINY | LORA | dict(context=64, samples=8, blocks=["q8_0"]), "full tiny": TINY | FULL | dict(context=64, samples=8)}
+QUICK_JOBS = {"LoRA tiny": TINY | LORA | dict(context=64, samples=8, blocks=["q8_0"], budgets=["256 MiB"]), "full tiny": TINY | FULL | dict(context=64, samples=8)}
 COMPARED = ("losses", "grad_norms")
 
 
@@ -77,21 +78,21 @@ def run_peer(folder: pathlib.Path, micro: int) -> dict:
     return outcome | {"peak_resident_bytes": resident, "micro": micro}
 
 
-def accrue_arguments(folder: pathlib.Path, job: dict, base: str | None) -> list[str]:
-    held = flags("model", base=base) if base else []
+def accrue_arguments(folder: pathlib.Path, job: dict) -> list[str]:
     adapter = flags("lora", **{"from": folder / "adapter"}) if job["kind"] == "lora" else []
     return (flags("run", steps=job["warm_up_steps"] + job["steps"], threads=job["threads"],
                   checkpoint_every="1000000 steps")
-            + flags("model", context=job["context"], **{"from": folder / "model"}) + held + adapter
+            + flags("model", context=job["context"], **{"from": folder / "model"}) + adapter
             + flags("data", train=f'["{folder / "tokens.bin"}"]', order="sequential")
+            + (flags("memory", budget=job["budget"]) if "budget" in job else [])
             + flags("batch", samples=job["samples"]) + flags("precision", compute="bf16")
             + flags("optim", lr=job["lr"], betas=[0.9, 0.95], eps=1e-5, weight_decay=0, clip=1.0,
                     schedule='{kind = "constant"}'))
 
 
-def run_accrue(folder: pathlib.Path, job: dict, base: str | None = None) -> dict:
+def run_accrue(folder: pathlib.Path, job: dict, more: list[str] | None = None) -> dict:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        steps, resident = train(pathlib.Path(scratch), "run", accrue_arguments(folder, job, base))
+        steps, resident = train(pathlib.Path(scratch), "run", accrue_arguments(folder, job) + (more or []))
     ends = [step["elapsed"] for step in steps[job["warm_up_steps"] - 1:]]
     return {"losses": [step["loss"] for step in steps], "grad_norms": [step["grad_norm"] for step in steps],
             "seconds": [b - a for a, b in zip(ends, ends[1:])], "peak_resident_bytes": resident,
@@ -108,7 +109,9 @@ def row_of(job: dict, rounds: list[dict]) -> dict:
 def compare(folder: pathlib.Path, name: str, job: dict, rounds: int) -> dict:
     """In each round each system runs once, in an order that turns around from round to round."""
     prepare(folder, job)
-    runs = {f"accrue, {base}": functools.partial(run_accrue, folder, job, base) for base in job.get("blocks", [])}
+    blocks = {f"accrue, {base}": flags("model", base=base) for base in job.get("blocks", [])}
+    budgets = {f"accrue, {budget}": flags("memory", budget=budget) for budget in job.get("budgets", [])}
+    runs = {system: functools.partial(run_accrue, folder, job, more) for system, more in (budgets | blocks).items()}
     result = {"job": job, "rounds": rounds}
     if not job.get("alone"):
         result["micro_of_transformers"], _ = ask_peer("micro", folder)
@@ -120,10 +123,10 @@ def compare(folder: pathlib.Path, name: str, job: dict, rounds: int) -> dict:
             print(f"{name}: round {i + 1} of {rounds}: {system}", file=sys.stderr, flush=True)
             outcomes[system].append(runs[system]())
     result["systems"] = {system: row_of(job, each) for system, each in outcomes.items()}
-    return result if job.get("alone") else result | compared(name, result["systems"], outcomes)
+    return result if job.get("alone") else result | compared(name, result["systems"], outcomes, list(budgets), list(blocks))
 
 
-def compared(name: str, rows: dict, outcomes: dict) -> dict:
+def compared(name: str, rows: dict, outcomes: dict, budgets: list[str], blocks: list[str]) -> dict:
     """Raises SystemExit where accrue and transformers do not train alike."""
     errors = relative_errors(outcomes["accrue"][-1], outcomes["transformers"][-1], COMPARED)
     if not agrees(errors, "bf16"):
@@ -132,19 +135,21 @@ def compared(name: str, rows: dict, outcomes: dict) -> dict:
     def times_as_fast(system: str, than: str) -> dict:
         return spread([median(b["seconds"]) / median(a["seconds"]) for a, b in zip(outcomes[system], outcomes[than])])
 
-    resident = {system: row["peak_resident_bytes"] for system, row in rows.items()}
-    return {"relative_errors": errors, "speed_ratio": times_as_fast("accrue", "transformers"),
-            "memory_ratio": resident["accrue"] / resident["transformers"],
-            "blocks": {system: {"speed_ratio": times_as_fast(system, "accrue"),
-                                "memory_ratio": resident[system] / resident["accrue"]}
-                       for system in rows if system not in ("accrue", "transformers")}}
+    def beside(system: str, than: str) -> dict:
+        return {"speed_ratio": times_as_fast(system, than),
+                "memory_ratio": rows[system]["peak_resident_bytes"] / rows[than]["peak_resident_bytes"]}
+
+    return {"relative_errors": errors} | beside("accrue", "transformers") | {
+        "budgets": {system: beside(system, "transformers") for system in budgets},
+        "blocks": {system: beside(system, "accrue") for system in blocks}}
 
 
 def shown(results: dict) -> str:
     rows = []
     for name, result in results.items():
         for system, row in result["systems"].items():
-            ratios = result if system == "accrue" else result.get("blocks", {}).get(system, {})
+            ratios = result if system == "accrue" else (
+                result.get("budgets", {}) | result.get("blocks", {})).get(system, {})
             speed = "{median:.2f} ({min:.2f} to {max:.2f})"
             rows.append([name, system, str(row["micro"]),
                          "{median:.0f} ({min:.0f} to {max:.0f})".format(**row["tokens_per_second"]),
@@ -152,7 +157,7 @@ def shown(results: dict) -> str:
                          speed.format(**ratios["speed_ratio"]) if "speed_ratio" in ratios else "",
                          f"{ratios['memory_ratio']:.2f}" if "memory_ratio" in ratios else ""])
     return table(["job", "system", "micro-batch", "tokens/s", "resident", "times as fast", "of its memory"], rows) + (
-        "\naccrue is compared with transformers, a base in blocks with accrue's in bf16")
+        "\naccrue is compared with transformers, also within a budget; a base in blocks with accrue's in bf16")
 
 
 def main() -> None:

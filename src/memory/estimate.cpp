@@ -16,16 +16,6 @@ constexpr double around_maps = 8;
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
 
-double parameter_bytes(const ValueBytes& values) {
-  const bool has_copies = values.operand < values.master;
-  return values.master + (has_copies ? values.operand : 0);
-}
-
-std::int64_t block_parameters(const TransformerShape& shape) {
-  const std::int64_t width = shape.width;
-  return shape.layers * (12 * width * width + 13 * width);
-}
-
 /// What one block keeps of a token, in bytes.
 double kept_by_block(const TransformerShape& shape, const ValueBytes& bytes, Recompute recompute) {
   const auto width = static_cast<double>(shape.width);
@@ -61,9 +51,14 @@ Maps maps_of(const ResNetShape& shape) {
 
 }  // namespace
 
+double frozen_bytes(const ValueBytes& values) {
+  const bool has_copies = values.operand < values.master;
+  return values.master + (has_copies ? values.operand : 0);
+}
+
 Resident state_bytes(std::int64_t parameters, const Storage& storage) {
   const auto count = static_cast<double>(parameters);
-  return {.parameters = rounded(count * parameter_bytes(storage.values)),
+  return {.parameters = rounded(count * frozen_bytes(storage.values)),
           .gradients = rounded(count * storage.gradient),
           .optimizer = rounded(count * storage.moments)};
 }
@@ -73,14 +68,9 @@ Resident sixteen_bit_state(std::int64_t parameters) {
 }
 
 std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab) {
-  return (vocab + shape.tokens) * shape.width + block_parameters(shape) + 2 * shape.width;
-}
-
-std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_values,
-                            std::int64_t classes) {
   const std::int64_t width = shape.width;
-  const std::int64_t embedding = width + (shape.tokens + 1) * width + (patch_values + 1) * width;
-  return embedding + block_parameters(shape) + 2 * width + classes * (width + 1);
+  return (vocab + shape.tokens) * width + shape.layers * (12 * width * width + 13 * width) +
+         2 * width;
 }
 
 std::int64_t transformer_activations(const TransformerShape& shape, const ValueBytes& bytes,
@@ -98,20 +88,6 @@ std::int64_t transformer_activations(const TransformerShape& shape, const ValueB
 
 std::int64_t sixteen_bit_activations(const TransformerShape& shape) {
   return 34 * shape.tokens * shape.layers * shape.width;
-}
-
-std::int64_t resnet_parameters(const ResNetShape& shape) {
-  const std::int64_t blocks = (shape.layers - 2) / 6;
-  std::int64_t in = shape.width;
-  std::int64_t count = 9 * shape.channels * in + 2 * in;
-  for (std::int64_t stage = 0; stage < 3; ++stage) {
-    const std::int64_t out = shape.width << stage;
-    if (stage > 0) count += in * out + 2 * out;  // the shortcut and its norm
-    count += 9 * in * out + 9 * out * out + 4 * out;
-    count += (blocks - 1) * (18 * out * out + 4 * out);
-    in = out;
-  }
-  return count + shape.classes * (in + 1);
 }
 
 std::int64_t resnet_activations(const ResNetShape& shape, std::int64_t bytes_per_value) {

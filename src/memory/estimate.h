@@ -30,6 +30,8 @@ struct Storage {
 /// counted for all parameters, nearly all of which are matrices. Packed weights are not counted: a
 /// run has them where there is much memory.)
 Resident state_bytes(std::int64_t parameters, const Storage& storage);
+/// Bytes of a parameter that is frozen: `values` alone.
+double frozen_bytes(const ValueBytes& values);
 /// The usual least: everything in 16 bit, with Adam (2 + 2 + 4 bytes a parameter).
 Resident sixteen_bit_state(std::int64_t parameters);
 
@@ -42,9 +44,6 @@ struct TransformerShape {
 };
 /// GPT-2 with its head tied to the embedding; `tokens` is its context.
 std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab);
-/// A ViT with a class token; `tokens` are patches, `patch_values` the numbers in one.
-std::int64_t vit_parameters(const TransformerShape& shape, std::int64_t patch_values,
-                            std::int64_t classes);
 
 /// Activations of one sample as accrue keeps them, with attention that keeps no probabilities and a
 /// loss that keeps no logits: for each token and layer two fp32 residuals and ten widths in the
@@ -62,10 +61,8 @@ std::int64_t sixteen_bit_activations(const TransformerShape& shape);
 struct ResNetShape {
   std::int64_t layers = 0;  ///< 6n + 2
   std::int64_t width = 0;
-  std::int64_t classes = 0;
-  std::int64_t channels = 3, height = 0, width_pixels = 0;
+  std::int64_t channels = 3, height = 0, width_pixels = 0;  ///< of an image
 };
-std::int64_t resnet_parameters(const ResNetShape& shape);
 /// What one image takes: the inputs of convolutions and of norms are kept, and one convolution's
 /// backward holds eight of the largest maps besides.
 std::int64_t resnet_activations(const ResNetShape& shape, std::int64_t bytes_per_value);

@@ -59,7 +59,7 @@ struct Gpt2::Impl {
 
   Impl(const Gpt2Options& wanted, Initialisation initialisation)
       : options(wanted), activations(activation_dtype(wanted.compute)) {
-    ParameterBuilder builder(master_dtype(options.compute));
+    ParameterBuilder builder(master_dtype(options.compute), initialisation);
     if (options.adapters.any()) builder.begin_frozen(activations);
     wte =
         builder.normal("transformer.wte.weight", {options.vocab, options.width}, initial_deviation);
@@ -69,7 +69,6 @@ struct Gpt2::Impl {
       blocks.push_back(make_block(builder, options, i));
     ln_f = make_norm(builder, "transformer.ln_f", options.width, gpt2_norm_eps);
     output = {.weight = wte, .options = options.loss, .fused = options.fused_loss};
-    if (initialisation == Initialisation::zeros) builder.leave_zero();
     parameters = with_adapters(make_gpt2, builder, projections_of(blocks), options.adapters,
                                1 + 3 * options.layers, options.seed);
   }

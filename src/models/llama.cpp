@@ -149,7 +149,7 @@ struct Llama::Impl {
     const LlamaVariant& variant = options.variant;
     rotary = tables_of(variant.rotary);
     local_rotary = variant.local_rotary ? tables_of(*variant.local_rotary) : rotary;
-    ParameterBuilder builder(masters);
+    ParameterBuilder builder(masters, initialisation);
     if (options.adapters.any()) builder.begin_frozen(activations, options.base);
     const std::vector<std::int64_t> table{options.vocab, options.width};
     embedding = builder.normal("model.embed_tokens.weight", table, initial_deviation);
@@ -162,7 +162,6 @@ struct Llama::Impl {
               .soft_cap = variant.logit_soft_cap,
               .options = options.loss,
               .fused = options.fused_loss};
-    if (initialisation == Initialisation::zeros) builder.leave_zero();
     parameters = with_adapters(make_llama, builder, projections_of(blocks), options.adapters,
                                1 + 3 * options.layers, options.seed);
   }

@@ -52,9 +52,9 @@ struct ResNet::Impl {
   kernels::PreparedWeight prepared_fc;
   NamedParameters parameters, buffers;
 
-  explicit Impl(const ResNetOptions& wanted)
+  Impl(const ResNetOptions& wanted, Initialisation initialisation)
       : options(wanted), dtype(wanted.compute == Compute::fp64 ? at::kDouble : at::kFloat) {
-    ParameterBuilder builder(dtype);
+    ParameterBuilder builder(dtype, initialisation);
     LayerBuilder layers(builder, options.norm, dtype);
     conv1 = layers.convolution("conv1", options.image[0], options.width, 3, 1);
     bn1 = layers.norm("bn1", options.width);
@@ -64,7 +64,7 @@ struct ResNet::Impl {
     const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(channels));
     fc_weight = builder.normal("fc.weight", {options.classes, channels}, deviation);
     fc_bias = builder.constant("fc.bias", {options.classes}, 0);
-    builder.draw(options.seed);
+    builder.fill(options.seed);
     parameters = builder.take();
     buffers = layers.take_buffers();
   }
@@ -138,9 +138,9 @@ struct ResNet::Impl {
   }
 };
 
-ResNet::ResNet(const ResNetOptions& options) {
+ResNet::ResNet(const ResNetOptions& options, Initialisation initialisation) {
   check(options);
-  impl_ = std::make_unique<Impl>(options);
+  impl_ = std::make_unique<Impl>(options, initialisation);
 }
 
 ResNet::~ResNet() = default;

@@ -84,13 +84,13 @@ struct Vit::Impl {
   Projection classifier;
   NamedParameters parameters;
 
-  explicit Impl(const VitOptions& wanted)
+  Impl(const VitOptions& wanted, Initialisation initialisation)
       : options(wanted),
         masters(master_dtype(wanted.compute)),
         activations(activation_dtype(wanted.compute)),
         side(root_of(wanted.patches)) {
     const std::int64_t width = options.width;
-    ParameterBuilder builder(masters);
+    ParameterBuilder builder(masters, initialisation);
     class_token = builder.normal("vit.embeddings.cls_token", {1, 1, width}, initial_deviation);
     positions = builder.normal("vit.embeddings.position_embeddings",
                                {1, options.patches + 1, width}, initial_deviation);
@@ -100,7 +100,7 @@ struct Vit::Impl {
       blocks.push_back(make_block(builder, width, i));
     norm = make_norm(builder, "vit.layernorm", width, vit_norm_eps);
     classifier = make_projection(builder, "classifier", width, options.classes);
-    builder.draw(options.seed);
+    builder.fill(options.seed);
     parameters = builder.take();
   }
 
@@ -136,9 +136,9 @@ struct Vit::Impl {
   }
 };
 
-Vit::Vit(const VitOptions& options) {
+Vit::Vit(const VitOptions& options, Initialisation initialisation) {
   check(options);
-  impl_ = std::make_unique<Impl>(options);
+  impl_ = std::make_unique<Impl>(options, initialisation);
 }
 
 Vit::~Vit() = default;

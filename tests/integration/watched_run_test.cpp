@@ -89,7 +89,7 @@ TEST_F(WatchedRun, TellsUpdatesThatAreTooRareForTheSchedule) {
 }
 
 TEST_F(WatchedRun, TellsInputThatIsSlowerThanCompute) {
-  constexpr int side = 1600;
+  constexpr int side = 3200;
   std::mt19937 random(5);
   std::string pixels(3 * side * side, '\0');
   for (char& value : pixels) value = static_cast<char>(random());
@@ -98,7 +98,7 @@ TEST_F(WatchedRun, TellsInputThatIsSlowerThanCompute) {
     write(name, png_of(side, side, 3, pixels));
   }
   write("run.toml",
-        "[run]\nout = \"out\"\nsteps = 24\nthreads = 1\ncheckpoint_every = 24\n"
+        "[run]\nout = \"out\"\nsteps = 22\nthreads = 1\ncheckpoint_every = 22\n"
         "[model]\nkind = \"vit\"\nlayers = 1\nheads = 1\nwidth = 8\n"
         "[data]\ntrain = [\"images/*/*.png\"]\nimage = 16\n[batch]\nsamples = 2\nmicro = 1\n");
   const std::vector<json> slow = events_of_run("slow_input");

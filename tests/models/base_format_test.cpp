@@ -63,7 +63,7 @@ LlamaOptions whole_options(const BaseCase& of) {
 std::unique_ptr<Llama> unpacked_model(const Llama& model) {
   LlamaOptions options = model.options();
   options.base = BaseFormat::as_stored;
-  auto plain = std::make_unique<Llama>(options, Llama::Initialisation::zeros);
+  auto plain = std::make_unique<Llama>(options, Initialisation::zeros);
   plain->load_file_tensors(model.file_tensors(), "the model in blocks");
   return plain;
 }
@@ -181,7 +181,7 @@ TEST_P(BaseInBlocks, MergesItsUnpackedValues) {
 TEST_P(BaseInBlocks, ComesBackFromAFileAsItWas) {
   const TemporaryFolder folder;
   write_safetensors(folder / "model.safetensors", model.file_tensors());
-  Llama again(model.options(), Llama::Initialisation::zeros);
+  Llama again(model.options(), Initialisation::zeros);
   again.load_file_tensors(open_safetensors(folder / "model.safetensors").tensors, "the file");
   EXPECT_TRUE(same_pass(base_pass_of(again), base_pass_of(model)));
 }

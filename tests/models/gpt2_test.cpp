@@ -299,13 +299,13 @@ TEST(Gpt2, RefusesInputsThatDoNotFit) {
 }
 
 TEST(Gpt2, CountsOfGpt2SmallAreThePublishedOnes) {
-  const Gpt2 model(Gpt2Options{.layers = 12}, Gpt2::Initialisation::zeros);
+  const Gpt2 model(Gpt2Options{.layers = 12}, Initialisation::zeros);
   EXPECT_EQ(parameter_count(model), 124'439'808);
 }
 
 TEST(Gpt2, CountsTheMultiplicationsThatACausalMaskLeaves) {
   constexpr std::int64_t layers = 12, width = 768, context = 1024;
-  const Gpt2 model(Gpt2Options{.layers = layers}, Gpt2::Initialisation::zeros);
+  const Gpt2 model(Gpt2Options{.layers = layers}, Initialisation::zeros);
   const std::int64_t multiplied = parameter_count(model) - context * width;
   std::int64_t pairs = 0;  // of a query and a key, in one head of one layer
   for (std::int64_t query = 0; query < context; ++query) pairs += query + 1;

@@ -26,6 +26,7 @@ nlohmann::json to_json(const memory::RunCost& cost) {
 
 nlohmann::json to_json(const RunEstimate& e) {
   nlohmann::json out{{"parameters", e.parameters},
+                     {"trained_parameters", e.trained},
                      {"batch_samples", e.batch_samples},
                      {"micro_batch", e.micro_batch},
                      {"micro_batches", e.micro_batches},
@@ -86,10 +87,10 @@ nlohmann::json to_json(const train::MachineEstimate& m) {
 }
 
 /// "1.30 B": parameters are counted in billions.
-std::string parameters_text(std::int64_t parameters) {
+std::string parameters_in_words(std::int64_t parameters) {
   std::string text = format_count(static_cast<double>(parameters));
   if (text.back() == 'G') text.back() = 'B';
-  return text + " parameters";
+  return text;
 }
 
 void print_figure(const std::string& name, const std::string& value) {
@@ -152,7 +153,10 @@ void print(const train::MachineEstimate& m) {
 }
 
 void print(const RunEstimate& e) {
-  print_figure("model", parameters_text(e.parameters));
+  print_figure("model", parameters_in_words(e.parameters) + " parameters" +
+                            (e.trained < e.parameters
+                                 ? ", of which " + parameters_in_words(e.trained) + " are trained"
+                                 : ""));
   print_figure("effective batch", in_words(e.effective) + " (micro-batch " + e.micro_reason + ")");
   print_figure("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
   print_figure("accrue holds", sum_text(e.held));

@@ -25,7 +25,7 @@ models::Gpt2 make_model(const Workload& workload) {
                        .width = workload.width,
                        .context = workload.context,
                        .vocab = workload.vocabulary},
-                      models::Gpt2::Initialisation::zeros);
+                      models::Initialisation::zeros);
 }
 
 /// A closed window's gradient, over and over: the sums stay what they are.

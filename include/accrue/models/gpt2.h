@@ -5,6 +5,7 @@
 
 #include "accrue/models/adapter_options.h"
 #include "accrue/models/compute.h"
+#include "accrue/models/initialisation.h"
 #include "accrue/models/language_model.h"
 #include "accrue/models/loss_options.h"
 
@@ -41,9 +42,6 @@ struct Gpt2Options {
 /// longer than the context, samples not.
 class Gpt2 : public LanguageModel {
  public:
-  /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
-  enum class Initialisation { random, zeros };
-
   /// Throws a usage Error where the options are out of range, naming the option ("model.width").
   explicit Gpt2(const Gpt2Options& options, Initialisation initialisation = Initialisation::random);
   ~Gpt2() override;

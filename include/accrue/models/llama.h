@@ -12,6 +12,7 @@
 #include "accrue/models/adapter_options.h"
 #include "accrue/models/base_format.h"
 #include "accrue/models/compute.h"
+#include "accrue/models/initialisation.h"
 #include "accrue/models/language_model.h"
 #include "accrue/models/loss_options.h"
 
@@ -113,9 +114,6 @@ struct LlamaOptions {
 /// what their samples give apart; rows may then be longer than the context, samples not.
 class Llama : public LanguageModel {
  public:
-  /// `zeros` is for whoever fills the parameters at once (a checkpoint, a folder).
-  enum class Initialisation { random, zeros };
-
   /// Throws a usage Error where the options are out of range, naming the option ("model.width").
   explicit Llama(const LlamaOptions& options,
                  Initialisation initialisation = Initialisation::random);

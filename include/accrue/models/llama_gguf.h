@@ -20,7 +20,8 @@ inline constexpr auto gguf_dtype_words = enum_words<GgufDtype>({{GgufDtype::f16,
 
 /// `options` with the shape and variant that the keys of a GGUF file state, of architecture llama
 /// (which Mistral has, too), qwen2, qwen3, gemma2 or gemma3. Its config_json is a config.json that
-/// says the same. Its context is the whole context_length. Throws a usage Error naming the file and
+/// says the same. Its context is the whole context_length, and its base, where adapters keep it as
+/// stored, the format that the file's matrices have. Throws a usage Error naming the file and
 /// the key where one is missing or asks for what this model is not.
 LlamaOptions read_llama_gguf_shape(const std::filesystem::path& file, LlamaOptions options);
 

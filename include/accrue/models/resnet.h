@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/initialisation.h"
 #include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 #include "accrue/models/normalisation.h"
@@ -38,7 +39,8 @@ struct ResNetOptions {
 class ResNet : public Model {
  public:
   /// Throws a usage Error where the options are out of range, naming the option ("model.layers").
-  explicit ResNet(const ResNetOptions& options);
+  explicit ResNet(const ResNetOptions& options,
+                  Initialisation initialisation = Initialisation::random);
   ~ResNet() override;
 
   NamedParameters parameters() const override;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "accrue/models/compute.h"
+#include "accrue/models/initialisation.h"
 #include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 
@@ -38,7 +39,7 @@ struct VitOptions {
 class Vit : public Model {
  public:
   /// Throws a usage Error where the options are out of range, naming the option ("model.context").
-  explicit Vit(const VitOptions& options);
+  explicit Vit(const VitOptions& options, Initialisation initialisation = Initialisation::random);
   ~Vit() override;
 
   NamedParameters parameters() const override;

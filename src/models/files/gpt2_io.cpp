@@ -95,7 +95,7 @@ std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2
   const std::int64_t positions = options.context;
   options.context = context.value_or(positions);
   const StoredTensors fitting = with_first_positions(tensors, positions, options.context, origin);
-  auto model = std::make_unique<Gpt2>(options, Gpt2::Initialisation::zeros);
+  auto model = std::make_unique<Gpt2>(options, Initialisation::zeros);
   load_hugging_face(*model, fitting, origin);
   return model;
 }

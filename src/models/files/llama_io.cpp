@@ -38,7 +38,7 @@ std::unique_ptr<Llama> load_llama_folder(const std::filesystem::path& folder, Ll
     check_context(*context, options.context, origin);
     options.context = *context;
   }
-  auto model = std::make_unique<Llama>(options, Llama::Initialisation::zeros);
+  auto model = std::make_unique<Llama>(options, Initialisation::zeros);
   load_llama_tensors(*model, tensors, origin);
   return model;
 }

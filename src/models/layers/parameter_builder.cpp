@@ -30,8 +30,8 @@ std::vector<std::int64_t> sizes_in_blocks(const std::string& name, BaseFormat ba
   return kernels::sizes_in_blocks(format, size);
 }
 
-void fill(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
-          std::uint64_t stream) {
+void draw_values(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
+                 std::uint64_t stream) {
   const at::NoGradGuard no_grad;  // grad mode is per thread, and this runs on the pool's
   const bool in_blocks = kernels::is_in_blocks(parameter);
   const std::vector<std::int64_t> sizes =
@@ -94,19 +94,21 @@ at::Tensor ParameterBuilder::weight(const std::string& name, std::int64_t rows,
 at::Tensor ParameterBuilder::made(const std::string& name, std::vector<std::int64_t> shape,
                                   at::ScalarType dtype, double value) {
   const MemoryTagScope tag(MemoryTag::parameters);
-  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype));
+  const at::Device device = makes_values() ? at::kCPU : at::kMeta;
+  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype).device(device));
   tensor.set_requires_grad(trained_);
   parameters_.push_back({name, tensor});
   return tensor;
 }
 
 void ParameterBuilder::draw(std::uint64_t seed) {
+  if (!makes_values()) pending_.clear();
   const auto count = static_cast<std::int64_t>(pending_.size());
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const Pending& next = pending_[static_cast<std::size_t>(i)];
       const NamedParameter& parameter = parameters_[next.index];
-      fill(parameter.tensor, next.standard_deviation, seed, stream_of(parameter.name));
+      draw_values(parameter.tensor, next.standard_deviation, seed, stream_of(parameter.name));
     }
   });
   pending_.clear();

@@ -8,6 +8,7 @@
 
 #include "accrue/core/parameter.h"
 #include "accrue/models/base_format.h"
+#include "accrue/models/initialisation.h"
 #include "kernels/blocks/blocks.h"
 
 namespace accrue::models {
@@ -26,7 +27,8 @@ std::optional<kernels::BlockFormat> block_format_of(BaseFormat base);
 /// Makes a model's parameters in registration order and draws their values at the end, in parallel.
 class ParameterBuilder {
  public:
-  explicit ParameterBuilder(at::ScalarType dtype) : dtype_(dtype), matrices_(dtype) {}
+  ParameterBuilder(at::ScalarType dtype, Initialisation initialisation)
+      : dtype_(dtype), matrices_(dtype), initialisation_(initialisation) {}
 
   /// What is made from here on is frozen: it wants no gradient, and matrices are held in that
   /// dtype, those of linear layers as `base` says.
@@ -42,7 +44,7 @@ class ParameterBuilder {
   }
 
   at::Tensor constant(const std::string& name, std::vector<std::int64_t> shape, double value);
-  /// Makes a parameter that draw() fills; until then it is zero.
+  /// Makes a parameter that fill() or draw() gives its values; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
                     double standard_deviation);
   /// The same for a linear layer's weight [rows, columns]. Throws a usage Error where the base's
@@ -50,9 +52,15 @@ class ParameterBuilder {
   at::Tensor weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                     double standard_deviation);
 
+  /// Whether what is made has values, and not shapes alone.
+  bool makes_values() const { return initialisation_ != Initialisation::shapes; }
+  /// Fills what was made as the initialisation says.
+  void fill(std::uint64_t seed) {
+    if (initialisation_ != Initialisation::random) pending_.clear();
+    draw(seed);
+  }
+  /// Draws what was made since, unless there are shapes alone.
   void draw(std::uint64_t seed);
-  /// Leaves zero what draw() would fill.
-  void leave_zero() { pending_.clear(); }
   NamedParameters take() { return std::move(parameters_); }
 
  private:
@@ -65,6 +73,7 @@ class ParameterBuilder {
                   double value);
 
   at::ScalarType dtype_, matrices_;
+  Initialisation initialisation_;
   BaseFormat base_ = BaseFormat::as_stored;
   bool trained_ = true;
   NamedParameters parameters_;

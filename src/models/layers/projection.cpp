@@ -93,11 +93,11 @@ NamedParameters with_adapters(const char* operation, ParameterBuilder& builder,
                               const std::vector<Projection*>& projections,
                               const AdapterOptions& options, std::int64_t first_site,
                               std::uint64_t seed) {
-  builder.draw(seed);
+  builder.fill(seed);
   builder.end_frozen();
   if (options.any()) attach_adapters(operation, builder, projections, options, first_site);
   builder.draw(seed);
-  restart_adapters(projections);
+  if (builder.makes_values()) restart_adapters(projections);
   return builder.take();
 }
 

@@ -54,11 +54,11 @@ MachineEstimate estimate_on_this_machine(const Config& config, const RunEstimate
   const double best = best_gemm_rate(config.precision.compute);
   machine.gflops = best / 1e9;
   if (config.model.kind == ModelKind::resnet) return machine;
-  // Forward and backward: 6 operations for each parameter and token.
+  // Forward and backward: 6 operations for each parameter and token, 4 for one that is frozen.
   const std::int64_t tokens = config.model.kind == ModelKind::vit
                                   ? config.model.context_or_default() + 1
                                   : std::max<std::int64_t>(1, estimate.sample_tokens);
-  const double flops = 6 * static_cast<double>(estimate.parameters) *
+  const double flops = static_cast<double>(4 * estimate.parameters + 2 * estimate.trained) *
                        static_cast<double>(estimate.batch_samples * tokens);
   machine.least_step_seconds = flops / best;
   machine.most_step_seconds = flops / best / kLeastShare;

@@ -1,11 +1,15 @@
 #include "train/plan/plan_estimate.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "accrue/core/error.h"
 #include "batch/schedule.h"
 #include "data/files/suffix.h"
+#include "kernels/blocks/block_matrix.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/llama_activations.h"
 #include "train/plan/storage.h"
@@ -17,9 +21,8 @@ namespace {
 
 constexpr const char* estimating = "plan --estimate";
 
-/// What a model's shape comes to.
+/// What a model's shape comes to in activations.
 struct ModelFigures {
-  std::int64_t parameters = 0;
   std::int64_t sixteen_bit_sample_bytes = 0;
   std::vector<RunEstimate::Mode> modes;
 };
@@ -44,8 +47,9 @@ std::int64_t classes_of(const Config& config) {
                     "--model.vocab=50304 (of images: the number of classes)");
 }
 
-std::vector<std::int64_t> image_of(const EstimateOptions& options) {
+std::vector<std::int64_t> image_of(const Config& config, const EstimateOptions& options) {
   if (options.image.size() == 3) return options.image;
+  if (!config.model.image.empty()) return config.model.image;
   throw usage_error(estimating, "the images' channels, height and width, as the data are not read",
                     "nothing", "--image 3x32x32");
 }
@@ -56,68 +60,93 @@ std::vector<Recompute> modes_of(const Config& config) {
   return {Recompute::none, Recompute::selective, Recompute::full};
 }
 
-ModelFigures figures_of_transformer(const Config& config, const memory::TransformerShape& shape,
-                                    std::int64_t parameters) {
-  ModelFigures figures{.parameters = parameters,
-                       .sixteen_bit_sample_bytes = memory::sixteen_bit_activations(shape)};
+/// The config with all that the model's shape takes.
+Config with_shape(Config config, const EstimateOptions& options) {
+  take_shape_of_origin(config);
+  config.model.vocab = classes_of(config);
+  if (!is_language_model(config.model.kind)) config.model.image = image_of(config, options);
+  return config;
+}
+
+ModelFigures figures_of_transformer(const Config& config, const memory::TransformerShape& shape) {
+  ModelFigures figures{.sixteen_bit_sample_bytes = memory::sixteen_bit_activations(shape)};
   for (const Recompute mode : modes_of(config))
     figures.modes.push_back(
         {mode, memory::transformer_activations(shape, value_bytes_of(config), mode)});
   return figures;
 }
 
-ModelFigures figures_of_gpt2(const Config& config) {
-  const ModelConfig& m = config.model;
-  const memory::TransformerShape shape{
-      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context_or_default()};
-  return figures_of_transformer(config, shape, memory::gpt2_parameters(shape, classes_of(config)));
+memory::TransformerShape transformer_shape(const ModelConfig& model) {
+  const std::int64_t class_tokens = model.kind == ModelKind::vit ? 1 : 0;
+  return {.layers = model.layers,
+          .width = model.width,
+          .heads = model.heads,
+          .tokens = model.context_or_default() + class_tokens};
 }
 
 ModelFigures figures_of_llama(const Config& config) {
-  models::LlamaOptions shape = llama_shape(config.model);
-  shape.vocab = classes_of(config);
-  ModelFigures figures{.parameters = models::parameter_count(shape),
-                       .sixteen_bit_sample_bytes =
+  const models::LlamaOptions shape = llama_shape(config.model);
+  ModelFigures figures{.sixteen_bit_sample_bytes =
                            llama_activations(shape, {.master = 2, .operand = 2}, Recompute::none)};
   for (const Recompute mode : modes_of(config))
     figures.modes.push_back({mode, llama_activations(shape, value_bytes_of(config), mode)});
   return figures;
 }
 
-ModelFigures figures_of_vit(const Config& config, const EstimateOptions& options) {
-  const ModelConfig& m = config.model;
-  const std::vector<std::int64_t> image = image_of(options);
-  memory::TransformerShape shape{
-      .layers = m.layers, .width = m.width, .heads = m.heads, .tokens = m.context_or_default()};
-  const std::int64_t parameters = memory::vit_parameters(
-      shape, image[0] * image[1] * image[2] / m.context_or_default(), classes_of(config));
-  ++shape.tokens;  // the class token
-  return figures_of_transformer(config, shape, parameters);
-}
-
 /// A resnet has no closed form of its recomputation here: it saves least where images are large.
-ModelFigures figures_of_resnet(const Config& config, const EstimateOptions& options) {
-  const std::vector<std::int64_t> image = image_of(options);
+ModelFigures figures_of_resnet(const Config& config) {
+  const std::vector<std::int64_t>& image = config.model.image;
   const memory::ResNetShape shape{.layers = config.model.layers,
                                   .width = config.model.width,
-                                  .classes = classes_of(config),
                                   .channels = image[0],
                                   .height = image[1],
                                   .width_pixels = image[2]};
   const std::int64_t value_bytes = config.precision.compute == models::Compute::fp64 ? 8 : 4;
-  return {.parameters = memory::resnet_parameters(shape),
-          .modes = {{Recompute::none, memory::resnet_activations(shape, value_bytes)}}};
+  return {.modes = {{Recompute::none, memory::resnet_activations(shape, value_bytes)}}};
 }
 
-ModelFigures figures_of(const Config& config, const EstimateOptions& options) {
-  if (config.model.kind == ModelKind::torchscript || config.model.has_shape_of_folder())
-    throw usage_error(estimating, "the model's shape in [model], as no file is read",
-                      "model.from = \"" + config.model.from + "\"",
-                      "layers, heads, width, context and vocab in its place, or accrue plan");
-  if (config.model.kind == ModelKind::vit) return figures_of_vit(config, options);
-  if (config.model.kind == ModelKind::resnet) return figures_of_resnet(config, options);
+ModelFigures figures_of(const Config& config) {
+  if (config.model.kind == ModelKind::resnet) return figures_of_resnet(config);
   if (config.model.kind == ModelKind::llama) return figures_of_llama(config);
-  return figures_of_gpt2(config);
+  return figures_of_transformer(config, transformer_shape(config.model));
+}
+
+/// What a model has of parameters.
+struct Parameters {
+  std::int64_t all = 0, trained = 0;
+  double frozen_bytes = 0;
+};
+
+/// A frozen base of adapters is held once, in the precision of products or in blocks; what is
+/// frozen by a pattern is held as if it were trained.
+Parameters parameters_of(const Config& config) {
+  const memory::ValueBytes values = value_bytes_of(config);
+  const std::unique_ptr<models::Model> model = make_model_shapes(config);
+  Parameters found;
+  for (const NamedParameter& parameter : model->parameters()) {
+    const std::int64_t count = kernels::element_count(parameter.tensor);
+    found.all += count;
+    if (parameter.tensor.requires_grad())
+      found.trained += count;
+    else if (static_cast<double>(parameter.tensor.element_size()) == values.master)
+      found.frozen_bytes += memory::frozen_bytes(values) * static_cast<double>(count);
+    else
+      found.frozen_bytes += static_cast<double>(parameter.tensor.nbytes());
+  }
+  return found;
+}
+
+memory::Resident held_bytes(const Parameters& parameters, const Config& config) {
+  memory::Resident held = memory::state_bytes(parameters.trained, storage_of(config));
+  held.parameters += std::llround(parameters.frozen_bytes);
+  return held;
+}
+
+memory::Resident sixteen_bit_state(const Parameters& parameters) {
+  constexpr std::int64_t sixteen_bits = 2;
+  memory::Resident held = memory::sixteen_bit_state(parameters.trained);
+  held.parameters += sixteen_bits * (parameters.all - parameters.trained);
+  return held;
 }
 
 std::int64_t samples_of_batch(const Config& config, std::int64_t sample_tokens) {
@@ -167,15 +196,14 @@ std::optional<Config> changed_config(const Config& config, Change& change) {
   return changed;
 }
 
-void take_savings(const Config& config, RunEstimate& estimate) {
+void take_savings(const Config& config, const Parameters& parameters, RunEstimate& estimate) {
   const auto add = [&](const std::string& change, std::int64_t saved) {
     if (saved > 0) estimate.savings.push_back({change, saved});
   };
   for (Change change : changes_of_state()) {
     const std::optional<Config> changed = changed_config(config, change);
     if (!changed || !keeps_the_optimizer(config, *changed)) continue;
-    const memory::Resident held = memory::state_bytes(estimate.parameters, storage_of(*changed));
-    add(change.text, estimate.held.total() - held.total());
+    add(change.text, estimate.held.total() - held_bytes(parameters, *changed).total());
   }
   for (const RunEstimate::Mode& mode : estimate.modes)
     add("memory.recompute = \"" + std::string(to_string(mode.recompute)) + '"',
@@ -233,18 +261,16 @@ void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
 }  // namespace
 
 RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
-  const Config config = with_whole_batch(given, options.ranks);
-  if (config.model.kind == ModelKind::torchscript)
+  if (given.model.kind == ModelKind::torchscript)
     throw usage_error(estimating,
                       "a model whose shape the config tells: gpt2, llama, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
-  if (config.model.lora.is_on() || !config.model.freeze.empty())
-    throw usage_error(estimating, "a model that is trained as a whole",
-                      config.model.lora.is_on() ? "adapters" : "model.freeze",
-                      "accrue plan without --estimate, which measures");
-  const ModelFigures figures = figures_of(config, options);
+  const Config config = with_shape(with_whole_batch(given, options.ranks), options);
+  const ModelFigures figures = figures_of(config);
+  const Parameters parameters = parameters_of(config);
   RunEstimate estimate;
-  estimate.parameters = figures.parameters;
+  estimate.parameters = parameters.all;
+  estimate.trained = parameters.trained;
   estimate.sample_tokens =
       is_language_model(config.model.kind) ? config.model.context_or_default() : 0;
   estimate.batch_samples = samples_of_batch(config, estimate.sample_tokens);
@@ -257,15 +283,15 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
       estimate.batch_samples,
       std::vector<std::int64_t>(static_cast<std::size_t>(ranks), estimate.micro_batch));
   estimate.effective.tokens = estimate.batch_samples * estimate.sample_tokens;
-  estimate.sixteen_bit = memory::sixteen_bit_state(estimate.parameters);
+  estimate.sixteen_bit = sixteen_bit_state(parameters);
   estimate.sixteen_bit_sample_bytes = figures.sixteen_bit_sample_bytes;
-  estimate.held = memory::state_bytes(estimate.parameters, storage_of(config));
+  estimate.held = held_bytes(parameters, config);
   estimate.modes = figures.modes;
   const std::int64_t sample_bytes = figures.modes.front().sample_bytes;
   estimate.micro_activation_bytes = estimate.micro_batch * sample_bytes;
   estimate.one_pass_bytes = estimate.held.total() + estimate.batch_samples * sample_bytes;
   estimate.total_tokens = tokens_of_run(config, estimate);
-  take_savings(config, estimate);
+  take_savings(config, parameters, estimate);
   take_fits(estimate);
   take_costs(options, estimate);
   return estimate;

@@ -20,9 +20,10 @@ struct EstimateOptions {
   std::optional<memory::Offer> versus;  ///< to compare it with; needs `offer`
 };
 
-/// The arithmetic of a run, without its data, its model or any hardware.
+/// The arithmetic of a run, without its data, its model's values or any hardware.
 struct RunEstimate {
   std::int64_t parameters = 0;
+  std::int64_t trained = 0;        ///< those of them that are not frozen
   std::int64_t sample_tokens = 0;  ///< 0 for images
   std::int64_t batch_samples = 0;
   std::int64_t micro_batch = 1;  ///< batch.micro, or 1
@@ -62,7 +63,8 @@ struct RunEstimate {
   std::optional<memory::OfferComparison> comparison;
 };
 
-/// Estimates a run. Throws a usage Error naming the key or option that is missing.
+/// Estimates a run. Of a folder or a file that the model starts from it reads the shape. Throws a
+/// usage Error naming the key or option that is missing.
 RunEstimate estimate_run(const Config& config, const EstimateOptions& options = {});
 
 }  // namespace accrue::train

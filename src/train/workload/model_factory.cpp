@@ -192,6 +192,25 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
                     "a module made for these data, or other data");
 }
 
+void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
+  model.layers = shape.layers;
+  model.heads = shape.heads;
+  model.width = shape.width;
+  model.context = shape.context;
+  model.vocab = shape.vocab;
+}
+
+void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
+  model.layers = shape.layers;
+  model.heads = shape.heads;
+  model.kv_heads = shape.kv_heads;
+  model.width = shape.width;
+  model.ffn_width = shape.ffn_width;
+  model.context = shape.context;
+  model.vocab = shape.vocab;
+  model.config_json = shape.config_json;
+}
+
 std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
   const models::Gpt2Options theirs =
       models::read_gpt2_shape(config.model.from, gpt2_options(config));
@@ -199,18 +218,14 @@ std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string
       models::load_gpt2_folder(config.model.from, theirs, config.model.context);
   remarks.push_back(start_in_words(config.model.from, *model));
   note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
-  const models::Gpt2Options& shape = model->options();
-  config.model.layers = shape.layers;
-  config.model.heads = shape.heads;
-  config.model.width = shape.width;
-  config.model.context = shape.context;
-  config.model.vocab = shape.vocab;
+  put_shape(config.model, model->options());
   return model;
 }
 
-models::LlamaOptions llama_shape_of(const std::string& from) {
-  return models::is_gguf(from) ? models::read_llama_gguf_shape(from, {})
-                               : models::read_llama_shape(from, {});
+models::LlamaOptions llama_shape_of_origin(const ModelConfig& model) {
+  models::LlamaOptions options{.adapters = model.lora.adapters, .base = model.base};
+  return models::is_gguf(model.from) ? models::read_llama_gguf_shape(model.from, std::move(options))
+                                     : models::read_llama_shape(model.from, std::move(options));
 }
 
 std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::string>& remarks) {
@@ -219,18 +234,10 @@ std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::strin
   std::unique_ptr<models::Llama> model =
       models::is_gguf(from) ? models::load_llama_gguf(from, llama_options(config), wanted)
                             : models::load_llama_folder(from, llama_options(config), wanted);
-  const models::LlamaOptions& shape = model->options();
-  const std::int64_t positions = llama_shape_of(from).context;
+  const std::int64_t positions = llama_shape_of_origin(config.model).context;
   remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(config.model.kind, positions, shape.context, remarks);
-  config.model.layers = shape.layers;
-  config.model.heads = shape.heads;
-  config.model.kv_heads = shape.kv_heads;
-  config.model.width = shape.width;
-  config.model.ffn_width = shape.ffn_width;
-  config.model.context = shape.context;
-  config.model.vocab = shape.vocab;
-  config.model.config_json = shape.config_json;
+  note_shorter_context(config.model.kind, positions, model->options().context, remarks);
+  put_shape(config.model, model->options());
   return model;
 }
 
@@ -263,20 +270,25 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
 }
 
 void take_shape_of_origin(Config& config) {
-  std::optional<std::int64_t> context = config.model.context;
+  take_adapters_of_folder(config);
+  const std::optional<std::int64_t> context = config.model.context;
+  const LoraConfig adapters = config.model.lora;
+  const models::BaseFormat base = config.model.base;
   if (const auto origin = run_origin(config.model.from)) {
     config = VerifiedCheckpoint(origin->checkpoint, VerifiedCheckpoint::Files::none)
                  .with_shape(std::move(config));
+    if (adapters.is_on()) {
+      config.model.lora = adapters;
+      config.model.base = base;
+    }
   } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
     expect_model_files(config.model.from, config.model.kind);
     if (config.model.kind == ModelKind::llama) {
-      const models::LlamaOptions shape = llama_shape_of(config.model.from);
-      config.model.vocab = shape.vocab;
-      config.model.context = shape.context;
+      const models::LlamaOptions shape = llama_shape_of_origin(config.model);
+      put_shape(config.model, shape);
+      config.model.base = shape.base;
     } else {
-      const models::Gpt2Options shape = models::read_gpt2_shape(config.model.from, {});
-      config.model.vocab = shape.vocab;
-      config.model.context = shape.context;
+      put_shape(config.model, models::read_gpt2_shape(config.model.from, {}));
     }
   }
   if (context) config.model.context = context;
@@ -320,13 +332,13 @@ void settle_what_is_trained(const Config& config, models::Model& model,
 
 namespace {
 
-using Initialisation = models::Llama::Initialisation;
+using models::Initialisation;
 
 std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisation values) {
   if (config.model.kind == ModelKind::resnet)
-    return std::make_unique<models::ResNet>(resnet_options(config));
+    return std::make_unique<models::ResNet>(resnet_options(config), values);
   if (config.model.kind == ModelKind::vit)
-    return std::make_unique<models::Vit>(vit_options(config));
+    return std::make_unique<models::Vit>(vit_options(config), values);
   if (config.model.kind == ModelKind::torchscript)
     return std::make_unique<models::TorchScriptModel>(
         models::TorchScriptOptions{.file = config.model.from,
@@ -334,7 +346,7 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
                                    .loss = loss_options(config)});
   if (config.model.kind == ModelKind::llama)
     return std::make_unique<models::Llama>(llama_options(config), values);
-  return std::make_unique<models::Gpt2>(gpt2_options(config));
+  return std::make_unique<models::Gpt2>(gpt2_options(config), values);
 }
 
 std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
@@ -351,6 +363,10 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
 
 std::unique_ptr<models::Model> make_model_to_load(const Config& config) {
   return make_frozen_model(config, Initialisation::zeros);
+}
+
+std::unique_ptr<models::Model> make_model_shapes(const Config& config) {
+  return make_frozen_model(config, Initialisation::shapes);
 }
 
 std::unique_ptr<models::Model> make_initial_model(const Config& config) {

@@ -23,8 +23,8 @@ models::LlamaOptions llama_shape(const ModelConfig& model);
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks);
 
-/// Puts the context and the vocabulary that load_shaping_model() would put into the config, without
-/// loading any weights.
+/// Puts the shape that load_shaping_model() would put into the config, that of adapters and the
+/// format of the base too, without loading any weights.
 void take_shape_of_origin(Config& config);
 
 /// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
@@ -41,6 +41,10 @@ void check_loaded_model(const Config& config, models::Model& model, const data::
 /// Error where the adapters are of another base, or a pattern matches nothing.
 void settle_what_is_trained(const Config& config, models::Model& model,
                             std::vector<std::string>& remarks);
+
+/// make_model() without values, of any size in no memory: to count parameters and the bytes of
+/// each.
+std::unique_ptr<models::Model> make_model_shapes(const Config& config);
 
 /// make_model(), with the weights of `model.from` where that names a file of them.
 std::unique_ptr<models::Model> make_initial_model(const Config& config);

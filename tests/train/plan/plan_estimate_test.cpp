@@ -5,10 +5,14 @@
 #include <set>
 
 #include "accrue/core/error.h"
+#include "accrue/models/freeze.h"
 #include "accrue/models/gpt2.h"
+#include "accrue/models/llama_gguf.h"
+#include "accrue/models/llama_io.h"
 #include "accrue/models/resnet.h"
 #include "accrue/models/vit.h"
 #include "train/plan/plan_choice.h"
+#include "train/plan/storage.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train {
@@ -185,6 +189,39 @@ TEST(EstimateRun, CountsTheParametersOfTheModelsThemselves) {
                 models::ResNet({.layers = 14, .width = 4, .classes = 11, .image = {3, 16, 16}})));
 }
 
+TEST(EstimateRun, HoldsWhatIsFrozenOnce) {
+  Config c = gpt2_1_3b();
+  c.precision.compute = models::Compute::bf16;
+  c.model.kind = ModelKind::llama;
+  c.model.ffn_width = 5632;
+  const RunEstimate whole = estimate_run(c);
+  EXPECT_EQ(whole.trained, whole.parameters);
+  c.model.lora.adapters = {.rank = 8};
+  const RunEstimate adapters = estimate_run(c);
+  EXPECT_EQ(adapters.parameters, whole.parameters + adapters.trained);
+  EXPECT_LT(adapters.trained, whole.parameters / 50);
+  const memory::Resident of_adapters = memory::state_bytes(adapters.trained, storage_of(c));
+  const auto frozen = [&](const RunEstimate& of) {
+    return static_cast<double>(of.held.parameters - of_adapters.parameters) /
+           static_cast<double>(whole.parameters);
+  };
+  EXPECT_NEAR(frozen(adapters), 2, 0.01) << "bf16; norms stay in fp32";
+  EXPECT_EQ(adapters.held.gradients, of_adapters.gradients);
+  EXPECT_EQ(adapters.held.optimizer, of_adapters.optimizer);
+  const double tables = 2.0 * static_cast<double>(c.model.vocab.value_or(0) * c.model.width) /
+                        static_cast<double>(whole.parameters);
+  c.model.base = models::BaseFormat::q4_k;
+  EXPECT_NEAR(frozen(estimate_run(c)), tables + (4.5 / 8) * (1 - tables / 2), 0.01);
+  c.model.base = models::BaseFormat::as_stored;
+  c.model.lora = {};
+  c.model.freeze = {"model.layers.*"};
+  const RunEstimate part = estimate_run(c);
+  EXPECT_EQ(part.held.parameters, whole.held.parameters);
+  EXPECT_LT(part.held.gradients, whole.held.gradients / 10);
+  EXPECT_EQ(part.sixteen_bit.parameters, whole.sixteen_bit.parameters);
+  EXPECT_LT(part.sixteen_bit.gradients, whole.sixteen_bit.gradients / 10);
+}
+
 class EstimatedActivations : public testing::TinyRun {};
 
 TEST_F(EstimatedActivations, AreNearWhatASampleTakes) {
@@ -207,6 +244,74 @@ TEST_F(EstimatedActivations, AreNearWhatASampleTakes) {
       EXPECT_NEAR(static_cast<double>(mode.sample_bytes), per_sample, 0.2 * per_sample)
           << to_string(compute) << ' ' << to_string(mode.recompute);
     }
+  }
+}
+
+class EstimatedAdapters : public testing::TinyRun {
+ protected:
+  Config with_adapters() const {
+    Config c = config();
+    c.model.kind = ModelKind::llama;
+    c.model.layers = 8;
+    c.model.width = 64;
+    c.model.context = 64;
+    c.model.vocab = 300;
+    c.model.lora.adapters = {.rank = 4};
+    c.batch.tokens = 32 * 64;
+    c.batch.micro.reset();
+    return c;
+  }
+};
+
+TEST_F(EstimatedAdapters, AreNearWhatARunOfThemTakes) {
+  for (const auto compute : {models::Compute::fp32, models::Compute::bf16}) {
+    Config c = with_adapters();
+    c.precision.compute = compute;
+    const Workload work = open_workload(c);
+    memory::PlanQuestion question = plan_question(work);
+    const auto trials = begin_trials(work, question);
+    const RunEstimate estimated = estimate_run(work.config);
+    EXPECT_EQ(estimated.parameters, models::parameter_count(*work.model));
+    EXPECT_EQ(estimated.trained, models::trained_parameter_count(*work.model));
+    const auto held = static_cast<double>(trials->resident().total());
+    EXPECT_NEAR(static_cast<double>(estimated.held.total()), held, 0.1 * held);
+    for (const RunEstimate::Mode& mode : estimated.modes) {
+      const auto bytes = [&](std::int64_t samples) {
+        return static_cast<double>(trials->run({samples, mode.recompute}).peak_bytes);
+      };
+      const double per_sample = (bytes(32) - bytes(8)) / 24;
+      // It counts as if all parameters were trained, which takes more.
+      EXPECT_GT(static_cast<double>(mode.sample_bytes), 0.8 * per_sample)
+          << to_string(compute) << ' ' << to_string(mode.recompute);
+      EXPECT_LT(static_cast<double>(mode.sample_bytes), 1.4 * per_sample)
+          << to_string(compute) << ' ' << to_string(mode.recompute);
+    }
+  }
+}
+
+TEST_F(EstimatedAdapters, TakeTheShapeOfWhatTheModelStartsFrom) {
+  Config stated = with_adapters();
+  stated.model.heads = 4;
+  stated.model.kv_heads = 2;
+  const RunEstimate expected = estimate_run(stated);
+  const models::Llama model({.layers = stated.model.layers,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .width = stated.model.width,
+                             .context = 128,
+                             .vocab = 300});
+  models::save_llama_folder(folder_ / "llama", model);
+  models::save_llama_gguf(folder_ / "llama.gguf", model, models::GgufDtype::f32, {});
+  for (const char* from : {"llama", "llama.gguf"}) {
+    Config c = with_adapters();
+    c.model.layers = 1;
+    c.model.vocab.reset();
+    c.model.from = (folder_ / from).string();
+    const RunEstimate found = estimate_run(c);
+    EXPECT_EQ(found.parameters, expected.parameters) << from;
+    EXPECT_EQ(found.trained, expected.trained) << from;
+    EXPECT_EQ(found.held.total(), expected.held.total()) << from;
+    EXPECT_EQ(found.modes.front().sample_bytes, expected.modes.front().sample_bytes) << from;
   }
 }
 

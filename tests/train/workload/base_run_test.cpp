@@ -56,7 +56,7 @@ TEST_F(BaseRun, LearnsAsOnItsUnpackedValues) {
   Trainer(c).run();
   Config plain = adapters("plain", BaseFormat::as_stored);
   models::LlamaOptions options = models::read_llama_shape(c.model.from, {});
-  models::Llama unpacked(options, models::Llama::Initialisation::zeros);
+  models::Llama unpacked(options, models::Initialisation::zeros);
   NamedParameters base;
   for (const NamedParameter& parameter : open_workload(c).model->parameters())
     if (!models::is_adapter_name(parameter.name)) base.push_back(parameter);

@@ -135,6 +135,10 @@ LlamaOptions shape_of(const GgufFile& file, LlamaOptions options) {
   return parse_llama_config(config_of_gguf(file), file.name(), std::move(options));
 }
 
+bool keeps_blocks(const LlamaOptions& options) {
+  return options.base == BaseFormat::as_stored && options.adapters.any();
+}
+
 GgufType type_of(GgufDtype dtype) {
   switch (dtype) {
     case GgufDtype::f16:
@@ -165,8 +169,11 @@ GgufOutput output_of(const StoredTensor& stored, const LlamaOptions& options, bo
 
 }  // namespace
 
-LlamaOptions read_llama_gguf_shape(const std::filesystem::path& file, LlamaOptions options) {
-  return shape_of(GgufFile(file), std::move(options));
+LlamaOptions read_llama_gguf_shape(const std::filesystem::path& path, LlamaOptions options) {
+  const GgufFile file(path);
+  options = shape_of(file, std::move(options));
+  if (keeps_blocks(options)) options.base = stored_base(file, options);
+  return options;
 }
 
 std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& path, LlamaOptions options,
@@ -178,9 +185,9 @@ std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& path, LlamaO
     check_context(*context, options.context, file.name());
     options.context = *context;
   }
-  const bool as_stored = options.base == BaseFormat::as_stored && options.adapters.any();
+  const bool as_stored = keeps_blocks(options);
   if (as_stored) options.base = stored_base(file, options);
-  auto model = std::make_unique<Llama>(options, Llama::Initialisation::zeros);
+  auto model = std::make_unique<Llama>(options, Initialisation::zeros);
   load_llama_tensors(*model, HubTensors(file, model->options(), as_stored).all(), file.name());
   return model;
 }
