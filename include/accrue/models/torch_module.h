@@ -43,4 +43,12 @@ std::unique_ptr<Trainable> from_module(std::shared_ptr<torch::nn::Module> module
                                        ModuleForward forward, LossFunction loss,
                                        const std::string& name);
 
+/// The loss of a micro-batch, by a module that it refers to and runs.
+using MicroBatchLoss = std::function<Loss(const batch::MicroBatch& micro)>;
+
+/// Any module as one segment that ends in its loss, for a loss function that runs the module
+/// itself. It sees floating-point inputs in the parameters' dtype.
+std::unique_ptr<Trainable> from_loss(std::shared_ptr<torch::nn::Module> module, MicroBatchLoss loss,
+                                     const std::string& name);
+
 }  // namespace accrue::models

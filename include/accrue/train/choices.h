@@ -11,17 +11,29 @@ namespace accrue::train {
 enum class Device { cpu };
 inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"}});
 
-enum class ModelKind { gpt2, llama, vit, resnet, torchscript };
+enum class ModelKind {
+  gpt2,
+  llama,
+  vit,
+  resnet,
+  torchscript,
+  custom,  ///< brought by the program (train::Custom)
+};
 inline constexpr auto model_kind_words =
     enum_words<ModelKind>({{ModelKind::gpt2, "gpt2"},
                            {ModelKind::llama, "llama"},
                            {ModelKind::vit, "vit"},
                            {ModelKind::resnet, "resnet"},
-                           {ModelKind::torchscript, "torchscript"}});
+                           {ModelKind::torchscript, "torchscript"},
+                           {ModelKind::custom, "custom"}});
 constexpr std::string_view to_string(ModelKind kind) { return model_kind_words.of(kind); }
 /// Whether models of this kind are language models of accrue's own.
 constexpr bool is_language_model(ModelKind kind) {
   return kind == ModelKind::gpt2 || kind == ModelKind::llama;
+}
+/// Whether a model of this kind is not accrue's own, and may take whatever it takes.
+constexpr bool is_foreign(ModelKind kind) {
+  return kind == ModelKind::torchscript || kind == ModelKind::custom;
 }
 
 /// Where micro-batches' gradients are summed.

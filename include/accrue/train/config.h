@@ -203,6 +203,8 @@ struct ObserveConfig {
   std::optional<observe::ProgressStyle> progress;  ///< none: auto
 };
 
+struct Custom;
+
 struct Config {
   RunConfig run;
   ModelConfig model;
@@ -214,6 +216,8 @@ struct Config {
   OptimConfig optim;
   DistConfig dist;
   ObserveConfig observe;
+  /// What a program brings where model.kind is "custom"; no key.
+  std::shared_ptr<const Custom> custom = nullptr;
 };
 
 /// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML

@@ -10,8 +10,10 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/observer.h"
+#include "accrue/core/user_model.h"
 #include "accrue/data/source.h"
 #include "accrue/train/config.h"
+#include "accrue/train/custom.h"
 #include "accrue/train/run_plan.h"
 #include "accrue/train/run_record.h"
 
@@ -73,6 +75,35 @@ class Trainer {
   /// `tell` is called while text becomes tokens, which may take minutes the first time.
   explicit Trainer(Config config, std::shared_ptr<distributed::Group> group = nullptr,
                    const data::TellProgress& tell = {});
+  /// Trains what the program brings; model.kind is "custom".
+  Trainer(Config config, Custom custom, std::shared_ptr<distributed::Group> group = nullptr);
+  /// Trains a module of the program's own, in place: `model` is a torch::nn holder or a
+  /// std::shared_ptr of a module, `loss_fn(model, micro)` returns accrue::Loss{sum, weight} of an
+  /// accrue::batch::MicroBatch. `train` and `val` are its data; null: those of the config.
+  ///
+  ///   accrue::Trainer(config, net, [](Net& net, const accrue::batch::MicroBatch& micro) {
+  ///     return accrue::Loss{loss_sum_of(net->forward(micro.inputs), micro.targets), n};
+  ///   }).run();
+  template <accrue::detail::HasNamedParameters Model, class LossFn>
+  Trainer(Config config, Model model, LossFn loss_fn,
+          std::shared_ptr<const data::Source> train = nullptr,
+          std::shared_ptr<const data::Source> val = nullptr,
+          std::shared_ptr<distributed::Group> group = nullptr)
+      : Trainer(std::move(config),
+                {.model = once(trainable(std::move(model), std::move(loss_fn))),
+                 .train = std::move(train),
+                 .val = std::move(val)},
+                std::move(group)) {}
+  /// Trains a chain of segments of the program's own, in place.
+  Trainer(Config config, std::unique_ptr<models::Trainable> trainable,
+          std::shared_ptr<const data::Source> train = nullptr,
+          std::shared_ptr<const data::Source> val = nullptr,
+          std::shared_ptr<distributed::Group> group = nullptr)
+      : Trainer(std::move(config),
+                {.model = once(std::move(trainable)),
+                 .train = std::move(train),
+                 .val = std::move(val)},
+                std::move(group)) {}
   ~Trainer();
 
   /// Sees the mean gradient between the close of a window and the step, before clipping; may change
@@ -103,3 +134,9 @@ class Trainer {
 };
 
 }  // namespace accrue::train
+
+namespace accrue {
+
+using train::Trainer;
+
+}  // namespace accrue

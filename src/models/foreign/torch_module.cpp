@@ -4,6 +4,7 @@
 #include <torch/nn/modules/dropout.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -196,6 +197,58 @@ class WholeModule final : public ModuleTrainable {
   ModuleForward forward_;
 };
 
+/// The segment's result is the sum and, as a tensor, its weight.
+class ModuleWithLoss final : public Trainable {
+ public:
+  ModuleWithLoss(std::shared_ptr<Module> module, MicroBatchLoss loss, std::string name)
+      : module_(std::move(module)), loss_(std::move(loss)), name_(std::move(name)) {}
+
+  NamedParameters parameters() const override { return parameters_of(*module_); }
+  NamedParameters buffers() const override { return buffers_of(*module_); }
+  std::vector<ForeignLayer> foreign_layers() const override {
+    return layers_inside(*module_, "", "the module runs as a whole");
+  }
+
+  std::vector<Segment> segments() override {
+    return {{name_, [this](const Activations&, const batch::MicroBatch& micro,
+                           const ForwardContext& context) {
+               set_training(*module_, context.training);
+               const ModuleGenerator generator(context, 0);
+               batch::MicroBatch mine = micro;
+               mine.inputs = in_dtype_of(parameters(), micro.inputs);
+               const Loss loss = loss_(mine);
+               check(loss);
+               return Activations{loss.sum, at::scalar_tensor(loss.weight, at::kDouble)};
+             }}};
+  }
+  std::vector<LossHead> losses() override {
+    return {{"loss", [](const Activations& output, const batch::MicroBatch&, const ForwardContext&,
+                        double) {
+               return Loss{.sum = output.at(0), .weight = output.at(1).item<double>()};
+             }}};
+  }
+
+ private:
+  void check(const Loss& loss) const {
+    const auto refuse = [&](const std::string& received, const std::string& suggestion) {
+      throw usage_error("loss of " + name_,
+                        "accrue::Loss{sum, weight}: a scalar that floats and the number of its "
+                        "terms",
+                        received, suggestion);
+    };
+    if (!loss.sum.defined()) refuse("no sum", "the sum of the loss's terms");
+    if (loss.sum.numel() != 1 || loss.sum.dim() > 1 || !at::isFloatingType(loss.sum.scalar_type()))
+      refuse(c10::str("a tensor ", loss.sum.scalar_type(), ' ', loss.sum.sizes()),
+             "sum() of it, and how many terms there were");
+    if (!(loss.weight >= 0) || !std::isfinite(loss.weight))
+      refuse("a weight of " + std::to_string(loss.weight), "how many terms the sum has");
+  }
+
+  std::shared_ptr<Module> module_;
+  MicroBatchLoss loss_;
+  std::string name_;
+};
+
 }  // namespace
 
 std::unique_ptr<Trainable> from_sequential(const torch::nn::Sequential& network, LossFunction loss,
@@ -207,6 +260,11 @@ std::unique_ptr<Trainable> from_module(std::shared_ptr<Module> module, ModuleFor
                                        LossFunction loss, const std::string& name) {
   return std::make_unique<WholeModule>(std::move(module), std::move(forward), std::move(loss),
                                        name);
+}
+
+std::unique_ptr<Trainable> from_loss(std::shared_ptr<Module> module, MicroBatchLoss loss,
+                                     const std::string& name) {
+  return std::make_unique<ModuleWithLoss>(std::move(module), std::move(loss), name);
 }
 
 }  // namespace accrue::models

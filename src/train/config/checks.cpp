@@ -46,7 +46,8 @@ void check_length(const Config& config, const StatedKeys& stated) {
 }
 
 void check_data(const Config& config, const StatedKeys& stated, const std::string& origin) {
-  if (config.data.train.empty())
+  const bool may_be_brought = config.model.kind == ModelKind::custom;
+  if (config.data.train.empty() && !may_be_brought)
     throw usage_error(
         stated.contains("data.train") ? where(stated, "data.train") : "config " + origin,
         "data.train with at least one file pattern", "none",
@@ -55,7 +56,7 @@ void check_data(const Config& config, const StatedKeys& stated, const std::strin
   if (has_val && config.data.val_fraction > 0)
     throw usage_error(where(stated, "data.val_fraction"), "either data.val or data.val_fraction",
                       "both", "removing one of them");
-  if (config.run.eval_every && !has_val && config.data.val_fraction == 0)
+  if (config.run.eval_every && !has_val && config.data.val_fraction == 0 && !may_be_brought)
     throw usage_error(where(stated, "run.eval_every"), "validation data to evaluate on", "none",
                       "data.val or data.val_fraction, or removing run.eval_every");
 }
@@ -124,7 +125,7 @@ void check_model(const Config& config, const StatedKeys& stated) {
   if (config.model.kind == ModelKind::vit) return check_vit(config, stated);
   if (config.model.kind == ModelKind::torchscript) return check_torchscript(config, stated);
   if (config.model.kind == ModelKind::llama) return check_llama(config, stated);
-  check_gpt2(config, stated);
+  if (config.model.kind == ModelKind::gpt2) check_gpt2(config, stated);
 }
 
 void check_schedule(const Config& config, const StatedKeys& stated) {

@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/models/adapter_io.h"
+#include "accrue/models/custom_model.h"
 #include "accrue/models/freeze.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/gpt2_io.h"
@@ -17,6 +18,7 @@
 #include "accrue/models/safetensors.h"
 #include "accrue/models/torchscript.h"
 #include "accrue/models/vit.h"
+#include "accrue/train/custom.h"
 #include "core/cause.h"
 #include "data/fetch.h"
 #include "kernels/blocks/block_matrix.h"
@@ -125,7 +127,7 @@ void fit_image(Config& config, const data::ImageShape& image) {
 }
 
 void fit_vocabulary(Config& config, std::int64_t of_data) {
-  if (config.model.kind == ModelKind::torchscript) {  // its size cannot change
+  if (is_foreign(config.model.kind)) {  // its size cannot change
     config.model.vocab = config.model.vocab.value_or(of_data);
     return;
   }
@@ -295,12 +297,10 @@ void take_shape_of_origin(Config& config) {
 }
 
 void fit_model_to_data(Config& config, const data::Source& train) {
-  if (config.model.kind != ModelKind::torchscript) {
-    expect_images(config, train);
-  } else if (config.data.packing) {
+  if (config.model.kind == ModelKind::torchscript && config.data.packing)
     throw usage_error("data.packing", "a model that keeps the samples of a row apart",
                       "model.kind \"torchscript\", which is not told of them", "packing = false");
-  }
+  if (!is_foreign(config.model.kind)) expect_images(config, train);
   if (const auto image = train.image_shape()) {
     fit_image(config, *image);
     config.model.classes = train.classes();
@@ -334,7 +334,19 @@ namespace {
 
 using models::Initialisation;
 
+std::unique_ptr<models::Model> make_custom_model(const Config& config) {
+  if (!config.custom || !config.custom->model)
+    throw usage_error("model.kind = \"custom\"", "the program that brings the model",
+                      "a command without one", "the program that began the run, in accrue's place");
+  std::unique_ptr<models::Trainable> trainable = config.custom->model(config);
+  if (!trainable)
+    throw usage_error("model.kind = \"custom\"", "a model of the program's function", "null",
+                      "returning accrue::train::trainable(model, loss_fn)");
+  return std::make_unique<models::CustomModel>(std::move(trainable), config.precision.compute);
+}
+
 std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisation values) {
+  if (config.model.kind == ModelKind::custom) return make_custom_model(config);
   if (config.model.kind == ModelKind::resnet)
     return std::make_unique<models::ResNet>(resnet_options(config), values);
   if (config.model.kind == ModelKind::vit)

@@ -8,6 +8,7 @@
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/custom.h"
 #include "batch/variable_windows.h"
 #include "train/config/gradient_folding.h"
 #include "train/workload/model_factory.h"
@@ -66,6 +67,10 @@ std::shared_ptr<const data::Source> mix(std::vector<data::MixturePart> parts,
 std::shared_ptr<const data::Source> open_training_files(const Config& config,
                                                         const TextReading& text) {
   const DataConfig& data = config.data;
+  if (config.custom && config.custom->train) return config.custom->train;
+  if (data.train.empty())
+    throw usage_error("data.train", "file patterns, or data that the program brings", "none of both",
+                      "train = [\"texts/*.txt\"] in [data], or accrue::train::Custom::train");
   if (data.weights.empty())
     return open_files(config, text, data.train, "data.train", stated_shape(config));
   Config alone = config;
@@ -111,6 +116,7 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all,
 void expect_labels(const data::Source& source, const std::string& key) {
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const batch::MicroBatch sample = source.fetch(std::span(&i, 1));
+    if (!sample.targets.defined()) return;  // what counts is the loss's own matter
     if (kernels::label_weight(sample.targets, sample.weights) > 0) return;
   }
   throw usage_error(key, "samples with labels that count",
@@ -127,7 +133,8 @@ Datasets open_datasets(const Config& config, const TextReading& text,
     return sets;
   }
   Datasets sets{std::move(train), nullptr};
-  if (config.data.val.empty()) return sets;
+  if (config.custom && config.custom->val) sets.val = config.custom->val;
+  if (sets.val || config.data.val.empty()) return sets;
   const bool images = sets.train->image_shape().has_value();
   sets.val =
       open_files(config, text, config.data.val, "data.val",

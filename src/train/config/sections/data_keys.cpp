@@ -8,12 +8,12 @@ namespace {
 Key read_with_format(std::vector<std::string> formats, Key key) {
   formats.emplace_back("auto");
   key = read_with("data.format", formats, std::move(key));
-  return read_with("model.kind", {"gpt2", "llama", "torchscript"}, std::move(key));
+  return read_with("model.kind", {"gpt2", "llama", "torchscript", "custom"}, std::move(key));
 }
 
 Key read_with_images(Key key) {
   key = read_with("data.format", {"images", "auto"}, std::move(key));
-  return read_with("model.kind", {"vit", "resnet", "torchscript"}, std::move(key));
+  return read_with("model.kind", {"vit", "resnet", "torchscript", "custom"}, std::move(key));
 }
 
 }  // namespace

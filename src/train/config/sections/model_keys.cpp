@@ -32,7 +32,7 @@ Key read_with_a_length(Key key) {
   return read_where(
       "data of text or tokens", "", "data.format",
       [](const Config& c) {
-        return c.model.kind != ModelKind::torchscript || c.data.format != data::Format::images;
+        return !is_foreign(c.model.kind) || c.data.format != data::Format::images;
       },
       std::move(key));
 }
@@ -43,11 +43,11 @@ std::vector<Key> model_keys() {
   return {
       model_kind_key("model.kind"),
       read_with(
-          "model.kind", {"gpt2", "llama", "vit", "resnet"},
+          "model.kind", {"gpt2", "llama", "vit", "resnet", "custom"},
           shape(integer_key(
               "model.layers", {1, most::layers}, [](auto& c) -> auto& { return c.model.layers; }))),
       read_with(
-          "model.kind", {"gpt2", "llama", "vit"},
+          "model.kind", {"gpt2", "llama", "vit", "custom"},
           shape(integer_key(
               "model.heads", {1, most::count}, [](auto& c) -> auto& { return c.model.heads; }))),
       read_with("model.kind", {"llama"},
@@ -55,18 +55,18 @@ std::vector<Key> model_keys() {
                     "model.kv_heads", {1, most::count},
                     [](auto& c) -> auto& { return c.model.kv_heads; }))),
       read_with(
-          "model.kind", {"gpt2", "llama", "vit", "resnet"},
+          "model.kind", {"gpt2", "llama", "vit", "resnet", "custom"},
           shape(integer_key(
               "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
       read_with("model.kind", {"llama"},
                 shape(integer_key(
                     "model.ffn_width", {1, most::count},
                     [](auto& c) -> auto& { return c.model.ffn_width; }))),
-      read_with("model.kind", {"gpt2", "llama", "vit", "torchscript"},
+      read_with("model.kind", {"gpt2", "llama", "vit", "torchscript", "custom"},
                 read_with_a_length(context_key("model.context"))),
       shape(integer_or_word_key(
           "model.vocab", {1, most::vocab}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
-      read_with("model.kind", {"gpt2", "llama", "vit"},
+      read_with("model.kind", {"gpt2", "llama", "vit", "custom"},
                 number_key(
                     "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.model.dropout; })),
@@ -84,7 +84,7 @@ std::vector<Key> model_keys() {
                     choice_key(
                         "model.base", models::base_format_words, {},
                         [](auto& c) -> auto& { return c.model.base; }))),
-      read_with("model.kind", {"resnet", "torchscript"},
+      read_with("model.kind", {"resnet", "torchscript", "custom"},
                 choice_key(
                     "model.batchnorm", models::batch_norm_policy_words, {},
                     [](auto& c) -> auto& { return c.model.batchnorm; })),

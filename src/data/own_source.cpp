@@ -1,0 +1,107 @@
+#include "accrue/data/own_source.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/checksum.h"
+#include "data/source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+constexpr const char* own_samples = "samples of the program's own";
+
+void check(const OwnSamples& samples) {
+  if (samples.size <= 0)
+    throw usage_error(own_samples, "a number of samples above 0", std::to_string(samples.size),
+                      "OwnSamples::size");
+  if (!samples.fetch || samples.identity.empty())
+    throw usage_error(own_samples, "a function that makes them, and what identifies them",
+                      samples.fetch ? "no identity" : "no function",
+                      "OwnSamples::fetch and OwnSamples::identity");
+  if (samples.tokens <= 0)
+    throw usage_error(own_samples, "at least one token in a sample", std::to_string(samples.tokens),
+                      "OwnSamples::tokens = 1 where there are none");
+}
+
+class Own final : public Source {
+ public:
+  explicit Own(OwnSamples samples) : samples_(std::move(samples)) { check(samples_); }
+
+  std::int64_t size() const override { return samples_.size; }
+  std::int64_t vocab() const override { return samples_.vocab; }
+  std::int64_t tokens(std::int64_t index) const override {
+    require_index(index, size());
+    return samples_.tokens;
+  }
+  std::optional<std::int64_t> uniform_tokens() const override { return samples_.tokens; }
+  std::string fingerprint() const override {
+    return "own: " + std::to_string(samples_.size) + " samples, " + samples_.identity;
+  }
+
+  batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    for (const std::int64_t index : indices) require_index(index, size());
+    batch::MicroBatch made = samples_.fetch(indices);
+    const auto rows = static_cast<std::int64_t>(indices.size());
+    check_rows("inputs", made.inputs, rows);
+    if (made.targets.defined()) check_rows("targets", made.targets, rows);
+    if (made.weights.defined()) check_rows("weights", made.weights, rows);
+    made.tokens = rows * samples_.tokens;
+    return made;
+  }
+
+ private:
+  static void check_rows(const char* what, const at::Tensor& tensor, std::int64_t rows) {
+    if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
+    throw usage_error(own_samples,
+                      std::string(what) + " with a row for each of " + std::to_string(rows) +
+                          " samples",
+                      tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
+                      "a function that makes the samples it is asked for, and no others");
+  }
+
+  OwnSamples samples_;
+};
+
+std::string digest_of(const at::Tensor& tensor) {
+  return c10::str(tensor.scalar_type(), ' ', tensor.sizes(), ' ',
+                  
+                  checksum_of({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}));
+}
+
+at::Tensor rows_of(const at::Tensor& tensor, std::span<const std::int64_t> indices) {
+  const at::Tensor places = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
+  std::copy(indices.begin(), indices.end(), places.mutable_data_ptr<std::int64_t>());
+  return tensor.index_select(0, places);
+}
+
+}  // namespace
+
+std::shared_ptr<const Source> own_source(OwnSamples samples) {
+  return std::make_shared<Own>(std::move(samples));
+}
+
+std::shared_ptr<const Source> tensor_source(at::Tensor inputs, at::Tensor targets) {
+  const auto rows = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() > 0 ? tensor.size(0) : 0;
+  };
+  if (rows(inputs) != rows(targets))
+    throw usage_error(own_samples, "as many targets as inputs",
+                      std::to_string(rows(inputs)) + " inputs and " + std::to_string(rows(targets)) +
+                          " targets",
+                      "a row of both for each sample");
+  inputs = inputs.detach().contiguous();
+  targets = targets.detach().contiguous();
+  return own_source(
+      {.size = rows(inputs),
+       .fetch =
+           [inputs, targets](std::span<const std::int64_t> indices) {
+             return batch::MicroBatch{.inputs = rows_of(inputs, indices),
+                                      .targets = rows_of(targets, indices)};
+           },
+       .identity = digest_of(inputs) + ", " + digest_of(targets)});
+}
+
+}  // namespace accrue::data

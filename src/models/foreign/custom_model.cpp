@@ -1,0 +1,78 @@
+#include "accrue/models/custom_model.h"
+
+#include <ATen/ATen.h>
+
+#include <set>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "models/files/named_tensors.h"
+#include "models/layers/compute_dtypes.h"
+
+namespace accrue::models {
+namespace {
+
+constexpr const char* take_model = "train a model of the program's own";
+
+void check_names(const NamedParameters& tensors) {
+  std::set<std::string> names;
+  for (const NamedParameter& tensor : tensors)
+    if (!names.insert(tensor.name).second)
+      throw usage_error(take_model, "parameters and buffers with names of their own",
+                        "'" + tensor.name + "' twice", "another name for one of them");
+}
+
+void check_device(const NamedParameters& tensors) {
+  for (const NamedParameter& tensor : tensors)
+    if (tensor.tensor.device() != tensors.front().tensor.device())
+      throw usage_error(take_model, "parameters and buffers on one device",
+                        "'" + tensors.front().name + "' on " + tensors.front().tensor.device().str() +
+                            " and '" + tensor.name + "' on " + tensor.tensor.device().str(),
+                        "model->to(device) before it is handed over");
+}
+
+void check(const Trainable& trainable, Compute compute) {
+  NamedParameters tensors = trainable.parameters();
+  bool is_trained = false;
+  for (const NamedParameter& parameter : tensors)
+    is_trained = is_trained || parameter.tensor.requires_grad();
+  if (!is_trained)
+    throw usage_error(take_model, "a parameter that wants a gradient",
+                      tensors.empty() ? "no parameters" : "all of them frozen",
+                      "register_module() and register_parameter() for what the model is made of");
+  if (compute == Compute::bf16)
+    throw usage_error(take_model, "precision.compute = \"fp32\" or \"fp64\"", "\"bf16\"",
+                      "precision.compute = \"fp32\"");
+  for (const NamedParameter& buffer : trainable.buffers()) tensors.push_back(buffer);
+  check_names(tensors);
+  check_device(tensors);
+}
+
+void convert(const NamedParameters& tensors, at::ScalarType dtype) {
+  for (const NamedParameter& named : tensors) {
+    at::Tensor tensor = named.tensor;
+    if (at::isFloatingType(tensor.scalar_type()) && tensor.scalar_type() != dtype)
+      tensor.set_data(tensor.detach().to(dtype));
+  }
+}
+
+}  // namespace
+
+CustomModel::CustomModel(std::unique_ptr<Trainable> trainable, Compute compute)
+    : trainable_(std::move(trainable)) {
+  check(*trainable_, compute);
+  convert(trainable_->parameters(), master_dtype(compute));
+  convert(trainable_->buffers(), master_dtype(compute));
+}
+
+NamedParameters CustomModel::file_tensors() const {
+  NamedParameters tensors = detached(trainable_->parameters());
+  for (const NamedParameter& buffer : trainable_->buffers()) tensors.push_back(buffer);
+  return tensors;
+}
+
+void CustomModel::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
+  copy_by_name(file_tensors(), tensors, origin, "the tensors of this program's model");
+}
+
+}  // namespace accrue::models
