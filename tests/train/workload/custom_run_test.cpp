@@ -139,8 +139,7 @@ TEST_F(CustomRun, GoesOnFromACheckpointWithTheSameBits) {
 TEST_F(CustomRun, EvaluatesOnTheProgramsData) {
   Config c = config_of_steps(3, 4);
   Net net;
-  const RunResult result =
-      Trainer(c, net, summed_loss, all_samples(), all_samples()).run();
+  const RunResult result = Trainer(c, net, summed_loss, all_samples(), all_samples()).run();
   const at::NoGradGuard no_grad;
   const at::Tensor expected =
       torch::nn::functional::cross_entropy(net->forward(all_inputs()), all_targets());

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/text_model.h"
+#include "models/generate.h"
+
+namespace accrue::cli {
+
+/// Why a model's text ends.
+enum class Stopped { length, eos, stop };
+
+struct AnswerOptions {
+  models::GenerateOptions generate = {.temperature = 0.8};
+  std::vector<std::string> stop = {};  ///< texts before which the answer ends
+};
+
+/// What a model added to a prompt.
+struct Answer {
+  std::string text;
+  std::int64_t tokens = 0, prompt_tokens = 0;
+  Stopped stopped = Stopped::length;
+  /// From the first token that was added on; none where there are fewer than two.
+  std::optional<double> tokens_per_second = {};
+};
+
+/// Told of text as it comes.
+using TellText = std::function<void(std::string_view)>;
+
+/// Lets the model go on with `prompt`. `tell` gets the answer's text piece by piece; `tell_prompt`,
+/// where it is not empty, that of the prompt before it.
+Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
+                   const std::vector<std::int64_t>& prompt, const AnswerOptions& options,
+                   const TellText& tell, const TellText& tell_prompt = {});
+
+nlohmann::json to_json(const Answer& answer, std::uint64_t seed);
+
+/// Says on stderr how fast it was, where a person looks.
+void note_speed(const Answer& answer);
+
+}  // namespace accrue::cli

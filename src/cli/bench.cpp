@@ -1,0 +1,222 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "accrue/core/units.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "core/words.h"
+#include "train/measure/benchmark.h"
+#include "train/measure/micro_sweep.h"
+#include "train/measure/profile.h"
+
+namespace accrue::cli {
+namespace {
+
+struct BenchArguments {
+  std::string config;
+  std::int64_t rounds = 5;
+  bool json = false;
+  bool profile = false;
+  bool sweep_micro = false;
+  std::vector<std::string> overrides;
+};
+
+nlohmann::json to_json(const train::Spread& spread) {
+  return {{"min", spread.min}, {"median", spread.median}, {"max", spread.max}};
+}
+
+nlohmann::json to_json(const train::BenchmarkResult& r) {
+  nlohmann::json out;
+  out["parameters"] = r.parameters;
+  out["micro_batch"] = r.micro_batch;
+  out["micro_batches"] = r.micro_batches;
+  out["recompute"] = to_string(r.recompute);
+  if (!r.images) out["micro_batch_tokens"] = r.micro_batch_tokens;
+  out[r.images ? "images_per_second" : "tokens_per_second"] = to_json(r.tokens_per_second);
+  out["bare_seconds_per_micro_batch"] = to_json(r.bare_seconds_per_micro_batch);
+  out["seconds_per_micro_batch"] = to_json(r.seconds_per_micro_batch);
+  out["accumulation_overhead"] = r.accumulation_overhead;
+  out["optimizer_seconds"] = to_json(r.optimizer_seconds);
+  out["peak_bytes"] = r.peak_bytes;
+  out["peak_resident_bytes"] = r.peak_resident_bytes;
+  out["system_allocations_per_micro_batch"] = r.system_allocations;
+  out["page_faults_per_micro_batch"] = r.minor_page_faults;
+  out["loss"] = r.loss;
+  if (r.model_gflops) out["model_gflops"] = *r.model_gflops;
+  out["ceiling_gflops"] = r.ceiling_gflops;
+  out["peak_gflops"] = r.peak_gflops;
+  if (r.share_of_ceiling) out["share_of_ceiling"] = *r.share_of_ceiling;
+  return out;
+}
+
+void print_spread(const char* name, const train::Spread& spread, int decimals) {
+  std::printf("%-24s%.*f   (%.*f to %.*f)\n", name, decimals, spread.median, decimals, spread.min,
+              decimals, spread.max);
+}
+
+void print(const train::BenchmarkResult& r) {
+  std::printf("%-24s%s parameters, %s of %lld %s\n", "model",
+              format_count(static_cast<double>(r.parameters)).c_str(),
+              counted(r.micro_batches, "micro-batch").c_str(),
+              static_cast<long long>(r.micro_batch_tokens), r.images ? "images" : "tokens");
+  print_spread(r.images ? "images/s" : "tokens/s", r.tokens_per_second, 0);
+  print_spread("s per micro-batch", r.seconds_per_micro_batch, 5);
+  print_spread("s per bare micro-batch", r.bare_seconds_per_micro_batch, 5);
+  std::printf("%-24s%+.2f%% (median of rounds)\n", "accumulation overhead",
+              100 * r.accumulation_overhead);
+  print_spread("s per optimizer step", r.optimizer_seconds, 5);
+  std::printf("%-24s%s of tensors, %s resident\n", "peak memory",
+              format_bytes(r.peak_bytes).c_str(), format_bytes(r.peak_resident_bytes).c_str());
+  std::printf("%-24s%.1f page faults and %.2f allocations from the system per micro-batch\n", "",
+              r.minor_page_faults, r.system_allocations);
+  if (r.model_gflops && r.share_of_ceiling)
+    std::printf("%-24s%.0f GFLOP/s, %.0f%% of the ceiling\n", "speed", *r.model_gflops,
+                100 * *r.share_of_ceiling);
+  std::printf("%-24s%.0f GFLOP/s at the model's shapes, %.0f at 2048^3\n", "ceiling",
+              r.ceiling_gflops, r.peak_gflops);
+}
+
+nlohmann::json to_json(const train::MicroSweep& sweep) {
+  nlohmann::json sizes = nlohmann::json::array();
+  for (const train::SweptSize& size : sweep.sizes) {
+    nlohmann::json& out = sizes.emplace_back();
+    out["micro_batch"] = size.micro_batch;
+    out["micro_batches"] = size.micro_batches;
+    out["fits"] = size.fits;
+    if (!size.fits) continue;
+    out["seconds"] = to_json(size.seconds);
+    out["relative_seconds"] = size.relative_seconds;
+    out["peak_bytes"] = size.peak_bytes;
+    out["relative_peak_bytes"] = size.relative_peak_bytes;
+  }
+  return {{"batch_samples", sweep.batch_samples}, {"sizes", std::move(sizes)}};
+}
+
+void print(const train::MicroSweep& sweep) {
+  std::printf("%lld %s a step, relative to the largest micro-batch that fits\n",
+              static_cast<long long>(sweep.batch_samples), sweep.images ? "images" : "samples");
+  std::printf("%-14s%12s%10s%14s%10s\n", "micro-batches", "s per step", "time", "peak memory",
+              "memory");
+  for (const train::SweptSize& size : sweep.sizes) {
+    const std::string split =
+        std::to_string(size.micro_batches) + " x " + std::to_string(size.micro_batch);
+    if (!size.fits) {
+      std::printf("%-14s%12s\n", split.c_str(), "does not fit");
+      continue;
+    }
+    std::printf("%-14s%12.4f%+9.1f%%%14s%+9.1f%%\n", split.c_str(), size.seconds.median,
+                100 * (size.relative_seconds - 1), format_bytes(size.peak_bytes).c_str(),
+                100 * (size.relative_peak_bytes - 1));
+  }
+}
+
+nlohmann::json to_json(const train::Profile& profile) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const train::KernelCost& cost : profile.kernels) {
+    nlohmann::json& out = kernels.emplace_back();
+    out["kernel"] = cost.kernel;
+    out["part"] = cost.part;
+    out["calls"] = cost.calls;
+    out["seconds"] = cost.seconds;
+    if (cost.bytes > 0) out["bytes"] = cost.bytes;
+    if (cost.gflops > 0) out["gflops"] = cost.gflops;
+    if (cost.share_of_ceiling > 0) out["share_of_ceiling"] = cost.share_of_ceiling;
+  }
+  nlohmann::json parts = nlohmann::json::array();
+  for (const train::Profile::Part& part : profile.parts)
+    parts.push_back({{"part", part.name}, {"seconds", part.seconds}});
+  return {{"micro_batch", profile.micro_batch}, {"micro_batches", profile.micro_batches},
+          {"seconds", profile.seconds},         {"rest_seconds", profile.rest_seconds},
+          {"peak_gflops", profile.peak_gflops}, {"bandwidth_gbps", profile.bandwidth_gbps},
+          {"parts", std::move(parts)},          {"kernels", std::move(kernels)}};
+}
+
+void print(const train::Profile& profile) {
+  std::printf("%.3f ms per micro-batch of %lld, with its part of the optimizer step\n",
+              1e3 * profile.seconds, static_cast<long long>(profile.micro_batch));
+  std::printf("ceilings: %.0f GFLOP/s (matrix product 2048^3), %.1f GB/s (memory)\n\n",
+              profile.peak_gflops, profile.bandwidth_gbps);
+  const auto percent_of_all = [&](double seconds) { return 100 * seconds / profile.seconds; };
+  const auto rest = [&](const char* name, double seconds) {
+    std::printf("%-36s%8s%10.3f%7.1f%%\n", name, "", 1e3 * seconds, percent_of_all(seconds));
+  };
+  constexpr const char* kOutside = "outside: autograd, data, bookkeeping";
+  std::printf("%-36s%8s%10s%8s\n", "part", "", "ms", "share");
+  for (const train::Profile::Part& part : profile.parts) rest(part.name.c_str(), part.seconds);
+  rest(kOutside, profile.rest_seconds);
+  std::printf("\n%-36s%8s%10s%8s%10s%10s%9s\n", "kernel", "calls", "ms", "share", "MB", "GFLOP/s",
+              "ceiling");
+  constexpr double kLeastShareShown = 0.1;
+  double small = 0;
+  for (const train::KernelCost& cost : profile.kernels) {
+    if (percent_of_all(cost.seconds) < kLeastShareShown) {
+      small += cost.seconds;
+      continue;
+    }
+    const bool says_so = cost.kernel.find("backward") != std::string::npos;
+    const std::string name = cost.kernel + (cost.in_backward && !says_so ? ", backward" : "");
+    std::printf("%-36s%8lld%10.3f%7.1f%%", name.c_str(), static_cast<long long>(cost.calls),
+                1e3 * cost.seconds, percent_of_all(cost.seconds));
+    const auto column = [](double value, const char* format, int width) {
+      value > 0 ? std::printf(format, value) : std::printf("%*s", width, "");
+    };
+    column(static_cast<double>(cost.bytes) / 1e6, "%10.2f", 10);
+    column(cost.gflops, "%10.1f", 10);
+    column(100 * cost.share_of_ceiling, "%8.0f%%", 9);
+    std::printf("\n");
+  }
+  rest("kernels below 0.1%", small);
+  rest(kOutside, profile.rest_seconds);
+}
+
+template <class Result>
+int report(const BenchArguments& arguments, const Result& result) {
+  if (arguments.json) {
+    std::cout << to_json(result).dump(2) << std::endl;
+  } else {
+    print(result);
+  }
+  return 0;
+}
+
+int run_bench(const BenchArguments& arguments, const Program& program) {
+  const train::Config config = program.load_config(arguments.config, arguments.overrides);
+  const train::BenchmarkOptions options{.rounds = arguments.rounds};
+  if (arguments.profile) return report(arguments, train::profile(config));
+  if (arguments.sweep_micro) return report(arguments, train::sweep_micro(config, options));
+  return report(arguments, train::benchmark(config, options));
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action, const Program& program) {
+  CLI::App* verb = app.add_subcommand("bench", "Measure speed, accumulation overhead and memory");
+  verb->allow_extras();
+  verb->footer(
+      "Accumulated windows, the same micro-batches without keeping gradients (bare), and matrix\n"
+      "products of the model's shapes are run in turn, in one process; nothing is written.\n\n"
+      "Example:\n"
+      "  accrue bench gpt.toml --batch.micro=4 --json");
+  auto arguments = std::make_shared<BenchArguments>();
+  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  verb->add_flag("--json", arguments->json, "Print one JSON object");
+  CLI::Option* rounds = verb->add_option("--rounds", arguments->rounds, "How often each is run")
+                            ->capture_default_str();
+  CLI::Option* profile = verb->add_flag("--profile", arguments->profile,
+                                        "Where a micro-batch's time goes instead: by kernel, with "
+                                        "its share of the machine's ceiling");
+  profile->excludes(rounds);
+  verb->add_flag(
+          "--sweep-micro", arguments->sweep_micro,
+          "What the split costs instead: the batch in one pass, as two, ..., as single samples")
+      ->excludes(profile);
+  verb->callback([=, &action, &program] {
+    arguments->overrides = take_overrides(*verb);
+    action = [=, &program] { return run_bench(*arguments, program); };
+  });
+}
+
+}  // namespace accrue::cli

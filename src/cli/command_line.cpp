@@ -1,0 +1,127 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "accrue/core/error.h"
+#include "accrue/train/config.h"
+#include "core/nearest.h"
+#include "core/words.h"
+
+namespace accrue::cli {
+namespace {
+
+std::string quoted(const std::string& text) { return "\"" + text + "\""; }
+
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// A verb that other programs have, and what there is for it here.
+struct OtherVerb {
+  std::string_view name, advice;
+};
+
+constexpr std::string_view evaluation =
+    "accrue eval MODEL --data FILES; during training data.val with run.eval_every";
+constexpr std::array<OtherVerb, 10> other_verbs{{
+    {"fit", "accrue train"},
+    {"finetune", "accrue train with model.from"},
+    {"resume", "accrue train CONFIG --resume"},
+    {"evaluate", evaluation},
+    {"validate", evaluation},
+    {"test", evaluation},
+    {"generate", "accrue sample"},
+    {"infer", "accrue sample of text, or accrue predict of images"},
+    {"benchmark", "accrue bench"},
+    {"new", "accrue init"},
+}};
+
+/// What to try for a `word` that is none of `names`: the one that it is a misspelling of, or any of
+/// them.
+std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
+                           const std::string& command) {
+  constexpr std::size_t length_of_an_edit = 3;
+  const std::string found = nearest(word, names);
+  if (edit_distance(word, found) <= word.size() / length_of_an_edit) return command + " " + found;
+  return command + " --help, which says what each does";
+}
+
+std::string advice_on_verb(const std::string& word, const std::vector<std::string>& verbs) {
+  const auto known = std::find_if(other_verbs.begin(), other_verbs.end(),
+                                  [&](const OtherVerb& other) { return other.name == word; });
+  if (known != other_verbs.end()) return std::string(known->advice);
+  return advice_on_word(word, verbs, "accrue");
+}
+
+/// Checks the action of a verb that has some: it is the word behind the verb.
+void check_action(const CLI::App& verb, const Arguments& typed) {
+  const std::vector<std::string> actions = verbs_of(verb);
+  if (actions.empty()) return;
+  const std::string command = "accrue " + verb.get_name();
+  const std::string expected = "one of " + listed(actions, "or") + " behind it";
+  if (typed.size() < 3)
+    throw usage_error(command, expected, "none", command + " " + actions.front() + " --help");
+  const std::string& word = typed[2];
+  if (word.starts_with("-") || std::ranges::find(actions, word) != actions.end()) return;
+  throw usage_error(command, expected, quoted(word), advice_on_word(word, actions, command));
+}
+
+template <typename Names>
+bool contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Error not_an_override(const CLI::App& verb, const std::string& argument) {
+  const std::string operation = "accrue " + verb.get_name() + " " + argument;
+  if (argument.starts_with("--") && argument.find('.') != std::string::npos)
+    return usage_error(operation, "--section.key=value", "no value", argument + "=VALUE");
+  if (argument.starts_with("--"))
+    if (const auto foreign = train::foreign_key(argument.substr(2)))
+      return usage_error(operation, "an option of this verb or --section.key=value",
+                         "a name of " + foreign->users, foreign->advice);
+  return usage_error(operation, "an option of this verb or --section.key=value", quoted(argument),
+                     "accrue " + verb.get_name() + " --help");
+}
+
+}  // namespace
+
+std::vector<std::string> take_overrides(const CLI::App& verb) {
+  std::vector<std::string> overrides;
+  for (const std::string& argument : verb.remaining()) {
+    const bool has_form = argument.starts_with("--") && argument.find('=') != std::string::npos;
+    if (!has_form) throw not_an_override(verb, argument);
+    overrides.push_back(argument.substr(2));
+  }
+  return overrides;
+}
+
+void check_verb(const CLI::App& app, const Arguments& typed) {
+  const std::vector<std::string> verbs = verbs_of(app);
+  if (typed.size() < 2)
+    throw usage_error("accrue", "one of the verbs " + joined(verbs), "none", "accrue --help");
+  const std::string& word = typed[1];
+  if (word.starts_with("-")) return;
+  if (contains(verbs, word)) return check_action(*app.get_subcommand(word), typed);
+  throw usage_error("accrue " + word, "one of the verbs " + joined(verbs), quoted(word),
+                    advice_on_verb(word, verbs));
+}
+
+Arguments with_help_option(const Arguments& typed) {
+  if (typed.size() < 2 || typed[1] != "help") return typed;
+  Arguments words{typed.front()};
+  words.insert(words.end(), typed.begin() + 2, typed.end());
+  words.emplace_back("--help");
+  return words;
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,70 @@
+#include "cli/conversation.h"
+
+#include <string_view>
+
+#include "accrue/core/error.h"
+
+namespace accrue::cli {
+namespace {
+
+using Messages = nlohmann::ordered_json;
+
+std::shared_ptr<const data::ChatFormat> chat_format_of(const TextModel& text_model) {
+  if (text_model.tokenizer == nullptr)
+    throw usage_error("accrue sample --chat", "a model with a chat template",
+                      "a model of bytes, which has none",
+                      "accrue sample without --chat, which continues a text");
+  return data::read_chat_format(text_model.tokenizer->file(), "accrue sample --chat");
+}
+
+Messages message_of(const char* role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+}  // namespace
+
+Conversation::Conversation(const TextModel& text_model, const AnswerOptions& options,
+                           const std::string& system)
+    : text_model_(text_model),
+      options_(options),
+      format_(chat_format_of(text_model)),
+      decoding_(*text_model.model) {
+  end_where_a_turn_ends();
+  if (!system.empty()) messages_.push_back(message_of("system", system));
+}
+
+std::string Conversation::rendered(const Messages& messages, bool add_generation_prompt) const {
+  const Messages variables =
+      data::chat_variables(format_->chat, messages, format_->setting, add_generation_prompt);
+  return format_->chat.render(variables, format_->setting.now);
+}
+
+/// The special token that the template writes behind an answer ends it, too: a model that was
+/// trained on such a template may have another end of text (a base model's).
+void Conversation::end_where_a_turn_ends() {
+  constexpr std::string_view words = "accrue";
+  const std::string text = rendered(
+      Messages::array({message_of("user", "a"), message_of("assistant", std::string(words))}),
+      /*add_generation_prompt=*/false);
+  const std::size_t found = text.rfind(words);
+  if (found == text.npos) return;
+  const data::Tokenizer& tokenizer = *text_model_.tokenizer;
+  const std::vector<std::int64_t> behind = tokenizer.encode(text.substr(found + words.size()));
+  if (behind.empty()) return;
+  const bool is_special = tokenizer.decode({behind.data(), 1}, /*skip_special=*/true).empty() &&
+                          !tokenizer.decode({behind.data(), 1}).empty();
+  if (is_special) options_.generate.end_tokens.push_back(behind.front());
+}
+
+Answer Conversation::reply(const std::string& message, const TellText& tell) {
+  Messages messages = messages_;
+  messages.push_back(message_of("user", message));
+  const std::vector<std::int64_t> prompt =
+      text_model_.tokenizer->encode(rendered(messages, /*add_generation_prompt=*/true));
+  Answer answer = make_answer(text_model_, decoding_, prompt, options_, tell);
+  messages.push_back(message_of("assistant", answer.text));
+  messages_ = std::move(messages);
+  return answer;
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/answer.h"
+#include "cli/text_model.h"
+#include "data/chat/chat_format.h"
+
+namespace accrue::cli {
+
+/// Messages of a person and a model's answers to them, as the chat template of its tokenizer has
+/// them. What the model has read of a conversation is not read again.
+class Conversation {
+ public:
+  /// Both are kept by reference. `system` may be empty. Throws a usage Error where the model has no
+  /// chat template.
+  Conversation(const TextModel& text_model, const AnswerOptions& options,
+               const std::string& system);
+
+  /// The model's answer to one more message. Throws a usage Error where the template refuses it.
+  Answer reply(const std::string& message, const TellText& tell);
+
+ private:
+  std::string rendered(const nlohmann::ordered_json& messages, bool add_generation_prompt) const;
+  void end_where_a_turn_ends();
+
+  const TextModel& text_model_;
+  AnswerOptions options_;
+  std::shared_ptr<const data::ChatFormat> format_;
+  models::Decoding decoding_;
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+};
+
+}  // namespace accrue::cli

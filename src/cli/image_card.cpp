@@ -1,0 +1,167 @@
+#include <algorithm>
+
+#include "cli/card_parts.h"
+#include "cli/model_card.h"
+
+namespace accrue::cli {
+namespace {
+
+/// The rules of data::open_source() in Python; CHANNELS, HEIGHT and WIDTH stand before it.
+constexpr const char* image_reader = R"(
+
+def read(path):
+    """An image file as the model takes it: [1, CHANNELS, HEIGHT, WIDTH] from -1 to 1."""
+    image = Image.open(path).convert("RGB" if CHANNELS == 3 else "L")
+    if HEIGHT * image.width >= WIDTH * image.height:
+        size = image.width * HEIGHT // image.height, HEIGHT
+    else:
+        size = WIDTH, image.height * WIDTH // image.width
+    image = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((image.width - WIDTH) / 2), round((image.height - HEIGHT) / 2)
+    image = image.crop((left, top, left + WIDTH, top + HEIGHT))
+    pixels = torch.from_numpy(numpy.array(image)).view(HEIGHT, WIDTH, CHANNELS).permute(2, 0, 1)
+    return ((pixels / 255 - 0.5) / 0.5)[None]
+
+)";
+
+constexpr const char* vit_loading = R"(
+model = ViTForImageClassification.from_pretrained(FOLDER).eval()
+with torch.no_grad():
+    probabilities = model(read("image.png")).logits.softmax(-1)[0]
+print(model.config.id2label[int(probabilities.argmax())], float(probabilities.max()))
+)";
+
+constexpr const char* resnet_loading = R"(
+config = json.loads(Path(FOLDER, "config.json").read_text())
+
+
+def norm(channels):
+    kind = config["model_args"]["norm"]
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
+    groups = {"layer": 1, "instance": channels}.get(kind)
+    if groups is None:
+        most = max(1, min(32, channels // 4))
+        groups = max(n for n in range(1, most + 1) if channels % n == 0)
+    return nn.GroupNorm(groups, channels)
+
+
+class Block(nn.Module):
+    def __init__(self, before, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.bn1 = norm(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = norm(width)
+        self.downsample = None
+        if stride != 1:
+            self.downsample = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), norm(width))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    def __init__(self, layers, width, **others):
+        super().__init__()
+        self.conv1 = nn.Conv2d(CHANNELS, width, 3, 1, 1, bias=False)
+        self.bn1 = norm(width)
+        before = width
+        for stage in range(3):
+            blocks = []
+            for i in range((layers - 2) // 6):
+                blocks.append(Block(before, width << stage, 2 if stage > 0 and i == 0 else 1))
+                before = width << stage
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(before, config["num_classes"])
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        return self.fc(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
+
+
+model = ResNet(**config["model_args"]).eval()
+model.load_state_dict(load_file(Path(FOLDER, "model.safetensors")))
+with torch.no_grad():
+    probabilities = model(read("image.png")).softmax(-1)[0]
+print(config["label_names"][int(probabilities.argmax())], float(probabilities.max()))
+)";
+
+constexpr const char* module_loading = R"(
+config = json.loads(Path(FOLDER, "config.json").read_text())
+model = torch.jit.load(str(Path(FOLDER, "model.pt"))).eval()
+with torch.no_grad():
+    probabilities = model(read("image.png")).softmax(-1)[0]
+print(config["label_names"][int(probabilities.argmax())], float(probabilities.max()))
+)";
+
+/// What differs from kind to kind.
+struct ImageCard {
+  const char* library;
+  const char* title;
+  const char* description;
+  const char* packages;
+  const char* imports;
+  const char* loading;
+};
+
+ImageCard card_of(train::ModelKind kind) {
+  if (kind == train::ModelKind::vit)
+    return {"transformers",
+            "A vision transformer trained with accrue",
+            "A ViT (Dosovitskiy et al., arXiv:2010.11929); the folder loads as `transformers`' "
+            "ViTForImageClassification.",
+            "numpy pillow torch transformers",
+            "import numpy\nimport torch\nfrom PIL import Image\nfrom transformers import "
+            "ViTForImageClassification\n",
+            vit_loading};
+  if (kind == train::ModelKind::resnet)
+    return {
+        "",
+        "A ResNet trained with accrue",
+        "The residual network for small images (He et al., arXiv:1512.03385, section 4.2: three "
+        "stages, no pooling before them);\n`model.safetensors` has torchvision's names.",
+        "numpy pillow safetensors torch",
+        "import json\nfrom pathlib import Path\n\nimport numpy\nimport torch\nfrom PIL import "
+        "Image\nfrom safetensors.torch import load_file\nfrom torch import nn\n",
+        resnet_loading};
+  return {"",
+          "A TorchScript module trained with accrue",
+          "`model.pt` holds the module with its trained weights.",
+          "numpy pillow torch",
+          "import json\nfrom pathlib import Path\n\nimport numpy\nimport torch\nfrom PIL import "
+          "Image\n",
+          module_loading};
+}
+
+/// The names of the classes: all of them where they are few.
+std::string classes_in_words(const train::ModelConfig& model, std::int64_t count) {
+  constexpr std::int64_t most = 20;
+  std::string text = std::to_string(count) + " classes";
+  for (std::int64_t i = 0; i < std::min(count, most); ++i)
+    text += (i == 0 ? ": " : ", ") + train::class_name(model, i);
+  return text + (count > most ? ", ...; `config.json` has them all." : ".");
+}
+
+}  // namespace
+
+std::string image_model_card(const train::TrainedModel& trained) {
+  const train::ModelConfig& model = trained.config.model;
+  const ImageCard card = card_of(model.kind);
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  return card_head(card.library, "image-classification", {trained.model->kind(), "accrue"},
+                   card.title) +
+         card.description + " " + written_from(trained) + "\n" +
+         classes_in_words(model, model.vocab.value_or(0)) + "\n\n## Images\n\nThe model reads " +
+         (model.image[0] == 3 ? "images in colour" : "grey images") + " of " +
+         number(model.image[1]) + " x " + number(model.image[2]) +
+         " pixels (height x width), from -1 (black) to 1. Others are scaled to cover\nthat size, "
+         "and cut to its centre.\n\n" +
+         needed_packages(card.packages) + "\n```python\n" + card.imports +
+         "\nFOLDER = \"PATH_TO_THIS_FOLDER\"\nCHANNELS, HEIGHT, WIDTH = " + number(model.image[0]) +
+         ", " + number(model.image[1]) + ", " + number(model.image[2]) + "\n" + image_reader +
+         card.loading + "```\n" + training_section(trained);
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,70 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "accrue/core/error.h"
+#include "cli/commands.h"
+#include "cli/first_choice.h"
+#include "cli/tokenizing.h"
+#include "core/atomic_file.h"
+#include "train/workload/first/first_config.h"
+#include "train/workload/workload.h"
+
+namespace accrue::cli {
+namespace {
+
+struct InitArguments {
+  std::vector<std::string> files;
+  std::string out = "accrue.toml";
+};
+
+std::string as_typed(const InitArguments& arguments) {
+  std::string text = "accrue init";
+  for (const std::string& file : arguments.files) text += ' ' + file;
+  return in_one_line(std::move(text));
+}
+
+/// This is checked before the files are looked at, which may take long.
+void check_can_be_written(const std::filesystem::path& out) {
+  std::error_code unreadable;
+  if (std::filesystem::exists(std::filesystem::symlink_status(out, unreadable)))
+    throw usage_error("accrue init", "a file that does not exist yet",
+                      out.string() + ", which does",
+                      "--out with another name, or moving that file");
+  const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  if (!out.has_filename() || !std::filesystem::is_directory(folder, unreadable))
+    throw usage_error("accrue init", "the name of a file in a folder that exists",
+                      "--out \"" + out.string() + "\"", "accrue.toml, or making the folder");
+}
+
+int run_init(const InitArguments& arguments) {
+  check_can_be_written(arguments.out);
+  const train::DataFacts data = train::look_at(train::sort_out(arguments.files), tell_tokenizing());
+  const std::string config =
+      train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
+  // What train would refuse is refused now, by the same words.
+  train::open_workload(train::parse_config(config, arguments.out));
+  write_file_atomically(arguments.out, config);
+  std::printf("%s", config.c_str());
+  std::printf("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n",
+              arguments.out.c_str(), arguments.out.c_str(), arguments.out.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_init(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("init", "Write a config that trains on the files given");
+  verb->footer(
+      "Text, token files (.bin), JSON lines (.jsonl), images (a folder per class), folders of\n"
+      "these, and perhaps a model folder to start from. What is named val, valid, dev or test is\n"
+      "held out. No file is overwritten.\n\n"
+      "Example:\n"
+      "  accrue init tale.txt && accrue train accrue.toml --dry-run");
+  auto arguments = std::make_shared<InitArguments>();
+  verb->add_option("FILES", arguments->files, "What to train on")->required();
+  verb->add_option("--out", arguments->out, "The config file to write")->capture_default_str();
+  verb->callback([=, &action] { action = [=] { return run_init(*arguments); }; });
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,131 @@
+#include "accrue/cli/main.h"
+
+#include <c10/util/Exception.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "cli/standard_output.h"
+#include "cli/stop_signals.h"
+#include "core/cause.h"
+
+namespace accrue {
+namespace {
+
+using cli::Action;
+using cli::Arguments;
+using cli::Program;
+
+constexpr int failed = 1;
+constexpr int refused = 3;
+
+/// The verbs that a program has which brings a model.
+void add_verbs_of_models(CLI::App& app, Action& action, const Arguments& typed,
+                         const Program& program) {
+  cli::add_train(app, action, typed, program);
+  cli::add_plan(app, action, program);
+  cli::add_verify(app, action, program);
+  cli::add_bench(app, action, program);
+  cli::add_doctor(app, action, program);
+  cli::add_data(app, action, program);
+}
+
+void add_verbs_of_folders(CLI::App& app, Action& action) {
+  cli::add_checkpoint(app, action);
+  cli::add_report(app, action);
+  cli::add_runs(app, action);
+  cli::add_compare(app, action);
+}
+
+/// The verbs that take accrue's own models alone.
+void add_verbs_of_own_models(CLI::App& app, Action& action) {
+  cli::add_init(app, action);
+  cli::add_tokenize(app, action);
+  cli::add_sample(app, action);
+  cli::add_eval(app, action);
+  cli::add_predict(app, action);
+  cli::add_export(app, action);
+}
+
+/// Parses, then runs what was asked for. `--help` and `--version` are answered while parsing.
+int dispatch(const Arguments& typed, const Program& program) {
+  CLI::App app("Train with any batch size on the memory you have.", program.name);
+  app.set_version_flag("--version", cli::version_text);
+  app.require_subcommand(1);
+  app.footer("Example:\n  " + program.name + " train gpt.toml --run.out=runs/first\n  " +
+             program.name + " train --help");
+  Action action;
+  add_verbs_of_models(app, action, typed, program);
+  add_verbs_of_folders(app, action);
+  if (!program.brings_a_model()) add_verbs_of_own_models(app, action);
+  cli::check_verb(app, typed);
+  try {
+    app.parse(Arguments(typed.rbegin(), typed.rend() - 1));
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    throw usage_error("command line", "arguments as the verb's --help describes them", error.what(),
+                      program.name + " " + typed[1] + " --help");
+  }
+  return action();
+}
+
+int report(const std::string& message, int status) {
+  std::cerr << "error: " << message << std::endl;
+  return status;
+}
+
+int run(int count, char** words, const Program& program) {
+  cli::occupy_standard_streams();
+  // Other verbs leave nothing half-made, and end by the signal, as the shell expects of a command.
+  if (count > 1 && words[1] == std::string_view("train")) cli::leave_on_stop_signals();
+  // A reader that went away (a closed pipe) must not end a run.
+  std::signal(SIGPIPE, SIG_IGN);
+  // A limit on the size of files is met as a full disk is: by an error.
+  std::signal(SIGXFSZ, SIG_IGN);
+  memory::install_caching_allocator(memory::BudgetOf::process);
+  try {
+    return cli::finish_output(dispatch(cli::with_help_option({words, words + count}), program));
+  } catch (const Error& error) {
+    return report(error.what(), error.exit_code());
+  } catch (const c10::OutOfMemoryError& error) {
+    return report(cause_of(error), memory::budget() ? refused : failed);
+  } catch (const std::bad_alloc&) {
+    return report(
+        "allocate memory: expected enough for one micro-batch, received a refusal by the "
+        "system; try a smaller batch.micro",
+        failed);
+  } catch (const c10::Error& error) {
+    return report("libtorch: " + cause_of(error), failed);
+  } catch (const std::exception& error) {
+    return report(cause_of(error), failed);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) { return run(count, words, {}); }
+
+int main(int count, char** words, train::Custom custom) {
+  return run(count, words, cli::program_of(words[0], std::move(custom)));
+}
+
+void exit(int status) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+}  // namespace accrue

@@ -1,0 +1,137 @@
+#include "cli/model_card.h"
+
+#include "accrue/version.h"
+#include "cli/card_parts.h"
+
+namespace accrue::cli {
+namespace {
+
+constexpr const char* loading_packages = "torch transformers";
+
+constexpr const char* byte_tokenizer = R"(
+## Tokenizer
+
+Tokens are bytes: the id of a token is the value of the byte, 0 to 255, and text is its UTF-8 bytes.
+`tokenizer.json` says the same in the form that `transformers` reads (GPT-2's byte-level BPE without merges).
+Without it, `list(text.encode())` encodes and `bytes(ids).decode(errors="replace")` decodes.
+)";
+
+constexpr const char* loading_with_tokenizer = R"(
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("PATH_TO_THIS_FOLDER")
+tokenizer = AutoTokenizer.from_pretrained("PATH_TO_THIS_FOLDER")
+inputs = tokenizer("def main(", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=100, do_sample=True)[0]))
+```
+)";
+
+constexpr const char* token_files_sentence =
+    "The model was trained on files of token ids. The tokenizer that made them is not part of this "
+    "folder; ids must come\nfrom the same one.\n";
+
+constexpr const char* json_lines_sentence =
+    "The model was trained on JSON lines. Where they held text, the id of a token is the value of "
+    "a byte, 0 to 255; where\nthey held `input_ids`, ids must come from the tokenizer that made "
+    "them, which is not part of this folder.\n";
+
+constexpr const char* loading_without_tokenizer = R"(
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("PATH_TO_THIS_FOLDER")
+```
+)";
+
+std::string other_tokenizer_section(const train::TrainedModel& trained) {
+  return std::string("\n## Tokenizer\n\n") +
+         (trained.data_format == "jsonl" ? json_lines_sentence : token_files_sentence) + "\n" +
+         needed_packages(loading_packages) + loading_without_tokenizer;
+}
+
+std::string own_tokenizer_section() {
+  return "\n## Tokenizer\n\n`tokenizer.json` made tokens of the text that the model was trained "
+         "on.\n\n" +
+         needed_packages(loading_packages) + loading_with_tokenizer;
+}
+
+std::string byte_tokenizer_section() {
+  return std::string(byte_tokenizer) + "\n" + needed_packages(loading_packages) +
+         loading_with_tokenizer;
+}
+
+std::string tokenizer_section(const train::TrainedModel& trained, bool byte_tokens) {
+  if (byte_tokens) return byte_tokenizer_section();
+  return trained.tokenizer.empty() ? other_tokenizer_section(trained) : own_tokenizer_section();
+}
+
+}  // namespace
+
+std::string card_head(const std::string& library, const std::string& task,
+                      std::initializer_list<std::string> tags, const std::string& title) {
+  std::string head = "---\n";
+  if (!library.empty()) head += "library_name: " + library + "\n";
+  if (!task.empty()) head += "pipeline_tag: " + task + "\n";
+  head += "tags:\n";
+  for (const std::string& tag : tags) head += "- " + tag + "\n";
+  return head + "---\n\n# " + title + "\n\n";
+}
+
+std::string written_from(const train::TrainedModel& trained) {
+  return std::string("Written by accrue ") + version + " from " +
+         trained.checkpoint.filename().string() + ".\n";
+}
+
+std::string needed_packages(const std::string& packages) {
+  return "The Python below needs these packages:\n\n```sh\npip install " + packages + "\n```\n";
+}
+
+std::string training_section(const train::TrainedModel& trained) {
+  return "\n## Training\n\nThe config of the run:\n\n```toml\n" + train::to_toml(trained.config) +
+         "```\n";
+}
+
+std::string language_model_card(const train::TrainedModel& trained, bool byte_tokens) {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  const train::ModelConfig& shape = trained.config.model;
+  const bool is_llama = shape.kind == train::ModelKind::llama;
+  return card_head(
+             "transformers", "text-generation", {is_llama ? "llama" : "gpt2", "accrue"},
+             is_llama ? "A Llama model trained with accrue" : "A GPT-2 model trained with accrue") +
+         number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
+         number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
+         number(shape.vocab.value_or(0)) + ". " + written_from(trained) +
+         tokenizer_section(trained, byte_tokens) + training_section(trained);
+}
+
+std::string adapter_card(const train::TrainedModel& trained) {
+  const models::AdapterOptions& adapters = trained.config.model.lora.adapters;
+  return card_head("peft", "text-generation", {std::string(to_string(adapters.kind)), "accrue"},
+                   "Adapters trained with accrue") +
+         "Of rank " + std::to_string(adapters.rank) + ", for the model in `" +
+         trained.config.model.from + "`. " + written_from(trained) + "\n" +
+         needed_packages("torch transformers peft") + R"(
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("PATH_TO_THE_BASE")
+model = PeftModel.from_pretrained(base, "PATH_TO_THIS_FOLDER")
+```
+)" + training_section(trained);
+}
+
+std::string module_card(const train::TrainedModel& trained) {
+  return card_head("", "", {"torchscript", "accrue"}, "A TorchScript module trained with accrue") +
+         "`model.pt` holds the module with its trained weights. " + written_from(trained) + "\n" +
+         needed_packages("torch") + R"(
+```python
+import torch
+
+model = torch.jit.load("PATH_TO_THIS_FOLDER/model.pt").eval()
+```
+)" + training_section(trained);
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,104 @@
+#include "train/workload/predict.h"
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "accrue/core/error.h"
+#include "cli/commands.h"
+#include "data/images/image_files.h"
+#include "train/plan/setup.h"
+
+namespace accrue::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t classes_told = 5;
+
+struct PredictArguments {
+  std::string run;
+  std::vector<std::string> images;
+  std::optional<std::int64_t> checkpoint;
+  bool json = false;
+};
+
+Json to_json(const train::ClassProbability& one) {
+  return {{"class", one.name}, {"index", one.index}, {"probability", one.probability}};
+}
+
+Json to_json(const train::Prediction& prediction) {
+  Json json{{"path", prediction.file.string()}};
+  json.update(to_json(prediction.top.front()));
+  json["top"] = Json::array();
+  for (const train::ClassProbability& one : prediction.top) json["top"].push_back(to_json(one));
+  return json;
+}
+
+void print(const train::Prediction& prediction) {
+  std::string line = prediction.file.string();
+  for (const train::ClassProbability& one : prediction.top) {
+    char probability[32];
+    std::snprintf(probability, sizeof probability, "%.4f", one.probability);
+    line += "  " + one.name + " " + probability;
+  }
+  std::cout << line << '\n';
+}
+
+void name_unread(const train::Prediction& prediction) {
+  std::cerr << "error: "
+            << runtime_error("predict " + prediction.file.string(), "an image", prediction.failure,
+                             "leaving it out")
+                   .what()
+            << std::endl;
+}
+
+int run_predict(const PredictArguments& arguments) {
+  train::use_threads(0);
+  train::TrainedModel trained =
+      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
+  Json result{{"checkpoint", trained.step}, {"images", Json::array()}, {"unread", Json::array()}};
+  train::Classifier classifier(std::move(trained));
+  const std::vector<std::filesystem::path> files =
+      data::find_images(arguments.images, "accrue predict");
+  classifier.predict(files, classes_told, [&](const train::Prediction& prediction) {
+    if (!prediction.failure.empty()) {
+      name_unread(prediction);
+      result["unread"].push_back(
+          {{"path", prediction.file.string()}, {"reason", prediction.failure}});
+    } else if (arguments.json) {
+      result["images"].push_back(to_json(prediction));
+    } else {
+      print(prediction);
+    }
+  });
+  // Names of files and classes may be any bytes.
+  if (arguments.json)
+    std::cout << result.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+  return result["unread"].empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("predict", "Tell the classes of images by a trained model");
+  verb->footer(
+      "A line for each image: its path, and the five likeliest classes with their probabilities. "
+      "Images are brought to the size that the model was trained on. A file that is no image is "
+      "named on stderr, the others are told, and the exit status is 1.\n\n"
+      "Example:\n"
+      "  accrue predict runs/pets photos\n"
+      "  accrue predict runs/pets a.jpg b.png --json");
+  auto arguments = std::make_shared<PredictArguments>();
+  verb->add_option("RUN_DIR", arguments->run, "Folder of a run")->required();
+  verb->add_option("IMAGES", arguments->images, "Image files, folders of them, or patterns")
+      ->required();
+  verb->add_option("--checkpoint", arguments->checkpoint, "Step (default: the newest checkpoint)")
+      ->type_name("STEP");
+  verb->add_flag("--json", arguments->json, "One JSON object on stdout");
+  verb->callback([=, &action] { action = [=] { return run_predict(*arguments); }; });
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,95 @@
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "accrue/core/units.h"
+#include "cli/commands.h"
+#include "core/words.h"
+#include "observe/report/report_file.h"
+#include "observe/report/watch.h"
+
+namespace accrue::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using observe::WrittenReport;
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out;
+  bool watch = false;
+};
+
+/// Prints what was not told before.
+void tell_remarks(const std::vector<std::string>& remarks, std::set<std::string>& told) {
+  for (const std::string& remark : remarks)
+    if (told.insert(remark).second) std::cerr << "note: " << remark << std::endl;
+}
+
+void tell(const WrittenReport& written, const fs::path& file) {
+  std::cout << "report       " << file.string() << " ("
+            << format_bytes(static_cast<std::int64_t>(written.bytes)) << ", to step "
+            << digit_groups(written.last_step) << ")" << std::endl;
+}
+
+/// Writes the report again whenever something of the runs has changed, for ever. What goes wrong
+/// may pass (a disk that was full): it is told, and tried again.
+[[noreturn]] void keep_fresh(const std::vector<fs::path>& runs, const fs::path& file,
+                             std::string seen, std::set<std::string> told) {
+  using Clock = std::chrono::steady_clock;
+  double pause = observe::pause_after(0);
+  while (true) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    const std::string now = observe::state_of_run_files(runs);
+    if (now == seen) continue;
+    const Clock::time_point begin = Clock::now();
+    try {
+      tell_remarks(observe::write_report(runs, file).remarks, told);
+      seen = now;
+    } catch (const std::exception& error) {
+      tell_remarks({error.what()}, told);
+    }
+    pause = observe::pause_after(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+}
+
+int run_report(const ReportArguments& arguments) {
+  const std::vector<fs::path> runs(arguments.runs.begin(), arguments.runs.end());
+  const fs::path file =
+      arguments.out.empty() ? observe::default_report_file(runs) : fs::path(arguments.out);
+  const std::string state = observe::state_of_run_files(runs);
+  const WrittenReport written = observe::write_report(runs, file);
+  std::set<std::string> told;
+  tell_remarks(written.remarks, told);
+  tell(written, file);
+  if (!arguments.watch) return 0;
+  std::cout << "watching     it is written anew whenever the run goes on; Ctrl-C ends this"
+            << std::endl;
+  keep_fresh(runs, file, state, std::move(told));
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("report", "Show runs as one HTML page");
+  verb->footer(
+      "One file that needs no network: losses, speed, memory, the plan, events, config. Of several "
+      "runs all in the same charts, with what differs between them. It goes to report.html in the "
+      "run's folder, of several runs in the current one.\n\n"
+      "Example:\n"
+      "  accrue report runs/first\n"
+      "  accrue report runs/first runs/second --out both.html");
+  const auto arguments = std::make_shared<ReportArguments>();
+  verb->add_option("RUN_DIR", arguments->runs, "Folders of runs")->required();
+  verb->add_option("--out", arguments->out, "The file to write")->type_name("FILE.html");
+  verb->add_flag("--watch", arguments->watch, "Write it anew whenever a run goes on");
+  verb->callback([=, &action] { action = [=] { return run_report(*arguments); }; });
+}
+
+}  // namespace accrue::cli

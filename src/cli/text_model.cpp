@@ -1,0 +1,100 @@
+#include "cli/text_model.h"
+
+#include <filesystem>
+
+#include "accrue/core/error.h"
+#include "accrue/data/source.h"
+#include "accrue/models/gguf_magic.h"
+#include "accrue/train/run_directory.h"
+#include "cli/trained_text.h"
+#include "data/text/tokenizer_files.h"
+#include "models/files/generation_config.h"
+#include "train/config/origin_kind.h"
+#include "train/plan/setup.h"
+#include "train/workload/gguf_tokenizer.h"
+#include "train/workload/model_factory.h"
+
+namespace accrue::cli {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* sample_text = "accrue sample";
+
+TextModel model_of_run(const TextModelOrigin& origin) {
+  train::TrainedModel trained =
+      train::load_trained_model(train::RunDirectory(origin.from), origin.step, origin.compute);
+  models::LanguageModel& model =
+      expect_language_model(trained, sample_text, "accrue predict " + origin.from + " IMAGES",
+                            "a run of a language model; this one's module is its own");
+  TextModel loaded{.model = &model};
+  if (!trained.tokenizer.empty())
+    loaded.tokenizer = data::Tokenizer::open(trained.tokenizer, sample_text);
+  else if (!trained_on_bytes(trained))
+    throw usage_error(sample_text, "a model of text",
+                      "a run on token files, whose tokenizer accrue does not know",
+                      "accrue export, and sampling with that tokenizer");
+  loaded.owner = std::move(trained.model);
+  return loaded;
+}
+
+std::shared_ptr<const data::Tokenizer> tokenizer_in(const std::string& model, std::int64_t vocab) {
+  using Kind = data::FolderTokenizer::Kind;
+  if (models::is_gguf(model))
+    if (auto own = train::open_gguf_tokenizer(model, sample_text)) return own;
+  const data::FolderTokenizer found = data::find_tokenizer(model);
+  const bool is_bytes =
+      found.kind == Kind::bytes || (found.kind == Kind::none && vocab == train::byte_vocabulary);
+  if (is_bytes) return nullptr;
+  if (found.file.filename() == data::kTokenizerFile)
+    return data::Tokenizer::open(found.file, sample_text);
+  throw usage_error(sample_text, "a tokenizer in " + model,
+                    found.file.empty() ? "no tokenizer" : found.file.string(),
+                    "the one that the model came with (transformers' save_pretrained writes it)");
+}
+
+TextModel model_of_files(const TextModelOrigin& origin) {
+  if (origin.step)
+    throw usage_error(sample_text, "--checkpoint with a run folder",
+                      origin.from + ", a model without steps", "leaving --checkpoint out");
+  train::Config config;
+  config.model.kind = train::kind_of_origin(origin.from).value_or(train::ModelKind::llama);
+  config.model.from = origin.from;
+  config.precision.compute = origin.compute.value_or(models::Compute::fp32);
+  std::vector<std::string> remarks;
+  TextModel loaded{.owner = train::load_shaping_model(config, remarks)};
+  loaded.model = dynamic_cast<models::LanguageModel*>(loaded.owner.get());
+  if (loaded.model == nullptr)
+    throw usage_error(
+        sample_text, "a language model (gpt2, llama and its relatives)",
+        origin.from + " with one of kind " + std::string(train::to_string(config.model.kind)),
+        "another folder");
+  loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
+  if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
+  return loaded;
+}
+
+bool is_model(const std::string& from) {
+  std::error_code unreadable;
+  return models::is_gguf(from) || fs::exists(fs::path(from) / "config.json", unreadable);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> TextModel::encode(const std::string& text) const {
+  if (tokenizer == nullptr) return data::text_to_bytes(text);
+  std::vector<std::int64_t> ids = tokenizer->around().before;
+  const std::vector<std::int64_t> words = tokenizer->encode(text);
+  ids.insert(ids.end(), words.begin(), words.end());
+  return ids;
+}
+
+TextModel load_text_model(const TextModelOrigin& origin) {
+  train::use_threads(0);
+  TextModel loaded = is_model(origin.from) ? model_of_files(origin) : model_of_run(origin);
+  if (loaded.tokenizer != nullptr)
+    if (const std::optional<std::int64_t> end = loaded.tokenizer->end_of_text())
+      loaded.end_tokens.push_back(*end);
+  return loaded;
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,76 @@
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "accrue/train/config.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/row.h"
+#include "cli/tokenizing.h"
+#include "train/plan/setup.h"
+#include "train/workload/token_files.h"
+
+namespace accrue::cli {
+namespace {
+
+struct TokenizeArguments {
+  std::string config;
+  std::string out;
+  bool json = false;
+  std::vector<std::string> overrides;
+};
+
+std::int64_t all_tokens(const train::TokenFiles& written) {
+  std::int64_t tokens = 0;
+  for (const train::TokenFile& file : written.files) tokens += file.tokens;
+  return tokens;
+}
+
+nlohmann::json to_json(const train::TokenFiles& written) {
+  nlohmann::json out{{"files", nlohmann::json::array()},
+                     {"tokens", all_tokens(written)},
+                     {"vocab", written.vocab}};
+  for (const train::TokenFile& file : written.files)
+    out["files"].push_back({{"path", file.path.string()}, {"tokens", file.tokens}});
+  return out;
+}
+
+int run_tokenize(const TokenizeArguments& arguments) {
+  const train::Config config = train::load_config(arguments.config, arguments.overrides);
+  train::use_threads(config.run.threads);
+  const train::TokenFiles written =
+      train::write_token_files(config, arguments.out, tell_tokenizing());
+  if (arguments.json) {
+    std::cout << to_json(written).dump(2) << std::endl;
+    return 0;
+  }
+  for (const train::TokenFile& file : written.files)
+    print_row(file.path.filename().c_str(),
+              std::to_string(file.tokens) + " tokens, " + file.path.string());
+  print_row("vocabulary", std::to_string(written.vocab));
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("tokenize", "Write a config's text as files of token ids");
+  verb->allow_extras();
+  verb->footer(
+      "DIR/train.bin and, where the config holds data out, DIR/val.bin: uint16 ids as nanoGPT has "
+      "them, or uint32\nbehind llm.c's header where the vocabulary is above 65,535. Of text files, "
+      "training on them takes the samples\nthat training on the text takes; JSON lines stand one "
+      "behind the other.\n\n"
+      "Example:\n"
+      "  accrue tokenize gpt.toml --data.tokenizer=gpt2/tokenizer.json --out data/tokens");
+  auto arguments = std::make_shared<TokenizeArguments>();
+  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  verb->add_option("--out", arguments->out, "Folder to write")->required()->type_name("DIR");
+  verb->add_flag("--json", arguments->json, "Print one JSON object");
+  verb->callback([=, &action] {
+    arguments->overrides = take_overrides(*verb);
+    action = [=] { return run_tokenize(*arguments); };
+  });
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,288 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "accrue/distributed/group.h"
+#include "accrue/memory/budget.h"
+#include "accrue/train/config.h"
+#include "accrue/train/run_directory.h"
+#include "accrue/train/trainer.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/first_choice.h"
+#include "cli/program.h"
+#include "cli/row.h"
+#include "cli/stop_signals.h"
+#include "cli/tokenizing.h"
+#include "memory/plan.h"
+#include "train/config/toml/toml_reader.h"
+#include "train/measure/trace.h"
+#include "train/plan/setup.h"
+#include "train/workload/first/chosen_config.h"
+
+namespace accrue::cli {
+namespace {
+
+struct TrainArguments {
+  std::string config;
+  std::string checkpoint;
+  std::string repeat;  // folder of the run that is repeated; empty: none
+  std::string trace;   // file; empty: none
+  bool resume = false;
+  bool accept_data = false;
+  bool dry_run = false;
+  bool quiet = false;
+  std::vector<std::string> overrides;
+};
+
+std::string text_of(double loss) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", loss);
+  return text;
+}
+
+/// From which step a resumption goes on, and what becomes of the run's length.
+void print_resumption(const train::Preview& preview) {
+  const std::string total = std::to_string(preview.plan.total_steps);
+  print_row("resume", !preview.done.empty()
+                          ? preview.done
+                          : "after step " + std::to_string(preview.step) + ", on to step " + total);
+  if (!preview.length.empty()) print_row("length", preview.length);
+}
+
+void print_plan(const train::RunPlan& plan) {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  print_row("model", format_count(static_cast<double>(plan.parameters)) + " parameters");
+  print_row("data", number(plan.train_samples) + " training samples, " + number(plan.val_samples) +
+                        " validation samples");
+  for (const std::string& remark : plan.remarks) print_row("note", remark);
+  print_row("effective batch", in_words(plan.effective));
+  print_row("micro-batch",
+            memory::describe({plan.micro_batch, plan.recompute}) + " (" + plan.micro_reason + ")");
+  print_row("steps", number(plan.total_steps) + ", " + number(plan.steps_per_epoch) + " per epoch");
+}
+
+void print_result(const train::RunDirectory& run, const train::RunResult& result,
+                  const train::ObserveConfig& observe) {
+  print_row("run", run.root().string());
+  if (observe.jsonl) print_row("metrics", run.metrics_file().string());
+  if (!result.checkpoint.empty()) print_row("checkpoint", result.checkpoint.string());
+  print_row("step", std::to_string(result.step));
+  if (result.loss) print_row("loss", text_of(*result.loss));
+  if (result.eval_loss) print_row("eval_loss", text_of(*result.eval_loss));
+  if (result.peak_bytes > 0)
+    print_row("memory", format_bytes(result.peak_bytes) + " in tensors at most, " +
+                            format_bytes(result.peak_reserved_bytes) + " reserved");
+  std::fflush(stdout);
+}
+
+/// A word as a shell reads it back.
+std::string shell_word(const std::string& word) {
+  const bool plain = word.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                         "_-+=.,:/@%") == std::string::npos;
+  if (plain && !word.empty()) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string command_to_resume(const TrainArguments& arguments, const train::RunDirectory& run) {
+  if (!arguments.repeat.empty() || arguments.config.empty())
+    return "accrue train " + shell_word(run.config_file().string()) + " --resume";
+  std::string command = "accrue train " + shell_word(arguments.config);
+  for (const std::string& text : arguments.overrides) command += " " + shell_word("--" + text);
+  return command + " --resume";
+}
+
+/// Whether this command states the length, and not only the file that the run began with.
+bool states_length(const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(
+      std::array{"run.steps", "run.tokens", "run.epochs"},
+      [&](const char* key) { return train::overrides_state(overrides, key); });
+}
+
+/// What is to be trained.
+struct Task {
+  train::Config config;
+  std::shared_ptr<const train::RunRecord> repeats;  ///< null where no run is repeated
+  std::string chosen;  ///< the page that was chosen where there was no config; else empty
+};
+
+/// Whichever rank makes the tokens says so.
+data::TellProgress progress_of_text(const TrainArguments& arguments) {
+  return arguments.quiet ? data::TellProgress() : tell_tokenizing();
+}
+
+Task task_without_config(const TrainArguments& arguments, const Arguments& typed,
+                         std::int64_t ranks) {
+  std::string command = "accrue";
+  for (std::size_t i = 1; i < typed.size(); ++i) command += ' ' + typed[i];
+  train::ChosenConfig chosen =
+      train::choose_config(train::with_kept_input(arguments.overrides, ranks), arguments.resume,
+                           machine_facts(), in_one_line(command), progress_of_text(arguments));
+  return {std::move(chosen.config), nullptr, std::move(chosen.page)};
+}
+
+/// Throws a usage Error where a repetition names no folder of its own.
+Task task_of(const TrainArguments& arguments, const Arguments& typed, std::int64_t ranks,
+             const Program& program) {
+  if (arguments.repeat.empty())
+    return arguments.config.empty() && !program.brings_a_model()
+               ? task_without_config(arguments, typed, ranks)
+               : Task{program.load_config(arguments.config, arguments.overrides), nullptr, {}};
+  const bool names_folder = train::overrides_state(arguments.overrides, "run.out");
+  if (!names_folder)
+    throw usage_error("accrue train --repeat " + arguments.repeat,
+                      "a new folder for the run that repeats it", "none", "--run.out=NEW");
+  auto record = train::read_run_record(train::RunDirectory(arguments.repeat));
+  train::Config config =
+      program.with_its_model(train::config_to_repeat(*record, arguments.overrides));
+  return {std::move(config), std::move(record), {}};
+}
+
+train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
+                             const Arguments& typed) {
+  return {.resume = arguments.resume,
+          .checkpoint = arguments.checkpoint,
+          .may_shorten = states_length(arguments.overrides),
+          .repeats = task.repeats,
+          .accept_data = arguments.accept_data,
+          .quiet = arguments.quiet,
+          .command = typed,
+          .tell_reference = arguments.quiet ? data::TellProgress() : tell_reference()};
+}
+
+/// Joins the other ranks; null where this process is alone.
+std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
+                                         const train::Config& config) {
+  if (launch.world == 1) return nullptr;
+  const std::chrono::duration<double> timeout(config.dist.timeout.value);
+  return distributed::connect(
+      launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+}
+
+/// Begins a trace; the other ranks are told where it cannot be written.
+void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
+                 distributed::Group* group) {
+  if (file.empty()) return;
+  try {
+    trace.emplace(file);
+  } catch (const std::exception& error) {
+    if (group != nullptr) group->fail(error.what());
+    throw;
+  }
+}
+
+int run_train(const TrainArguments& arguments, const Arguments& typed, const Program& program) {
+  const memory::BudgetWatch from_the_start("");  // opening data may take long
+  const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
+  Task task = task_of(arguments, typed, launch.world, program);
+  train::Config& config = task.config;
+  config = train::with_whole_batch(std::move(config), launch.world);
+  const bool speaks = launch.rank == 0;
+  if (speaks && !arguments.quiet && !task.chosen.empty())
+    std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
+  const std::shared_ptr<distributed::Group> group = join(launch, config);
+  const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
+  config = train::shared_by(std::move(config), launch.local_world);
+  if (speaks && divides_memory && !arguments.quiet)
+    std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
+              << launch.local_world << " ranks on this machine\n";
+  const data::TellProgress tell = progress_of_text(arguments);
+  if (arguments.dry_run) {
+    const train::Preview preview =
+        train::Trainer(config, group, tell).preview(options_of(arguments, task, typed));
+    if (speaks) print_plan(preview.plan);
+    if (speaks)
+      for (const std::string& sentence : preview.repetition) print_row("repeat", sentence);
+    if (speaks && arguments.resume) print_resumption(preview);
+    if (group) group->barrier("the end of the plan");
+    return 0;
+  }
+  std::optional<train::Trace> trace;
+  if (speaks) begin_trace(trace, arguments.trace, group.get());
+  train::Trainer trainer(config, group, tell);
+  const train::RunResult result = trainer.run(options_of(arguments, task, typed));
+  ignore_stop_signals();
+  const train::RunDirectory run(config.run.out);
+  if (speaks) print_result(run, result, config.observe);
+  if (!result.interrupted) return 0;
+  if (speaks)
+    std::cerr << "interrupted after step " << result.step
+              << "; a checkpoint was written: " << result.checkpoint.string()
+              << "; continue with: " << command_to_resume(arguments, run) << "\n";
+  return interrupted_status;
+}
+
+/// `--resume` takes the word behind it, which is the config where no other word is; beside data to
+/// choose a config for, only where it is a file. A run that is repeated has its config.
+void tell_config_from_checkpoint(TrainArguments& arguments, bool needs_none) {
+  if (!arguments.repeat.empty() || !arguments.config.empty()) return;
+  const bool may_choose = needs_none || train::overrides_state(arguments.overrides, "data.train");
+  std::error_code unreadable;
+  if (!may_choose || std::filesystem::is_regular_file(arguments.checkpoint, unreadable))
+    std::swap(arguments.config, arguments.checkpoint);
+  if (arguments.config.empty() && !may_choose)
+    throw CLI::RequiredError("CONFIG, or --data.train=FILE to have one chosen,");
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action, const Arguments& typed, const Program& program) {
+  CLI::App* verb = app.add_subcommand("train", "Train a model as a config file says");
+  verb->allow_extras();
+  verb->footer(
+      "--section.key=value overrides a key of the config: a TOML value or a bare word.\n"
+      "A run ends with status 0, or 130 after SIGINT, SIGTERM or SIGHUP with a checkpoint "
+      "written.\n\n"
+      "Example:\n"
+      "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
+      "  accrue train gpt.toml --run.out=runs/first --resume\n"
+      "  accrue train --model.from=SmolLM2-135M --data.train=tale.txt   # a config is chosen\n"
+      "  accrue train --repeat runs/first --run.out=runs/second");
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::Option* config =
+      verb->add_option("CONFIG", arguments->config,
+                       "Config file (TOML); without one --data.train has one chosen, as init does");
+  CLI::Option* resume =
+      verb->add_option("--resume", arguments->checkpoint,
+                       "Continue the run in run.out, from the newest whole checkpoint or this one "
+                       "(a step or a folder)")
+          ->expected(0, 1)
+          ->type_name("[CHECKPOINT]");
+  CLI::Option* repeat =
+      verb->add_option("--repeat", arguments->repeat,
+                       "Train the run of this folder again from its beginning, with its config and "
+                       "its plan, into a new run.out")
+          ->type_name("RUN_DIR")
+          ->excludes(resume)
+          ->excludes(config);
+  CLI::Option* accept =
+      verb->add_flag("--accept-data", arguments->accept_data,
+                     "With --resume: go on with files that were changed since, where they hold as "
+                     "many samples as before; with --repeat: take them as they are");
+  verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
+  verb->add_flag("--quiet", arguments->quiet,
+                 "Print errors and the result alone, and not how the run goes");
+  verb->add_option("--trace", arguments->trace,
+                   "Write what each thread does and waits for into this new file (for Perfetto or "
+                   "chrome://tracing)")
+      ->type_name("FILE");
+  verb->callback([=, &action, &typed, &program] {
+    arguments->resume = resume->count() > 0;
+    if (accept->count() > 0 && resume->count() + repeat->count() == 0)
+      throw CLI::RequiresError("--accept-data", "--resume or --repeat");
+    arguments->overrides = take_overrides(*verb);
+    tell_config_from_checkpoint(*arguments, program.brings_a_model());
+    action = [=, &typed, &program] { return run_train(*arguments, typed, program); };
+  });
+}
+
+}  // namespace accrue::cli

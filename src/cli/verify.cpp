@@ -1,0 +1,234 @@
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "accrue/core/error.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/program.h"
+#include "memory/out_of_memory.h"
+#include "verify/config/verify_config.h"
+
+namespace accrue::cli {
+namespace {
+
+constexpr int difference_found = 3;
+/// Each is a thread of this process with a copy of the model.
+constexpr std::int64_t most_threads_as_ranks = 64;
+
+struct VerifyArguments {
+  std::string config;
+  bool json = false;
+  std::int64_t ranks = 0;  ///< 0: one, or a pipeline's stages
+  bool thorough = false;
+  std::vector<std::string> overrides;
+};
+
+/// JSON has no infinity.
+double finite(double value) {
+  return std::isfinite(value) ? value : std::numeric_limits<double>::max();
+}
+
+nlohmann::json to_json(const proof::SplitResult& split) {
+  return {{"name", split.name},
+          {"samples", split.samples},
+          {"micro_batches", split.micro_batches},
+          {"parameter", split.parameter},
+          {"relative_error", finite(split.relative_error)},
+          {"bound", finite(split.bound)},
+          {"largest_error", finite(split.largest_error)},
+          {"largest_bound", finite(split.largest_bound)},
+          {"equal", split.equal}};
+}
+
+nlohmann::json to_json(const proof::SkippedSplit& split) {
+  return {{"name", split.name}, {"samples", split.samples}, {"reason", split.reason}};
+}
+
+nlohmann::json to_json(const proof::StepsResult& steps) {
+  return {{"steps", steps.steps},
+          {"splits", steps.splits},
+          {"parameter", steps.parameter},
+          {"relative_error", finite(steps.relative_error)},
+          {"bound", finite(steps.bound)},
+          {"equal", steps.equal},
+          {"largest_error", finite(steps.largest_error)},
+          {"largest_bound", finite(steps.largest_bound)},
+          {"conclusive", steps.conclusive}};
+}
+
+nlohmann::json to_json(const proof::Report& report) {
+  nlohmann::json out{{"equal", report.equal},
+                     {"conclusive", report.conclusive},
+                     {"max_relative_error", finite(report.max_relative_error)},
+                     {"bound", finite(report.bound)},
+                     {"cause", proof::to_string(report.cause)},
+                     {"causes", nlohmann::json::array()},
+                     {"conclusion", proof::conclusion(report)},
+                     {"advice", proof::advice(report)},
+                     {"evidence", report.evidence},
+                     {"ruled_out", report.ruled_out},
+                     {"left_out", report.left_out},
+                     {"smallest_fault", nlohmann::json::array()},
+                     {"reference", report.reference},
+                     {"parameters", nlohmann::json::array()},
+                     {"splits", nlohmann::json::array()},
+                     {"skipped", nlohmann::json::array()}};
+  for (const proof::Cause cause : proof::all_causes(report))
+    out["causes"].push_back(proof::to_string(cause));
+  for (const proof::SmallestFault& fault : report.smallest_fault)
+    out["smallest_fault"].push_back({{"kind", fault.kind}, {"relative", finite(fault.relative)}});
+  for (const proof::ParameterError& parameter : report.parameters)
+    out["parameters"].push_back({{"name", parameter.name},
+                                 {"relative_error", finite(parameter.relative_error)},
+                                 {"bound", finite(parameter.bound)}});
+  for (const proof::SplitResult& split : report.splits) out["splits"].push_back(to_json(split));
+  for (const proof::SkippedSplit& split : report.skipped) out["skipped"].push_back(to_json(split));
+  if (report.steps) out["steps"] = to_json(*report.steps);
+  if (report.times)
+    out["seconds"] = {{"total", report.times->total},
+                      {"windows_of_work", report.times->windows},
+                      {"window", report.times->window},
+                      {"fp64", report.times->in_double}};
+  return out;
+}
+
+/// A line of the table; cells that a line leaves out stay blank.
+struct Line {
+  std::string split, samples;
+  std::string largest_error, its_bound;
+  std::string nearest, error, bound;
+  std::string verdict;
+};
+
+void print(const Line& line) {
+  std::printf("%-32s %-8s %13s %9s   %-36s %9s %9s  %s\n", line.split.c_str(), line.samples.c_str(),
+              line.largest_error.c_str(), line.its_bound.c_str(), line.nearest.c_str(),
+              line.error.c_str(), line.bound.c_str(), line.verdict.c_str());
+}
+
+std::string scientific(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1e", value);
+  return text;
+}
+
+const char* verdict(bool equal) { return equal ? "equal" : "DIFFERS"; }
+
+Line line_of(const proof::SplitResult& split) {
+  return {.split = split.name,
+          .samples = std::to_string(split.samples),
+          .largest_error = scientific(split.largest_error),
+          .its_bound = scientific(split.largest_bound),
+          .nearest = split.parameter,
+          .error = scientific(split.relative_error),
+          .bound = scientific(split.bound),
+          .verdict = verdict(split.equal)};
+}
+
+Line line_of(const proof::StepsResult& steps) {
+  return {.split = std::to_string(steps.steps) + " optimizer steps",
+          .largest_error = scientific(steps.largest_error),
+          .its_bound = scientific(steps.largest_bound),
+          .nearest = steps.parameter,
+          .error = scientific(steps.relative_error),
+          .bound = scientific(steps.bound),
+          .verdict = steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal)};
+}
+
+void print_table(const proof::Report& report) {
+  print({"split", "samples", "largest error", "its bound", "nearest to its bound", "error", "bound",
+         ""});
+  for (const proof::SplitResult& split : report.splits) print(line_of(split));
+  if (report.steps) print(line_of(*report.steps));
+  for (const proof::SkippedSplit& split : report.skipped)
+    print({.split = split.name, .samples = std::to_string(split.samples), .verdict = "skipped"});
+}
+
+/// "by 0.012%", or "1 in 3,400" for a share of the batch.
+std::string size_of(const proof::SmallestFault& fault) {
+  char text[48];
+  if (fault.kind.starts_with("a sample") && fault.relative < 1)
+    std::snprintf(text, sizeof text, "1 in %.0f", std::floor(1 / fault.relative));
+  else
+    std::snprintf(text, sizeof text, "by %.2g%%", 100 * fault.relative);
+  return text;
+}
+
+void print(const proof::Report& report) {
+  std::printf("reference: %s\n\n", report.reference.c_str());
+  print_table(report);
+  std::printf("\n%s\n", proof::conclusion(report).c_str());
+  if (!report.equal) std::printf("What to do: %s.\n", proof::advice(report).c_str());
+  std::set<std::string> reasons;
+  for (const proof::SkippedSplit& split : report.skipped)
+    if (reasons.insert(split.reason).second) std::printf("  - skipped: %s\n", split.reason.c_str());
+  for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());
+  for (const std::string& line : report.ruled_out) std::printf("  - ruled out: %s\n", line.c_str());
+  for (const std::string& line : report.left_out) std::printf("  - left out: %s\n", line.c_str());
+  if (!report.smallest_fault.empty()) std::printf("Smallest faults that it would have noticed:\n");
+  for (const proof::SmallestFault& fault : report.smallest_fault)
+    std::printf("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());
+}
+
+/// What is compared. A budget that cannot be met is no difference: 3 is for one that was found.
+proof::Report verified(const train::Config& config, const proof::VerifyConfigOptions& options) {
+  try {
+    return proof::verify_config(config, options);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::refused) throw;
+    throw runtime_error(error.operation(), error.expected(), error.received(), error.suggestion());
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    throw runtime_error("verify", "memory for one pass over the smallest part",
+                        memory::why_out_of_memory(error),
+                        "a larger memory.budget, or a smaller model or context");
+  }
+}
+
+int run_verify(const VerifyArguments& arguments, const Program& program) {
+  const train::Config config = program.load_config(arguments.config, arguments.overrides);
+  const proof::Report report =
+      verified(config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
+                        .ranks = arguments.ranks,
+                        .thorough = arguments.thorough});
+  if (arguments.json) {
+    std::cout << to_json(report).dump(2) << std::endl;
+  } else {
+    print(report);
+  }
+  return report.equal ? 0 : difference_found;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action, const Program& program) {
+  CLI::App* verb =
+      app.add_subcommand("verify", "Prove that accumulation gives the full batch's gradient");
+  verb->allow_extras();
+  verb->footer(
+      "The gradient of the first batch is taken in one pass and in several splits, orders and\n"
+      "precisions, and compared per parameter with a bound on rounding. Exit status 3 where it is\n"
+      "exceeded, with the cause and what told it. Nothing is written but\nthe tokens of text, "
+      "beside run.out.\n\n"
+      "Example:\n"
+      "  accrue verify gpt.toml --batch.micro=4 --json");
+  auto arguments = std::make_shared<VerifyArguments>();
+  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  verb->add_flag("--json", arguments->json, "Print one JSON object");
+  verb->add_option("--ranks", arguments->ranks,
+                   "Compare what so many processes that share the batch add up, too")
+      ->check(CLI::Range(std::int64_t{1}, most_threads_as_ranks));
+  verb->add_flag("--thorough", arguments->thorough,
+                 "Compare splits, orders and steps on all of the batch, whatever that takes");
+  verb->callback([=, &action, &program] {
+    arguments->overrides = take_overrides(*verb);
+    action = [=, &program] { return run_verify(*arguments, program); };
+  });
+}
+
+}  // namespace accrue::cli

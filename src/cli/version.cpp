@@ -1,0 +1,17 @@
+#include "accrue/version.h"
+
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include "cli/commands.h"
+#include "kernels/gemm/gemm.h"
+
+namespace accrue::cli {
+
+std::string version_text() {
+  return std::string("accrue ") + version + "\nlibtorch " + TORCH_VERSION + "\ngemm " +
+         kernels::gemm_backend() + "\ncompiler " + ACCRUE_COMPILER + "\nisa " +
+         at::get_cpu_capability();
+}
+
+}  // namespace accrue::cli

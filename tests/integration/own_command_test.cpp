@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The command line of a program that brings its model (examples/by_feature/own_command.cpp).
+class OwnCommand : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
+  Program::Result own(Words arguments) const {
+    arguments.insert(arguments.begin(), ACCRUE_OWN_COMMAND);
+    return Program(folder_, std::move(arguments)).wait();
+  }
+  json own_json(Words arguments) const {
+    const Program::Result result = own(std::move(arguments));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out);
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::ifstream lines(folder_ / run / "metrics.jsonl");
+    std::vector<double> found;
+    for (std::string line; std::getline(lines, line);)
+      if (const json step = json::parse(line); step.contains("loss"))
+        found.push_back(step["loss"].get<double>());
+    return found;
+  }
+};
+
+TEST_F(OwnCommand, TrainsAndGoesOnWithTheSameBits) {
+  const Words longer{"train", "run.toml", "--run.steps=8", "--run.out=straight"};
+  ASSERT_EQ(own(longer).status, 0);
+  ASSERT_EQ(own({"train", "run.toml", "--run.steps=4", "--run.out=broken"}).status, 0);
+  const auto resumed = own({"train", "run.toml", "--run.steps=8", "--run.out=broken", "--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(losses("broken").size(), 8U);
+  EXPECT_EQ(losses("broken").back(), losses("straight").back());
+  EXPECT_LT(losses("straight").back(), losses("straight").front());
+}
+
+TEST_F(OwnCommand, NeedsNoConfigFile) {
+  const auto result = own({"train", "--data.train=text.txt", "--run.steps=2", "--run.out=out",
+                           "--model.width=16", "--model.context=16", "--batch.samples=8"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(losses("out").size(), 2U);
+}
+
+TEST_F(OwnCommand, PlansProvesAndExamines) {
+  EXPECT_GT(own_json({"plan", "run.toml", "--batch.micro=auto", "--json"})["micro_batch"], 0);
+  const json proof = own_json({"verify", "run.toml", "--json"});
+  EXPECT_TRUE(proof["equal"]) << proof.dump(1);
+  EXPECT_TRUE(own_json({"doctor", "run.toml", "--json"}).is_object());
+  EXPECT_TRUE(own_json({"bench", "run.toml", "--rounds", "1", "--json"}).is_object());
+  ASSERT_EQ(own({"train", "run.toml"}).status, 0);
+  EXPECT_EQ(own({"report", "out"}).status, 0);
+}
+
+TEST_F(OwnCommand, HelpsByItsOwnName) {
+  const auto help = own({"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("own_command train"), HasSubstr("verify"),
+                              Not(HasSubstr("sample")), Not(HasSubstr("export"))));
+}
+
+TEST_F(OwnCommand, ItsRunIsNotForAccrueAlone) {
+  ASSERT_EQ(own({"train", "run.toml"}).status, 0);
+  const auto result =
+      accrue({"train", "out/config.toml", "--run.steps=8", "--run.out=out", "--resume"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("expected the program that brings the model"));
+  EXPECT_EQ(accrue({"report", "out"}).status, 0);
+}
+
+}  // namespace
+}  // namespace accrue::testing

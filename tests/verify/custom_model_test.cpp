@@ -1,0 +1,71 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "accrue/data/own_source.h"
+#include "accrue/train/custom.h"
+#include "configs_to_verify.h"
+
+namespace accrue::proof {
+namespace {
+
+using ::testing::HasSubstr;
+using Net = torch::nn::Sequential;
+
+Loss summed(Net& net, const batch::MicroBatch& micro) {
+  const at::Tensor wrong =
+      net->forward(micro.inputs) - micro.targets.to(micro.inputs.scalar_type());
+  return {.sum = wrong.square().sum(), .weight = static_cast<double>(wrong.numel())};
+}
+
+/// The mean of a micro-batch, which counts as one.
+Loss mean_of_micro_batch(Net& net, const batch::MicroBatch& micro) {
+  const Loss loss = summed(net, micro);
+  return {.sum = loss.sum / loss.weight, .weight = 1};
+}
+
+class CustomModelProof : public testing::ConfigsToVerify {
+ protected:
+  template <class MakeNet, class LossFn>
+  train::Config config_of(MakeNet make, LossFn loss_fn) const {
+    train::Config c = base();
+    c.data.train.clear();
+    c.batch = {.samples = 14};
+    return train::with_custom(
+        c, {.model =
+                [make, loss_fn](const train::Config& config) {
+                  torch::manual_seed(config.run.seed);
+                  return train::trainable(make(), loss_fn);
+                },
+            .train = data::tensor_source(at::arange(42 * 6, at::kFloat).sin().view({42, 6}),
+                                         at::arange(42, at::kFloat).cos().view({42, 1}))});
+  }
+  static Net plain() {
+    return Net(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 1));
+  }
+};
+
+TEST_F(CustomModelProof, PassesALossOfSums) {
+  const Report report = verify_config(config_of(plain, summed));
+  EXPECT_TRUE(report.equal) << conclusion(report);
+}
+
+TEST_F(CustomModelProof, NamesAMeanOfMeans) {
+  const Report report = verify_config(config_of(plain, mean_of_micro_batch));
+  EXPECT_FALSE(report.equal) << conclusion(report);
+}
+
+TEST_F(CustomModelProof, NamesABatchNormalisationInside) {
+  const auto with_norm = [] {
+    return Net(torch::nn::Linear(6, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
+  };
+  const Report report = verify_config(config_of(with_norm, summed));
+  EXPECT_FALSE(report.equal) << conclusion(report);
+}
+
+}  // namespace
+}  // namespace accrue::proof
