@@ -5,11 +5,16 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "accrue/core/loss.h"
 #include "accrue/data/source.h"
 #include "accrue/models/torch_module.h"
 #include "accrue/models/trainable.h"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace accrue::train {
 
@@ -26,6 +31,10 @@ struct Custom {
   std::shared_ptr<const data::Source> train = nullptr;
   /// What to evaluate on; null: data.val or data.val_fraction, as of files.
   std::shared_ptr<const data::Source> val = nullptr;
+  /// Makes the optimizer of the parameters that are trained; null: the one that [optim] says, of
+  /// which the schedule and clipping count in any case (optim/torch_optimizer.h).
+  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> parameters)>
+      optimizer = nullptr;
 };
 
 /// A module, held by `Model` (a holder or a std::shared_ptr), with the loss that

@@ -8,6 +8,7 @@
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/optim/torch_optimizer.h"
 #include "accrue/train/custom.h"
 #include "batch/variable_windows.h"
 #include "train/config/gradient_folding.h"
@@ -69,7 +70,8 @@ std::shared_ptr<const data::Source> open_training_files(const Config& config,
   const DataConfig& data = config.data;
   if (config.custom && config.custom->train) return config.custom->train;
   if (data.train.empty())
-    throw usage_error("data.train", "file patterns, or data that the program brings", "none of both",
+    throw usage_error("data.train", "file patterns, or data that the program brings",
+                      "none of both",
                       "train = [\"texts/*.txt\"] in [data], or accrue::train::Custom::train");
   if (data.weights.empty())
     return open_files(config, text, data.train, "data.train", stated_shape(config));
@@ -172,6 +174,21 @@ bool affords_packing(const models::Model& model) {
   constexpr std::int64_t share = 24;
   const std::int64_t bytes = memory::budget().value_or(memory::available_bytes());
   return model.packed_weight_bytes() <= bytes / share;
+}
+
+std::unique_ptr<optim::Optimizer> own_optimizer(const Config& config,
+                                                const NamedParameters& parameters,
+                                                const RankSlice& slice) {
+  if (slice != RankSlice{} || folds_gradients(config))
+    throw usage_error("train with an optimizer of the program's own",
+                      "gradients in a buffer, whole on each rank",
+                      slice != RankSlice{} ? "dist.shard" : "gradients in the optimizer's state",
+                      "dist.shard = \"none\" and memory.gradients = \"buffer\"");
+  std::vector<at::Tensor> trained;
+  for (const NamedParameter& parameter : parameters)
+    if (parameter.tensor.requires_grad()) trained.push_back(parameter.tensor);
+  return optim::from_torch(config.custom->optimizer(std::move(trained)), parameters,
+                           config.optim.lr);
 }
 
 }  // namespace
@@ -285,6 +302,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const NamedParameters& parameters,
                                                  const RankSlice& slice) {
   const OptimConfig& o = config.optim;
+  if (config.custom && config.custom->optimizer) return own_optimizer(config, parameters, slice);
   std::vector<optim::ParameterGroup> groups = parameter_groups(config, parameters);
   const optim::StateOptions state{.precision = o.state, .seed = config.run.seed, .slice = slice};
   if (o.kind == OptimizerKind::adama)

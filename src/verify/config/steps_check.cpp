@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "accrue/train/custom.h"
 #include "core/words.h"
 #include "train/config/gradient_folding.h"
 #include "verify/comparison.h"
@@ -105,6 +106,11 @@ class Steps {
 
 StepsToCompare steps_to_compare(const train::Config& config, const std::string& what,
                                 std::int64_t samples) {
+  if (config.custom && config.custom->optimizer)
+    return {.steps = {},
+            .left_out = {"optimizer steps: the program brings its optimizer, of which no second "
+                         "one is known to compare it with"},
+            .smallest_fault = {}};
   if (config.optim.kind == train::OptimizerKind::adama)
     return {.any = false,
             .left_out = {"optimizer steps: AdamA's second moment takes each micro-batch's gradient "

@@ -5,6 +5,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
 
 #include <numeric>
 
@@ -115,6 +116,39 @@ TEST_F(CustomRun, StepsAsLibtorchDoesOverTheWholeBatch) {
   Trainer(config_of_steps(7, 5), wrong, mean_of_micro_batch, all_samples()).run();
   EXPECT_GT(largest_difference(wrong->parameters(), expected), 1e-3)
       << "means of micro-batches of 5, 5 and 2 samples";
+}
+
+Custom with_torch_optimizer(const Net& net) {
+  return {.model = [net](const Config&) { return trainable(net, summed_loss); },
+          .train = all_samples(),
+          .optimizer =
+              [](std::vector<at::Tensor> parameters) {
+                return std::make_unique<torch::optim::AdamW>(
+                    std::move(parameters), torch::optim::AdamWOptions(0.05).weight_decay(0.1));
+              }};
+}
+
+TEST_F(CustomRun, StepsByAnOptimizerOfLibtorch) {
+  Net expected;
+  expected->to(torch::kFloat64);
+  torch::optim::AdamW plain(expected->parameters(),
+                            torch::optim::AdamWOptions(0.05).weight_decay(0.1));
+  for (const auto& [begin, end] : {std::pair{0, 12}, {12, 24}, {24, 30}, {0, 12}}) {
+    plain.zero_grad();
+    torch::nn::functional::cross_entropy(expected->forward(all_inputs().slice(0, begin, end)),
+                                         all_targets().slice(0, begin, end))
+        .backward();
+    plain.step();
+  }
+  Net net, resumed;
+  Trainer(config_of_steps(4, 5), with_torch_optimizer(net)).run();
+  EXPECT_LT(largest_difference(net->parameters(), expected->parameters()), 1e-12);
+  Config c = config_of_steps(2, 5);
+  c.run.out = (folder_ / "broken").string();
+  Trainer(c, with_torch_optimizer(Net())).run();
+  c.run.steps = 4;
+  Trainer(c, with_torch_optimizer(resumed)).run({.resume = true});
+  EXPECT_EQ(largest_difference(net->parameters(), resumed->parameters()), 0);
 }
 
 TEST_F(CustomRun, GoesOnFromACheckpointWithTheSameBits) {
