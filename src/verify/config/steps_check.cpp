@@ -107,10 +107,9 @@ class Steps {
 StepsToCompare steps_to_compare(const train::Config& config, const std::string& what,
                                 std::int64_t samples) {
   if (config.custom && config.custom->optimizer)
-    return {.steps = {},
+    return {.any = false,
             .left_out = {"optimizer steps: the program brings its optimizer, of which no second "
-                         "one is known to compare it with"},
-            .smallest_fault = {}};
+                         "one is known to compare it with"}};
   if (config.optim.kind == train::OptimizerKind::adama)
     return {.any = false,
             .left_out = {"optimizer steps: AdamA's second moment takes each micro-batch's gradient "
