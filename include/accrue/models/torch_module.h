@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "accrue/models/class_loss.h"
 #include "accrue/models/trainable.h"
@@ -50,5 +51,21 @@ using MicroBatchLoss = std::function<Loss(const batch::MicroBatch& micro)>;
 /// itself. It sees floating-point inputs in the parameters' dtype.
 std::unique_ptr<Trainable> from_loss(std::shared_ptr<torch::nn::Module> module, MicroBatchLoss loss,
                                      const std::string& name);
+
+/// One of several losses of a module.
+struct NamedLoss {
+  std::string name;
+  double coefficient = 1;  ///< how much its mean counts in the total
+  /// The weight that it will have, from the labels alone: several losses need it before the first
+  /// backward of a batch.
+  std::function<double(const batch::MicroBatch& micro)> weight;
+};
+/// The losses of a micro-batch, in the order of their names.
+using MicroBatchLosses = std::function<std::vector<Loss>(const batch::MicroBatch& micro)>;
+
+/// The same with several losses, each with a denominator of its own.
+std::unique_ptr<Trainable> from_losses(std::shared_ptr<torch::nn::Module> module,
+                                       MicroBatchLosses losses, std::vector<NamedLoss> named,
+                                       const std::string& name);
 
 }  // namespace accrue::models

@@ -37,28 +37,51 @@ struct Custom {
       optimizer = nullptr;
 };
 
+namespace detail {
+
+template <class Model>
+std::shared_ptr<torch::nn::Module> module_of(const Model& model) {
+  static_assert(
+      requires { model->named_parameters(); },
+      "accrue: the model must be held by a torch::nn holder or a std::shared_ptr of a module");
+  if constexpr (requires { model.ptr(); })
+    return model.ptr();
+  else
+    return model;
+}
+
+}  // namespace detail
+
 /// A module, held by `Model` (a holder or a std::shared_ptr), with the loss that
 /// `loss_fn(model, micro)` makes of a micro-batch, as something to train.
 template <class Model, class LossFn>
 std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
-  static_assert(
-      requires { model->named_parameters(); },
-      "accrue: the model must be held by a torch::nn holder or a std::shared_ptr of a module");
   static_assert(std::is_invocable_r_v<Loss, LossFn&, Model&, const batch::MicroBatch&>,
                 "accrue: loss_fn must be callable as loss_fn(model, micro), with an "
                 "accrue::batch::MicroBatch, and return accrue::Loss{sum, weight}, the sum of the "
                 "loss's terms and how many there are; of a mean over n terms, "
                 "accrue::Loss{mean * n, n}");
-  const auto module = [&] {
-    if constexpr (requires { model.ptr(); })
-      return model.ptr();
-    else
-      return model;
-  }();
   return models::from_loss(
-      module,
+      detail::module_of(model),
       [model, loss_fn](const batch::MicroBatch& micro) mutable { return loss_fn(model, micro); },
       "model");
+}
+
+/// The same with several losses: `losses_fn(model, micro)` returns a std::vector of them, in the
+/// order of `named`.
+template <class Model, class LossesFn>
+std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
+                                             std::vector<models::NamedLoss> named) {
+  static_assert(
+      std::is_invocable_r_v<std::vector<Loss>, LossesFn&, Model&, const batch::MicroBatch&>,
+      "accrue: losses_fn must be callable as losses_fn(model, micro) and return a "
+      "std::vector<accrue::Loss>");
+  return models::from_losses(
+      detail::module_of(model),
+      [model, losses_fn](const batch::MicroBatch& micro) mutable {
+        return losses_fn(model, micro);
+      },
+      std::move(named), "model");
 }
 
 /// The config of a run of what the program brings.

@@ -197,11 +197,15 @@ class WholeModule final : public ModuleTrainable {
   ModuleForward forward_;
 };
 
-/// The segment's result is the sum and, as a tensor, its weight.
-class ModuleWithLoss final : public Trainable {
+/// The segment's result is each loss's sum and, as a tensor, its weight.
+class ModuleWithLosses final : public Trainable {
  public:
-  ModuleWithLoss(std::shared_ptr<Module> module, MicroBatchLoss loss, std::string name)
-      : module_(std::move(module)), loss_(std::move(loss)), name_(std::move(name)) {}
+  ModuleWithLosses(std::shared_ptr<Module> module, MicroBatchLosses losses,
+                   std::vector<NamedLoss> named, std::string name)
+      : module_(std::move(module)),
+        losses_(std::move(losses)),
+        named_(std::move(named)),
+        name_(std::move(name)) {}
 
   NamedParameters parameters() const override { return parameters_of(*module_); }
   NamedParameters buffers() const override { return buffers_of(*module_); }
@@ -216,19 +220,38 @@ class ModuleWithLoss final : public Trainable {
                const ModuleGenerator generator(context, 0);
                batch::MicroBatch mine = micro;
                mine.inputs = in_dtype_of(parameters(), micro.inputs);
-               const Loss loss = loss_(mine);
-               check(loss);
-               return Activations{loss.sum, at::scalar_tensor(loss.weight, at::kDouble)};
+               return activations_of(losses_(mine));
              }}};
   }
   std::vector<LossHead> losses() override {
-    return {{"loss", [](const Activations& output, const batch::MicroBatch&, const ForwardContext&,
-                        double) {
-               return Loss{.sum = output.at(0), .weight = output.at(1).item<double>()};
-             }}};
+    std::vector<LossHead> heads;
+    for (std::size_t i = 0; i < named_.size(); ++i)
+      heads.push_back({.name = named_[i].name,
+                       .forward =
+                           [i](const Activations& output, const batch::MicroBatch&,
+                               const ForwardContext&, double) {
+                             return Loss{.sum = output.at(2 * i),
+                                         .weight = output.at(2 * i + 1).item<double>()};
+                           },
+                       .weight = named_[i].weight,
+                       .coefficient = named_[i].coefficient});
+    return heads;
   }
 
  private:
+  Activations activations_of(const std::vector<Loss>& losses) const {
+    if (losses.size() != named_.size())
+      throw usage_error("losses of " + name_, std::to_string(named_.size()) + " losses",
+                        std::to_string(losses.size()), "a loss for each name, in their order");
+    Activations activations;
+    for (const Loss& loss : losses) {
+      check(loss);
+      activations.push_back(loss.sum);
+      activations.push_back(at::scalar_tensor(loss.weight, at::kDouble));
+    }
+    return activations;
+  }
+
   void check(const Loss& loss) const {
     const auto refuse = [&](const std::string& received, const std::string& suggestion) {
       throw usage_error("loss of " + name_,
@@ -245,7 +268,8 @@ class ModuleWithLoss final : public Trainable {
   }
 
   std::shared_ptr<Module> module_;
-  MicroBatchLoss loss_;
+  MicroBatchLosses losses_;
+  std::vector<NamedLoss> named_;
   std::string name_;
 };
 
@@ -264,7 +288,24 @@ std::unique_ptr<Trainable> from_module(std::shared_ptr<Module> module, ModuleFor
 
 std::unique_ptr<Trainable> from_loss(std::shared_ptr<Module> module, MicroBatchLoss loss,
                                      const std::string& name) {
-  return std::make_unique<ModuleWithLoss>(std::move(module), std::move(loss), name);
+  return std::make_unique<ModuleWithLosses>(
+      std::move(module),
+      [loss = std::move(loss)](const batch::MicroBatch& micro) { return std::vector{loss(micro)}; },
+      std::vector<NamedLoss>{{.name = "loss", .weight = {}}}, name);
+}
+
+std::unique_ptr<Trainable> from_losses(std::shared_ptr<Module> module, MicroBatchLosses losses,
+                                       std::vector<NamedLoss> named, const std::string& name) {
+  if (named.empty())
+    throw usage_error("losses of " + name, "at least one loss", "no names", "a name for each loss");
+  if (named.size() > 1)
+    for (const NamedLoss& loss : named)
+      if (!loss.weight)
+        throw usage_error("losses of " + name, "NamedLoss::weight of each of several losses",
+                          "none of '" + loss.name + "'",
+                          "a function that counts its terms from the labels");
+  return std::make_unique<ModuleWithLosses>(std::move(module), std::move(losses), std::move(named),
+                                            name);
 }
 
 }  // namespace accrue::models

@@ -170,6 +170,49 @@ TEST_F(CustomRun, GoesOnFromACheckpointWithTheSameBits) {
       << "the data are others";
 }
 
+/// Cross-entropy over all samples, and squares of the logits of those whose target is 0.
+std::vector<Loss> two_losses(Net& net, const batch::MicroBatch& micro) {
+  const at::Tensor logits = net->forward(micro.inputs);
+  const at::Tensor counts = micro.targets.eq(0).to(logits.scalar_type());
+  return {{.sum = torch::nn::functional::cross_entropy(logits, micro.targets,
+                                                       Summed().reduction(torch::kSum)),
+           .weight = static_cast<double>(micro.targets.size(0))},
+          {.sum = (logits.square().sum(1) * counts).sum(), .weight = counts.sum().item<double>()}};
+}
+
+TEST_F(CustomRun, GivesEachOfSeveralLossesItsDenominator) {
+  Net expected;
+  expected->to(torch::kFloat64);
+  for (const auto& [begin, end] : {std::pair{0, 12}, {12, 24}, {24, 30}}) {
+    const std::vector<Loss> losses =
+        two_losses(expected, {.inputs = all_inputs().slice(0, begin, end),
+                              .targets = all_targets().slice(0, begin, end)});
+    expected->zero_grad();
+    (losses[0].sum / losses[0].weight + 0.25 * losses[1].sum / losses[1].weight).backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : expected->parameters()) parameter.sub_(0.3 * parameter.grad());
+  }
+  const auto zeros = [](const batch::MicroBatch& micro) {
+    return micro.targets.eq(0).sum().item<double>();
+  };
+  const auto all = [](const batch::MicroBatch& micro) {
+    return static_cast<double>(micro.targets.size(0));
+  };
+  for (const std::int64_t micro : {1, 5, 12}) {
+    std::filesystem::remove_all(config().run.out);
+    Net net;
+    Trainer(config_of_steps(3, micro),
+            trainable(net, two_losses,
+                      {{.name = "classes", .weight = all},
+                       {.name = "squares", .coefficient = 0.25, .weight = zeros}}),
+            all_samples())
+        .run();
+    EXPECT_LT(largest_difference(net->parameters(), expected->parameters()), 1e-12) << micro;
+  }
+  EXPECT_THROW(trainable(Net(), two_losses, {{.name = "a", .weight = all}, {.name = "b"}}), Error)
+      << "no weight to know beforehand";
+}
+
 TEST_F(CustomRun, EvaluatesOnTheProgramsData) {
   Config c = config_of_steps(3, 4);
   Net net;
