@@ -228,6 +228,18 @@ TEST(AccumulatingOptimizer, ActsOnlyWhenItsWindowIsFull) {
   EXPECT_LE(worst_error(actual, train_on_full_batches(0)), 1e-12);
 }
 
+TEST(AccumulatingOptimizer, CountsTheMicroBatchesOfAModel) {
+  const auto actual = train([](auto& model, auto& adamw, const Rows& rows) {
+    auto optimizer = accumulating(model, adamw, std::ssize(kSplit));
+    for (const auto& [from, to] : kSplit) {
+      optimizer.backward(loss_of(model, rows.slice(from, to)));
+      optimizer.step();
+    }
+    EXPECT_TRUE(optimizer.last_report().stepped);
+  });
+  EXPECT_LE(worst_error(actual, train_on_full_batches(0)), 1e-12);
+}
+
 TEST(AccumulatingOptimizer, RefusesClosuresAndStepsWithoutBackward) {
   torch::nn::Sequential model = make_model();
   torch::optim::AdamW adamw = make_adamw(model);

@@ -3,7 +3,9 @@
 #include <torch/optim/optimizer.h>
 
 #include <concepts>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "accrue/accum/accumulator.h"
 
@@ -22,6 +24,14 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
  public:
   /// `inner` must outlive this object. Accumulates all its parameters that require gradients.
   AccumulatingOptimizer(torch::optim::Optimizer& inner, AccumulatorOptions options);
+  /// Takes the model's parameters and their names, and sees its batch normalisations, as an
+  /// Accumulator of it does.
+  template <detail::HasNamedParameters Model>
+  AccumulatingOptimizer(const Model& model, torch::optim::Optimizer& inner,
+                        AccumulatorOptions options)
+      : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, nullptr),
+        inner_(inner),
+        accumulator_(model, std::move(options)) {}
 
   void backward(Loss loss) { accumulator_.backward(std::move(loss)); }
   void backward(Loss loss, BatchSize size) { accumulator_.backward(std::move(loss), size); }
@@ -52,5 +62,16 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
   Accumulator accumulator_;
   StepReport last_report_;
 };
+
+/// An optimizer that steps once for `micro_batches` backward() and step(), for loops that think in
+/// accumulation steps: what they count as one batch is so many of the loader's.
+///
+///   auto accumulating = accrue::accumulating(model, adamw, 8);
+template <detail::HasNamedParameters Model>
+AccumulatingOptimizer accumulating(const Model& model, torch::optim::Optimizer& optimizer,
+                                   std::int64_t micro_batches, AccumulatorOptions options = {}) {
+  options.micro_batches = micro_batches;
+  return AccumulatingOptimizer(model, optimizer, std::move(options));
+}
 
 }  // namespace accrue
