@@ -1,5 +1,7 @@
 #include "train/workload/workload.h"
 
+#include <torch/optim/optimizer.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -269,7 +269,7 @@ TEST_F(CustomRun, RefusesWhatCannotBeTrained) {
   EXPECT_THAT(refusal([&] { Trainer(c, frozen, summed_loss, all_samples()); }),
               HasSubstr("all of them frozen"));
   Net elsewhere;
-  elsewhere->second->to(at::kMeta);
+  elsewhere->register_parameter("far", at::empty({2}, at::TensorOptions().device(at::kMeta)));
   EXPECT_THAT(refusal([&] { Trainer(c, elsewhere, summed_loss, all_samples()); }),
               HasSubstr("one device"));
   const auto not_summed = [](Net& net, const batch::MicroBatch& micro) {
