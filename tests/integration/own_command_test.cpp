@@ -25,8 +25,8 @@ class OwnCommand : public AccrueProgram {
   }
   json own_json(Words arguments) const {
     const Program::Result result = own(std::move(arguments));
-    EXPECT_EQ(result.status, 0) << result.err;
-    return json::parse(result.out);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return json::parse(result.output);
   }
   std::vector<double> losses(const std::string& run) const {
     std::ifstream lines(folder_ / run / "metrics.jsonl");
@@ -43,7 +43,7 @@ TEST_F(OwnCommand, TrainsAndGoesOnWithTheSameBits) {
   ASSERT_EQ(own(longer).status, 0);
   ASSERT_EQ(own({"train", "run.toml", "--run.steps=4", "--run.out=broken"}).status, 0);
   const auto resumed = own({"train", "run.toml", "--run.steps=8", "--run.out=broken", "--resume"});
-  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  ASSERT_EQ(resumed.status, 0) << resumed.errors;
   EXPECT_EQ(losses("broken").size(), 8U);
   EXPECT_EQ(losses("broken").back(), losses("straight").back());
   EXPECT_LT(losses("straight").back(), losses("straight").front());
@@ -52,7 +52,7 @@ TEST_F(OwnCommand, TrainsAndGoesOnWithTheSameBits) {
 TEST_F(OwnCommand, NeedsNoConfigFile) {
   const auto result = own({"train", "--data.train=text.txt", "--run.steps=2", "--run.out=out",
                            "--model.width=16", "--model.context=16", "--batch.samples=8"});
-  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(losses("out").size(), 2U);
 }
 
@@ -69,7 +69,7 @@ TEST_F(OwnCommand, PlansProvesAndExamines) {
 TEST_F(OwnCommand, HelpsByItsOwnName) {
   const auto help = own({"--help"});
   EXPECT_EQ(help.status, 0);
-  EXPECT_THAT(help.out, AllOf(HasSubstr("own_command train"), HasSubstr("verify"),
+  EXPECT_THAT(help.output, AllOf(HasSubstr("own_command train"), HasSubstr("verify"),
                               Not(HasSubstr("sample")), Not(HasSubstr("export"))));
 }
 
@@ -78,7 +78,7 @@ TEST_F(OwnCommand, ItsRunIsNotForAccrueAlone) {
   const auto result =
       accrue({"train", "out/config.toml", "--run.steps=8", "--run.out=out", "--resume"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("expected the program that brings the model"));
+  EXPECT_THAT(result.errors, HasSubstr("expected the program that brings the model"));
   EXPECT_EQ(accrue({"report", "out"}).status, 0);
 }
 

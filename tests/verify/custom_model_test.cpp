@@ -34,7 +34,7 @@ class CustomModelProof : public testing::ConfigsToVerify {
   train::Config config_of(MakeNet make, LossFn loss_fn) const {
     train::Config c = base();
     c.data.train.clear();
-    c.batch = {.samples = 14};
+    c.batch = {.samples = 14, .micro = 7};
     return train::with_custom(
         c, {.model =
                 [make, loss_fn](const train::Config& config) {

@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/train/custom.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/plain/plain_operations.h"
 #include "train/config/gradient_folding.h"
@@ -388,7 +389,8 @@ batch::Range ConfigSubject::counting(batch::Range samples, std::int64_t count) c
 DataCheck ConfigSubject::check_data(const Parts& parts) const {
   DataCheck check = check_draws(work_);
   check.loading_faults = faults_of_loading(*loader_, parts);
-  if (work_.data.train->uniform_tokens())  // running text
+  const bool is_own = config_.custom && config_.custom->train;
+  if (work_.data.train->uniform_tokens() && !is_own)  // running text
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
                       std::back_inserter(check.faults));
   return check;
