@@ -20,7 +20,7 @@ accrue::Loss loss_of(Net& net, const accrue::batch::MicroBatch& micro) {
 
 std::shared_ptr<const accrue::data::Source> samples(std::int64_t count) {
   const at::Tensor inputs = torch::randn({count, 8});
-  return accrue::data::tensor_source(inputs, torch::sin(inputs.sum(1, true)));
+  return accrue::data::tensor_source(inputs, torch::sin(inputs.slice(1, 0, 1)));
 }
 
 }  // namespace

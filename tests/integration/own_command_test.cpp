@@ -39,11 +39,16 @@ class OwnCommand : public AccrueProgram {
 };
 
 TEST_F(OwnCommand, TrainsAndGoesOnWithTheSameBits) {
-  const Words longer{"train", "run.toml", "--run.steps=8", "--run.out=straight"};
-  ASSERT_EQ(own(longer).status, 0);
-  ASSERT_EQ(own({"train", "run.toml", "--run.steps=4", "--run.out=broken"}).status, 0);
-  const auto resumed = own({"train", "run.toml", "--run.steps=8", "--run.out=broken", "--resume"});
-  ASSERT_EQ(resumed.status, 0) << resumed.errors;
+  const auto train = [&](const std::string& out, const std::string& steps, bool resume) {
+    Words words{"train", "run.toml", "--run.out=" + out, "--run.steps=" + steps,
+                "--optim.schedule.kind=constant"};
+    if (resume) words.emplace_back("--resume");
+    const Program::Result result = own(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+  };
+  train("straight", "8", false);
+  train("broken", "4", false);
+  train("broken", "8", true);
   EXPECT_EQ(losses("broken").size(), 8U);
   EXPECT_EQ(losses("broken").back(), losses("straight").back());
   EXPECT_LT(losses("straight").back(), losses("straight").front());
@@ -70,7 +75,7 @@ TEST_F(OwnCommand, HelpsByItsOwnName) {
   const auto help = own({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.output, AllOf(HasSubstr("own_command train"), HasSubstr("verify"),
-                              Not(HasSubstr("sample")), Not(HasSubstr("export"))));
+                                 Not(HasSubstr("sample")), Not(HasSubstr("export"))));
 }
 
 TEST_F(OwnCommand, ItsRunIsNotForAccrueAlone) {
