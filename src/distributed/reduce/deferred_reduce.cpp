@@ -303,6 +303,10 @@ double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_ba
 
 const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
 
+void DeferredReduce::add_up(const at::Tensor& values, std::string_view what) {
+  impl_->group->start_sum(values, what)->wait();
+}
+
 void DeferredReduce::set_rank_sums(std::vector<double> rank_sums) {
   impl_->rank_sums = std::move(rank_sums);
 }
