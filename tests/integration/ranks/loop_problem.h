@@ -23,8 +23,8 @@ struct LoopProblem {
         torch::nn::Sequential(torch::nn::Linear(5, 9), torch::nn::Tanh(), torch::nn::Linear(9, 3));
     model->to(dtype);
     torch::manual_seed(11);
-    inputs = torch::randn({kWindows, kSamples, 5}, dtype);
-    targets = torch::randn({kWindows, kSamples, 3}, dtype);
+    inputs = torch::randn({kWindows, kSamples, 5}, torch::kDouble).to(dtype);
+    targets = torch::randn({kWindows, kSamples, 3}, torch::kDouble).to(dtype);
     weights = torch::randint(0, 5, {kWindows, kSamples, 1}).to(dtype);
     marks = torch::randint(0, 2, {kWindows, kSamples, 1}).to(dtype);
   }
