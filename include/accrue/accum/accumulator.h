@@ -221,8 +221,9 @@ class Accumulator {
   /// usage Error where a window is open.
   AccumulatorScope window();
 
-  /// state() copies. Both are for between micro-batches; load() throws a usage Error where a window
-  /// is open or the sums do not fit the parameters.
+  /// state() copies, of this rank's sums alone, and nothing of what compression kept. Both are for
+  /// between micro-batches; load() throws a usage Error where a window is open or the sums do not
+  /// fit the parameters.
   AccumulatorState state() const;
   void load(const AccumulatorState& state);
 

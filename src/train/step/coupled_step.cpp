@@ -90,8 +90,9 @@ class CoupledStep {
     if (differentiate_loss(all.towers)) encode_again(slices);
   }
 
-  /// Of all ranks.
+  /// These are of all ranks.
   std::int64_t samples() const { return samples_; }
+  std::int64_t micro_batches() const { return micro_batches_; }
 
   StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_.step(optimizer); }
 
@@ -150,11 +151,13 @@ class CoupledStep {
     return counts;
   }
 
-  void require_one_loss(bool counts) const {
+  void require_one_loss(bool counts) {
+    micro_batches_ = std::ssize(cache_);
     if (group_ == nullptr) return;
-    const at::Tensor counting = at::full({1}, counts ? 1 : 0, at::kLong);
-    group_->start_sum(counting, "the coupled loss")->wait();
-    const auto ranks = counting.item<std::int64_t>();
+    const at::Tensor sums = at::tensor({counts ? std::int64_t{1} : 0, micro_batches_}, at::kLong);
+    group_->start_sum(sums, "the coupled loss")->wait();
+    const auto ranks = sums[0].item<std::int64_t>();
+    micro_batches_ = sums[1].item<std::int64_t>();
     if (ranks == 0 || ranks == group_->world()) return;
     throw runtime_error(
         "coupled_step", "the same loss on all ranks",
@@ -191,9 +194,10 @@ class CoupledStep {
   distributed::Group* group_;  ///< null: this process is alone
   Accumulator accumulator_;
   std::vector<Slice> cache_;
-  Representations upstream_;    ///< gradient of the loss, for the whole batch's representations
-  std::int64_t samples_ = 0;    ///< of the whole batch
-  std::int64_t first_row_ = 0;  ///< of this rank's samples in it
+  Representations upstream_;        ///< gradient of the loss, for the whole batch's representations
+  std::int64_t samples_ = 0;        ///< of the whole batch
+  std::int64_t micro_batches_ = 1;  ///< of all ranks
+  std::int64_t first_row_ = 0;      ///< of this rank's samples in it
 };
 
 StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer& optimizer,
@@ -216,7 +220,7 @@ StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer&
   report.step = train::steps_taken(optimizer).value_or(report.step);
   report.samples = coupled.samples();
   report.micro_batch = std::min(micro, samples);
-  report.micro_batches = static_cast<std::int64_t>(slices.size());
+  report.micro_batches = coupled.micro_batches();
   return report;
 }
 

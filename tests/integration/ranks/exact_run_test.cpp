@@ -57,6 +57,12 @@ class ExactRanks : public testing::DistributedRun {
 TEST_F(ExactRanks, HaveTheStatisticsOfTheWholeWindow) {
   expect_trains("alone", 1);
   const auto alone = model_of("alone");
+  for (const Program::Result& result : train("micro", 1, {"--model.batchnorm=micro"}))
+    EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_GT(relative_error(model_of("micro")->parameters().front().tensor,
+                           alone->parameters().front().tensor),
+            1e-3)
+      << "with statistics of micro-batches";
   for (const int world : {2, 3}) {
     const std::string out = "world" + std::to_string(world);
     expect_trains(out, world);
