@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accum/accumulator_ranks.h"
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 
@@ -54,8 +55,10 @@ Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions o
   if (options_.replay || options_.replay_losses)
     window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
   window_.set_on_quarantine([this](const LedgerEntry& entry) { return quarantine(entry); });
-  if (options_.group) share_with(*options_.group);
+  if (options_.group) ranks_ = std::make_unique<Ranks>(*this, *options_.group);
 }
+
+Accumulator::~Accumulator() = default;
 
 Accumulator::Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options)
     : Accumulator(detail::numbered(parameters), std::move(options)) {}
@@ -64,7 +67,8 @@ void Accumulator::open_lazily() {
   if (window_.is_open()) return;
   window_.open(counters_.windows);
   ++counters_.windows;
-  counters_.window_units = window_samples_ = 0;
+  if (ranks_) ranks_->begin_window();
+  counters_.window_units = 0;
   counters_.losses.reset();
   counters_.loss_weights.clear();
   micro_statistics_ = false;
@@ -102,9 +106,8 @@ double Accumulator::samples_of(double units, const BatchSize& size) const {
 }
 
 void Accumulator::add(Micro micro) {
-  require_room();
-  const bool is_announced = std::exchange(next_is_last_, false);
-  bool is_last = is_announced;
+  if (ranks_) ranks_->require_room();
+  const bool is_last = std::exchange(next_is_last_, false) || would_fill(micro.units);
   window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()),
                  std::move(micro.sample_ids), micro.loss.weight});
   counters_.loss_weights.push_back(std::move(micro.weights));
@@ -115,13 +118,12 @@ void Accumulator::add(Micro micro) {
   // A lost window has no use for more gradients, but its loop goes on to step() as always.
   const bool counts = micro.loss.weight > 0 || (counters_.losses && micro.loss.sum.requires_grad());
   if (counts && !window_.is_lost()) {
-    is_last = begin_on_ranks(micro.units, is_announced);
+    if (ranks_) ranks_->begin_backward(is_last);
     guarded([&] { differentiate(micro.loss); }, micro.loss);
   }
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {
     counters_.window_units += micro.units;
-    window_samples_ += micro.samples;
-    is_complete_ = is_last;
+    if (ranks_) ranks_->committed(micro.samples, is_last);
   }
   check_quarantined("backward");
   look_for_batch_norms();
@@ -142,7 +144,7 @@ void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
 /// its own statistics.
 void Accumulator::look_for_batch_norms() {
   if (!find_batch_norms_ || micro_statistics_) return;
-  if (!sums_ && window_.ledger().count(MicroStatus::committed) < 2) return;
+  if (!ranks_ && window_.ledger().count(MicroStatus::committed) < 2) return;
   const std::vector<std::string> found = find_batch_norms_();
   if (found.empty()) return;
   micro_statistics_ = true;
@@ -179,8 +181,8 @@ void Accumulator::run_backward(const std::vector<at::Tensor>& roots,
 }
 
 void Accumulator::check_quarantined(const char* call) const {
-  const std::int64_t quarantined = sums_ && !window_.is_open()
-                                       ? sums_->totals().quarantined
+  const std::int64_t quarantined = ranks_ && !window_.is_open()
+                                       ? ranks_->totals().quarantined
                                        : window_.ledger().count(MicroStatus::quarantined);
   if (quarantined > options_.max_quarantined)
     throw runtime_error(call,
@@ -213,12 +215,12 @@ StepReport Accumulator::blank_report() const {
 
 StepReport Accumulator::report() const {
   StepReport report = blank_report();
-  const accum::WindowTotals totals = sums_ ? sums_->totals() : totals_of(window_.ledger());
+  const accum::WindowTotals totals = ranks_ ? ranks_->totals() : totals_of(window_.ledger());
   report.weight = totals.weight;
   if (report.weight > 0) report.loss = totals.loss_sum / report.weight;
   report.micro_batches = totals.micro_batches;
   report.quarantined = totals.quarantined;
-  if (sums_) report_ranks(report);
+  if (ranks_) ranks_->report(report);
   report.retries = window_.retries();
   if (micro_statistics_) report.batchnorm = "micro";
   if (report.tokens) report.batch_tokens = std::llround(counters_.window_units);
@@ -227,7 +229,7 @@ StepReport Accumulator::report() const {
 
 StepReport Accumulator::step(const StepFunction& take_step) {
   return among_ranks<std::exception>([&] {
-    if (!sums_ && !window_.is_open())
+    if (!ranks_ && !window_.is_open())
       throw usage_error("step", "a window with at least one backward()", "none pending",
                         "calling backward() before it, or finish() at the end of the data");
     return close(take_step);
@@ -236,16 +238,16 @@ StepReport Accumulator::step(const StepFunction& take_step) {
 
 StepReport Accumulator::close(const StepFunction& take_step) {
   open_lazily();
-  if (!sums_ && !window_.is_lost() && counters_.losses)
+  if (!ranks_ && !window_.is_lost() && counters_.losses)
     require_totals(loss_weights(MicroStatus::committed));
   std::optional<accum::MeanGradient> gradient =
       window_.close(options_.check_finite || options_.clip_norm > 0);
   check_quarantined("step");
-  if (sums_) counters_.window_units = together_.units;
+  if (ranks_) counters_.window_units = ranks_->units();
   StepReport result = report();
   counters_.total_units += counters_.window_units;
   counters_.window_units = 0;
-  next_is_last_ = is_complete_ = false;
+  next_is_last_ = false;
   share_.reset();
   if (gradient) {
     apply(std::move(*gradient), take_step, result);
@@ -282,16 +284,16 @@ void Accumulator::emit(const char* name, const std::string& reason) const {
 }
 
 StepReport Accumulator::finish(const StepFunction& take_step) {
-  if (sums_) return among_ranks<std::exception>([&] { return finish_on_ranks(take_step); });
+  if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
   return window_.is_open() ? step(take_step) : blank_report();
 }
 
 void Accumulator::discard() {
   // The other ranks have a window of this number open, or will.
-  if (sums_ && window_.is_open()) --counters_.windows;
+  if (ranks_ && window_.is_open()) --counters_.windows;
   window_.discard();
   counters_.window_units = 0;
-  next_is_last_ = is_complete_ = false;
+  next_is_last_ = false;
 }
 
 AccumulatorScope Accumulator::window() {

@@ -4,6 +4,7 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accrue/core/error.h"
+#include "accum/accumulator_ranks.h"
 #include "accum/bypass_grad_slots.h"
 #include "accum/checked_sum.h"
 
@@ -29,9 +30,8 @@ void Accumulator::expect(LossTotals totals) {
     if (window_.is_open())
       throw usage_error("expect", "no open window", "one with micro-batches pending",
                         "calling it before the window's first backward()");
-    if (sums_) totals = added_up(totals);
     open_lazily();
-    left_out_.assign(totals.size(), 0);
+    if (ranks_) totals = ranks_->expect(totals);
     counters_.losses = std::move(totals);
   });
 }
@@ -72,7 +72,7 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), {}, 0});
   counters_.loss_weights.emplace_back(counters_.losses ? counters_.losses->size() : 0, 0.0);
   Loss none;
-  if (sums_) sums_->begin_micro_batch(false);
+  if (ranks_) ranks_->begin_backward(false);
   if (!window_.is_lost()) guarded([&] { run_backward(outputs, gradients); }, none);
   window_.commit(0, 0);
 }
@@ -99,7 +99,7 @@ Loss Accumulator::replay(const MicroRef& micro) {
 bool Accumulator::quarantine(const LedgerEntry& entry) {
   emit("quarantined", "micro-batch " + std::to_string(entry.micro.index) + ": " + entry.reason);
   // Of several ranks, all change their factors together, at the window's close.
-  if (!counters_.losses || sums_) return false;
+  if (!counters_.losses || ranks_) return false;
   return counters_.losses->quarantine(
       counters_.loss_weights.at(static_cast<std::size_t>(entry.micro.index)));
 }

@@ -1,18 +1,18 @@
+#include "accum/accumulator_ranks.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
-#include "accrue/accum/accumulator.h"
 #include "accrue/core/error.h"
 #include "accum/batch_size.h"
 
 namespace accrue {
 namespace {
 
-/// What ranks tell each other of a window, in this order; the weights of each loss follow that were
-/// committed, and then those that were quarantined.
+/// What ranks tell each other of a window, in this order.
 enum Figure { kUnits, kSamples, kFinishing, kParameters, kMagnitude, kFigures };
 
 /// A sum over some values of each parameter, and of their magnitudes: ranks that take the same
@@ -62,102 +62,78 @@ void require_alike(const std::vector<accum::SharedSums::Figures>& by_rank) {
 
 }  // namespace
 
-/// To be called where an exception leaves a call that the other ranks make, too.
-void Accumulator::tell_ranks(const char* reason) noexcept {
-  if (sums_) sums_->fail(reason);
+Accumulator::Ranks::Ranks(Accumulator& own, accum::RankGroup& group)
+    : own_(own), sums_(group.share_sums(own.window_.buffer(), own.options_.sharing)) {
+  sums_->set_figures([this] { return figures(); },
+                     [this](const auto& by_rank) { take_figures(by_rank); });
+  sums_->set_loss_sums([this] { return loss_weights(); },
+                       [this](const auto& sums) { return take_loss_weights(sums); });
+  own_.window_.set_reduction(sums_.get());
 }
 
-void Accumulator::share_with(accum::RankGroup& group) {
-  sums_ = group.share_sums(window_.buffer(), options_.sharing);
-  sums_->set_figures(
-      [this] { return figures(); },
-      [this](const auto& by_rank, bool is_whole) { return take_figures(by_rank, is_whole); });
-  window_.set_reduction(sums_.get());
+void Accumulator::Ranks::begin_window() {
+  samples_ = 0;
+  is_complete_ = false;
 }
 
-accum::WindowShare Accumulator::share(BatchSize size) {
-  if (window_.is_open())
-    throw usage_error("share", "no open window", "one with micro-batches pending",
-                      "calling it before the window's first backward()");
-  const BatchSize& whole = is_stated(size) ? size : options_.batch;
-  if (!is_stated(whole))
-    throw usage_error("share", "the size of the window", "none",
-                      "share(Samples{256}), or AccumulatorOptions::batch");
-  share_ = sums_ ? sums_->share(count_of(whole)) : accum::WindowShare{0, count_of(whole)};
-  return *share_;
-}
-
-std::optional<std::int64_t> Accumulator::own_batch() const {
-  if (share_) return share_->size();
-  if (!is_stated(options_.batch)) return std::nullopt;
-  const std::int64_t batch = count_of(options_.batch);
-  if (!sums_) return batch;
-  const auto [rank, world] = sums_->place();
-  return batch / world + (rank < batch % world ? 1 : 0);
-}
-
-/// To be called before each backward of a micro-batch of `units`. Returns whether it is the last of
-/// this rank's window.
-bool Accumulator::begin_on_ranks(double units, bool is_announced) {
-  if (!sums_) return false;
-  const std::int64_t committed = window_.ledger().count(MicroStatus::committed);
-  const std::optional<std::int64_t> own = own_batch();
-  const bool fills = options_.micro_batches > 0
-                         ? committed + 1 >= options_.micro_batches
-                         : own && counters_.window_units + units >= static_cast<double>(*own);
-  sums_->begin_micro_batch(is_announced || fills);
-  return is_announced || fills;
-}
-
-void Accumulator::require_room() const {
-  if (!sums_ || !is_complete_ || !options_.sharing.overlap) return;
+void Accumulator::Ranks::require_room() const {
+  if (!is_complete_ || !own_.pending() || !own_.options_.sharing.overlap) return;
   throw usage_error("backward", "step() after the last micro-batch of this rank's window",
                     "another micro-batch, when the sums of all ranks may be under way",
                     "step() where full() is true, or SharingOptions::overlap = false");
 }
 
-accum::SharedSums::Figures Accumulator::figures() const {
-  const Fingerprint print = fingerprint_of(*window_.buffer());
-  accum::SharedSums::Figures mine(kFigures);
-  mine[kUnits] = counters_.window_units;
-  mine[kSamples] = window_samples_;
+void Accumulator::Ranks::committed(double samples, bool is_last) {
+  samples_ += samples;
+  is_complete_ = is_last;
+}
+
+Accumulator::Ranks::Figures Accumulator::Ranks::figures() const {
+  const Fingerprint print = fingerprint_of(*own_.window_.buffer());
+  Figures mine(kFigures);
+  mine[kUnits] = own_.counters_.window_units;
+  mine[kSamples] = samples_;
   mine[kFinishing] = is_finishing_ ? 1 : 0;
   mine[kParameters] = print.sum;
   mine[kMagnitude] = print.magnitude;
-  if (!counters_.losses) return mine;
-  for (const MicroStatus status : {MicroStatus::committed, MicroStatus::quarantined}) {
-    const std::vector<double> weights = loss_weights(status);
-    mine.insert(mine.end(), weights.begin(), weights.end());
-  }
   return mine;
 }
 
-/// Returns whether the factors of several losses changed with what any rank quarantined.
-bool Accumulator::take_figures(const std::vector<accum::SharedSums::Figures>& by_rank,
-                               bool is_whole) {
+void Accumulator::Ranks::take_figures(const std::vector<Figures>& by_rank) {
   require_alike(by_rank);
   together_ = {};
-  accum::SharedSums::Figures sums(by_rank.front().size(), 0);
-  for (const auto& figures : by_rank) {
-    std::ranges::transform(sums, figures, sums.begin(), std::plus<>());
+  double finishing = 0;
+  for (const Figures& figures : by_rank) {
+    together_.units += figures[kUnits];
     together_.samples.push_back(std::llround(figures[kSamples]));
+    finishing += figures[kFinishing];
   }
-  together_.units = sums[kUnits];
-  together_.all_finish = sums[kFinishing] == static_cast<double>(by_rank.size());
-  if (!counters_.losses || !is_whole) return false;
-  const auto losses = static_cast<std::ptrdiff_t>(counters_.losses->size());
-  const auto committed = sums.begin() + kFigures, quarantined = committed + losses;
-  std::vector<double> left_out(quarantined, quarantined + losses);
-  std::ranges::transform(left_out, left_out_, left_out.begin(), std::minus<>());
-  left_out_.assign(quarantined, quarantined + losses);
-  if (counters_.losses->quarantine(left_out)) return true;
-  require_totals({committed, quarantined});
+  together_.all_finish = finishing == static_cast<double>(by_rank.size());
+}
+
+/// By loss, those of committed micro-batches, and then those of quarantined ones.
+Accumulator::Ranks::Figures Accumulator::Ranks::loss_weights() const {
+  if (!own_.counters_.losses) return {};
+  Figures mine = own_.loss_weights(MicroStatus::committed);
+  const Figures quarantined = own_.loss_weights(MicroStatus::quarantined);
+  mine.insert(mine.end(), quarantined.begin(), quarantined.end());
+  return mine;
+}
+
+/// Returns whether the losses' factors changed with what any rank quarantined.
+bool Accumulator::Ranks::take_loss_weights(const std::vector<double>& sums) {
+  if (!own_.counters_.losses) return false;
+  const auto quarantined = sums.begin() + std::ssize(left_out_);
+  std::vector<double> more(quarantined, sums.end());
+  std::ranges::transform(more, left_out_, more.begin(), std::minus<>());
+  left_out_.assign(quarantined, sums.end());
+  if (own_.counters_.losses->quarantine(more)) return true;
+  own_.require_totals({sums.begin(), quarantined});
   return false;
 }
 
-/// Adds up what each rank expects.
-LossTotals Accumulator::added_up(const LossTotals& mine) {
-  const auto world = static_cast<double>(sums_->place().world);
+LossTotals Accumulator::Ranks::expect(const LossTotals& mine) {
+  const auto world = static_cast<double>(place().world);
   const auto require_same = [&](double sum, double own, const char* what) {
     if (std::abs(sum - world * own) <= kAlike * std::abs(own)) return;
     throw usage_error("expect", std::string("the same ") + what + " on all ranks",
@@ -170,29 +146,62 @@ LossTotals Accumulator::added_up(const LossTotals& mine) {
       sums_->add_up(mine.coefficients(), "the coefficients of losses");
   for (std::size_t i = 0; i < mine.size(); ++i)
     require_same(coefficients[i], mine.coefficients()[i], "coefficients");
+  left_out_.assign(mine.size(), 0);
   return {sums_->add_up(mine.totals(), "the total weights of losses"), mine.coefficients()};
 }
 
-void Accumulator::report_ranks(StepReport& report) const {
-  const accum::WindowTotals& totals = sums_->totals();
-  report.world = sums_->place().world;
-  report.reduce_seconds = totals.reduce_seconds;
-  report.reduce_exposed_seconds = totals.exposed_seconds;
-  report.wire_bytes = totals.wire_bytes;
+void Accumulator::Ranks::report(StepReport& report) const {
+  report.world = place().world;
+  report.reduce_seconds = totals().reduce_seconds;
+  report.reduce_exposed_seconds = totals().exposed_seconds;
+  report.wire_bytes = totals().wire_bytes;
   const bool in_samples = std::ranges::any_of(together_.samples, [](auto n) { return n > 0; });
   if (in_samples) report.rank_samples = together_.samples;
 }
 
-/// Joins the windows of the others until no rank has micro-batches left.
-StepReport Accumulator::finish_on_ranks(const StepFunction& take_step) {
-  StepReport last = blank_report();
+StepReport Accumulator::Ranks::finish(const StepFunction& take_step) {
+  StepReport last = own_.blank_report();
   is_finishing_ = true;
   do {
-    const StepReport report = close(take_step);
+    const StepReport report = own_.close(take_step);
     if (report.stepped || !last.stepped) last = report;
   } while (!together_.all_finish);
   is_finishing_ = false;
   return last;
+}
+
+/// To be called where an exception leaves a call that the other ranks make, too.
+void Accumulator::tell_ranks(const char* reason) noexcept {
+  if (ranks_) ranks_->fail(reason);
+}
+
+accum::WindowShare Accumulator::share(BatchSize size) {
+  if (window_.is_open())
+    throw usage_error("share", "no open window", "one with micro-batches pending",
+                      "calling it before the window's first backward()");
+  const BatchSize& whole = is_stated(size) ? size : options_.batch;
+  if (!is_stated(whole))
+    throw usage_error("share", "the size of the window", "none",
+                      "share(Samples{256}), or AccumulatorOptions::batch");
+  share_ = ranks_ ? ranks_->share(count_of(whole)) : accum::WindowShare{0, count_of(whole)};
+  return *share_;
+}
+
+/// This rank's part of the window, in the unit of the batch; none where nothing states it.
+std::optional<std::int64_t> Accumulator::own_batch() const {
+  if (share_) return share_->size();
+  if (!is_stated(options_.batch)) return std::nullopt;
+  const std::int64_t batch = count_of(options_.batch);
+  const auto [rank, world] = ranks_ ? ranks_->place() : RankSlice{};
+  return batch / world + (rank < batch % world ? 1 : 0);
+}
+
+/// Whether a micro-batch of `units` is the window's last of this rank.
+bool Accumulator::would_fill(double units) const {
+  if (options_.micro_batches > 0)
+    return window_.ledger().count(MicroStatus::committed) + 1 >= options_.micro_batches;
+  const std::optional<std::int64_t> own = own_batch();
+  return own && counters_.window_units + units >= static_cast<double>(*own);
 }
 
 }  // namespace accrue

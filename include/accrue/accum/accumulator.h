@@ -140,6 +140,9 @@ class Accumulator {
       : Accumulator(detail::named(parameters), std::move(options)) {}
   /// Names the parameters "0", "1", ... in order.
   explicit Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options = {});
+  ~Accumulator();
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
 
   /// One micro-batch: differentiates `loss.sum` with respect to these parameters and no others (two
   /// models with an accumulator each never touch each other's gradients) and adds it to the window.
@@ -269,36 +272,19 @@ class Accumulator {
     }
   }
   void tell_ranks(const char* reason) noexcept;
-  void share_with(accum::RankGroup& group);
   std::optional<std::int64_t> own_batch() const;
-  bool begin_on_ranks(double units, bool is_announced);
-  void require_room() const;
-  accum::SharedSums::Figures figures() const;
-  bool take_figures(const std::vector<accum::SharedSums::Figures>& by_rank, bool is_whole);
-  LossTotals added_up(const LossTotals& mine);
-  void report_ranks(StepReport& report) const;
-  StepReport finish_on_ranks(const StepFunction& take_step);
+  bool would_fill(double units) const;
 
-  /// What the ranks told each other of the window that was closed last.
-  struct Together {
-    double units = 0;
-    std::vector<std::int64_t> samples;  ///< by rank
-    bool all_finish = false;
-  };
+  class Ranks;
 
   AccumulatorOptions options_;
   accum::FindBatchNorms find_batch_norms_;
   bool told_of_batch_norms_ = false;
   bool micro_statistics_ = false;  ///< a batch normalisation takes statistics of micro-batches
-  std::unique_ptr<accum::SharedSums> sums_;  ///< null: this process is alone
+  std::unique_ptr<Ranks> ranks_;   ///< null: this process is alone
   accum::Window window_;
   std::optional<accum::WindowShare> share_;  ///< of the window that is open or comes next
-  double window_samples_ = 0;                ///< counted so far in the open window, of this rank
-  std::vector<double> left_out_;  ///< by loss, the quarantined weights that its totals are without
-  Together together_;
-  bool next_is_last_ = false;  ///< as next_is_last() said
-  bool is_complete_ = false;   ///< the window's last micro-batch is committed
-  bool is_finishing_ = false;  ///< this rank has no further micro-batches
+  bool next_is_last_ = false;                ///< as next_is_last() said
   Stopwatch since_start_;
   Stopwatch since_open_;
   AccumulatorState counters_;  ///< its `window` stays empty: window_ holds that

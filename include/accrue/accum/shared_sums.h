@@ -48,11 +48,16 @@ class SharedSums : public Reduction {
   using Figures = std::vector<double>;
   /// Asked for this rank's at each attempt to close.
   using TellFigures = std::function<Figures()>;
-  /// Told all ranks' figures, by rank, and whether the window's sums are whole or dropped. Returns,
-  /// of whole ones, whether each rank is to make its own anew, with other loss sums and weights.
-  /// What it throws, all throw.
-  using OnFigures = std::function<bool(const std::vector<Figures>& by_rank, bool is_whole)>;
+  /// Told all ranks' figures, by rank. What it throws, all throw.
+  using OnFigures = std::function<void(const std::vector<Figures>& by_rank)>;
   virtual void set_figures(TellFigures mine, OnFigures told) = 0;
+
+  /// Told the sums over all ranks of the numbers by loss that each was asked for at this attempt to
+  /// close, where the window's sums are whole. Returns whether losses are now scaled by other
+  /// factors, so that each rank makes its sums anew.
+  using OnLossSums = std::function<bool(const std::vector<double>& sums)>;
+  virtual void set_loss_sums(TellFigures mine, OnLossSums told) = 0;
+
   /// Of the last window that was reduced.
   virtual const WindowTotals& totals() const = 0;
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
@@ -66,11 +66,18 @@ class DeferredReduce final : public accum::Reduction {
   void begin_micro_batch(bool is_last);
   /// Seconds of the backward passes that the reduction has taken since it was made.
   double seconds_in_backward() const;
-  /// Replaces `values` by their sum over the ranks at once, for what they need of each other while
-  /// they fill a window. All ranks call it, in windows whose micro-batches are not announced.
-  void add_up(const at::Tensor& values, std::string_view what);
+  /// Replaces `values` by their sum over the ranks at once, added in order of rank, for what ranks
+  /// need of each other while they fill a window. All call it, before buckets begin.
+  void add_up(const at::Tensor& values);
   /// Sets numbers that the ranks add up at the window's close: always as many on each rank.
   void set_rank_sums(std::vector<double> rank_sums);
+  /// Of windows with several losses: asked for this rank's sums by loss at each attempt to close,
+  /// as many on each rank.
+  using TellLossSums = std::function<std::vector<double>()>;
+  /// Told those of all ranks. Returns whether losses are now scaled by other factors, so that each
+  /// rank makes its sums anew.
+  using OnLossSums = std::function<bool(const std::vector<double>& sums)>;
+  void set_loss_sums(TellLossSums mine, OnLossSums told);
   /// The totals of the last window that was reduced.
   const WindowTotals& totals() const;
 

@@ -33,6 +33,9 @@ class GroupSums final : public accum::SharedSums {
     tell_figures_ = std::move(mine);
     on_figures_ = std::move(told);
   }
+  void set_loss_sums(TellFigures mine, OnLossSums told) override {
+    reduce_.set_loss_sums(std::move(mine), std::move(told));
+  }
   const accum::WindowTotals& totals() const override { return reduce_.totals(); }
   std::vector<double> add_up(std::vector<double> numbers, std::string_view what) override;
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }

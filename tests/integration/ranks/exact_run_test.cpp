@@ -36,7 +36,7 @@ class ExactRanks : public testing::DistributedRun {
         << "[run]\nout = \"" << (folder_ / out).string() << "\"\nsteps = 3\nthreads = 1\n"
         << "[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\nbatchnorm = \"exact\"\n"
         << "[data]\ntrain = [\"" << (folder_ / "images.bin").string() << "\"]\n"
-        << "val_fraction = 0.1\n[batch]\nsamples = 11\nmicro = 2\n"
+        << "format = \"images\"\nval_fraction = 0.1\n[batch]\nsamples = 11\nmicro = 2\n"
         << "[precision]\ncompute = \"fp64\"\n[optim]\nkind = \"sgd\"\nlr = 0.05\n"
         << "[observe]\nprogress = \"off\"\n";
     testing::Words words{ACCRUE_PROGRAM, "train", (folder_ / (out + ".toml")).string()};

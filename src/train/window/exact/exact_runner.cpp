@@ -36,7 +36,7 @@ ExactOptions ExactRunner::exact_options() {
 /// Adds the statistics' sums up over the ranks that share the window.
 void ExactRunner::add_up(const at::Tensor& sums) {
   const Stopwatch watch;
-  options_.reduce->add_up(sums, "the sums of batch normalisation");
+  options_.reduce->add_up(sums);
   reducing_seconds_ += watch.seconds();
 }
 
