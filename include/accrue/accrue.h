@@ -1,8 +1,8 @@
 #pragma once
 
 // What a training loop of one's own needs: a step on a batch of any size, an accumulator for an
-// existing loop and its other forms, and the proof that what accumulates is right.
-// `accrue::Trainer` and the models have headers of their own.
+// existing loop and its other forms, the ranks that share it, and the proof that what accumulates
+// is right. `accrue::Trainer` and the models have headers of their own.
 
 #include "accrue/accum/accumulate.h"
 #include "accrue/accum/accumulating_optimizer.h"
@@ -11,6 +11,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/loss.h"
 #include "accrue/core/step_report.h"
+#include "accrue/distributed/group.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/train/coupled_step.h"

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accum/accumulator_ranks.h"
+#include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 
 namespace accrue {
@@ -21,12 +23,11 @@ std::shared_ptr<accum::GradientBuffer> make_buffer(const NamedParameters& parame
   return buffer;
 }
 
-bool is_stated(const BatchSize& size) { return !std::holds_alternative<std::monostate>(size); }
-
-std::int64_t count_of(const BatchSize& size) {
-  if (const auto* tokens = std::get_if<Tokens>(&size)) return tokens->count;
-  if (const auto* samples = std::get_if<Samples>(&size)) return samples->count;
-  return 0;
+accum::WindowTotals totals_of(const LedgerView& ledger) {
+  return {.weight = ledger.committed_weight(),
+          .loss_sum = ledger.committed_loss_sum(),
+          .micro_batches = ledger.count(MicroStatus::committed),
+          .quarantined = ledger.count(MicroStatus::quarantined)};
 }
 
 void check_options(const AccumulatorOptions& options) {
@@ -54,7 +55,10 @@ Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions o
   if (options_.replay || options_.replay_losses)
     window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
   window_.set_on_quarantine([this](const LedgerEntry& entry) { return quarantine(entry); });
+  if (options_.group) ranks_ = std::make_unique<Ranks>(*this, *options_.group);
 }
+
+Accumulator::~Accumulator() = default;
 
 Accumulator::Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options)
     : Accumulator(detail::numbered(parameters), std::move(options)) {}
@@ -63,6 +67,7 @@ void Accumulator::open_lazily() {
   if (window_.is_open()) return;
   window_.open(counters_.windows);
   ++counters_.windows;
+  if (ranks_) ranks_->begin_window();
   counters_.window_units = 0;
   counters_.losses.reset();
   counters_.loss_weights.clear();
@@ -84,16 +89,25 @@ double Accumulator::units_of(const Loss& loss, const BatchSize& size) const {
 void Accumulator::backward(Loss loss) { backward(std::move(loss), BatchSize{}); }
 
 void Accumulator::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
-  const double sum = checked_sum(loss);
-  const double units = units_of(loss, size);
-  if (counters_.losses && window_.is_open())
-    throw usage_error("backward", "all losses that expect() was told of", "one loss",
-                      "backward(std::vector{first, second})");
-  open_lazily();
-  add({std::move(loss), sum, units, {}, std::move(sample_ids)});
+  among_ranks<Error>([&] {
+    const double sum = checked_sum(loss);
+    const double units = units_of(loss, size);
+    if (counters_.losses && window_.is_open())
+      throw usage_error("backward", "all losses that expect() was told of", "one loss",
+                        "backward(std::vector{first, second})");
+    open_lazily();
+    add({std::move(loss), sum, units, samples_of(units, size), {}, std::move(sample_ids)});
+  });
+}
+
+double Accumulator::samples_of(double units, const BatchSize& size) const {
+  const BatchSize& stated = is_stated(size) ? size : options_.batch;
+  return std::holds_alternative<Samples>(stated) ? units : 0;
 }
 
 void Accumulator::add(Micro micro) {
+  if (ranks_) ranks_->require_room();
+  const bool is_last = std::exchange(next_is_last_, false) || would_fill(micro.units);
   window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()),
                  std::move(micro.sample_ids), micro.loss.weight});
   counters_.loss_weights.push_back(std::move(micro.weights));
@@ -103,9 +117,14 @@ void Accumulator::add(Micro micro) {
   }
   // A lost window has no use for more gradients, but its loop goes on to step() as always.
   const bool counts = micro.loss.weight > 0 || (counters_.losses && micro.loss.sum.requires_grad());
-  if (counts && !window_.is_lost()) guarded([&] { differentiate(micro.loss); }, micro.loss);
-  if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed)
+  if (counts && !window_.is_lost()) {
+    if (ranks_) ranks_->begin_backward(is_last);
+    guarded([&] { differentiate(micro.loss); }, micro.loss);
+  }
+  if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {
     counters_.window_units += micro.units;
+    if (ranks_) ranks_->committed(micro.samples, is_last);
+  }
   check_quarantined("backward");
   look_for_batch_norms();
 }
@@ -121,10 +140,11 @@ void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
   }
 }
 
-/// Does nothing in a window's first micro-batch: a batch in one micro-batch has its own statistics.
+/// Does nothing in the first micro-batch of a process that is alone: a batch in one micro-batch has
+/// its own statistics.
 void Accumulator::look_for_batch_norms() {
   if (!find_batch_norms_ || micro_statistics_) return;
-  if (window_.ledger().count(MicroStatus::committed) < 2) return;
+  if (!ranks_ && window_.ledger().count(MicroStatus::committed) < 2) return;
   const std::vector<std::string> found = find_batch_norms_();
   if (found.empty()) return;
   micro_statistics_ = true;
@@ -161,7 +181,9 @@ void Accumulator::run_backward(const std::vector<at::Tensor>& roots,
 }
 
 void Accumulator::check_quarantined(const char* call) const {
-  const std::int64_t quarantined = window_.ledger().count(MicroStatus::quarantined);
+  const std::int64_t quarantined = ranks_ && !window_.is_open()
+                                       ? ranks_->totals().quarantined
+                                       : window_.ledger().count(MicroStatus::quarantined);
   if (quarantined > options_.max_quarantined)
     throw runtime_error(call,
                         "at most " + std::to_string(options_.max_quarantined) +
@@ -171,12 +193,12 @@ void Accumulator::check_quarantined(const char* call) const {
 }
 
 bool Accumulator::full() const {
-  if (!window_.is_open()) return false;
+  if (!window_.is_open()) return share_ && share_->size() == 0;
   if (window_.is_lost()) return true;
   if (options_.micro_batches > 0)
     return window_.ledger().count(MicroStatus::committed) >= options_.micro_batches;
-  return is_stated(options_.batch) &&
-         counters_.window_units >= static_cast<double>(count_of(options_.batch));
+  const std::optional<std::int64_t> own = own_batch();
+  return own && counters_.window_units >= static_cast<double>(*own);
 }
 
 StepReport Accumulator::blank_report() const {
@@ -193,11 +215,12 @@ StepReport Accumulator::blank_report() const {
 
 StepReport Accumulator::report() const {
   StepReport report = blank_report();
-  const LedgerView ledger = window_.ledger();
-  report.weight = ledger.committed_weight();
-  if (report.weight > 0) report.loss = ledger.committed_loss_sum() / report.weight;
-  report.micro_batches = ledger.count(MicroStatus::committed);
-  report.quarantined = ledger.count(MicroStatus::quarantined);
+  const accum::WindowTotals totals = ranks_ ? ranks_->totals() : totals_of(window_.ledger());
+  report.weight = totals.weight;
+  if (report.weight > 0) report.loss = totals.loss_sum / report.weight;
+  report.micro_batches = totals.micro_batches;
+  report.quarantined = totals.quarantined;
+  if (ranks_) ranks_->report(report);
   report.retries = window_.retries();
   if (micro_statistics_) report.batchnorm = "micro";
   if (report.tokens) report.batch_tokens = std::llround(counters_.window_units);
@@ -205,19 +228,30 @@ StepReport Accumulator::report() const {
 }
 
 StepReport Accumulator::step(const StepFunction& take_step) {
-  if (!window_.is_open())
-    throw usage_error("step", "a window with at least one backward()", "none pending",
-                      "calling backward() before it, or finish() at the end of the data");
-  check_losses();
+  return among_ranks<std::exception>([&] {
+    if (!ranks_ && !window_.is_open())
+      throw usage_error("step", "a window with at least one backward()", "none pending",
+                        "calling backward() before it, or finish() at the end of the data");
+    return close(take_step);
+  });
+}
+
+StepReport Accumulator::close(const StepFunction& take_step) {
+  open_lazily();
+  if (!ranks_ && !window_.is_lost() && counters_.losses)
+    require_totals(loss_weights(MicroStatus::committed));
   std::optional<accum::MeanGradient> gradient =
       window_.close(options_.check_finite || options_.clip_norm > 0);
   check_quarantined("step");
+  if (ranks_) counters_.window_units = ranks_->units();
   StepReport result = report();
   counters_.total_units += counters_.window_units;
   counters_.window_units = 0;
+  next_is_last_ = false;
+  share_.reset();
   if (gradient) {
     apply(std::move(*gradient), take_step, result);
-  } else {
+  } else if (window_.is_lost() || result.micro_batches + result.quarantined > 0) {
     drop(window_.is_lost() ? window_.lost_reason() : "the total weight is 0");
   }
   result.step = counters_.steps;
@@ -250,12 +284,16 @@ void Accumulator::emit(const char* name, const std::string& reason) const {
 }
 
 StepReport Accumulator::finish(const StepFunction& take_step) {
+  if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
   return window_.is_open() ? step(take_step) : blank_report();
 }
 
 void Accumulator::discard() {
+  // The other ranks have a window of this number open, or will.
+  if (ranks_ && window_.is_open()) --counters_.windows;
   window_.discard();
   counters_.window_units = 0;
+  next_is_last_ = false;
 }
 
 AccumulatorScope Accumulator::window() {

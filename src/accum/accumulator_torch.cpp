@@ -60,12 +60,12 @@ Accumulator::StepFunction step_of(torch::optim::Optimizer& optimizer) {
 }  // namespace
 
 StepReport Accumulator::step(torch::optim::Optimizer& optimizer) {
-  check_covered(optimizer, *window_.buffer());
+  among_ranks<Error>([&] { check_covered(optimizer, *window_.buffer()); });
   return step(step_of(optimizer));
 }
 
 StepReport Accumulator::finish(torch::optim::Optimizer& optimizer) {
-  check_covered(optimizer, *window_.buffer());
+  among_ranks<Error>([&] { check_covered(optimizer, *window_.buffer()); });
   return finish(step_of(optimizer));
 }
 

@@ -21,6 +21,7 @@ std::optional<MeanGradient> Window::reduced_mean(bool check_finite) {
     const Reduction::Outcome outcome = reduction_->reduce(*buffer_, {ledger(), lost_reason_});
     if (outcome.verdict == Verdict::again) {
       ++retries_;
+      recount_ = recount_ || outcome.rescaled;
       undo(outcome.reason);
       continue;
     }

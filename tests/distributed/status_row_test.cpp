@@ -18,6 +18,7 @@ RankStatus status_in(std::int64_t window) {
           .micro_batches = 3,
           .quarantined = 1,
           .rank_sums = {11},
+          .loss_sums = {4, 5},
           .contributions = {3, 2},
           .units = {-20, -21}};
 }
@@ -31,6 +32,7 @@ TEST(StatusRow, AddsUpWhatRanksSayOfOneWindow) {
   EXPECT_EQ(agreed.totals.micro_batches, 6);
   EXPECT_EQ(agreed.totals.quarantined, 2);
   EXPECT_THAT(agreed.totals.rank_sums, ElementsAre(22));
+  EXPECT_THAT(agreed.loss_sums, ElementsAre(8, 10));
   EXPECT_THAT(agreed.contributions, ElementsAre(6, 4));
   EXPECT_THAT(agreed.units, ElementsAre(-20, -21));
 }

@@ -13,6 +13,7 @@
 
 #include "accrue/accum/batch_norms.h"
 #include "accrue/accum/loss_totals.h"
+#include "accrue/accum/shared_sums.h"
 #include "accrue/accum/window.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/ledger.h"
@@ -46,11 +47,11 @@ constexpr void refuse_tensor_as_loss() {
 using BatchSize = std::variant<std::monostate, Tokens, Samples>;
 
 struct AccumulatorOptions {
-  /// The optimisation batch. A micro-batch counts by its loss's weight, or by what `backward` was
-  /// told.
+  /// The optimisation batch, over all ranks. A micro-batch counts by its loss's weight, or by what
+  /// `backward` was told.
   BatchSize batch{};
-  /// How many micro-batches make a window, instead of `batch`. With neither, full() is never true
-  /// and the loop decides when to step.
+  /// How many micro-batches (of this rank) make a window, instead of `batch`. With neither, full()
+  /// is never true and the loop decides when to step.
   std::int64_t micro_batches = 0;
   /// The precision of the gradients' sums. `accum::Accumulation::fp32` costs nothing extra; `fixed`
   /// wants a `replay`: without one a contribution too large for its units costs the window.
@@ -61,8 +62,8 @@ struct AccumulatorOptions {
   /// micro-batches that made it so are found by `replay` and quarantined; without one the window is
   /// dropped.
   bool check_finite = true;
-  /// Micro-batches of one window that may be quarantined for a loss or gradient that is not finite;
-  /// one more is a runtime Error.
+  /// Micro-batches of one window, over all ranks, that may be quarantined for a loss or gradient
+  /// that is not finite; one more is a runtime Error.
   std::int64_t max_quarantined = 16;
   /// Runs a committed micro-batch's forward again, so that one that failed half-way, or has a
   /// gradient that is not finite, costs a replay and not the window. Without it such a window is
@@ -76,6 +77,10 @@ struct AccumulatorOptions {
   /// Told of what happens besides: "quarantined", "dropped", and once "batchnorm", each with its
   /// reason. Without it, "batchnorm" is a warning by TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
+  /// The ranks that share each window, which distributed::join() makes; null: this process is
+  /// alone. See Accumulator for what changes.
+  std::shared_ptr<accum::RankGroup> group{};
+  accum::SharingOptions sharing{};
 };
 
 /// An accumulator in the middle of anything, as plain data (see accumulator_archive.h for files).
@@ -110,6 +115,13 @@ class AccumulatorScope;
 /// Made from a model, it also sees batch normalisations that take the statistics of each
 /// micro-batch where a window has more than one: StepReport::batchnorm says so, and
 /// AccumulatorOptions::on_event once.
+///
+/// With AccumulatorOptions::group each rank has an accumulator of its own, made alike, to which it
+/// gives its own micro-batches; how many does not matter, and a rank that has none calls step()
+/// without a backward(). Sums, weights and losses are added up over the ranks once, in step(), or
+/// while the backward runs that fills this rank's share; then all take the same step, or none.
+/// full() tells of this rank's share: an equal part of `batch`, or what share() said. An Error that
+/// leaves a call ends all ranks with its reason, and so do ranks whose parameters differ.
 class Accumulator {
  public:
   /// Takes a model with named_parameters(): a torch::nn module or its holder, a TorchScript module.
@@ -128,6 +140,9 @@ class Accumulator {
       : Accumulator(detail::named(parameters), std::move(options)) {}
   /// Names the parameters "0", "1", ... in order.
   explicit Accumulator(const std::vector<at::Tensor>& parameters, AccumulatorOptions options = {});
+  ~Accumulator();
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
 
   /// One micro-batch: differentiates `loss.sum` with respect to these parameters and no others (two
   /// models with an accumulator each never touch each other's gradients) and adds it to the window.
@@ -144,9 +159,23 @@ class Accumulator {
     detail::refuse_tensor_as_loss<Accumulator, Tensor>();
   }
 
+  /// This rank's samples of the window to come, of a batch of `size` over all ranks (without it,
+  /// AccumulatorOptions::batch): by the speeds that were measured between share() and step() of
+  /// windows before, so it is to be asked for before the share's data are read, on all ranks, for
+  /// each window or for none. Throws a usage Error where a window is open.
+  ///
+  ///   const accum::WindowShare mine = acc.share(Samples{256});
+  ///   for (begin = mine.begin; begin < mine.end; ...) acc.backward(loss_fn(...), Samples{8});
+  ///   acc.step(optimizer);
+  accum::WindowShare share(BatchSize size = {});
+  /// Says that the next backward() is this rank's last of the window, where neither the batch nor a
+  /// number of micro-batches does: what is ready of its gradients then travels meanwhile.
+  void next_is_last() { next_is_last_ = true; }
+
   /// Opens a window of several losses with denominators of their own (see LossTotals): their total
-  /// weights over the window, counted from the labels before its first backward. Throws a usage
-  /// Error where a window is open.
+  /// weights over the window, counted from the labels before its first backward; of several ranks,
+  /// each says its own, also where it has no micro-batch. Throws a usage Error where a window is
+  /// open.
   ///
   ///   acc.expect({{tokens_of_window, boxes_of_window}, {1.0, 0.25}});
   ///   for (auto& micro : window) acc.backward(std::vector{token_loss, box_loss}, Samples{8});
@@ -175,14 +204,16 @@ class Accumulator {
   const accum::Window& current_window() const { return window_; }
 
   /// Closes the window: mean gradient, clipping, one optimizer step. The optimizer may not hold
-  /// trained parameters that are not accumulated here. Throws a usage Error where no window is
-  /// open.
+  /// trained parameters that are not accumulated here. Throws a usage Error where no window is open
+  /// and no other rank can have one.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// Hands the gradient to any consumer, such as an accrue::optim::Optimizer.
   using StepFunction = std::function<void(accum::MeanGradient&&)>;
   StepReport step(const StepFunction& take_step);
 
-  /// step() for a short last window; reports `stepped = false` where nothing is pending.
+  /// step() for a short last window; reports `stepped = false` where nothing is pending. Of several
+  /// ranks, it returns when all are in it: meanwhile this one takes part in the windows of those
+  /// that have micro-batches left, and steps with them.
   StepReport finish(torch::optim::Optimizer& optimizer);
   StepReport finish(const StepFunction& take_step);
 
@@ -193,8 +224,9 @@ class Accumulator {
   /// usage Error where a window is open.
   AccumulatorScope window();
 
-  /// state() copies. Both are for between micro-batches; load() throws a usage Error where a window
-  /// is open or the sums do not fit the parameters.
+  /// state() copies, of this rank's sums alone, and nothing of what compression kept. Both are for
+  /// between micro-batches; load() throws a usage Error where a window is open or the sums do not
+  /// fit the parameters.
   AccumulatorState state() const;
   void load(const AccumulatorState& state);
 
@@ -204,12 +236,14 @@ class Accumulator {
     Loss loss;
     double sum = 0;
     double units = 0;
+    double samples = 0;           ///< of them, where they are stated in samples
     std::vector<double> weights;  ///< of each loss, where there are several
     std::vector<std::int64_t> sample_ids;
   };
 
   void open_lazily();
   double units_of(const Loss& loss, const BatchSize& size) const;
+  double samples_of(double units, const BatchSize& size) const;
   void add(Micro micro);
   void run_backward(const std::vector<at::Tensor>& roots,
                     const std::vector<at::Tensor>& gradients) const;
@@ -218,19 +252,39 @@ class Accumulator {
   Loss replay(const MicroRef& micro);
   bool quarantine(const LedgerEntry& entry);
   void check_quarantined(const char* call) const;
-  void check_losses() const;
+  std::vector<double> loss_weights(MicroStatus status) const;
+  void require_totals(const std::vector<double>& seen) const;
   StepReport blank_report() const;
   StepReport report() const;
   void drop(const std::string& reason) const;
   void apply(accum::MeanGradient gradient, const StepFunction& take_step, StepReport& report);
   void emit(const char* name, const std::string& reason) const;
   void look_for_batch_norms();
+  StepReport close(const StepFunction& take_step);
+  /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
+  template <class Expected, class Act>
+  auto among_ranks(const Act& act) {
+    try {
+      return act();
+    } catch (const Expected& error) {
+      tell_ranks(error.what());
+      throw;
+    }
+  }
+  void tell_ranks(const char* reason) noexcept;
+  std::optional<std::int64_t> own_batch() const;
+  bool would_fill(double units) const;
+
+  class Ranks;
 
   AccumulatorOptions options_;
   accum::FindBatchNorms find_batch_norms_;
   bool told_of_batch_norms_ = false;
   bool micro_statistics_ = false;  ///< a batch normalisation takes statistics of micro-batches
+  std::unique_ptr<Ranks> ranks_;   ///< null: this process is alone
   accum::Window window_;
+  std::optional<accum::WindowShare> share_;  ///< of the window that is open or comes next
+  bool next_is_last_ = false;                ///< as next_is_last() said
   Stopwatch since_start_;
   Stopwatch since_open_;
   AccumulatorState counters_;  ///< its `window` stays empty: window_ holds that

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "accrue/core/ledger.h"
 
@@ -8,6 +10,18 @@ namespace accrue::accum {
 
 class GradientBuffer;
 class SumShard;
+
+/// What the ranks' shares of a window came to together.
+struct WindowTotals {
+  double weight = 0;
+  double loss_sum = 0;
+  std::int64_t micro_batches = 0;  ///< those committed
+  std::int64_t quarantined = 0;
+  std::vector<double> rank_sums;  ///< other numbers of each rank, added up over ranks
+  double reduce_seconds = 0;      ///< from the first collective to the end of the last
+  double exposed_seconds = 0;     ///< its part after the backward, which it adds to the step
+  std::int64_t wire_bytes = 0;    ///< sent by this rank
+};
 
 /// What several ranks do with the sums of one window; distributed::DeferredReduce implements it.
 /// Each rank has a window of its own with its share of the micro-batches, and they close together.
@@ -28,6 +42,9 @@ class Reduction {
     Verdict verdict = Verdict::whole;
     double weight = 0;        ///< added up over all ranks
     std::string reason = {};  ///< why it is not `whole`
+    /// With `again`: losses are scaled by other factors than before, so their sums and weights
+    /// change.
+    bool rescaled = false;
   };
 
   virtual ~Reduction() = default;

@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "accrue/accum/shared_sums.h"
 #include "accrue/distributed/exchange.h"
 #include "accrue/distributed/launch.h"
 
@@ -34,7 +36,11 @@ class Work {
 /// A rank that fails tells the others why (`fail`). One that dies, hangs or is cut off is named by
 /// them: each rank publishes, in the launcher's key-value store, a heartbeat and the number of the
 /// collective that it enters. The first error of any rank is the one that all report.
-class Group : public Exchange {
+///
+/// An Accumulator or a step takes one as its options' `group`, and is then made and called on all
+/// ranks alike. Its gradients may be under way from a window's last backward to its step(), so
+/// there no other collective may come between.
+class Group : public Exchange, public accum::RankGroup, public std::enable_shared_from_this<Group> {
  public:
   /// Replaces `values` by their sum over the ranks, with the same bits on all of them. `what` says
   /// in errors what it was for.
@@ -72,6 +78,13 @@ class Group : public Exchange {
   /// Bytes that were sent from this rank. A sum sends 2 (world - 1) / world times its own bytes, as
   /// rings do.
   virtual std::int64_t wire_bytes() const = 0;
+
+  std::unique_ptr<accum::SharedSums> share_sums(std::shared_ptr<accum::GradientBuffer> buffer,
+                                                const accum::SharingOptions& options) override;
+
+ private:
+  friend class GroupSums;
+  int sharers_ = 0;  ///< accumulators that share their sums over it
 };
 
 /// Whether this build has process groups, which connect() makes.
@@ -80,5 +93,17 @@ bool has_process_groups();
 /// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
 /// build has no process groups, and a runtime Error that names the ranks that did not come in time.
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options = {});
+
+/// Joins the processes that torchrun, mpirun or srun started with this one, by the variables that
+/// they set (launch_of); null where this process is alone. Throws as launch_of() and connect() do.
+std::shared_ptr<Group> join(const GroupOptions& options = {});
+
+/// Runs `body`, all that this rank does with the group, and returns when each rank is done with its
+/// own. Where it throws, the others end with that reason, and the exception goes on. Null: only
+/// runs it.
+///
+///   const auto group = accrue::distributed::join();
+///   accrue::distributed::run_together(group.get(), [&] { train(group); });
+void run_together(Group* group, const std::function<void()>& body);
 
 }  // namespace accrue::distributed

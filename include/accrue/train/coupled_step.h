@@ -56,6 +56,10 @@ inline Loss as_loss(at::Tensor mean) { return {.sum = std::move(mean), .weight =
 /// training) or gives other representations the second time is a usage Error. A loss or gradient
 /// that is not finite leaves the parameters alone (`stepped` is false). With micro_batch >= the
 /// batch, this is one plain pass.
+///
+/// With StepOptions::group each rank encodes its own samples, also none; their representations are
+/// gathered, in order of rank, so that `loss_fn` sees those of all ranks on each, and the gradient
+/// is that of one process.
 template <class Model, class Batch, class Encode, class LossFn>
 StepReport coupled_step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
                         Encode&& encode, LossFn&& loss_fn, const StepOptions& options = {}) {

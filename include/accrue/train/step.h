@@ -15,6 +15,7 @@
 #include "accrue/core/observer.h"
 #include "accrue/core/step_report.h"
 #include "accrue/core/user_model.h"
+#include "accrue/distributed/group.h"
 #include "accrue/train/batch_slice.h"
 
 namespace accrue {
@@ -26,6 +27,11 @@ struct StepOptions {
   /// and once "batchnorm", each with its reason. Without it, "batchnorm" is a warning by
   /// TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
+  /// The ranks that take each step together, which distributed::join() makes; null: this process is
+  /// alone. Each gives its own samples of the batch, any number of them, also none; the gradient is
+  /// that of the mean over all.
+  std::shared_ptr<distributed::Group> group{};
+  accum::SharingOptions sharing{};
 };
 
 namespace detail {
@@ -52,6 +58,7 @@ class SliceStepper {
   SliceStepper(SteppedModel model, torch::optim::Optimizer& optimizer, StepOptions options);
   ~SliceStepper();
   StepReport step(std::int64_t samples, const RunSlice& run);
+  accum::WindowShare share(std::int64_t samples);
 
  private:
   class Impl;
@@ -125,6 +132,13 @@ constexpr bool gives_a_loss() {
 /// Where a batch takes more than one micro-batch and the model has batch normalisation in training
 /// mode, which takes the statistics of each, StepReport::batchnorm is "micro", and
 /// StepOptions::on_event is told once.
+///
+/// With StepOptions::group all ranks make a Stepper alike and call step() as often; share() says
+/// which part of a batch a rank is to give. What leaves step() as an exception ends all ranks with
+/// its reason.
+///
+///   const accum::WindowShare mine = stepper.share(256);
+///   stepper.step(samples_of(mine.begin, mine.end), loss_fn);
 template <class Model>
 class Stepper {
  public:
@@ -151,6 +165,10 @@ class Stepper {
     }
     return {};  // the compiler has said what is missing
   }
+
+  /// This rank's part of the next step's batch, which has `samples` over all ranks: see
+  /// Accumulator::share().
+  accum::WindowShare share(std::int64_t samples) { return slices_.share(samples); }
 
  private:
   Model& model_;

@@ -1,7 +1,25 @@
 #include "accrue/distributed/group.h"
 
+#include <exception>
+
 namespace accrue::distributed {
 
 at::Tensor Group::reduce_scatter(const at::Tensor& rows) { return add_in_order(all_to_all(rows)); }
+
+std::shared_ptr<Group> join(const GroupOptions& options) {
+  const Launch launch = launch_of(this_environment());
+  return launch.world > 1 ? connect(launch, options) : nullptr;
+}
+
+void run_together(Group* group, const std::function<void()>& body) {
+  if (group == nullptr) return body();
+  try {
+    body();
+    group->barrier("the end");
+  } catch (const std::exception& error) {
+    group->fail(error.what());
+    throw;
+  }
+}
 
 }  // namespace accrue::distributed

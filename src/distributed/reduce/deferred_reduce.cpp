@@ -183,6 +183,7 @@ struct DeferredReduce::Impl {
                       .is_lost = !share.lost_reason.empty(),
                       .is_void = is_void,
                       .rank_sums = rank_sums,
+                      .loss_sums = tell_loss_sums ? tell_loss_sums() : std::vector<double>(),
                       .units = buffer->units()};
     for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot)
       status.contributions.push_back(watch.contributions(slot));
@@ -274,6 +275,8 @@ struct DeferredReduce::Impl {
   std::optional<std::vector<std::int64_t>> order;
   std::vector<Begun> begun;  ///< in the order agreed
   std::vector<double> rank_sums;
+  TellLossSums tell_loss_sums;
+  OnLossSums on_loss_sums;
   WindowTotals totals;
   std::exception_ptr error;  ///< what withdraw() met
   Stopwatch under_way;
@@ -303,8 +306,17 @@ double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_ba
 
 const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
 
+void DeferredReduce::add_up(const at::Tensor& values) {
+  values.copy_(add_in_order(impl_->group->all_gather(values.contiguous())));
+}
+
 void DeferredReduce::set_rank_sums(std::vector<double> rank_sums) {
   impl_->rank_sums = std::move(rank_sums);
+}
+
+void DeferredReduce::set_loss_sums(TellLossSums mine, OnLossSums told) {
+  impl_->tell_loss_sums = std::move(mine);
+  impl_->on_loss_sums = std::move(told);
 }
 
 const WindowTotals& DeferredReduce::totals() const { return impl_->totals; }
@@ -330,6 +342,10 @@ accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const S
     return {.verdict = Outcome::Verdict::again, .reason = agreed.reason};
   }
   const bool whole = agreed.verdict == Agreed::Verdict::whole;
+  if (whole && self.on_loss_sums && self.on_loss_sums(agreed.loss_sums))
+    return {.verdict = Outcome::Verdict::again,
+            .reason = "the losses' total weights changed with a micro-batch that was left out",
+            .rescaled = true};
   if (whole) self.take_whole(agreed);
   return {.verdict = whole ? Outcome::Verdict::whole : Outcome::Verdict::dropped,
           .weight = agreed.totals.weight,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,17 +31,7 @@ struct ReduceOptions {
 /// Whether ranks' sums of this kind can be added without rounding them further: fp32, fp64, fixed.
 bool adds_up(accum::Accumulation accumulation);
 
-/// What the ranks' shares of a window came to together.
-struct WindowTotals {
-  double weight = 0;
-  double loss_sum = 0;
-  std::int64_t micro_batches = 0;  ///< those committed
-  std::int64_t quarantined = 0;
-  std::vector<double> rank_sums;  ///< what set_rank_sums() gave, added up over ranks
-  double reduce_seconds = 0;      ///< from the first collective to the end of the last
-  double exposed_seconds = 0;     ///< its part after the backward, which it adds to the step
-  std::int64_t wire_bytes = 0;    ///< sent by this rank
-};
+using accum::WindowTotals;
 
 /// One reduction of the gradient sums per window, whatever the number of micro-batches: local ones
 /// only add, and buckets of the flat buffer are summed over the ranks once (Li et al., "PyTorch
@@ -75,8 +66,18 @@ class DeferredReduce final : public accum::Reduction {
   void begin_micro_batch(bool is_last);
   /// Seconds of the backward passes that the reduction has taken since it was made.
   double seconds_in_backward() const;
+  /// Replaces `values` by their sum over the ranks at once, added in order of rank, for what ranks
+  /// need of each other while they fill a window. All call it, before buckets begin.
+  void add_up(const at::Tensor& values);
   /// Sets numbers that the ranks add up at the window's close: always as many on each rank.
   void set_rank_sums(std::vector<double> rank_sums);
+  /// Of windows with several losses: asked for this rank's sums by loss at each attempt to close,
+  /// as many on each rank.
+  using TellLossSums = std::function<std::vector<double>()>;
+  /// Told those of all ranks. Returns whether losses are now scaled by other factors, so that each
+  /// rank makes its sums anew.
+  using OnLossSums = std::function<bool(const std::vector<double>& sums)>;
+  void set_loss_sums(TellLossSums mine, OnLossSums told);
   /// The totals of the last window that was reduced.
   const WindowTotals& totals() const;
 

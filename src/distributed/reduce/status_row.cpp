@@ -59,6 +59,7 @@ at::Tensor to_row(const RankStatus& status) {
                           status.is_lost ? 1.0 : 0.0,
                           status.is_void ? 1.0 : 0.0};
   row.insert(row.end(), status.rank_sums.begin(), status.rank_sums.end());
+  row.insert(row.end(), status.loss_sums.begin(), status.loss_sums.end());
   row.insert(row.end(), status.contributions.begin(), status.contributions.end());
   row.insert(row.end(), status.units.begin(), status.units.end());
   return at::tensor(row, at::kDouble);
@@ -74,11 +75,14 @@ RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
                     .is_lost = value[5] != 0,
                     .is_void = value[6] != 0};
   value += kHead;
-  status.rank_sums.assign(value, value + like.rank_sums.size());
-  value += like.rank_sums.size();
-  status.contributions.assign(value, value + like.contributions.size());
-  value += like.contributions.size();
-  status.units.assign(value, value + like.units.size());
+  const auto take = [&value](auto& numbers, std::size_t count) {
+    numbers.assign(value, value + count);
+    value += count;
+  };
+  take(status.rank_sums, like.rank_sums.size());
+  take(status.loss_sums, like.loss_sums.size());
+  take(status.contributions, like.contributions.size());
+  take(status.units, like.units.size());
   return status;
 }
 
@@ -87,6 +91,7 @@ Agreed agree(const std::vector<RankStatus>& ranks) {
   Agreed agreed{.contributions = std::vector<std::int64_t>(ranks.front().contributions.size(), 0),
                 .units = ranks.front().units};
   WindowTotals& totals = agreed.totals;
+  agreed.loss_sums.assign(ranks.front().loss_sums.size(), 0);
   totals.rank_sums.assign(ranks.front().rank_sums.size(), 0);
   for (const RankStatus& rank : ranks) {
     totals.weight += rank.weight;
@@ -94,6 +99,8 @@ Agreed agree(const std::vector<RankStatus>& ranks) {
     totals.micro_batches += rank.micro_batches;
     totals.quarantined += rank.quarantined;
     std::ranges::transform(totals.rank_sums, rank.rank_sums, totals.rank_sums.begin(),
+                           std::plus<>());
+    std::ranges::transform(agreed.loss_sums, rank.loss_sums, agreed.loss_sums.begin(),
                            std::plus<>());
     std::ranges::transform(agreed.contributions, rank.contributions, agreed.contributions.begin(),
                            std::plus<>());

@@ -20,6 +20,7 @@ struct RankStatus {
   bool is_lost = false;
   bool is_void = false;  ///< its sums changed after their reduction began
   std::vector<double> rank_sums = {};
+  std::vector<double> loss_sums = {};
   std::vector<std::int64_t> contributions = {};  ///< by slot
   std::vector<int> units = {};  ///< by slot, for fixed-point sums; empty for others
 };
@@ -34,6 +35,7 @@ struct Agreed {
   enum class Verdict { whole, again, dropped } verdict = Verdict::whole;
   std::string reason = {};
   WindowTotals totals = {};                      ///< weights and losses, added in order of rank
+  std::vector<double> loss_sums = {};            ///< added up over all ranks
   std::vector<std::int64_t> contributions = {};  ///< by slot, added up over all ranks
   std::vector<int> units = {};                   ///< the largest, by slot
 };

@@ -11,6 +11,7 @@ void WindowLosses::count(std::span<const batch::Range> micro_batches, const Fetc
   weights_.clear();
   totals_.reset();
   noted_.clear();
+  noted_by_all_.reset();
   const std::vector<models::LossHead> heads = model_.losses();
   if (!is_counted(heads)) return;
   take_weights(micro_batches, fetch);
@@ -59,26 +60,57 @@ void WindowLosses::note(std::int64_t index, const HeadSums& heads) {
 }
 
 std::map<std::string, double> WindowLosses::means() const {
+  return means_of(model_.losses(), noted_by_all_ ? *noted_by_all_ : noted());
+}
+
+HeadSums WindowLosses::noted() const {
   HeadSums sums;
   for (const auto& [index, heads] : noted_) sums += heads;
-  return means_of(model_.losses(), sums);
+  return sums;
+}
+
+std::vector<double> WindowLosses::sums() const {
+  if (!totals_) return {};
+  const std::size_t losses = totals_->size();
+  HeadSums noted_here = noted();
+  noted_here.sums.resize(losses, 0);
+  noted_here.weights.resize(losses, 0);
+  std::vector<double> sums(losses, 0);
+  for (const std::vector<double>& weights : weights_)
+    for (std::size_t loss = 0; loss < weights.size(); ++loss) sums[loss] += weights[loss];
+  sums.insert(sums.end(), noted_here.sums.begin(), noted_here.sums.end());
+  sums.insert(sums.end(), noted_here.weights.begin(), noted_here.weights.end());
+  return sums;
+}
+
+bool WindowLosses::take_sums(const std::vector<double>& of_all) {
+  if (!totals_) return false;
+  const auto losses = static_cast<std::ptrdiff_t>(totals_->size());
+  const auto sums = of_all.begin() + losses, weights = sums + losses;
+  noted_by_all_ = HeadSums{.sums = {sums, weights}, .weights = {weights, weights + losses}};
+  return take_totals({of_all.begin(), sums});
 }
 
 bool WindowLosses::quarantine(std::int64_t index) {
   noted_.erase(index);
   if (!totals_) return false;
   weights_.at(static_cast<std::size_t>(index)).clear();
-  return add_up();
+  return !noted_by_all_ && add_up();
 }
 
 /// Returns whether the losses' factors changed. It sums anew, so that a window has the same totals
 /// to the bit whether a micro-batch was quarantined or never there.
 bool WindowLosses::add_up() {
   const std::vector<models::LossHead> heads = model_.losses();
-  std::vector<double> totals(heads.size(), 0), coefficients;
+  std::vector<double> totals(heads.size(), 0);
   for (const std::vector<double>& weights : weights_)
     for (std::size_t head = 0; head < weights.size(); ++head) totals[head] += weights[head];
-  for (const models::LossHead& head : heads) coefficients.push_back(head.coefficient);
+  return take_totals(std::move(totals));
+}
+
+bool WindowLosses::take_totals(std::vector<double> totals) {
+  std::vector<double> coefficients;
+  for (const models::LossHead& head : model_.losses()) coefficients.push_back(head.coefficient);
   LossTotals now(std::move(totals), std::move(coefficients));
   const bool changed = !totals_ || totals_->factors() != now.factors();
   totals_ = std::move(now);

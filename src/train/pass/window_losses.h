@@ -36,6 +36,13 @@ class WindowLosses {
   void split_from(std::size_t position, std::span<const batch::Range> micro_batches,
                   const Fetch& fetch);
   PassOptions pass_options() const;
+  /// Of a window that ranks share, this one's sums by loss, which they add up: the weights of its
+  /// micro-batches that are not quarantined, and what the losses that were noted came to. Nothing
+  /// where weights are not counted.
+  std::vector<double> sums() const;
+  /// Takes those of all ranks in place of its own, until count(): from then on nothing but this
+  /// changes the factors. Returns whether it did.
+  bool take_sums(const std::vector<double>& of_all);
   /// What the micro-batches' weights add up to; none where it was not counted.
   std::optional<double> total_weight() const;
   /// Takes micro-batch `index` out. Returns whether the others' factors changed.
@@ -52,12 +59,15 @@ class WindowLosses {
   bool is_counted(const std::vector<models::LossHead>& heads) const;
   void take_weights(std::span<const batch::Range> micro_batches, const Fetch& fetch);
   bool add_up();
+  bool take_totals(std::vector<double> totals);
+  HeadSums noted() const;
 
   models::Trainable& model_;
   bool needs_total_weight_;
   std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty where it was quarantined
   std::optional<LossTotals> totals_;
   std::map<std::int64_t, HeadSums> noted_;  ///< by micro-batch
+  std::optional<HeadSums> noted_by_all_;    ///< of all ranks, where they share the window
 };
 
 }  // namespace accrue::train

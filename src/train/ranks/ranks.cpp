@@ -104,15 +104,19 @@ void Ranks::check_divisible(const Workload& work) const {
     throw usage_error(key + " with " + std::to_string(world()) + " ranks", expected, received,
                       suggestion);
   };
-  if (const auto found = models::find_batch_norms(*work.model); !found.none())
-    refuse("model.batchnorm", "a model without batch normalisation",
+  const bool share_windows = work.config.dist.stages == 1 && !work.config.dist.takes_outer_steps();
+  const auto found = models::find_batch_norms(*work.model);
+  if (!found.none() && !(is_exact(work.config, *work.model) && share_windows))
+    refuse("model.batchnorm", "a model whose statistics are those of all ranks, or that takes none",
            in_quotes(to_string(work.config.model.batchnorm)) +
                ", whose statistics would be each rank's own",
-           found.uncut.empty() ? "batchnorm = \"convert-group\""
-                               : "one process, or the model saved with group normalisation");
-  if (work.model->losses().size() > 1)
+           !found.uncut.empty() ? "one process, or the model saved with group normalisation"
+           : share_windows      ? "batchnorm = \"exact\", or \"convert-group\""
+                                : "batchnorm = \"convert-group\"");
+  const bool interleave = is_exact(work.config, *work.model) || !share_windows;
+  if (work.model->losses().size() > 1 && interleave)
     refuse("train", "one loss", "several, whose total weights would be each rank's own",
-           "one process");
+           "ranks that share windows, without exact batch normalisation, or one process");
   if (const auto conflict = conflict_of(work.config, world()))
     refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
 }

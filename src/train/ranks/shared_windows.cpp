@@ -1,11 +1,14 @@
 #include "train/ranks/shared_windows.h"
 
+#include "train/workload/workload.h"
+
 namespace accrue::train {
 
 SharedWindows::SharedWindows(const ParallelismContext& context)
     : SummedWindows(context),
       leases_(context.ranks.rank(), context.state.ranks,
-              context.config.dist.shares == Shares::speed) {}
+              context.config.dist.shares == Shares::speed),
+      is_exact_(is_exact(context.config, context.model)) {}
 
 batch::Range SharedWindows::share(batch::Range window) {
   begin_window();

@@ -11,6 +11,8 @@ class SharedWindows final : public SummedWindows {
   explicit SharedWindows(const ParallelismContext& context);
 
   batch::Range share(batch::Range window) override;
+  /// Ranks whose batch normalisation is the whole window's run its passes together.
+  bool retries_alone() const override { return !is_exact_; }
   void window_done(std::int64_t index, const WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return leases_.records(); }
@@ -19,6 +21,7 @@ class SharedWindows final : public SummedWindows {
   std::vector<double> rank_sums(double own_seconds) const override;
 
   WindowLeases leases_;
+  bool is_exact_;
 };
 
 }  // namespace accrue::train

@@ -4,11 +4,14 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "accrue/core/error.h"
 #include "batch/schedule.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
+#include "train/step/among_ranks.h"
+#include "train/step/gathered.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
 
@@ -57,8 +60,11 @@ class CoupledStep {
       : buffers_(model.buffers),
         parts_(parts),
         devices_(devices_of(tensors_of(model.parameters))),
-        accumulator_(model.parameters,
-                     {.clip_norm = options.clip_norm, .on_event = options.on_event}) {}
+        group_(options.group.get()),
+        accumulator_(model.parameters, {.clip_norm = options.clip_norm,
+                                        .on_event = options.on_event,
+                                        .group = options.group,
+                                        .sharing = options.sharing}) {}
 
   /// The micro-batch that fits, by a trial forward pass of the first sample with a graph.
   std::int64_t fitting_micro_batch(std::int64_t samples) {
@@ -68,15 +74,25 @@ class CoupledStep {
     return train::decide_micro_batch(train::micro_trial(meter.peak(), samples)).samples;
   }
 
-  void run_whole(std::int64_t samples) { accumulator_.backward(parts_.loss(encode(0, samples))); }
+  void run_whole(std::int64_t samples) {
+    samples_ = samples;
+    accumulator_.backward(parts_.loss(encode(0, samples)));
+  }
 
   void run_cached(const std::vector<batch::Range>& slices) {
     encode_all(slices);
-    differentiate_loss();
-    // A loss that is not finite has no gradient to go on with.
-    if (accumulator_.current_window().weight() == 0) return;
-    encode_again(slices);
+    const std::int64_t own = slices.empty() ? 0 : slices.back().end;
+    train::Gathered all{.towers = own_towers(), .rows = own};
+    if (group_ != nullptr) all = train::gather_rows(*group_, all.towers, own);
+    samples_ = all.rows;
+    first_row_ = all.begin;
+    for (const at::Tensor& leaf : all.towers) leaf.requires_grad_(true);
+    if (differentiate_loss(all.towers)) encode_again(slices);
   }
+
+  /// These are of all ranks.
+  std::int64_t samples() const { return samples_; }
+  std::int64_t micro_batches() const { return micro_batches_; }
 
   StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_.step(optimizer); }
 
@@ -106,17 +122,47 @@ class CoupledStep {
     }
   }
 
-  void differentiate_loss() {
-    Representations leaves;  // the whole batch's
-    for (std::size_t tower = 0; tower < cache_.front().representations.size(); ++tower) {
+  Representations own_towers() const {
+    Representations towers;
+    for (std::size_t tower = 0; !cache_.empty() && tower < cache_.front().representations.size();
+         ++tower) {
       std::vector<at::Tensor> rows;
       for (const Slice& slice : cache_) rows.push_back(slice.representations.at(tower));
-      leaves.push_back(at::cat(rows).requires_grad_(true));
+      towers.push_back(at::cat(rows));
     }
+    return towers;
+  }
+
+  /// `leaves` are the whole batch's. Each rank differentiates the loss for its own rows; what
+  /// parameters take of it directly, and the weight, are the first one's. Returns whether there is
+  /// a gradient to go on with, which a loss that is not finite has not.
+  bool differentiate_loss(const Representations& leaves) {
     const Loss loss = parts_.loss(leaves);
+    const bool is_scalar = loss.sum.defined() && loss.sum.numel() == 1;
+    const bool counts = is_scalar && std::isfinite(loss.sum.item<double>()) && loss.weight > 0;
     if (loss.sum.requires_grad())
       upstream_ = torch::autograd::grad({loss.sum}, leaves, {}, true, false, true);
-    accumulator_.backward(loss);
+    require_one_loss(counts);
+    if (group_ == nullptr || group_->rank() == 0) {
+      accumulator_.backward(loss);
+    } else {
+      accumulator_.backward({.sum = at::zeros({}, at::kDouble), .weight = 0});
+    }
+    return counts;
+  }
+
+  void require_one_loss(bool counts) {
+    micro_batches_ = std::ssize(cache_);
+    if (group_ == nullptr) return;
+    const at::Tensor sums = at::tensor({counts ? std::int64_t{1} : 0, micro_batches_}, at::kLong);
+    group_->start_sum(sums, "the coupled loss")->wait();
+    const auto ranks = sums[0].item<std::int64_t>();
+    micro_batches_ = sums[1].item<std::int64_t>();
+    if (ranks == 0 || ranks == group_->world()) return;
+    throw runtime_error(
+        "coupled_step", "the same loss on all ranks",
+        "one that is finite on " + std::to_string(ranks) + " of " + std::to_string(group_->world()),
+        "a loss_fn that depends on the representations and parameters alone");
   }
 
   void encode_again(const std::vector<batch::Range>& slices) {
@@ -136,7 +182,8 @@ class CoupledStep {
     for (std::size_t tower = 0; tower < again.size(); ++tower) {
       if (!again[tower].requires_grad() || !upstream_[tower].defined()) continue;
       outputs.push_back(again[tower]);
-      gradients.push_back(upstream_[tower].slice(0, slice.begin, slice.end));
+      gradients.push_back(
+          upstream_[tower].slice(0, first_row_ + slice.begin, first_row_ + slice.end));
     }
     if (!outputs.empty()) accumulator_.backward_from(outputs, gradients);
   }
@@ -144,32 +191,47 @@ class CoupledStep {
   const std::vector<at::Tensor>& buffers_;
   const CoupledParts& parts_;
   std::vector<at::Device> devices_;
+  distributed::Group* group_;  ///< null: this process is alone
   Accumulator accumulator_;
   std::vector<Slice> cache_;
-  Representations upstream_;  ///< gradient of the loss, for the whole batch's representations
+  Representations upstream_;        ///< gradient of the loss, for the whole batch's representations
+  std::int64_t samples_ = 0;        ///< of the whole batch
+  std::int64_t micro_batches_ = 1;  ///< of all ranks
+  std::int64_t first_row_ = 0;      ///< of this rank's samples in it
 };
 
-}  // namespace
-
-StepReport coupled_step_in_slices(const SteppedModel& model, torch::optim::Optimizer& optimizer,
-                                  std::int64_t samples, const CoupledParts& parts,
-                                  const StepOptions& options) {
-  train::check_batch("accrue::coupled_step", samples, options.micro_batch);
+StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer& optimizer,
+                             std::int64_t samples, const CoupledParts& parts,
+                             const StepOptions& options) {
+  const bool is_alone = options.group == nullptr;
+  train::check_batch("accrue::coupled_step", samples, options.micro_batch, !is_alone);
   CoupledStep coupled(model, parts, options);
-  const std::int64_t micro =
-      options.micro_batch > 0 ? options.micro_batch : coupled.fitting_micro_batch(samples);
-  const std::vector<batch::Range> slices = batch::split({0, samples}, micro);
-  if (slices.size() == 1) {
+  const std::int64_t micro = options.micro_batch > 0 || samples == 0
+                                 ? options.micro_batch
+                                 : coupled.fitting_micro_batch(samples);
+  const std::vector<batch::Range> slices =
+      samples > 0 ? batch::split({0, samples}, micro) : std::vector<batch::Range>();
+  if (slices.size() == 1 && is_alone) {
     coupled.run_whole(samples);
   } else {
     coupled.run_cached(slices);
   }
   StepReport report = coupled.step(optimizer);
   report.step = train::steps_taken(optimizer).value_or(report.step);
-  report.samples = samples;
+  report.samples = coupled.samples();
   report.micro_batch = std::min(micro, samples);
-  report.micro_batches = static_cast<std::int64_t>(slices.size());
+  report.micro_batches = coupled.micro_batches();
   return report;
+}
+
+}  // namespace
+
+StepReport coupled_step_in_slices(const SteppedModel& model, torch::optim::Optimizer& optimizer,
+                                  std::int64_t samples, const CoupledParts& parts,
+                                  const StepOptions& options) {
+  return train::among_ranks(options.group.get(), [&] {
+    return take_coupled_step(model, optimizer, samples, parts, options);
+  });
 }
 
 }  // namespace accrue::detail

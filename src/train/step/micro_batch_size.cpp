@@ -42,8 +42,9 @@ MicroDecision decide_micro_batch(const MicroTrial& trial) {
                     memory + ", in a batch of " + std::to_string(trial.window_samples)};
 }
 
-void check_batch(const char* operation, std::int64_t samples, std::int64_t micro_batch) {
-  if (samples < 1)
+void check_batch(const char* operation, std::int64_t samples, std::int64_t micro_batch,
+                 bool may_be_empty) {
+  if (samples < 1 && !may_be_empty)
     throw usage_error(operation, "a batch of at least one sample", std::to_string(samples),
                       "leaving out empty batches, such as the last one of a loader");
   if (micro_batch < 0)

@@ -8,6 +8,7 @@
 #include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
+#include "train/step/among_ranks.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
 #include "train/window/memory_retries.h"
@@ -45,30 +46,46 @@ class SliceStepper::Impl {
         accumulator_(model_.parameters, accumulation(), model_.batch_norms) {}
 
   StepReport step(std::int64_t samples, const RunSlice& run) {
-    train::check_batch(kStep, samples, options_.micro_batch);
+    return train::among_ranks(options_.group.get(), [&] { return step_alike(samples, run); });
+  }
+
+  accum::WindowShare share(std::int64_t samples) { return accumulator_.share(Samples{samples}); }
+
+ private:
+  StepReport step_alike(std::int64_t samples, const RunSlice& run) {
+    train::check_batch(kStep, samples, options_.micro_batch, options_.group != nullptr);
     run_ = &run;
     const AccumulatorScope window = accumulator_.window();
-    if (samples > planned_for_) plan(samples);
-    retries_->start();
-    run_window(samples);
-    if (const auto story = retries_->take_story()) tell("out_of_memory", *story);
+    if (samples > 0) run_share(samples);
     StepReport report = accumulator_.step(optimizer_);
+    steps_ = report.step = train::steps_taken(optimizer_).value_or(report.step);
+    const std::vector<std::int64_t>& by_rank = report.rank_samples;
+    samples_ +=
+        options_.group ? std::accumulate(by_rank.begin(), by_rank.end(), std::int64_t{0}) : samples;
+    report.samples = samples_;
+    if (samples == 0) return report;
     if (const auto grown = recovery_->window_done(retries_->count() == 0))
       tell("micro_batch", grown->reason);
-    steps_ = report.step = train::steps_taken(optimizer_).value_or(report.step);
-    report.samples = samples_ += samples;
     report.micro_batch = largest_;
     report.retries += retries_->count();
     return report;
   }
 
- private:
+  void run_share(std::int64_t samples) {
+    if (samples > planned_for_) plan(samples);
+    retries_->start();
+    run_window(samples);
+    if (const auto story = retries_->take_story()) tell("out_of_memory", *story);
+  }
+
   AccumulatorOptions accumulation() {
     AccumulatorOptions accumulation{.clip_norm = options_.clip_norm};
     accumulation.replay = [this](const MicroRef& micro) {
       return (*run_)(micro.sample_ids.front(), micro.sample_ids.back() + 1);
     };
     accumulation.on_event = options_.on_event;
+    accumulation.group = options_.group;
+    accumulation.sharing = options_.sharing;
     return accumulation;
   }
 
@@ -135,17 +152,19 @@ class SliceStepper::Impl {
     largest_ = 0;
     for (std::int64_t begin = 0; begin < samples;) {
       const std::int64_t end = std::min(begin + recovery_->state().micro_batch, samples);
-      if (!run_or_undo(begin, end)) continue;
+      if (!run_or_undo(begin, end, end == samples)) continue;
       largest_ = std::max(largest_, end - begin);
       begin = end;
     }
   }
 
   /// Returns false where the micro-batch ran out of memory and was undone.
-  bool run_or_undo(std::int64_t begin, std::int64_t end) {
+  bool run_or_undo(std::int64_t begin, std::int64_t end, bool is_last) {
     settled_.keep();
     try {
-      accumulator_.backward((*run_)(begin, end), BatchSize{}, rows_of(begin, end));
+      Loss loss = (*run_)(begin, end);
+      if (is_last) accumulator_.next_is_last();
+      accumulator_.backward(std::move(loss), Samples{end - begin}, rows_of(begin, end));
       retries_->passed();
       return true;
     } catch (const std::exception& error) {
@@ -180,5 +199,7 @@ SliceStepper::~SliceStepper() = default;
 StepReport SliceStepper::step(std::int64_t samples, const RunSlice& run) {
   return impl_->step(samples, run);
 }
+
+accum::WindowShare SliceStepper::share(std::int64_t samples) { return impl_->share(samples); }
 
 }  // namespace accrue::detail

@@ -1,5 +1,6 @@
 #include "train/window/micro_batch_runner.h"
 
+#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -24,12 +25,17 @@ MicroBatchRunner::MicroBatchRunner(const RunnerContext& context, RunnerOptions o
   window.set_replay([this](const MicroRef& ref) { return replay(ref); });
   window.set_on_quarantine([this](const LedgerEntry& entry) { return quarantine(entry); });
   if (options_.loss_scaler) window.set_on_overflow([this] { return next_loss_scale(); });
+  if (options_.reduce != nullptr)
+    options_.reduce->set_loss_sums(
+        [this] { return losses_.sums(); },
+        [this](const std::vector<double>& of_all) { return losses_.take_sums(of_all); });
 }
 
 MicroBatchRunner::~MicroBatchRunner() {
   context_.window.set_replay({});
   context_.window.set_on_quarantine({});
   context_.window.set_on_overflow({});
+  if (options_.reduce != nullptr) options_.reduce->set_loss_sums({}, {});
 }
 
 WindowLosses::Fetch MicroBatchRunner::fetch() const {
@@ -38,8 +44,22 @@ WindowLosses::Fetch MicroBatchRunner::fetch() const {
 
 Runner::Opening MicroBatchRunner::prepare(const WindowRequest& request) {
   losses_.count(request.micro_batches, fetch());
+  if (options_.reduce != nullptr) share_losses();
   return {.loss_scale = options_.loss_scaler ? options_.loss_scaler->scale() : 1,
           .total_weight = losses_.total_weight()};
+}
+
+/// Gives the losses the total weights of all ranks.
+void MicroBatchRunner::share_losses() {
+  const std::vector<double> mine = losses_.sums();
+  if (mine.empty()) return;
+  if (!losses_of_all_) {
+    const at::Tensor sums = at::tensor(mine, at::kDouble);
+    options_.reduce->add_up(sums);
+    const double* first = sums.const_data_ptr<double>();
+    losses_of_all_.emplace(first, first + sums.numel());
+  }
+  losses_.take_sums(*losses_of_all_);
 }
 
 Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
@@ -139,6 +159,7 @@ Filled MicroBatchRunner::closed(WindowRequest& request, WindowRun& run) {
   const LedgerView ledger = context_.window.ledger();
   require_few_quarantined(ledger, options_.max_quarantined, std::ssize(request.micro_batches));
   if (ledger.count(MicroStatus::committed) == 0) at_open_.restore();
+  losses_of_all_.reset();
   run.losses = losses_.means();
   if (options_.loss_scaler && run.gradient) options_.loss_scaler->window_done();
   return Filled::whole;

@@ -38,6 +38,7 @@ class MicroBatchRunner final : public Runner {
   void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                   std::int64_t micro);
   double reducing_seconds() const;
+  void share_losses();
   Loss replay(const MicroRef& ref);
   ForwardContext context_of(const batch::MicroBatch& micro) const;
   PassOptions pass_options() const;
@@ -52,6 +53,9 @@ class MicroBatchRunner final : public Runner {
   BufferSnapshot at_open_;  ///< as the window was opened
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
+  /// What the ranks' losses come to in the window that they share, from its first prepare() to
+  /// closed(): of a window that this rank fills once more it is the same.
+  std::optional<std::vector<double>> losses_of_all_;
 };
 
 }  // namespace accrue::train

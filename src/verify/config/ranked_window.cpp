@@ -98,8 +98,10 @@ class Rank {
 
   void run() {
     const batch::Range all = work_.schedule.window(0);
-    // Buckets begin in the order of the first window, which is reduced at its close.
-    if (work_.config.dist.reduce == train::Reduce::overlap && work_.config.dist.stages == 1)
+    // Buckets begin in the order of the first window, which is reduced at its close. Where passes
+    // interleave all are.
+    if (work_.config.dist.reduce == train::Reduce::overlap && work_.config.dist.stages == 1 &&
+        !train::is_exact(work_.config, *work_.model))
       run_share({all.begin, all.begin + 1});
     run_ = run_share(all);
     ranks_.finish();

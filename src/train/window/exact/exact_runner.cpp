@@ -22,12 +22,22 @@ ExactRunner::ExactRunner(const RunnerContext& context, RunnerOptions options)
 ExactRunner::~ExactRunner() { context_.window.set_replay({}); }
 
 ExactOptions ExactRunner::exact_options() {
+  AllReduce all_reduce;
+  if (options_.reduce != nullptr) all_reduce = [this](at::Tensor& sums) { add_up(sums); };
   return {.cut_folder = options_.cut_folder,
+          .all_reduce = std::move(all_reduce),
           .losses = [this] { return losses_.pass_options(); },
           .interrupted = [this] { return stops_here(); },
           .on_progress = [this](std::int64_t done, std::int64_t all) { tell_progress(done, all); },
           .on_quarantine = [this](const MicroRef& micro,
                                   const std::string& reason) { quarantine(micro, reason); }};
+}
+
+/// Adds the statistics' sums up over the ranks that share the window.
+void ExactRunner::add_up(const at::Tensor& sums) {
+  const Stopwatch watch;
+  options_.reduce->add_up(sums);
+  reducing_seconds_ += watch.seconds();
 }
 
 bool ExactRunner::stops_here() const {
@@ -60,6 +70,7 @@ Runner::Opening ExactRunner::prepare(const WindowRequest& request) {
 Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   micro_batches_ = std::ssize(request.micro_batches);
   told_ = 0;
+  reducing_seconds_ = 0;
   at_open_.keep();
   const Stopwatch watch;
   const ExactRun filled = exact_.run(request.index, request.micro_batches);
@@ -67,7 +78,8 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   run.micro_batches = micro_batches_;
   run.losses = means_of(context_.model.losses(), filled.heads);
   run.unreadable = filled.unreadable;
-  run.seconds = run.own_seconds = watch.seconds();
+  run.seconds = watch.seconds();
+  run.own_seconds = run.seconds - reducing_seconds_;
   require_few_unreadable(run.unreadable, options_.max_quarantined, request.micro_batches,
                          request.index);
   return filled.interrupted ? Filled::interrupted : Filled::whole;

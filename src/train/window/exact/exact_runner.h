@@ -24,6 +24,7 @@ class ExactRunner final : public Runner {
  private:
   ExactOptions exact_options();
   bool stops_here() const;
+  void add_up(const at::Tensor& sums);
   void tell_progress(std::int64_t passes_done, std::int64_t passes);
   void quarantine(const MicroRef& micro, const std::string& reason);
 
@@ -33,6 +34,7 @@ class ExactRunner final : public Runner {
   BufferSnapshot at_open_;          ///< as the window was opened
   std::int64_t micro_batches_ = 0;  ///< how many the window that runs has
   std::int64_t told_ = 0;
+  double reducing_seconds_ = 0;  ///< that this fill spent in add_up(), waiting included
   ExactWindow exact_;
 };
 

@@ -23,8 +23,7 @@ struct ExactOptions {
   /// Where the activations at the cuts are kept: a folder for a temporary file; empty: memory.
   std::filesystem::path cut_folder;
   /// Adds the statistics' sums up over the ranks that share the window. All must run windows of the
-  /// same model, which they then leave alike; a rank may have no micro-batches. Runs of several
-  /// ranks do not set it in this version: they refuse exact batch normalisation.
+  /// same model, which they then leave alike; a rank may have no micro-batches.
   AllReduce all_reduce;
   /// How several losses with denominators of their own add up, asked before each attempt. Empty:
   /// losses add up by their coefficients, and a usage Error is thrown where their weights differ. A

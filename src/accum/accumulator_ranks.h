@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "accrue/accum/accumulator.h"
+
+namespace accrue {
+
+/// An accumulator's part in the windows that it shares with other ranks.
+class Accumulator::Ranks {
+ public:
+  /// All ranks construct it alike. `own` is kept by reference, and its window reduced over them.
+  Ranks(Accumulator& own, accum::RankGroup& group);
+
+  void begin_window();
+  /// Throws a usage Error where the window's last micro-batch is in already, so that its sums may
+  /// be under way.
+  void require_room() const;
+  void begin_backward(bool is_last) { sums_->begin_micro_batch(is_last); }
+  /// A micro-batch of `samples` (0 where another unit is counted) is in.
+  void committed(double samples, bool is_last);
+
+  RankSlice place() const { return sums_->place(); }
+  accum::WindowShare share(std::int64_t size) { return sums_->share(size); }
+  /// What all ranks expect together, each of its own micro-batches.
+  LossTotals expect(const LossTotals& mine);
+  /// Joins the windows of the others until no rank has micro-batches left.
+  StepReport finish(const StepFunction& take_step);
+  void fail(const char* reason) noexcept { sums_->fail(reason); }
+
+  /// These are of the window that was closed last, over all ranks.
+  const accum::WindowTotals& totals() const { return sums_->totals(); }
+  double units() const { return together_.units; }
+  void report(StepReport& report) const;
+
+ private:
+  using Figures = accum::SharedSums::Figures;
+  struct Together {
+    double units = 0;
+    std::vector<std::int64_t> samples;  ///< by rank
+    bool all_finish = false;
+  };
+
+  Figures figures() const;
+  void take_figures(const std::vector<Figures>& by_rank);
+  Figures loss_weights() const;
+  bool take_loss_weights(const std::vector<double>& sums);
+
+  Accumulator& own_;
+  std::unique_ptr<accum::SharedSums> sums_;
+  double samples_ = 0;  ///< counted so far in the open window, of this rank
+  std::vector<double>
+      left_out_;  ///< by loss, the quarantined weights that the losses' totals are without
+  Together together_;
+  bool is_complete_ = false;   ///< the window's last micro-batch is committed
+  bool is_finishing_ = false;  ///< this rank has no further micro-batches
+};
+
+}  // namespace accrue

@@ -1,0 +1,110 @@
+#include "distributed/schedule/window_shares.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "accrue/core/error.h"
+
+namespace accrue::distributed {
+namespace {
+
+/// What ranks exchange of a window: the samples of all, then the seconds of each.
+constexpr std::size_t kSamples = 0, kSeconds = 1;
+constexpr double kErrors = 2;
+
+/// Seconds until the last rank of known speed is done.
+double seconds_of(const Division& division, const std::vector<Worker>& workers) {
+  double last = 0;
+  for (std::size_t rank = 0; rank < workers.size(); ++rank)
+    last = std::max(last,
+                    static_cast<double>(division.leases[rank].count) * workers[rank].pace.seconds);
+  return last;
+}
+
+bool is_worthwhile(const Division& fresh, const Division& current,
+                   const std::vector<Worker>& workers) {
+  double gain = WindowShares::kWorthwhile;
+  for (const Worker& worker : workers) gain = std::max(gain, kErrors * worker.pace.error);
+  return seconds_of(current, workers) > (1 + gain) * seconds_of(fresh, workers);
+}
+
+/// The size that all have, or 1.
+std::int64_t common_size(const std::vector<std::int64_t>& sizes) {
+  const bool is_common =
+      std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
+  return is_common ? sizes.front() : 1;
+}
+
+}  // namespace
+
+WindowShares::WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed)
+    : rank_(rank), by_speed_(by_speed), paces_(ranks.size()) {
+  for (const Sharer& sharer : ranks) micro_batches_.push_back(sharer.micro_batch);
+  unit_ = common_size(micro_batches_);
+  followed_ = workers();  // no speed is known yet
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    paces_[i] = PaceEstimate(std::move(ranks[i].seconds_per_sample));
+}
+
+std::vector<Worker> WindowShares::workers() const {
+  std::vector<Worker> workers;
+  for (std::size_t rank = 0; rank < paces_.size(); ++rank) {
+    Pace pace;
+    if (by_speed_ && paces_[rank].observed().size() >= kFewestWindows) pace = paces_[rank].pace();
+    pace.seconds *= static_cast<double>(unit_);
+    workers.push_back({.rank = static_cast<std::int64_t>(rank),
+                       .pace = pace,
+                       .grain = micro_batches_[rank] / unit_});
+  }
+  return workers;
+}
+
+std::string WindowShares::describe(std::int64_t units, const Division& division) const {
+  return std::to_string(units) + (unit_ > 1 ? " micro-batches" : " samples") + " by rank " +
+         division.reason;
+}
+
+Lease WindowShares::share(std::int64_t samples) {
+  const std::int64_t units = (samples + unit_ - 1) / unit_;
+  const std::vector<Worker> now = workers();
+  const Division fresh = divide(units, now);
+  Division division = divide(units, followed_);
+  change_.reset();
+  if (is_worthwhile(fresh, division, now)) {
+    division = fresh;
+    followed_ = now;
+    change_ = describe(units, fresh);
+  }
+  const auto at = [&](std::int64_t units_before) {
+    return std::min(units_before * unit_, samples);
+  };
+  samples_ = samples;
+  shares_.clear();
+  for (const Lease& lease : division.leases) {
+    const std::int64_t begin = at(lease.begin), end = at(lease.begin + lease.count);
+    shares_.push_back({.rank = lease.rank, .begin = begin, .count = end - begin});
+  }
+  return shares_[static_cast<std::size_t>(rank_)];
+}
+
+std::vector<double> WindowShares::rank_sums(double seconds) const {
+  std::vector<double> rank_sums(kSeconds + paces_.size(), 0);
+  const auto rank = static_cast<std::size_t>(rank_);
+  if (!shares_.empty()) rank_sums[kSamples] = static_cast<double>(shares_[rank].count);
+  rank_sums[kSeconds + rank] = seconds;
+  return rank_sums;
+}
+
+void WindowShares::observe(const std::vector<double>& rank_sums) {
+  const auto samples = static_cast<std::int64_t>(rank_sums.at(kSamples));
+  if (samples != samples_)
+    throw runtime_error("divide a window among ranks",
+                        "parts that make up its " + std::to_string(samples_) + " samples",
+                        std::to_string(samples) + ", as ranks divided it differently",
+                        "the same build of accrue on all ranks, and one run.out for them");
+  if (std::exchange(is_first_window_, false)) return;
+  for (std::size_t rank = 0; rank < paces_.size(); ++rank)
+    paces_[rank].observe(shares_[rank].count, rank_sums.at(kSeconds + rank));
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distributed/schedule/leases.h"
+
+namespace accrue::distributed {
+
+/// A rank that windows are shared with.
+struct Sharer {
+  std::int64_t micro_batch = 1;                 ///< samples that it runs at once
+  std::vector<double> seconds_per_sample = {};  ///< PaceEstimate::observed of earlier windows
+};
+
+/// Which share of a window each rank runs, such that all are done together (divide): equal shares
+/// until speeds are known, and always where they are not to count.
+///
+/// All ranks construct it alike, ask for the same windows and observe the same rank_sums, so all
+/// hold the same numbers and divide alike.
+///
+/// Where all have micro-batches of one size, shares are made of the micro-batches of the undivided
+/// window, whose contents so do not depend on speeds. Where sizes differ, shares are ranges of
+/// samples, in multiples of each rank's own micro-batch.
+class WindowShares {
+ public:
+  /// Windows after which a rank's speed is known. The first window of a process is not counted, as
+  /// it is slow in its own way.
+  static constexpr std::size_t kFewestWindows = 3;
+  /// What a new division must gain of a window's time, as predicted: at least this, and twice the
+  /// largest standard error of a speed. So noise moves nothing, and nothing goes back and forth.
+  static constexpr double kWorthwhile = 0.05;
+
+  /// `ranks` by rank, of which `rank` is this one.
+  WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed);
+
+  /// This rank's share, in samples from the window's first, which the next observe() is to be
+  /// about. It may be empty.
+  Lease share(std::int64_t samples);
+  /// All ranks' shares of that window, by rank.
+  const std::vector<Lease>& shares() const { return shares_; }
+  /// Why the last share() follows other speeds than the one before it; nothing where it does not.
+  const std::optional<std::string>& change() const { return change_; }
+
+  /// What this rank adds to the window's rank_sums (DeferredReduce::set_rank_sums): `seconds` of
+  /// its work, without waiting for others.
+  std::vector<double> rank_sums(double seconds) const;
+  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, where
+  /// their shares do not make up the window.
+  void observe(const std::vector<double>& rank_sums);
+
+  /// Sharer::seconds_per_sample as it is now.
+  const std::vector<double>& seconds_per_sample(std::size_t rank) const {
+    return paces_[rank].observed();
+  }
+
+ private:
+  std::vector<Worker> workers() const;
+  std::string describe(std::int64_t units, const Division& division) const;
+
+  std::int64_t rank_;
+  std::vector<std::int64_t> micro_batches_;  ///< by rank
+  /// The samples of a unit: a micro-batch, where shares consist of the undivided window's, or one.
+  std::int64_t unit_;
+  bool by_speed_;
+  std::vector<PaceEstimate> paces_;  ///< by rank, for a sample
+  std::vector<Worker> followed_;     ///< the ranks with the speeds that divide windows now
+  std::int64_t samples_ = 0;         ///< of the last window
+  std::vector<Lease> shares_;        ///< the last window's, by rank
+  std::optional<std::string> change_;
+  bool is_first_window_ = true;
+};
+
+}  // namespace accrue::distributed
