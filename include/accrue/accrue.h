@@ -12,6 +12,7 @@
 #include "accrue/core/loss.h"
 #include "accrue/core/step_report.h"
 #include "accrue/distributed/group.h"
+#include "accrue/kernels/accelerate.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/train/coupled_step.h"

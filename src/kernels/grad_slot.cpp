@@ -1,6 +1,7 @@
 #include "accrue/kernels/grad_slot.h"
 
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <string>
@@ -100,6 +101,16 @@ void expect_attachable(const at::Tensor& parameter, const GradSlot& slot) {
                       "one that carries somebody else's", "removing that hook first");
 }
 
+/// Whether the backward pass that runs is one of torch::autograd::grad that was asked for this
+/// gradient: within another operation's backward, while slots are open.
+bool is_asked_for(const at::Tensor& parameter) {
+  const auto* pass = torch::autograd::get_current_graph_task_exec_info();
+  if (pass == nullptr || pass->empty()) return false;
+  const auto accumulation = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  const auto found = pass->find(accumulation.get());
+  return found == pass->end() || found->second.captures_ != nullptr;
+}
+
 }  // namespace
 
 GradSlot::GradSlot(at::Tensor main_gradient)
@@ -125,7 +136,11 @@ GradSlot* slot_of(const at::Tensor& parameter) {
 
 GradSlot* open_slot_of(const at::Tensor& parameter) {
   GradSlot* slot = slot_of(parameter);
-  return slot != nullptr && slot->open ? slot : nullptr;
+  if (slot == nullptr || !slot->open) return nullptr;
+  // A hook is to see the gradient, and whoever asked for it is to get it.
+  const bool passes_autograd =
+      !torch::autograd::impl::hooks(parameter).empty() || is_asked_for(parameter);
+  return passes_autograd ? nullptr : slot;
 }
 
 }  // namespace accrue::kernels

@@ -98,7 +98,8 @@ void detach(const at::Tensor& parameter);
 /// The slot attached to `parameter`, or null.
 GradSlot* slot_of(const at::Tensor& parameter);
 /// The slot, if attached and open: where a kernel's backward must put the gradient. Where it is
-/// null, the kernel returns the gradient to autograd.
+/// null, the kernel returns the gradient to autograd: that is so, too, where the parameter has a
+/// hook, and in a backward pass of torch::autograd::grad that was asked for this gradient.
 GradSlot* open_slot_of(const at::Tensor& parameter);
 
 }  // namespace accrue::kernels

@@ -23,6 +23,11 @@ namespace accrue {
 struct StepOptions {
   double clip_norm = 0;          ///< 0: off
   std::int64_t micro_batch = 0;  ///< samples, at most; 0: automatic, see Stepper
+  /// accrue's kernels do the model's operations while a step runs, and masks of dropout are keyed
+  /// by the batch's rows, so that they are the same for any split (accrue::accelerate,
+  /// accrue/kernels/accelerate.h). Their seed is drawn for each step from libtorch's default
+  /// generator.
+  bool accelerate = false;
   /// Told of "micro_batch" (the size that was chosen), "out_of_memory", "quarantined", "dropped",
   /// and once "batchnorm", each with its reason. Without it, "batchnorm" is a warning by
   /// TORCH_WARN, and the others are silent.

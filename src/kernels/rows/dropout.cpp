@@ -99,11 +99,9 @@ struct Dropout : torch::autograd::Function<Dropout> {
     return apply_masks(x, plan, x.scalar_type());
   }
 
+  /// The same map, which can be differentiated again.
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order("dropout");
-    return {apply_masks(grads[0], from_saved<DropoutPlan>(context->saved_data["plan"]),
-                        grads[0].scalar_type()),
-            {}};
+    return {apply(grads[0], from_saved<DropoutPlan>(context->saved_data["plan"])), {}};
   }
 };
 

@@ -15,6 +15,7 @@
 #include "kernels/aten_element.h"
 #include "kernels/first_order.h"
 #include "kernels/grain.h"
+#include "kernels/rows/token_gradient.h"
 #include "kernels/saved_value.h"
 #include "kernels/spans.h"
 #include "kernels/tensor_text.h"
@@ -24,12 +25,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-/// Which rows of x [B * T, C] are one sample's, in order of position.
-struct Part {
-  std::int64_t begin, length;
-};
-using Parts = std::vector<Part>;
 
 Parts parts_of(const at::Tensor& ids, const std::vector<SampleSpan>& spans) {
   Parts parts;
@@ -176,6 +171,8 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
                    });
 }
 
+}  // namespace
+
 at::Tensor token_gradient(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
                           const at::Tensor& table) {
   const auto add = [&](at::Tensor& sums) {
@@ -192,6 +189,8 @@ at::Tensor token_gradient(const Parts& parts, const at::Tensor& ids, const at::T
   add(gradient);
   return gradient;
 }
+
+namespace {
 
 at::Tensor position_gradient(const Parts& parts, const at::Tensor& grad, const at::Tensor& table) {
   const std::int64_t length = longest_of(parts);

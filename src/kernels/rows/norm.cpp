@@ -14,6 +14,7 @@
 #include "kernels/first_order.h"
 #include "kernels/gemm/parameter_gradient.h"
 #include "kernels/grain.h"
+#include "kernels/rows/norm.h"
 #include "kernels/rows/norm_simd.h"
 #include "kernels/saved_value.h"
 
@@ -39,15 +40,6 @@ constexpr const char* span_name(bool centred, bool backward) {
   if (centred) return backward ? "accrue::layer_norm_backward" : "accrue::layer_norm";
   return backward ? "accrue::rms_norm_backward" : "accrue::rms_norm";
 }
-
-/// What makes a norm besides its input. Without a bias rows are divided by their root mean square,
-/// with one they are centred too.
-struct NormPlan {
-  const char* name;
-  double eps;
-  double offset;  ///< added to the weight
-  at::ScalarType out;
-};
 
 void expect_parameters(const NormPlan& plan, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& bias) {
@@ -84,22 +76,10 @@ void expect_addend(const NormPlan& plan, const at::Tensor& x, const at::Tensor& 
                       "checking what is added to the residual stream");
 }
 
-struct Parameters {
-  at::Tensor weight, bias;  ///< the bias may be undefined
-  double offset;
-  bool wants_weight = false, wants_bias = false;  ///< whether these get a gradient
+}  // namespace
 
-  /// What normalised rows are multiplied with.
-  at::Tensor factors() const { return (offset == 0 ? weight : weight + offset).contiguous(); }
-};
-
-struct Normalised {
-  at::Tensor sum, out, statistics;
-};
-
-/// `y` may be undefined.
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
-                     const Parameters& parameters) {
+                     const NormParameters& parameters) {
   const std::int64_t columns = x.size(-1), rows = columns == 0 ? 0 : x.numel() / columns;
   const at::ScalarType master = accumulation_dtype(x.scalar_type());
   Normalised result;
@@ -130,15 +110,10 @@ Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor
   return result;
 }
 
-struct Gradients {
-  at::Tensor input, y, weight, bias;
-};
-
-/// `grad_sum` may be undefined; y's gradient is made on its own only where its dtype is not the
-/// input's.
-Gradients backward_of(const NormPlan& plan, const at::Tensor& grad_out, const at::Tensor& grad_sum,
-                      const at::Tensor& input, const at::Tensor& statistics,
-                      const Parameters& parameters, at::ScalarType y_dtype) {
+NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
+                             const at::Tensor& grad_sum, const at::Tensor& input,
+                             const at::Tensor& statistics, const NormParameters& parameters,
+                             at::ScalarType y_dtype) {
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
   const bool centred = parameters.bias.defined();
   // Chunks depend on the number of rows alone, so the order of additions does not depend on the
@@ -147,7 +122,7 @@ Gradients backward_of(const NormPlan& plan, const at::Tensor& grad_out, const at
   const at::Tensor partial = at::zeros({centred ? 2 : 1, chunks, columns}, statistics.options());
   const at::Tensor weight_sums = partial[0], bias_sums = centred ? partial[1] : at::Tensor();
   const at::Tensor scale = parameters.factors();
-  Gradients result;
+  NormGradients result;
   result.input = at::empty(input.sizes(), input.options());
   const bool separate_y = y_dtype != input.scalar_type();
   if (separate_y) result.y = at::empty(input.sizes(), input.options().dtype(y_dtype));
@@ -180,20 +155,22 @@ Gradients backward_of(const NormPlan& plan, const at::Tensor& grad_out, const at
   return result;
 }
 
+namespace {
+
 const NormPlan& saved_plan(const AutogradContext& context) {
   return from_saved<NormPlan>(context.saved_data.at("plan"));
 }
 
 void save_norm(AutogradContext& context, const NormPlan& plan, const at::Tensor& input,
-               const Normalised& result, const Parameters& parameters) {
+               const Normalised& result, const NormParameters& parameters) {
   context.saved_data["plan"] = to_saved(plan);
   context.save_for_backward({input, result.statistics, parameters.weight, parameters.bias});
 }
 
 /// What was saved, and which gradients are wanted; the weight is input `first` of the operation. An
 /// absent bias has no edge.
-Parameters parameters_of(const AutogradContext& context, const variable_list& saved,
-                         std::size_t first) {
+NormParameters parameters_of(const AutogradContext& context, const variable_list& saved,
+                             std::size_t first) {
   return {.weight = saved[2],
           .bias = saved[3],
           .offset = saved_plan(context).offset,
@@ -205,7 +182,7 @@ struct Norm : torch::autograd::Function<Norm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const NormPlan& plan) {
     const at::Tensor input = x.contiguous();
-    const Parameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
+    const NormParameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
     Normalised result = normalise(plan, input, {}, parameters);
     save_norm(*context, plan, input, result, parameters);
     return result.out;
@@ -215,9 +192,9 @@ struct Norm : torch::autograd::Function<Norm> {
     expect_first_order(saved_plan(*context).name);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& input = saved[0];
-    const Gradients result =
-        backward_of(saved_plan(*context), grads[0].contiguous(), {}, input, saved[1],
-                    parameters_of(*context, saved, 1), input.scalar_type());
+    const NormGradients result =
+        norm_gradients(saved_plan(*context), grads[0].contiguous(), {}, input, saved[1],
+                       parameters_of(*context, saved, 1), input.scalar_type());
     return {result.input, result.weight, result.bias, {}};
   }
 };
@@ -225,14 +202,14 @@ struct Norm : torch::autograd::Function<Norm> {
 /// Differentiates {sum, norm(sum)}: the gradients are those of the sum, y, the weight and the bias.
 variable_list residual_backward(const NormPlan& plan, const variable_list& grads,
                                 const at::Tensor& sum, const at::Tensor& statistics,
-                                const Parameters& parameters, at::ScalarType y_dtype) {
+                                const NormParameters& parameters, at::ScalarType y_dtype) {
   const at::Tensor grad_sum = contiguous_or_none(grads[0]);
   if (!grads[1].defined()) {
     if (!grad_sum.defined()) return variable_list(4);
     return {grad_sum, grad_sum.to(y_dtype), {}, {}};
   }
-  const Gradients result =
-      backward_of(plan, grads[1].contiguous(), grad_sum, sum, statistics, parameters, y_dtype);
+  const NormGradients result =
+      norm_gradients(plan, grads[1].contiguous(), grad_sum, sum, statistics, parameters, y_dtype);
   return {result.input, result.y, result.weight, result.bias};
 }
 
@@ -241,7 +218,7 @@ struct BranchNorm : torch::autograd::Function<BranchNorm> {
                                const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                                const NormPlan& plan) {
     const at::Tensor input = x.contiguous();
-    const Parameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
+    const NormParameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
     Normalised result = normalise(plan, input, {}, parameters);
     context->set_materialize_grads(false);
     save_norm(*context, plan, input, result, parameters);
@@ -262,7 +239,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
                                const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                                const NormPlan& plan) {
-    const Parameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
+    const NormParameters parameters{weight, bias.value_or(at::Tensor()), plan.offset};
     Normalised result = normalise(plan, x.contiguous(), y.contiguous(), parameters);
     context->set_materialize_grads(false);
     context->saved_data["y_dtype"] = static_cast<std::int64_t>(y.scalar_type());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "accrue/kernels/accelerate.h"
 #include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
@@ -54,7 +55,13 @@ class SliceStepper::Impl {
  private:
   StepReport step_alike(std::int64_t samples, const RunSlice& run) {
     train::check_batch(kStep, samples, options_.micro_batch, options_.group != nullptr);
-    run_ = &run;
+    std::optional<Accelerated> accelerated;
+    if (options_.accelerate) accelerated.emplace(model_.parameters);
+    const RunSlice keyed_run = [&](std::int64_t begin, std::int64_t end) {
+      if (accelerated) accelerated->begin(rows_of(begin, end));
+      return run(begin, end);
+    };
+    run_ = &keyed_run;
     const AccumulatorScope window = accumulator_.window();
     if (samples > 0) run_share(samples);
     StepReport report = accumulator_.step(optimizer_);

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "accrue/core/forward_context.h"
+#include "accrue/kernels/attention.h"
+
+namespace accrue::kernels {
+
+/// at::scaled_dot_product_attention: q [B, heads, T, W], k and v [B, kv_heads, T, W] of one dtype,
+/// fp32, fp64 or bf16. Parts of one packed projection are read in place. With dropout the context
+/// has a sample id for each row, and there are no second derivatives.
+at::Tensor foreign_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const GroupedAttentionOptions& options, const ForwardContext& context);
+
+}  // namespace accrue::kernels

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "accrue/core/forward_context.h"
+
+namespace accrue::kernels {
+
+/// Which part of a tensor belongs to a sample.
+enum class SampleLayout : std::uint8_t {
+  first,   ///< the first dimension is the samples'
+  second,  ///< the second of at least three
+  shares,  ///< equal shares of the first: heads, flattened positions
+  unknown,
+};
+SampleLayout sample_layout(const at::Tensor& x, std::int64_t samples);
+
+// Dropout with masks keyed by sample (kernels/dropout.h), of tensors of any shape whose layout is
+// known. `context` has the samples, `site` tells the dropouts of a pass from each other.
+
+at::Tensor sample_dropout(const at::Tensor& x, double probability, const ForwardContext& context,
+                          std::int64_t site);
+/// What dropout multiplies x with, of its shape and dtype.
+at::Tensor sample_factors(const at::Tensor& x, double probability, const ForwardContext& context,
+                          std::int64_t site);
+/// What dropout of whole channels multiplies x [B, C, ...] with: [B, C, 1, ...].
+at::Tensor feature_factors(const at::Tensor& x, double probability, const ForwardContext& context,
+                           std::int64_t site);
+
+}  // namespace accrue::kernels
