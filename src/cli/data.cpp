@@ -35,7 +35,16 @@ Json to_json(const train::ShownSample& sample) {
   return {{"index", sample.index}, {"parts", std::move(parts)}};
 }
 
+Json image_summary_to_json(const train::DataSummary& data) {
+  const auto& [channels, height, width] = data.images->shape;
+  return {{"samples", data.samples},
+          {"image", {channels, height, width}},
+          {"classes", data.images->classes},
+          {"remarks", data.remarks}};
+}
+
 Json to_json(const train::DataSummary& data) {
+  if (data.images) return image_summary_to_json(data);
   Json out{{"samples", data.samples},
            {"tokens", data.tokens},
            {"learned_tokens", data.learned},
@@ -59,6 +68,12 @@ Json to_json(const train::DataSummary& data) {
 Json to_json(const train::DataReport& report) {
   Json out{{"train", to_json(report.train)}};
   if (report.val) out["val"] = to_json(*report.val);
+  if (report.train.images) {
+    out["window"] = {{"samples", report.window.samples},
+                     {"micro_batch", report.window.micro_batch},
+                     {"windows_per_epoch", report.window.windows_per_epoch}};
+    return out;
+  }
   out["window"] = {{"samples", report.window.samples},
                    {"tokens", report.window.tokens},
                    {"learned_tokens", report.window.learned},
@@ -102,7 +117,26 @@ std::string label_of(const train::ShownPart& part) {
   return part.sequence.empty() ? "  learned" : "  " + part.sequence;
 }
 
+/// The names of the classes: all of them where they are few.
+std::string classes_in_words(const std::vector<std::string>& classes) {
+  constexpr std::size_t most = 10;
+  std::string text = std::to_string(classes.size()) + " classes";
+  for (std::size_t i = 0; i < std::min(most, classes.size()); ++i)
+    text += (i == 0 ? ": " : ", ") + classes[i];
+  return text + (classes.size() > most ? ", ..." : "");
+}
+
+void print_images(const char* name, const train::DataSummary& data) {
+  const auto& [channels, height, width] = data.images->shape;
+  print_row(name, std::to_string(data.samples) +
+                      (channels == 3 ? " images in colour" : " grey images") + " of " +
+                      std::to_string(height) + " x " + std::to_string(width) + ", " +
+                      classes_in_words(data.images->classes));
+  for (const std::string& remark : data.remarks) print_row("note", remark);
+}
+
 void print(const char* name, const train::DataSummary& data) {
+  if (data.images) return print_images(name, data);
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   print_row(name, number(data.samples) + " samples, " + number(data.tokens) + " tokens, " +
                       learned_in_words(data.learned, data.tokens));
@@ -132,6 +166,16 @@ void print(const train::WindowSummary& window) {
   print_row("batches", std::to_string(window.windows_per_epoch) + " an epoch");
 }
 
+void print_batches(const train::DataReport& report) {
+  if (report.train.images) {
+    print_row("batches", std::to_string(report.window.windows_per_epoch) + " an epoch, of " +
+                             std::to_string(report.window.samples) + " images");
+    return;
+  }
+  print(report.window);
+  if (report.vocab > 0) print_row("vocabulary", std::to_string(report.vocab));
+}
+
 int run_data(const DataArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
   train::use_threads(config.run.threads);
@@ -143,8 +187,7 @@ int run_data(const DataArguments& arguments, const Program& program) {
   }
   print("train", report.train);
   if (report.val) print("val", *report.val);
-  print(report.window);
-  if (report.vocab > 0) print_row("vocabulary", std::to_string(report.vocab));
+  print_batches(report);
   return 0;
 }
 
@@ -156,7 +199,8 @@ void add_data(CLI::App& app, Action& action, const Program& program) {
   verb->allow_extras();
   verb->footer(
       "Samples, lengths, duplicates, the share of tokens that the loss counts, some samples with "
-      "what of them is learned, and the first batch. Reads all samples; no model is made.\n\n"
+      "what of them is learned, and the first batch. Reads all samples; of images their number, "
+      "their shape, their classes and what is done to them. No model is made.\n\n"
       "Example:\n"
       "  accrue data gpt.toml\n"
       "  accrue data gpt.toml --show 10 --json");

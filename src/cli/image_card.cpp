@@ -47,38 +47,54 @@ def norm(channels):
 
 
 class Block(nn.Module):
-    def __init__(self, before, width, stride):
+    def __init__(self, before, width, stride, is_bottleneck):
         super().__init__()
-        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
-        self.bn1 = norm(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = norm(width)
-        self.downsample = None
-        if stride != 1:
-            self.downsample = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), norm(width))
+        kernels = (1, 3, 1) if is_bottleneck else (3, 3)
+        self.count, self.downsample, entering = len(kernels), None, before
+        out, rest = width * (4 if is_bottleneck else 1), stride
+        for i, kernel in enumerate(kernels, 1):
+            after, its_stride = out if i == self.count else width, rest if kernel == 3 else 1
+            rest = 1 if kernel == 3 else rest
+            self.add_module(f"conv{i}", nn.Conv2d(entering, after, kernel, its_stride, kernel // 2, bias=False))
+            self.add_module(f"bn{i}", norm(after))
+            entering = after
+        if stride != 1 or before != out:
+            self.downsample = nn.Sequential(nn.Conv2d(before, out, 1, stride, bias=False), norm(out))
 
     def forward(self, x):
-        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        y = x
+        for i in range(1, self.count + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y if i == 1 else torch.relu(y)))
         return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
 class ResNet(nn.Module):
-    def __init__(self, layers, width, **others):
+    def __init__(self, layers, stem, width, **others):
         super().__init__()
-        self.conv1 = nn.Conv2d(CHANNELS, width, 3, 1, 1, bias=False)
+        self.is_large = stem == "7x7"
+        counts = {18: (2, 2, 2, 2), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}.get(layers, (3, 4, 6, 3))
+        if not self.is_large:
+            counts = [(layers - 2) // 6] * 3
+        self.conv1 = nn.Conv2d(CHANNELS, width, *((7, 2, 3) if self.is_large else (3, 1, 1)), bias=False)
         self.bn1 = norm(width)
         before = width
-        for stage in range(3):
+        for stage, count in enumerate(counts):
             blocks = []
-            for i in range((layers - 2) // 6):
-                blocks.append(Block(before, width << stage, 2 if stage > 0 and i == 0 else 1))
-                before = width << stage
-            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+            for i in range(count):
+                stride = 2 if stage > 0 and i == 0 else 1
+                blocks.append(Block(before, width << stage, stride, self.is_large and layers >= 50))
+                before = (width << stage) * (4 if self.is_large and layers >= 50 else 1)
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.count = len(counts)
         self.fc = nn.Linear(before, config["num_classes"])
 
     def forward(self, x):
         x = torch.relu(self.bn1(self.conv1(x)))
-        return self.fc(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
+        if self.is_large:
+            x = nn.functional.max_pool2d(x, 3, 2, 1)
+        for stage in range(self.count):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
 
 
 model = ResNet(**config["model_args"]).eval()
@@ -120,8 +136,10 @@ ImageCard card_of(train::ModelKind kind) {
     return {
         "",
         "A ResNet trained with accrue",
-        "The residual network for small images (He et al., arXiv:1512.03385, section 4.2: three "
-        "stages, no pooling before them);\n`model.safetensors` has torchvision's names.",
+        "A residual network (He et al., arXiv:1512.03385): with a stem of 7x7 that for ImageNet, "
+        "as "
+        "torchvision has it; with one of 3x3\nthat for small images (section 4.2: three stages, no "
+        "pooling before them). `model.safetensors` has torchvision's names.",
         "numpy pillow safetensors torch",
         "import json\nfrom pathlib import Path\n\nimport numpy\nimport torch\nfrom PIL import "
         "Image\nfrom safetensors.torch import load_file\nfrom torch import nn\n",

@@ -47,6 +47,12 @@ batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> i
   return with_ids(source.fetch(indices), std::move(ids));
 }
 
+batch::MicroBatch fetch_drawn_as(const Source& source, std::span<const std::int64_t> indices,
+                                 Numbers draws) {
+  batch::MicroBatch micro = source.fetch_drawn(indices, draws);
+  return with_ids(std::move(micro), std::move(draws));
+}
+
 batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
                              Numbers ids) {
   batch::MicroBatch micro = source.fetch(indices);

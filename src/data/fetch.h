@@ -14,6 +14,10 @@ namespace accrue::data {
 batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> indices,
                            std::vector<std::int64_t> ids);
 
+/// The same as training sees it: `draws`, the ids, are the draws' ordinals (Source::fetch_drawn).
+batch::MicroBatch fetch_drawn_as(const Source& source, std::span<const std::int64_t> indices,
+                                 std::vector<std::int64_t> draws);
+
 /// Returns as many rows as `indices`, for whoever needs the shape rather than the samples: usable
 /// samples stand in for unreadable or excluded ones. Throws a usage Error where no sample of
 /// `source` can be used.

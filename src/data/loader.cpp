@@ -53,7 +53,7 @@ batch::MicroBatch Loader::fetch_draws(std::vector<std::int64_t> ordinals) const 
 
 batch::MicroBatch Loader::load(std::vector<std::int64_t> ordinals) const {
   const std::vector<std::int64_t> samples = samples_of(ordinals);
-  return fetch_as(*source_, samples, std::move(ordinals));
+  return fetch_drawn_as(*source_, samples, std::move(ordinals));
 }
 
 batch::MicroBatch Loader::fetch_full(batch::Range ordinals) const {

@@ -37,7 +37,8 @@ class Loader {
   /// and those of its spans.
   batch::MicroBatch fetch(batch::Range ordinals) const;
   batch::MicroBatch fetch_draws(std::vector<std::int64_t> ordinals) const;
-  /// Fetches with a row for each ordinal, whatever is unreadable (data::fetch_full).
+  /// Fetches with a row for each ordinal, whatever is unreadable (data::fetch_full): for the shapes
+  /// and not the samples, so images are as evaluation sees them.
   batch::MicroBatch fetch_full(batch::Range ordinals) const;
 
   /// Which samples of the source these ordinals draw.

@@ -34,13 +34,21 @@ class Slice final : public Source {
   std::vector<DataFile> files() const override { return source_->files(); }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    std::vector<std::int64_t> shifted;
-    shifted.reserve(indices.size());
-    for (const std::int64_t index : indices) shifted.push_back(shift(index));
-    return source_->fetch(shifted);
+    return source_->fetch(shifted(indices));
+  }
+
+  batch::MicroBatch fetch_drawn(std::span<const std::int64_t> indices,
+                                std::span<const std::int64_t> draws) const override {
+    return source_->fetch_drawn(shifted(indices), draws);
   }
 
  private:
+  std::vector<std::int64_t> shifted(std::span<const std::int64_t> indices) const {
+    std::vector<std::int64_t> found;
+    found.reserve(indices.size());
+    for (const std::int64_t index : indices) found.push_back(shift(index));
+    return found;
+  }
   std::int64_t shift(std::int64_t index) const {
     require_index(index, size());
     return begin_ + index;

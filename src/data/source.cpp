@@ -39,6 +39,10 @@ void check_format(const SourceOptions& options, Format format, const std::string
     throw usage_error(what, "images, as data.image or the training data ask for", to_string(format),
                       "data.format = \"images\", or other files");
   }
+  if (format != Format::images && options.augment.changes_anything()) {
+    throw usage_error("data.augment", "images", to_string(format),
+                      "leaving it out, or data.format = \"images\"");
+  }
   if (!has_lines(format) && options.pairs) {
     throw usage_error(what, R"(lines of JSON with "prompt", "chosen" and "rejected")",
                       to_string(format), "data.format = \"jsonl\" or \"chat\", or another loss");
@@ -138,7 +142,9 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                        {.classes = options.classes,
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
-                        .shape = options.image},
+                        .shape = options.image,
+                        .augment = options.augment,
+                        .seed = options.seed},
                        what);
   }
   TableLines lines;

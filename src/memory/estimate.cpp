@@ -25,26 +25,40 @@ double kept_by_block(const TransformerShape& shape, const ValueBytes& bytes, Rec
   return (2 * bytes.master + widths * bytes.operand) * width + log_sums;
 }
 
-/// Values in the feature maps of one stage's convolutions of an image.
+/// Values in the feature maps of convolutions of an image.
 struct Maps {
   double convolutions = 0;
   double largest = 0;
+
+  void add(std::int64_t channels, std::int64_t height, std::int64_t width) {
+    const auto values = static_cast<double>(channels * height * width);
+    convolutions += values;
+    largest = std::max(largest, values);
+  }
 };
 
+std::int64_t halved(std::int64_t pixels) { return (pixels + 1) / 2; }
+
+/// The first map of a bottleneck with a stride is counted as if it had that stride already.
 Maps maps_of(const ResNetShape& shape) {
   Maps maps;
   std::int64_t height = shape.height, width = shape.width_pixels;
-  const std::int64_t blocks = (shape.layers - 2) / 6;
-  maps.convolutions = static_cast<double>(shape.width * height * width);
-  maps.largest = maps.convolutions;
-  for (std::int64_t stage = 0; stage < 3; ++stage) {
-    if (stage > 0) {
-      height = (height + 1) / 2;
-      width = (width + 1) / 2;
+  const auto shrink = [&] {
+    height = halved(height);
+    width = halved(width);
+  };
+  if (shape.is_large) shrink();
+  maps.add(shape.width, height, width);
+  if (shape.is_large) shrink();
+  const std::int64_t expansion = shape.convolutions == 3 ? 4 : 1;
+  for (std::size_t stage = 0; stage < shape.blocks.size(); ++stage) {
+    if (stage > 0) shrink();
+    const std::int64_t channels = shape.width << stage;
+    for (std::int64_t block = 0; block < shape.blocks[stage]; ++block) {
+      for (std::int64_t i = 0; i + 1 < shape.convolutions; ++i) maps.add(channels, height, width);
+      maps.add(channels * expansion, height, width);
     }
-    const auto map = static_cast<double>((shape.width << stage) * height * width);
-    const std::int64_t convolutions = 2 * blocks + (stage > 0 ? 1 : 0);  // one is the shortcut
-    maps.convolutions += map * static_cast<double>(convolutions);
+    if (stage > 0 || expansion > 1) maps.add(channels * expansion, height, width);
   }
   return maps;
 }

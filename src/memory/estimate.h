@@ -59,7 +59,9 @@ std::int64_t sixteen_bit_activations(const TransformerShape& shape);
 
 /// The residual network of models/resnet.h.
 struct ResNetShape {
-  std::int64_t layers = 0;  ///< 6n + 2
+  std::vector<std::int64_t> blocks;  ///< of each stage
+  std::int64_t convolutions = 2;     ///< of a block; 3: a bottleneck, which gives 4 x its width
+  bool is_large = false;             ///< a quarter of each side enters the first stage
   std::int64_t width = 0;
   std::int64_t channels = 3, height = 0, width_pixels = 0;  ///< of an image
 };

@@ -6,6 +6,7 @@
 #include "accrue/models/class_loss.h"
 #include "kernels/operations.h"
 #include "models/files/named_tensors.h"
+#include "models/layers/compute_dtypes.h"
 #include "models/layers/image_input.h"
 #include "models/layers/option_checks.h"
 #include "models/layers/resnet_layers.h"
@@ -14,28 +15,31 @@ namespace accrue::models {
 namespace {
 
 constexpr const char* make_resnet = "make a ResNet";
-constexpr std::int64_t stages = 3;
 constexpr std::int64_t smallest_image = 8, largest_image = 4096;
 constexpr std::int64_t most_resnet_layers = 6 * 200 + 2, most_resnet_width = 1 << 14;
 /// The forward pass and the gradients of input and weights take a multiply and an add each.
 constexpr std::int64_t flops_per_multiplication = 6;
 
+Error no_such_network(const ResNetOptions& options) {
+  if (options.stem == Stem::conv7x7)
+    return usage_error(make_resnet, "model.layers of 18, 34, 50, 101 or 152",
+                       std::to_string(options.layers), "model.layers=18");
+  return usage_error(make_resnet, "model.layers of 6n + 2", std::to_string(options.layers),
+                     "model.layers=" + std::to_string(options.layers / 6 * 6 + 2));
+}
+
 void check(const ResNetOptions& options) {
   check_range(make_resnet, "model.layers", options.layers, 8, most_resnet_layers);
-  if ((options.layers - 2) % 6 != 0)
-    throw usage_error(make_resnet, "model.layers of 6n + 2", std::to_string(options.layers),
-                      "model.layers=" + std::to_string(options.layers / 6 * 6 + 2));
+  if (!resnet_stages(options.stem, options.layers)) throw no_such_network(options);
   check_range(make_resnet, "model.width", options.width, 1, most_resnet_width);
   check_range(make_resnet, "model.vocab", options.classes, 1, most_classes);
   check_range(make_resnet, "image channels", options.image[0], 1, most_resnet_width);
   check_range(make_resnet, "image height", options.image[1], smallest_image, largest_image);
   check_range(make_resnet, "image width", options.image[2], smallest_image, largest_image);
-  if (options.compute == Compute::bf16)
-    throw usage_error(make_resnet, "precision.compute \"fp32\" or \"fp64\"", "bf16",
-                      "fp32: the convolutions have no mixed-precision path into fp32 gradients");
 }
 
-/// The pixels along a side after a 3x3 convolution of this stride, padded by 1.
+/// The pixels along a side after a convolution or pool of this stride, padded to keep the size
+/// at 1.
 std::int64_t pixels_after(std::int64_t pixels, std::int64_t stride) {
   return (pixels + stride - 1) / stride;
 }
@@ -44,22 +48,28 @@ std::int64_t pixels_after(std::int64_t pixels, std::int64_t stride) {
 
 struct ResNet::Impl {
   ResNetOptions options;
-  at::ScalarType dtype;
+  ResNetStages stages;
+  at::ScalarType dtype;  ///< of parameters and of what passes on
   Convolution conv1;
   NormLayer bn1;
-  std::vector<BasicBlock> blocks;
+  std::vector<ResidualBlock> blocks;
   at::Tensor fc_weight, fc_bias;
   kernels::PreparedWeight prepared_fc;
   NamedParameters parameters, buffers;
 
   Impl(const ResNetOptions& wanted, Initialisation initialisation)
-      : options(wanted), dtype(wanted.compute == Compute::fp64 ? at::kDouble : at::kFloat) {
+      : options(wanted),
+        stages(resnet_stages(wanted.stem, wanted.layers).value()),
+        dtype(master_dtype(wanted.compute)) {
     ParameterBuilder builder(dtype, initialisation);
-    LayerBuilder layers(builder, options.norm, dtype);
-    conv1 = layers.convolution("conv1", options.image[0], options.width, 3, 1);
+    LayerBuilder layers(builder, options.norm, options.compute);
+    const bool is_large = options.stem == Stem::conv7x7;
+    conv1 = layers.convolution("conv1", options.image[0], options.width, is_large ? 7 : 3,
+                               is_large ? 2 : 1);
     bn1 = layers.norm("bn1", options.width);
     std::int64_t channels = options.width;
-    for (std::int64_t stage = 0; stage < stages; ++stage) add_stage(layers, stage, channels);
+    for (std::size_t stage = 0; stage < stages.blocks.size(); ++stage)
+      add_stage(layers, stage, channels);
     // This is the variance of torch::nn::Linear's uniform distribution.
     const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(channels));
     fc_weight = builder.normal("fc.weight", {options.classes, channels}, deviation);
@@ -69,12 +79,17 @@ struct ResNet::Impl {
     buffers = layers.take_buffers();
   }
 
-  void add_stage(LayerBuilder& layers, std::int64_t stage, std::int64_t& channels) {
-    const std::int64_t out = options.width << stage;
-    for (std::int64_t i = 0; i < (options.layers - 2) / (2 * stages); ++i) {
-      const std::string name = "layer" + std::to_string(stage + 1) + '.' + std::to_string(i);
-      blocks.push_back(layers.block(name, channels, out, stage > 0 && i == 0 ? 2 : 1));
-      channels = out;
+  void add_stage(LayerBuilder& layers, std::size_t stage, std::int64_t& channels) {
+    const std::int64_t width = options.width << stage;
+    for (std::int64_t i = 0; i < stages.blocks[stage]; ++i) {
+      const BlockShape shape{.in = channels,
+                             .width = width,
+                             .out = width * stages.expansion(),
+                             .stride = stage > 0 && i == 0 ? 2 : 1,
+                             .convolutions = stages.convolutions};
+      blocks.push_back(
+          layers.block("layer" + std::to_string(stage + 1) + '.' + std::to_string(i), shape));
+      channels = shape.out;
     }
   }
 
@@ -87,28 +102,34 @@ struct ResNet::Impl {
     return conv1(images_as(dtype, images, options.image));
   }
 
+  /// What the stem makes of its convolution's result.
+  at::Tensor stem_output(const at::Tensor& x) const {
+    const at::Tensor active = at::relu(normalised(bn1, x));
+    if (options.stem == Stem::conv3x3) return active;
+    return at::max_pool2d(active, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+  }
+
   /// What enters block `index`: a block's result is completed by whoever reads it, since its last
   /// norm stands at the cut.
   at::Tensor entrance(std::size_t index, const Activations& x) const {
-    if (index == 0) return at::relu(normalised(bn1, x.at(0)));
-    const BasicBlock& previous = blocks[index - 1];
+    if (index == 0) return stem_output(x.at(0));
+    const ResidualBlock& previous = blocks[index - 1];
     const at::Tensor shortcut =
         previous.projects() ? normalised(previous.projection_norm, x.at(1)) : x.at(1);
-    return at::relu(normalised(previous.bn2, x.at(0)) + shortcut);
+    return at::relu(normalised(previous.norms.back(), x.at(0)) + shortcut);
   }
 
-  Activations first_half(std::size_t index, const Activations& x,
-                         const ForwardContext& context) const {
-    const at::Tensor input = entrance(index, x);
-    return {last(blocks[index].conv1, input, context), input};
-  }
-
-  Activations second_half(std::size_t index, const Activations& x,
-                          const ForwardContext& context) const {
-    const BasicBlock& block = blocks[index];
-    const at::Tensor hidden = at::relu(normalised(block.bn1, x.at(0)));
-    return {last(block.conv2, hidden, context),
-            block.projects() ? last(block.projection, x.at(1), context) : x.at(1)};
+  /// Runs block `index` up to its convolution `number` from the norm before that; passes on the
+  /// block's input beside it, or behind the last one the shortcut.
+  Activations convolve(std::size_t index, std::size_t number, const Activations& x,
+                       const ForwardContext& context) const {
+    const ResidualBlock& block = blocks[index];
+    const at::Tensor input = number == 0 ? entrance(index, x) : x.at(1);
+    const at::Tensor hidden =
+        number == 0 ? input : at::relu(normalised(block.norms[number - 1], x.at(0)));
+    const bool is_last = number + 1 == block.convolutions.size();
+    return {last(block.convolutions[number], hidden, context),
+            is_last && block.projects() ? last(block.projection, input, context) : input};
   }
 
   /// The convolution that gives a segment's result.
@@ -132,9 +153,23 @@ struct ResNet::Impl {
   /// The batch normalisations at the cut before block `index`.
   std::vector<BatchNormSite> entrance_sites(std::size_t index) const {
     if (index == 0) return sites({{0, &bn1}});
-    const BasicBlock& previous = blocks[index - 1];
-    if (!previous.projects()) return sites({{0, &previous.bn2}});
-    return sites({{0, &previous.bn2}, {1, &previous.projection_norm}});
+    const ResidualBlock& previous = blocks[index - 1];
+    if (!previous.projects()) return sites({{0, &previous.norms.back()}});
+    return sites({{0, &previous.norms.back()}, {1, &previous.projection_norm}});
+  }
+
+  Segment segment(std::size_t index, std::size_t number) {
+    const ResidualBlock& block = blocks[index];
+    return {
+        .name = block.name + ".conv" + std::to_string(number + 1),
+        .forward =
+            [this, index, number](const Activations& x, const batch::MicroBatch&,
+                                  const ForwardContext& context) {
+              return convolve(index, number, x, context);
+            },
+        .batch_norms = number == 0 ? entrance_sites(index) : sites({{0, &block.norms[number - 1]}}),
+        .begins_block = index > 0 && number == 0,
+        .cheap_graph = true};
   }
 };
 
@@ -156,25 +191,9 @@ std::vector<Segment> ResNet::segments() {
       {"conv1", [model](const Activations&, const batch::MicroBatch& micro, const ForwardContext&) {
          return Activations{model->first(micro.inputs)};
        }});
-  for (std::size_t i = 0; i < model->blocks.size(); ++i) {
-    const BasicBlock& block = model->blocks[i];
-    chain.push_back(
-        {.name = block.name + ".conv1",
-         .forward = [model, i](
-                        const Activations& x, const batch::MicroBatch&,
-                        const ForwardContext& context) { return model->first_half(i, x, context); },
-         .batch_norms = model->entrance_sites(i),
-         .begins_block = i > 0,
-         .cheap_graph = true});
-    chain.push_back({.name = block.name + ".conv2",
-                     .forward =
-                         [model, i](const Activations& x, const batch::MicroBatch&,
-                                    const ForwardContext& context) {
-                           return model->second_half(i, x, context);
-                         },
-                     .batch_norms = model->sites({{0, &block.bn1}}),
-                     .cheap_graph = true});
-  }
+  for (std::size_t i = 0; i < model->blocks.size(); ++i)
+    for (std::size_t number = 0; number < model->blocks[i].convolutions.size(); ++number)
+      chain.push_back(model->segment(i, number));
   chain.push_back(
       {"fc",
        [model](const Activations& x, const batch::MicroBatch&, const ForwardContext& context) {
@@ -188,15 +207,25 @@ std::vector<LossHead> ResNet::losses() { return {class_cross_entropy_head(impl_-
 
 std::int64_t ResNet::flops_per_sample() const {
   std::int64_t height = impl_->options.image[1], width = impl_->options.image[2];
-  std::int64_t multiplications = impl_->conv1.weight.numel() * height * width;
-  for (const BasicBlock& block : impl_->blocks) {
-    height = pixels_after(height, block.conv1.stride);
-    width = pixels_after(width, block.conv1.stride);
-    std::int64_t weights = block.conv1.weight.numel() + block.conv2.weight.numel();
-    if (block.projects()) weights += block.projection.weight.numel();
-    multiplications += weights * height * width;
+  std::int64_t multiplications = impl_->fc_weight.numel();
+  const auto shrink = [&](std::int64_t stride) {
+    height = pixels_after(height, stride);
+    width = pixels_after(width, stride);
+  };
+  const auto count = [&](const Convolution& convolution) {
+    multiplications += convolution.weight.numel() * height * width;
+  };
+  shrink(impl_->conv1.stride);
+  count(impl_->conv1);
+  if (impl_->options.stem == Stem::conv7x7) shrink(2);
+  for (const ResidualBlock& block : impl_->blocks) {
+    for (const Convolution& convolution : block.convolutions) {
+      shrink(convolution.stride);
+      count(convolution);
+    }
+    if (block.projects()) count(block.projection);
   }
-  return flops_per_multiplication * (multiplications + impl_->fc_weight.numel());
+  return flops_per_multiplication * multiplications;
 }
 
 NamedParameters ResNet::file_tensors() const {

@@ -1,5 +1,5 @@
 // The C++ half of vision_golden.py:
-//   vision_golden resnet|vit FOLDER fp32|fp64|bf16
+//   vision_golden resnet|resnet18|resnet50|vit FOLDER fp32|fp64|bf16
 // reads FOLDER/model.safetensors and FOLDER/batch.safetensors and writes FOLDER/ours.safetensors:
 // the mean loss, its gradients under the names and in the layout of the model's file, and the
 // buffers.
@@ -27,6 +27,13 @@ std::unique_ptr<Model> make_model(const std::string& kind, Compute compute) {
   if (kind == "resnet")
     return std::make_unique<ResNet>(ResNetOptions{
         .layers = 14, .width = 8, .classes = 7, .image = {3, 12, 12}, .compute = compute});
+  if (kind == "resnet18" || kind == "resnet50")
+    return std::make_unique<ResNet>(ResNetOptions{.layers = kind == "resnet18" ? 18 : 50,
+                                                  .stem = Stem::conv7x7,
+                                                  .width = 8,
+                                                  .classes = 7,
+                                                  .image = {3, 40, 40},
+                                                  .compute = compute});
   return std::make_unique<Vit>(VitOptions{.layers = 3,
                                           .heads = 4,
                                           .width = 48,

@@ -25,12 +25,13 @@ HELPER = ""
 IGNORED = -100
 # Relative to the reference's largest element, as in tests/support/tolerance.h: 16 times the unit roundoff (bf16: 4
 # times) times the square root of the summed terms (12 x 12 pixels of 10 images; 600 in the ViT).
-TERMS = {"resnet": 12 * 12 * 10, "vit": 600}
+TERMS = {"resnet": 12 * 12 * 10, "resnet18": 20 * 20 * 10, "resnet50": 20 * 20 * 10, "vit": 600}
+SIDE = {"resnet": 12, "resnet18": 40, "resnet50": 40, "vit": 12}
 UNIT = {"fp32": 16 * 2.0**-24, "bf16": 4 * 2.0**-9}
 
 
 def bound(kind, precision):
-    return 1e-11 if precision == "fp64" else UNIT[precision] * TERMS[kind] ** 0.5
+    return 1e-10 if precision == "fp64" else UNIT[precision] * TERMS[kind] ** 0.5
 
 
 class Block(nn.Module):
@@ -69,6 +70,64 @@ class ResNet(nn.Module):
         return self.fc(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, width_in, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(width_in, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.downsample = None
+        if stride != 1 or width_in != 4 * width:
+            self.downsample = nn.Sequential(nn.Conv2d(width_in, 4 * width, 1, stride, bias=False),
+                                            nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = self.bn3(self.conv3(torch.relu(self.bn2(self.conv2(y)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+def rounded(x):
+    """In bf16, with the gradient of what was not rounded."""
+    return x + (x.detach().bfloat16().to(x.dtype) - x.detach())
+
+
+def round_convolutions(model):
+    """What convolutions multiply is rounded to bf16, and so is the gradient that arrives."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            def convolve(x, module=module):
+                y = nn.functional.conv2d(rounded(x), rounded(module.weight), None, module.stride, module.padding)
+                y.register_hook(lambda gradient: gradient.bfloat16().to(gradient.dtype))
+                return y
+            module.forward = convolve
+
+
+class ImageNetResNet(nn.Module):
+    """As torchvision has it, with its names."""
+
+    def __init__(self, block, blocks, width, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        before = width
+        for stage, count in enumerate(blocks):
+            layers = []
+            for i in range(count):
+                layers.append(block(before, width << stage, 2 if stage > 0 and i == 0 else 1))
+                before = (width << stage) * (4 if block is Bottleneck else 1)
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+        self.fc = nn.Linear(before, classes)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
 def make_vit():
     config = ViTConfig(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
                        hidden_act="gelu_pytorch_tanh", hidden_dropout_prob=0, attention_probs_dropout_prob=0,
@@ -77,7 +136,9 @@ def make_vit():
 
 
 def make_model(kind):
-    model = ResNet(2, 8, 7) if kind == "resnet" else make_vit()
+    model = {"resnet": lambda: ResNet(2, 8, 7), "vit": make_vit,
+             "resnet18": lambda: ImageNetResNet(Block, (2, 2, 2, 2), 8, 7),
+             "resnet50": lambda: ImageNetResNet(Bottleneck, (3, 4, 6, 3), 8, 7)}[kind]()
     with torch.no_grad():
         for parameter in model.parameters():  # away from 1 and 0, where mistakes would not show
             parameter.add_(0.05 * torch.randn_like(parameter))
@@ -98,7 +159,7 @@ def file_name(name):
 
 
 def save_model(model, folder):
-    if isinstance(model, ResNet):
+    if isinstance(model, (ResNet, ImageNetResNet)):
         save_file(model.state_dict(), Path(folder, "model.safetensors"))
     else:
         model.save_pretrained(folder)
@@ -119,12 +180,14 @@ class VisionGolden(unittest.TestCase):
         """Our tensors, and the reference's loss, gradients and buffers in fp64."""
         model = make_model(kind)
         save_model(model, folder)
-        batch = {"inputs": torch.randn(10, 3, 12, 12), "targets": torch.randint(0, 7, (10,))}
+        batch = {"inputs": torch.randn(10, 3, SIDE[kind], SIDE[kind]), "targets": torch.randint(0, 7, (10,))}
         batch["targets"][4] = IGNORED
         save_file(batch, Path(folder, "batch.safetensors"))
         model = model.double()
+        if precision == "bf16" and kind != "vit":
+            round_convolutions(model)
         output = model(batch["inputs"].double())
-        logits = output if kind == "resnet" else output.logits
+        logits = output.logits if kind == "vit" else output
         loss = nn.functional.cross_entropy(logits, batch["targets"], ignore_index=IGNORED)
         loss.backward()
         subprocess.run([HELPER, kind, folder, precision], check=True)
@@ -133,7 +196,8 @@ class VisionGolden(unittest.TestCase):
         return load_file(Path(folder, "ours.safetensors")), expected
 
     def test_losses_gradients_and_buffers(self):
-        for kind, precision in (("resnet", "fp64"), ("resnet", "fp32"),
+        for kind, precision in (("resnet", "fp64"), ("resnet", "fp32"), ("resnet", "bf16"),
+                                ("resnet18", "fp64"), ("resnet18", "fp32"), ("resnet50", "fp64"),
                                 ("vit", "fp64"), ("vit", "fp32"), ("vit", "bf16")):
             with self.subTest(f"{kind} {precision}"), tempfile.TemporaryDirectory() as folder:
                 ours, expected = self.run_both(kind, precision, folder)

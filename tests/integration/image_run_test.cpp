@@ -171,6 +171,48 @@ TEST_F(ImageRun, KeepsTheSizeOfItsImagesWhenItIsResumed) {
   succeed(with("auto"));
 }
 
+TEST_F(ImageRun, ChangesTrainingImagesByTheirDrawsWhereverARunIsCut) {
+  write_images();
+  const std::string augment = "--data.augment={crop = [0.3, 1], flip = 0.5, brightness = 0.3}";
+  const Words run{"train", "run.toml", augment, "--data.val_fraction=0.25"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const auto weights = [&](const std::string& out) {
+    return content(out + "/checkpoints/step-00000006/model.safetensors");
+  };
+  const Words six{"--run.steps=6", "--optim.schedule.kind=constant"};
+  const Program::Result whole = succeed(with(run, with(six, {"--run.out=whole"})));
+  EXPECT_THAT(whole.output + whole.errors,
+              HasSubstr("in training, images are changed at random: cropped to 0.3 to 1"));
+  succeed(with(run, with(six, {"--run.out=cut", "--run.steps=3"})));
+  EXPECT_THAT(refused({"train", "run.toml", "--run.out=cut", "--resume", "--run.steps=6",
+                       "--optim.schedule.kind=constant", "--data.val_fraction=0.25",
+                       "--data.augment={crop = [0.5, 1], flip = 0.5, brightness = 0.3}"}),
+              HasSubstr("data.augment.crop"));
+  succeed(with(run, with(six, {"--run.out=cut", "--resume"})));
+  EXPECT_TRUE(weights("whole") == weights("cut"));
+  succeed({"train", "run.toml", "--data.val_fraction=0.25", "--run.steps=6", "--run.out=plain",
+           "--optim.schedule.kind=constant"});
+  EXPECT_FALSE(weights("whole") == weights("plain")) << "the control";
+  EXPECT_EQ(accrue({"verify", "run.toml", augment}).status, 0);
+}
+
+TEST_F(ImageRun, DataTellsNumberShapeClassesAndWhatIsDone) {
+  write_images();
+  const Words data{"data", "run.toml", "--data.augment={flip = 0.5}"};
+  EXPECT_THAT(succeed(data).output,
+              AllOf(HasSubstr("24 images in colour of 8 x 8, 2 classes: dark, light"),
+                    HasSubstr("flipped (0.5 of them)"), HasSubstr("3 an epoch, of 8 images")));
+  Words with_json = data;
+  with_json.emplace_back("--json");
+  const json told = json::parse(succeed(with_json).output);
+  EXPECT_EQ(told["train"]["image"], json({3, 8, 8}));
+  EXPECT_EQ(told["train"]["classes"], json({"dark", "light"}));
+  EXPECT_EQ(told["window"], json({{"samples", 8}, {"micro_batch", 4}, {"windows_per_epoch", 3}}));
+}
+
 TEST_F(ImageRun, IsExportedWithTheNamesOfItsClasses) {
   write_images();
   succeed({"train", "run.toml", "--run.steps=1"});

@@ -16,6 +16,18 @@ ResNetOptions small_resnet(Norm norm = Norm::batch, Compute compute = Compute::f
       .layers = 8, .width = 4, .classes = 5, .image = {3, 9, 12}, .norm = norm, .compute = compute};
 }
 
+/// A narrow one of the ImageNet shape.
+ResNetOptions large_resnet(std::int64_t layers, Norm norm = Norm::batch,
+                           Compute compute = Compute::fp64) {
+  return {.layers = layers,
+          .stem = Stem::conv7x7,
+          .width = 4,
+          .classes = 5,
+          .image = {3, 40, 33},
+          .norm = norm,
+          .compute = compute};
+}
+
 batch::MicroBatch images_for(const ResNetOptions& options, std::int64_t samples) {
   return random_images(options.image, options.classes, samples);
 }
@@ -24,7 +36,9 @@ batch::MicroBatch images_for(const ResNetOptions& options, std::int64_t samples)
 struct ReferenceResNet {
   TensorsByName tensors;
   Norm norm;
-  std::int64_t blocks;
+  Stem stem;
+  std::vector<std::int64_t> blocks;  ///< of each stage
+  bool in_bf16 = false;
   bool training = true;
 
   at::Tensor normalise(const std::string& name, const at::Tensor& x) const {
@@ -35,24 +49,54 @@ struct ReferenceResNet {
                           tensors.at(name + ".running_var").detach(), training, 0.1, 1e-5, false);
   }
 
+  /// A convolution in fp64; in bf16 of operands that are rounded to it, and so is the gradient that
+  /// arrives.
+  at::Tensor convolve(const std::string& name, const at::Tensor& x, std::int64_t stride = 1,
+                      std::int64_t padding = 0) const {
+    const at::Tensor& weight = tensors.at(name + ".weight");
+    if (!in_bf16) return at::conv2d(x, weight, {}, stride, padding);
+    const at::Tensor y = at::conv2d(through(x), through(weight), {}, stride, padding);
+    y.register_hook([](const at::Tensor& gradient) { return rounded(gradient); });
+    return y;
+  }
+
+  static at::Tensor rounded(const at::Tensor& x) {
+    return x.detach().to(at::kBFloat16).to(at::kDouble);
+  }
+  /// Rounded, with the gradient of what was not.
+  static at::Tensor through(const at::Tensor& x) { return x + (rounded(x) - x.detach()); }
+
+  at::Tensor basic(const std::string& name, const at::Tensor& x, std::int64_t stride) const {
+    const at::Tensor y =
+        at::relu(normalise(name + ".bn1", convolve(name + ".conv1", x, stride, 1)));
+    return normalise(name + ".bn2", convolve(name + ".conv2", y, 1, 1));
+  }
+
+  at::Tensor bottleneck(const std::string& name, const at::Tensor& x, std::int64_t stride) const {
+    at::Tensor y = at::relu(normalise(name + ".bn1", convolve(name + ".conv1", x)));
+    y = at::relu(normalise(name + ".bn2", convolve(name + ".conv2", y, stride, 1)));
+    return normalise(name + ".bn3", convolve(name + ".conv3", y));
+  }
+
   at::Tensor block(const std::string& name, const at::Tensor& x, std::int64_t stride) const {
-    at::Tensor y = at::conv2d(x, tensors.at(name + ".conv1.weight"), {}, stride, 1);
-    y = at::relu(normalise(name + ".bn1", y));
-    y = normalise(name + ".bn2", at::conv2d(y, tensors.at(name + ".conv2.weight"), {}, 1, 1));
+    const at::Tensor y = tensors.contains(name + ".conv3.weight") ? bottleneck(name, x, stride)
+                                                                  : basic(name, x, stride);
     at::Tensor shortcut = x;
     if (tensors.contains(name + ".downsample.0.weight"))
-      shortcut = normalise(name + ".downsample.1",
-                           at::conv2d(x, tensors.at(name + ".downsample.0.weight"), {}, stride));
+      shortcut = normalise(name + ".downsample.1", convolve(name + ".downsample.0", x, stride));
     return at::relu(y + shortcut);
   }
 
   at::Tensor loss(const batch::MicroBatch& micro) const {
-    at::Tensor x = at::conv2d(micro.inputs.to(at::kDouble), tensors.at("conv1.weight"), {}, 1, 1);
+    const bool is_large = stem == Stem::conv7x7;
+    at::Tensor x =
+        convolve("conv1", micro.inputs.to(at::kDouble), is_large ? 2 : 1, is_large ? 3 : 1);
     x = at::relu(normalise("bn1", x));
-    for (int stage = 1; stage <= 3; ++stage)
-      for (std::int64_t i = 0; i < blocks; ++i)
-        x = block("layer" + std::to_string(stage) + '.' + std::to_string(i), x,
-                  stage > 1 && i == 0 ? 2 : 1);
+    if (is_large) x = at::max_pool2d(x, 3, 2, 1);
+    for (std::size_t stage = 0; stage < blocks.size(); ++stage)
+      for (std::int64_t i = 0; i < blocks[stage]; ++i)
+        x = block("layer" + std::to_string(stage + 1) + '.' + std::to_string(i), x,
+                  stage > 0 && i == 0 ? 2 : 1);
     x = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
     x = at::linear(x, tensors.at("fc.weight"), tensors.at("fc.bias"));
     return at::cross_entropy_loss(x, micro.targets, {}, at::Reduction::Sum, -100);
@@ -60,7 +104,9 @@ struct ReferenceResNet {
 };
 
 ReferenceResNet reference_of(const ResNet& model) {
-  return {double_leaves(model), model.options().norm, (model.options().layers - 2) / 6};
+  const ResNetOptions& options = model.options();
+  return {double_leaves(model), options.norm, options.stem,
+          resnet_stages(options.stem, options.layers)->blocks, options.compute == Compute::bf16};
 }
 
 double worst_gradient_error(ResNet& model, const batch::MicroBatch& micro) {
@@ -77,8 +123,8 @@ constexpr std::int64_t resnet_terms =
 
 TEST(ResNet, LossAndGradientsAreThoseOfThePlainNetworkWithEveryNorm) {
   for (const Norm norm : {Norm::batch, Norm::group, Norm::layer, Norm::instance})
-    for (const std::int64_t layers : {8, 14}) {
-      ResNetOptions options = small_resnet(norm);
+    for (const std::int64_t layers : {8, 14, 18, 50}) {
+      ResNetOptions options = layers < 18 ? small_resnet(norm) : large_resnet(layers, norm);
       options.layers = layers;
       ResNet model(options);
       perturb(model);
@@ -87,7 +133,7 @@ TEST(ResNet, LossAndGradientsAreThoseOfThePlainNetworkWithEveryNorm) {
       const Loss loss = forward(model, micro, context_of(micro));
       EXPECT_EQ(loss.weight, 5);
       EXPECT_LT(relative_error(loss.sum, reference.loss(micro)), 1e-12);
-      EXPECT_LT(worst_gradient_error(model, micro), 1e-11);
+      EXPECT_LT(worst_gradient_error(model, micro), layers < 18 ? 1e-11 : 1e-10);
     }
 }
 
@@ -95,6 +141,30 @@ TEST(ResNet, GradientsInFp32AreWithinRounding) {
   ResNet model(small_resnet(Norm::batch, Compute::fp32));
   const batch::MicroBatch micro = images_for(model.options(), 6);
   EXPECT_LT(worst_gradient_error(model, micro), tolerance(at::kFloat).bound(resnet_terms));
+}
+
+/// Sums that differ in fp32 round a few operands otherwise, by a step of bf16 each.
+const double bf16_bound = tolerance(at::kBFloat16).bound(1);
+
+TEST(ResNet, GradientsInBf16AreThoseOfRoundedOperands) {
+  for (const Norm norm : {Norm::batch, Norm::group})
+    for (const std::int64_t layers : {8, 18, 50}) {
+      ResNet model(layers < 18 ? small_resnet(norm, Compute::bf16)
+                               : large_resnet(layers, norm, Compute::bf16));
+      const batch::MicroBatch micro = images_for(model.options(), 6);
+      ReferenceResNet reference = reference_of(model);
+      reference.loss(micro).backward();
+      for (const auto& [name, gradient] : gradients_of(model, micro)) {
+        EXPECT_EQ(gradient.scalar_type(), at::kFloat) << name;
+        EXPECT_TRUE(
+            accrue::testing::within(gradient, reference.tensors.at(name).grad(), bf16_bound))
+            << name << " of " << layers << " layers";
+      }
+      const at::Tensor loss = forward(model, micro, context_of(micro)).sum;
+      const double rounded = relative_error(loss, reference.loss(micro));
+      reference.in_bf16 = false;
+      EXPECT_LT(rounded, 0.1 * relative_error(loss, reference.loss(micro))) << "the control";
+    }
 }
 
 TEST(ResNet, TheComparisonSeesAWrongParameterAndAWrongNorm) {
@@ -149,6 +219,44 @@ TEST(ResNet, HasTheShapeOfThePaper) {
   const ResNet model(ResNetOptions{.layers = 20});
   EXPECT_NEAR(static_cast<double>(parameter_count(model)), 0.27e6, 0.005e6);
   EXPECT_NEAR(static_cast<double>(model.flops_per_sample()) / 6, 41e6, 1e6);
+}
+
+TEST(ResNet, OfTheImageNetShapeHasTheSizeOfTorchvisions) {
+  struct Row {
+    std::int64_t layers, parameters, tensors;
+    double multiplications;
+  };
+  for (const Row& row : {Row{18, 11'689'512, 122, 1.814e9}, Row{34, 21'797'672, 218, 3.664e9},
+                         Row{50, 25'557'032, 320, 4.089e9}, Row{101, 44'549'160, 626, 7.801e9},
+                         Row{152, 60'192'808, 932, 11.514e9}}) {
+    const ResNet model({.layers = row.layers,
+                        .stem = Stem::conv7x7,
+                        .width = 64,
+                        .classes = 1000,
+                        .image = {3, 224, 224}},
+                       Initialisation::shapes);
+    EXPECT_EQ(parameter_count(model), row.parameters) << row.layers;
+    EXPECT_EQ(std::ssize(model.file_tensors()), row.tensors) << row.layers;
+    EXPECT_NEAR(static_cast<double>(model.flops_per_sample()) / 6, row.multiplications, 1e6)
+        << row.layers;
+  }
+}
+
+TEST(ResNet, OfTheImageNetShapeIsCutAtEveryBatchNorm) {
+  for (const auto& [layers, norms] : {std::pair(18, 20U), std::pair(50, 53U)}) {
+    ResNet model(large_resnet(layers));
+    EXPECT_EQ(find_batch_norms(model).cut.size(), norms);
+    EXPECT_EQ(model.segments().size(), static_cast<std::size_t>(layers));
+  }
+}
+
+TEST(ResNet, LayersTellTheStemWhereNobodyStatesIt) {
+  EXPECT_EQ(usual_stem(50), Stem::conv7x7);
+  EXPECT_EQ(usual_stem(20), Stem::conv3x3);
+  EXPECT_EQ(resnet_stages(Stem::conv3x3, 50)->blocks, (std::vector<std::int64_t>{8, 8, 8}));
+  EXPECT_EQ(resnet_stages(Stem::conv7x7, 50)->convolutions, 3);
+  EXPECT_FALSE(resnet_stages(Stem::conv3x3, 18));
+  EXPECT_FALSE(resnet_stages(Stem::conv7x7, 20));
 }
 
 TEST(ResNet, WeightsOfSamplesCount) {
@@ -233,7 +341,7 @@ TEST(ResNet, RefusesOptionsAndInputsThatDoNotFit) {
   EXPECT_THAT(message([](auto& o) { o.width = 0; }), HasSubstr("model.width"));
   EXPECT_THAT(message([](auto& o) { o.classes = 0; }), HasSubstr("model.vocab"));
   EXPECT_THAT(message([](auto& o) { o.image[1] = 7; }), HasSubstr("image height"));
-  EXPECT_THAT(message([](auto& o) { o.compute = Compute::bf16; }), HasSubstr("precision.compute"));
+  EXPECT_THAT(message([](auto& o) { o.stem = Stem::conv7x7; }), HasSubstr("18, 34, 50"));
 
   ResNet model(small_resnet());
   batch::MicroBatch micro = images_for(model.options(), 2);

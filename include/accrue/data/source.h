@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "accrue/batch/micro_batch.h"
+#include "accrue/data/augment.h"
 #include "accrue/data/format.h"
 #include "accrue/data/tokenizer.h"
 
@@ -80,6 +81,12 @@ class Source {
   /// lies outside the vocabulary, and a runtime Error where a file was changed since it was opened,
   /// or cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;
+  /// fetch() as training sees the samples: where the source augments, sample `indices`[i] is
+  /// changed as the draw of ordinal `draws`[i] says. A pure function of both.
+  virtual batch::MicroBatch fetch_drawn(std::span<const std::int64_t> indices,
+                                        std::span<const std::int64_t> /*draws*/) const {
+    return fetch(indices);
+  }
   /// Reads everything once, on all threads, where that can show what fetch() would throw for:
   /// tokens outside the vocabulary. Once for each source; throws as fetch() does.
   virtual void check_contents() const {}
@@ -127,6 +134,8 @@ struct SourceOptions {
   /// What images are brought to, where it is known (data.image, the training data's). A 0
   /// is left to the files.
   ImageShape image = {};
+  Augment augment = {};    ///< how fetch_drawn() changes images
+  std::uint64_t seed = 0;  ///< of these changes
 };
 
 /// Opens all files that match, sorted by path (as bytes). docs/guide/data.md has examples.

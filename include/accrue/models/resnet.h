@@ -9,33 +9,40 @@
 #include "accrue/models/loss_options.h"
 #include "accrue/models/model.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/models/resnet_shape.h"
 
 namespace accrue::models {
 
 struct ResNetOptions {
-  std::int64_t layers = 20;  ///< 6n + 2: 8, 14, 20, 32, 44, 56, 110
-  std::int64_t width = 16;   ///< channels of the first stage; doubled twice
+  std::int64_t layers = 20;  ///< as resnet_stages() has them
+  Stem stem = Stem::conv3x3;
+  std::int64_t width = 16;  ///< channels of the first stage, doubled from stage to stage
   std::int64_t classes = 10;
   std::array<std::int64_t, 3> image{3, 32, 32};  ///< channels, height, width; at least 8 x 8
   Norm norm = Norm::batch;
   LossOptions loss = {};
-  Compute compute = Compute::fp32;  ///< fp32 or fp64
-  std::uint64_t seed = 1337;        ///< of the initialisation
+  /// bf16: what convolutions multiply is rounded to it; sums, what passes on, norms and gradients
+  /// of weights are fp32.
+  Compute compute = Compute::fp32;
+  std::uint64_t seed = 1337;  ///< of the initialisation
 };
 
-/// The residual network for small images (He, Zhang, Ren, Sun, arXiv:1512.03385, section 4.2): a
-/// 3x3 convolution, three stages of n basic blocks with 1, 2 and 4 times `width` channels, global
-/// average pool, a linear layer. Where a stage begins with fewer pixels the shortcut is a 1x1
-/// convolution with a norm of its own. Parameters and buffers carry torchvision's names
+/// Residual networks (He, Zhang, Ren, Sun, arXiv:1512.03385). With a stem of 3x3 those for small
+/// images (section 4.2): a 3x3 convolution, three stages of n basic blocks with 1, 2 and 4 times
+/// `width` channels. With one of 7x7 those for ImageNet (section 4.1): a 7x7 convolution and a
+/// maximum pool, both of stride 2, four stages of basic blocks or bottlenecks, in which the 3x3
+/// convolution has the stride. Then global average pool and a linear layer. Where the channels or
+/// the pixels change the shortcut is a 1x1 convolution with a norm of its own. Parameters and
+/// buffers carry torchvision's names
 /// ("conv1.weight", "layer2.0.downsample.1.running_mean", "fc.bias"), whatever the norm.
 /// Convolutions: N(0, 2 / fan_out) (He et al., arXiv:1502.01852); norms 1 and 0; the linear layer
 /// with the variance of torch::nn::Linear. Keyed by the parameter's name, so the values do not
 /// depend on the order of creation; those of an fp64 model are those of the fp32 model.
 ///
-/// Segments end where a norm stands: "conv1", then for each block "<block>.conv1", which passes on
-/// {convolution, block's input}, and "<block>.conv2" with {convolution, shortcut}, and "fc", which
-/// gives logits [B, classes]. Loss: cross-entropy with classes [B] as targets (-100: ignored),
-/// weighted by the micro-batch's weights.
+/// Segments end where a norm stands: "conv1", then for each block "<block>.conv1" (and of a
+/// bottleneck "<block>.conv2"), which pass on {convolution, block's input}, its last convolution
+/// with {convolution, shortcut}, and "fc", which gives logits [B, classes]. Loss: cross-entropy
+/// with classes [B] as targets (-100: ignored), weighted by the micro-batch's weights.
 class ResNet : public Model {
  public:
   /// Throws a usage Error where the options are out of range, naming the option ("model.layers").

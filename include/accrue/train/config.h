@@ -10,6 +10,7 @@
 #include "accrue/batch/order.h"
 #include "accrue/core/recompute.h"
 #include "accrue/core/units.h"
+#include "accrue/data/augment.h"
 #include "accrue/data/format.h"
 #include "accrue/distributed/compression.h"
 #include "accrue/models/adapter_options.h"
@@ -17,6 +18,7 @@
 #include "accrue/models/batch_norm_policy.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/loss_options.h"
+#include "accrue/models/resnet_shape.h"
 #include "accrue/observe/progress_style.h"
 #include "accrue/optim/schedule.h"
 #include "accrue/optim/state_precision.h"
@@ -60,6 +62,7 @@ struct ModelConfig {
   std::int64_t heads = 6;
   std::optional<std::int64_t> kv_heads;  ///< of keys and values; none: as many as `heads`
   std::int64_t width = 384;
+  std::optional<models::Stem> stem;       ///< of a resnet; none: what its layers usually have
   std::optional<std::int64_t> ffn_width;  ///< none: what models::LlamaOptions calls usual
   /// In tokens; for a vit in patches, a square number. None: context_or_default(), or what `from`
   /// has.
@@ -85,6 +88,7 @@ struct ModelConfig {
   std::int64_t context_or_default() const {
     return context.value_or(kind == ModelKind::vit ? 16 : 256);
   }
+  models::Stem stem_or_usual() const { return stem.value_or(models::usual_stem(layers)); }
   /// Whether the model takes its shape from the folder `from` (a language model perhaps with a
   /// shorter context): gpt2 and llama do from any folder, other kinds from a run's or a
   /// checkpoint's. Looks into the folder.
@@ -108,6 +112,7 @@ struct DataConfig {
   bool packing = false;  ///< several samples a row
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
+  data::Augment augment;  ///< of training images
 };
 
 struct BatchConfig {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "data/images/image_colours.h"
+#include "data/images/image_luma.h"
 #include "data/images/image_scale.h"
 
 namespace accrue::data {
@@ -17,7 +19,6 @@ std::array<float, 256> make_levels() {
   return levels;
 }
 
-/// The luma of ITU-R 601-2 in 16 bits of fraction, as Pillow's convert("L") takes it.
 DecodedImage grey_of(const DecodedImage& image) {
   DecodedImage grey{.shape = image.shape, .bytes = {}, .in_planes = true};
   grey.shape.channels = 1;
@@ -26,9 +27,7 @@ DecodedImage grey_of(const DecodedImage& image) {
   const std::size_t channel = image.in_planes ? grey.bytes.size() : 1;
   for (std::size_t i = 0; i < grey.bytes.size(); ++i) {
     const std::uint8_t* const red = image.bytes.data() + i * pixel;
-    const std::uint32_t luma =
-        red[0] * 19595U + red[channel] * 38470U + red[2 * channel] * 7471U + 0x8000U;
-    grey.bytes[i] = static_cast<std::uint8_t>(luma >> 16);
+    grey.bytes[i] = luma(red[0], red[channel], red[2 * channel]);
   }
   return grey;
 }
@@ -53,6 +52,19 @@ DecodedImage scaled_to(const DecodedImage& image, const ImageShape& target) {
           .in_planes = true};
 }
 
+/// That box of the image, scaled to the target whatever its proportions.
+DecodedImage box_scaled_to(const DecodedImage& image, const PixelBox& box,
+                           const ImageShape& target) {
+  const auto side = [](std::int64_t begin, std::int64_t pixels, std::int64_t scaled) {
+    return ScaledSide{
+        .begin = begin, .pixels = pixels, .scaled = scaled, .first = 0, .kept = scaled};
+  };
+  return {.shape = {image.shape.channels, target.height, target.width},
+          .bytes = scale_image(image, side(box.top, box.height, target.height),
+                               side(box.left, box.width, target.width)),
+          .in_planes = true};
+}
+
 /// Copies an image of the target's size as `channels` planes; a single plane is repeated.
 void copy_planes(const DecodedImage& image, std::int64_t channels, std::uint8_t* planes) {
   const auto area = static_cast<std::size_t>(image.shape.height * image.shape.width);
@@ -64,6 +76,26 @@ void copy_planes(const DecodedImage& image, std::int64_t channels, std::uint8_t*
   }
 }
 
+/// Each pixel becomes what was so far below and to the right of it; black where nothing was.
+void shift(const ImageShape& shape, std::int64_t down, std::int64_t right,
+           std::span<std::uint8_t> planes) {
+  const std::vector<std::uint8_t> before(planes.begin(), planes.end());
+  const auto is_inside = [&](std::int64_t y, std::int64_t x) {
+    return y >= 0 && y < shape.height && x >= 0 && x < shape.width;
+  };
+  std::uint8_t* out = planes.data();
+  for (std::int64_t c = 0; c < shape.channels; ++c)
+    for (std::int64_t y = down; y < shape.height + down; ++y)
+      for (std::int64_t x = right; x < shape.width + right; ++x)
+        *out++ = is_inside(y, x)
+                     ? before[static_cast<std::size_t>((c * shape.height + y) * shape.width + x)]
+                     : std::uint8_t{0};
+}
+
+void flip_rows(std::int64_t width, std::span<std::uint8_t> planes) {
+  for (auto row = planes.begin(); row != planes.end(); row += width) std::reverse(row, row + width);
+}
+
 }  // namespace
 
 void fit_image(const DecodedImage& image, const ImageShape& target,
@@ -72,6 +104,27 @@ void fit_image(const DecodedImage& image, const ImageShape& target,
     return fit_image(grey_of(image), target, planes);
   const bool fits = image.shape.height == target.height && image.shape.width == target.width;
   copy_planes(fits ? image : scaled_to(image, target), target.channels, planes.data());
+}
+
+void fit_changed_image(const DecodedImage& image, const ImageShape& target,
+                       const ImageChange& change, std::span<std::uint8_t> planes) {
+  if (image.shape.channels != 1 && target.channels == 1)
+    return fit_changed_image(grey_of(image), target, change, planes);
+  if (change.crop)
+    copy_planes(box_scaled_to(image, *change.crop, target), target.channels, planes.data());
+  else
+    fit_image(image, target, planes);
+  if (change.shift_y != 0 || change.shift_x != 0)
+    shift(target, change.shift_y, change.shift_x, planes);
+  if (change.is_flipped) flip_rows(target.width, planes);
+  for (const ColourChange& colour : change.colours) change_colours(colour, target.channels, planes);
+}
+
+void erase_box(const PixelBox& box, const ImageShape& shape, std::span<float> values) {
+  for (std::int64_t c = 0; c < shape.channels; ++c)
+    for (std::int64_t y = box.top; y < box.top + box.height; ++y)
+      std::fill_n(values.begin() + (c * shape.height + y) * shape.width + box.left, box.width,
+                  0.0F);
 }
 
 void normalise_image(std::span<const std::uint8_t> planes, float* values) {

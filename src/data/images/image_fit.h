@@ -4,12 +4,20 @@
 #include <span>
 
 #include "accrue/data/source.h"
+#include "data/images/image_change.h"
 #include "data/images/image_decode.h"
 
 namespace accrue::data {
 
 /// Brings a decoded image to the shape `target`, by the rules of open_source(), as bytes [C, H, W].
 void fit_image(const DecodedImage& image, const ImageShape& target, std::span<std::uint8_t> planes);
+
+/// The same with what `change` says done to it, but for what is erased (erase_box).
+void fit_changed_image(const DecodedImage& image, const ImageShape& target,
+                       const ImageChange& change, std::span<std::uint8_t> planes);
+
+/// Sets that box of the values [C, H, W] to 0.
+void erase_box(const PixelBox& box, const ImageShape& shape, std::span<float> values);
 
 /// Turns bytes into what a model reads: scaled to [0, 1], then with mean and deviation 0.5 taken
 /// out, so from -1 to 1. `values` has room for as many.

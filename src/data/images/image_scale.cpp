@@ -64,6 +64,11 @@ Plane plane_of(const DecodedImage& image, std::int64_t channel) {
   return {image.bytes.data() + channel, width * channels, channels};
 }
 
+/// The plane from pixel (y, x) on.
+Plane plane_from(const Plane& plane, std::int64_t y, std::int64_t x) {
+  return {plane.pixels + y * plane.row + x * plane.pixel, plane.row, plane.pixel};
+}
+
 /// Scales a plane along its rows (only the rows that `down` needs), then along its columns.
 void scale_plane(const Plane& plane, const std::vector<Taps>& down, const std::vector<Taps>& across,
                  std::vector<std::uint8_t>& narrowed, std::uint8_t* out) {
@@ -89,7 +94,8 @@ std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSid
   std::vector<std::uint8_t> planes(static_cast<std::size_t>(image.shape.channels * area));
   std::vector<std::uint8_t> narrowed;
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel)
-    scale_plane(plane_of(image, channel), down, across, narrowed, planes.data() + channel * area);
+    scale_plane(plane_from(plane_of(image, channel), height.begin, width.begin), down, across,
+                narrowed, planes.data() + channel * area);
   return planes;
 }
 

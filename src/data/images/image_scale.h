@@ -8,21 +8,22 @@
 
 namespace accrue::data {
 
-/// The middle of a side that is scaled: `pixels` become `scaled`, of which `kept` from `first` on
-/// are kept.
+/// A part of a side that is scaled: `pixels` from `begin` on become `scaled`, of which `kept` from
+/// `first` on are kept.
 struct ScaledSide {
+  std::int64_t begin = 0;
   std::int64_t pixels = 0;
   std::int64_t scaled = 0;
   std::int64_t first = 0;
   std::int64_t kept = 0;
 };
 
-/// Scales an image, of which that middle is kept, as Pillow's resize(Image.Resampling.BILINEAR)
-/// does it: weights fall linearly to 0 at the distance of a pixel of the result (at least of the
-/// image), along rows, then along columns, each rounded to 8 bits (Pillow's
-/// src/libImaging/Resample.c). The result has Pillow's bits, or is one level of 255 apart where a
-/// version of Pillow takes the columns first. It is in planes, one for each channel. Work and
-/// memory go by what is kept (docs/notes/images.md says why it is not ATen's).
+/// Scales that part of an image, of which that is kept, as Pillow's crop() and
+/// resize(Image.Resampling.BILINEAR) does it: weights fall linearly to 0 at the distance of a pixel
+/// of the result (at least of the image), along rows, then along columns, each rounded to 8 bits
+/// (Pillow's src/libImaging/Resample.c). The result has Pillow's bits, or is one level of 255 apart
+/// where a version of Pillow takes the columns first. It is in planes, one for each channel. Work
+/// and memory go by what is kept (docs/notes/images.md says why it is not ATen's).
 std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSide& height,
                                       const ScaledSide& width);
 

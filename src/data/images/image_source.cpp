@@ -67,12 +67,27 @@ std::unique_ptr<ImageStore> open_store(std::vector<fs::path> paths, const ImageO
   return open_image_folders(std::move(paths), options, what);
 }
 
+/// Throws a usage Error where images of this shape cannot be changed so.
+void check_augment(const Augment& augment, const ImageShape& shape) {
+  if (augment.pad >= std::min(shape.height, shape.width))
+    throw usage_error("data.augment.pad", "fewer pixels than images have (" + text_of(shape) + ")",
+                      std::to_string(augment.pad), "an eighth of the side, as is usual");
+  if (shape.channels == 1 && (augment.saturation > 0 || augment.hue > 0))
+    throw usage_error("data.augment", "brightness and contrast alone, where images are grey",
+                      augment.hue > 0 ? "hue" : "saturation", "leaving it out");
+}
+
 class ImageSource final : public Source {
  public:
-  ImageSource(std::unique_ptr<const ImageStore> store, const ImageShape& wanted, std::string what)
+  ImageSource(std::unique_ptr<const ImageStore> store, const ImageOptions& options,
+              std::string what)
       : store_(std::move(store)),
-        decision_(decide_image_shape(store_->shapes(), wanted)),
-        what_(std::move(what)) {}
+        decision_(decide_image_shape(store_->shapes(), options.shape)),
+        augment_(options.augment),
+        seed_(options.seed),
+        what_(std::move(what)) {
+    check_augment(augment_, decision_.shape);
+  }
 
   std::int64_t size() const override { return store_->size(); }
   std::int64_t vocab() const override { return std::ssize(store_->classes()); }
@@ -81,13 +96,29 @@ class ImageSource final : public Source {
   std::optional<ImageShape> image_shape() const override { return decision_.shape; }
   std::vector<std::string> classes() const override { return store_->classes(); }
   std::vector<std::string> remarks() const override {
-    if (decision_.reason.empty()) return {};
-    return {"of " + what_ + ", " + decision_.reason};
+    std::vector<std::string> remarks;
+    if (!decision_.reason.empty()) remarks.push_back("of " + what_ + ", " + decision_.reason);
+    if (augment_.changes_anything())
+      remarks.push_back("in training, images are changed at random: " + augment_in_words(augment_));
+    return remarks;
   }
   std::string fingerprint() const override { return store_->fingerprint(); }
   std::vector<DataFile> files() const override { return store_->files(); }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
+    return fetch_as_drawn(indices, {});
+  }
+
+  batch::MicroBatch fetch_drawn(std::span<const std::int64_t> indices,
+                                std::span<const std::int64_t> draws) const override {
+    return fetch_as_drawn(indices, augment_.changes_anything() ? draws : Draws{});
+  }
+
+ private:
+  using Draws = std::span<const std::int64_t>;
+
+  /// Changes each image as its draw says; none where there are no draws.
+  batch::MicroBatch fetch_as_drawn(std::span<const std::int64_t> indices, Draws draws) const {
     const ImageShape& shape = decision_.shape;
     const std::int64_t count = std::ssize(indices);
     batch::MicroBatch micro;
@@ -96,8 +127,8 @@ class ImageSource final : public Source {
     auto* inputs = micro.inputs.mutable_data_ptr<float>();
     auto* targets = micro.targets.mutable_data_ptr<std::int64_t>();
     DecodedImage image;
-    std::vector<std::uint8_t> planes(
-        static_cast<std::size_t>(shape.channels * shape.height * shape.width));
+    const std::int64_t values = shape.channels * shape.height * shape.width;
+    std::vector<std::uint8_t> planes(static_cast<std::size_t>(values));
     for (std::int64_t place = 0; place < count; ++place) {
       const std::int64_t index = indices[static_cast<std::size_t>(place)];
       require_index(index, size());
@@ -107,9 +138,14 @@ class ImageSource final : public Source {
             {place, store_->name(index) + " does not decode: " + read.failure});
       if (!read.label) continue;
       *targets++ = *read.label;
-      fit_image(image, shape, planes);
+      ImageChange change;
+      if (!draws.empty())
+        change = draw_change(augment_, {seed_, draws[static_cast<std::size_t>(place)]}, image.shape,
+                             shape);
+      fit_changed_image(image, shape, change, planes);
       normalise_image(planes, inputs);
-      inputs += planes.size();
+      if (change.erased) erase_box(*change.erased, shape, std::span(inputs, planes.size()));
+      inputs += values;
       micro.sample_ids.push_back(place);
     }
     micro.tokens = std::ssize(micro.sample_ids);
@@ -122,9 +158,10 @@ class ImageSource final : public Source {
     return micro;
   }
 
- private:
   std::unique_ptr<const ImageStore> store_;
   ShapeDecision decision_;
+  Augment augment_;
+  std::uint64_t seed_;
   std::string what_;  ///< the config key of its files
 };
 
@@ -137,8 +174,7 @@ std::string text_of(const ImageShape& shape) {
 
 std::unique_ptr<Source> open_images(std::vector<fs::path> paths, const ImageOptions& options,
                                     const std::string& what) {
-  return std::make_unique<ImageSource>(open_store(std::move(paths), options, what), options.shape,
-                                       what);
+  return std::make_unique<ImageSource>(open_store(std::move(paths), options, what), options, what);
 }
 
 }  // namespace accrue::data

@@ -42,6 +42,8 @@ struct ImageOptions {
   std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
   std::set<std::filesystem::path> excluded;  ///< paths that are not to be used
   ImageShape shape = {};                     ///< SourceOptions::image
+  Augment augment = {};                      ///< of draws; `seed` is its key
+  std::uint64_t seed = 0;
 };
 
 /// Each opener throws a usage Error, its operation being `what`, that names the file, as

@@ -1,8 +1,19 @@
+#include "kernels/convolution/onednn_convolution.h"
 #include "kernels/gemm/onednn_gemm.h"
 
 namespace accrue::kernels::onednn {
 
 bool multiply(const Product&, const void*, const void*, const void*, void*) { return false; }
+
+bool convolve(const Convolution&, const void*, const void*, float*) { return false; }
+
+bool convolution_data_gradient(const Convolution&, const void*, const void*, float*) {
+  return false;
+}
+
+bool convolution_weight_gradient(const Convolution&, const void*, const void*, float*) {
+  return false;
+}
 
 std::size_t packed_bytes(Type, std::int64_t, std::int64_t) { return 0; }
 

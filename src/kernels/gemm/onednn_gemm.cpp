@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "kernels/gemm/growing_buffer.h"
 
 namespace accrue::kernels::onednn {
 namespace {
@@ -179,24 +179,12 @@ class Workspace {
  public:
   const dnnl::stream& stream() const { return stream_; }
   dnnl::memory scratchpad(const dnnl::memory::desc& desc) {
-    if (desc.get_size() > bytes_) {
-      buffer_.reset();
-      bytes_ = 0;
-      buffer_.reset(static_cast<std::byte*>(::operator new(desc.get_size(), alignment)));
-      bytes_ = desc.get_size();
-    }
-    return {desc, shared_engine().get(), buffer_.get()};
+    return {desc, shared_engine().get(), buffer_.of(desc.get_size())};
   }
 
  private:
-  static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* buffer) const { ::operator delete(buffer, alignment); }
-  };
-
   dnnl::stream stream_{shared_engine().get()};
-  std::unique_ptr<std::byte, Free> buffer_;
-  std::size_t bytes_ = 0;
+  GrowingBuffer buffer_;
 };
 
 void execute(const Compiled& compiled, const void* a, const void* b, const void* bias, void* out) {

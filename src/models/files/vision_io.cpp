@@ -109,9 +109,12 @@ void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model
   prepare_model_folder(folder, {vision_config, vision_weights});
   write_safetensors(folder / vision_weights, model.file_tensors(), {{"format", "pt"}});
   const ResNetOptions& options = model.options();
-  Json config = timm_config("cifar_resnet" + std::to_string(options.layers), task);
-  config["model_args"] = {
-      {"layers", options.layers}, {"width", options.width}, {"norm", norm_words.of(options.norm)}};
+  const std::string family = options.stem == Stem::conv7x7 ? "resnet" : "cifar_resnet";
+  Json config = timm_config(family + std::to_string(options.layers), task);
+  config["model_args"] = {{"layers", options.layers},
+                          {"stem", to_string(options.stem)},
+                          {"width", options.width},
+                          {"norm", norm_words.of(options.norm)}};
   config["pretrained_cfg"]["first_conv"] = "conv1";
   config["pretrained_cfg"]["classifier"] = "fc";
   write_json(folder / vision_config, config);

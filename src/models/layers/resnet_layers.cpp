@@ -4,9 +4,12 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <utility>
 
 #include "accrue/core/memory_tag.h"
+#include "accrue/kernels/convolution.h"
 #include "accrue/kernels/recompute.h"
+#include "models/layers/compute_dtypes.h"
 
 namespace accrue::models {
 namespace {
@@ -42,17 +45,29 @@ struct UnreadConvolution : torch::autograd::Function<UnreadConvolution> {
 };
 
 /// Whether a block needs a projection: where the channels or the pixels change.
-bool needs_projection(std::int64_t in, std::int64_t out, std::int64_t stride) {
-  return in != out || stride != 1;
+bool needs_projection(const BlockShape& shape) {
+  return shape.in != shape.out || shape.stride != 1;
+}
+
+/// The kernel's side and the channels of each of a block's convolutions.
+struct ConvolutionShape {
+  std::int64_t kernel, out;
+};
+
+std::vector<ConvolutionShape> convolutions_of(const BlockShape& shape) {
+  if (shape.convolutions == 3) return {{1, shape.width}, {3, shape.width}, {1, shape.out}};
+  return {{3, shape.width}, {3, shape.out}};
 }
 
 }  // namespace
 
 at::Tensor Convolution::operator()(const at::Tensor& x) const {
+  if (in_bf16) return kernels::bf16_convolution(x, weight, {stride, padding()});
   return at::conv2d(x, weight, {}, stride, padding());
 }
 
 at::Tensor Convolution::unread(const at::Tensor& x) const {
+  if (in_bf16) return kernels::unread_bf16_convolution(x, weight, {stride, padding()});
   return UnreadConvolution::apply(x, weight, stride, padding());
 }
 
@@ -63,8 +78,10 @@ at::Tensor NormLayer::operator()(const at::Tensor& x) const {
 Convolution LayerBuilder::convolution(const std::string& name, std::int64_t in, std::int64_t out,
                                       std::int64_t kernel, std::int64_t stride) {
   const double fan_out = static_cast<double>(kernel * kernel * out);
-  return {builder_.normal(name + ".weight", {out, in, kernel, kernel}, std::sqrt(2 / fan_out)),
-          stride};
+  return {.weight =
+              builder_.normal(name + ".weight", {out, in, kernel, kernel}, std::sqrt(2 / fan_out)),
+          .stride = stride,
+          .in_bf16 = compute_ == Compute::bf16};
 }
 
 at::Tensor LayerBuilder::buffer(const std::string& name, at::Tensor value) {
@@ -79,7 +96,7 @@ NormLayer LayerBuilder::norm(const std::string& name, std::int64_t channels) {
   layer.parts.bias = builder_.constant(name + ".bias", {channels}, 0);
   if (norm_ != Norm::batch) return layer;
   const MemoryTagScope tag(MemoryTag::parameters);
-  const auto options = at::TensorOptions().dtype(dtype_);
+  const auto options = at::TensorOptions().dtype(master_dtype(compute_));
   layer.parts.running_mean = buffer(name + ".running_mean", at::zeros({channels}, options));
   layer.parts.running_var = buffer(name + ".running_var", at::ones({channels}, options));
   layer.parts.batches_tracked =
@@ -87,17 +104,21 @@ NormLayer LayerBuilder::norm(const std::string& name, std::int64_t channels) {
   return layer;
 }
 
-BasicBlock LayerBuilder::block(const std::string& name, std::int64_t in, std::int64_t out,
-                               std::int64_t stride) {
-  BasicBlock made;
+ResidualBlock LayerBuilder::block(const std::string& name, const BlockShape& shape) {
+  ResidualBlock made;
   made.name = name;
-  made.conv1 = convolution(name + ".conv1", in, out, 3, stride);
-  made.bn1 = norm(name + ".bn1", out);
-  made.conv2 = convolution(name + ".conv2", out, out, 3, 1);
-  made.bn2 = norm(name + ".bn2", out);
-  if (needs_projection(in, out, stride)) {
-    made.projection = convolution(name + ".downsample.0", in, out, 1, stride);
-    made.projection_norm = norm(name + ".downsample.1", out);
+  std::int64_t in = shape.in, stride = shape.stride;
+  for (const ConvolutionShape& next : convolutions_of(shape)) {
+    const std::string number = std::to_string(made.convolutions.size() + 1);
+    const std::int64_t its_stride = next.kernel == 3 ? std::exchange(stride, 1) : 1;
+    made.convolutions.push_back(
+        convolution(name + ".conv" + number, in, next.out, next.kernel, its_stride));
+    made.norms.push_back(norm(name + ".bn" + number, next.out));
+    in = next.out;
+  }
+  if (needs_projection(shape)) {
+    made.projection = convolution(name + ".downsample.0", shape.in, shape.out, 1, shape.stride);
+    made.projection_norm = norm(name + ".downsample.1", shape.out);
   }
   return made;
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/models/compute.h"
 #include "accrue/models/normalisation.h"
 #include "models/layers/parameter_builder.h"
 
@@ -12,6 +13,7 @@ namespace accrue::models {
 struct Convolution {
   at::Tensor weight;  ///< [out, in, k, k]
   std::int64_t stride = 1;
+  bool in_bf16 = false;  ///< its operands are rounded to bf16; sums and results are fp32
 
   at::Tensor operator()(const at::Tensor& x) const;
   /// Makes only the graph of the result, which nobody reads; gradients have the same bits.
@@ -30,10 +32,10 @@ struct NormLayer {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-struct BasicBlock {
-  std::string name;  ///< "layer1.0"
-  Convolution conv1, conv2;
-  NormLayer bn1, bn2;
+struct ResidualBlock {
+  std::string name;                       ///< "layer1.0"
+  std::vector<Convolution> convolutions;  ///< conv1, conv2 and, in a bottleneck, conv3
+  std::vector<NormLayer> norms;           ///< the one behind each
   /// The shortcut's convolution, without weights where the shortcut is the input itself.
   Convolution projection;
   NormLayer projection_norm;
@@ -41,16 +43,25 @@ struct BasicBlock {
   bool projects() const { return projection.weight.defined(); }
 };
 
+/// What a block is made of.
+struct BlockShape {
+  std::int64_t in = 0;      ///< channels that enter
+  std::int64_t width = 0;   ///< channels of its convolutions of 3x3
+  std::int64_t out = 0;     ///< channels that leave
+  std::int64_t stride = 1;  ///< of its first convolution of 3x3
+  std::int64_t convolutions = 2;
+};
+
 /// Makes layers with the parameters in `builder`, and collects their buffers.
 class LayerBuilder {
  public:
-  LayerBuilder(ParameterBuilder& builder, Norm norm, at::ScalarType dtype)
-      : builder_(builder), norm_(norm), dtype_(dtype) {}
+  LayerBuilder(ParameterBuilder& builder, Norm norm, Compute compute)
+      : builder_(builder), norm_(norm), compute_(compute) {}
 
   Convolution convolution(const std::string& name, std::int64_t in, std::int64_t out,
                           std::int64_t kernel, std::int64_t stride);
   NormLayer norm(const std::string& name, std::int64_t channels);
-  BasicBlock block(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t stride);
+  ResidualBlock block(const std::string& name, const BlockShape& shape);
 
   NamedParameters take_buffers() { return std::move(buffers_); }
 
@@ -59,7 +70,7 @@ class LayerBuilder {
 
   ParameterBuilder& builder_;
   Norm norm_;
-  at::ScalarType dtype_;
+  Compute compute_;
   NamedParameters buffers_;
 };
 

@@ -47,6 +47,7 @@ models::AdapterOptions adapters_from_json(const json& in) {
 json shape_to_json(const ModelConfig& shape) {
   json out{{"kind", to_string(shape.kind)}, {"layers", shape.layers},    {"heads", shape.heads},
            {"width", shape.width},          {"context", *shape.context}, {"vocab", *shape.vocab}};
+  if (shape.kind == ModelKind::resnet) out["stem"] = to_string(shape.stem_or_usual());
   if (shape.kv_heads) out["kv_heads"] = *shape.kv_heads;
   if (shape.ffn_width) out["ffn_width"] = *shape.ffn_width;
   if (!shape.config_json.empty()) out["config"] = shape.config_json;
@@ -68,6 +69,10 @@ ModelConfig shape_from_json(const json& in) {
   in.at("width").get_to(shape.width);
   shape.context = in.at("context").get<std::int64_t>();
   shape.vocab = in.at("vocab").get<std::int64_t>();
+  if (shape.kind == ModelKind::resnet)  // earlier versions had one stem
+    shape.stem =
+        models::stem_words.parse(in.value("stem", std::string(to_string(models::Stem::conv3x3))),
+                                 "model.stem in state.json", "an earlier checkpoint of the run");
   if (in.contains("kv_heads")) shape.kv_heads = in["kv_heads"].get<std::int64_t>();
   if (in.contains("ffn_width")) shape.ffn_width = in["ffn_width"].get<std::int64_t>();
   if (in.contains("config")) in["config"].get_to(shape.config_json);
@@ -236,6 +241,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(s
 Config VerifiedCheckpoint::with_shape(Config config) const {
   config.model.layers = shape_.layers;
   config.model.heads = shape_.heads;
+  config.model.stem = shape_.stem;
   config.model.kv_heads = shape_.kv_heads;
   config.model.width = shape_.width;
   config.model.ffn_width = shape_.ffn_width;

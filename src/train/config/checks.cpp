@@ -45,6 +45,13 @@ void check_length(const Config& config, const StatedKeys& stated) {
                     "fewer steps, or a smaller batch");
 }
 
+void check_augment(const Config& config, const StatedKeys& stated) {
+  if (!config.data.augment.crop || config.data.augment.pad == 0) return;
+  throw usage_error(where(stated, "data.augment.pad"),
+                    "either data.augment.crop or data.augment.pad, since both cut out a part",
+                    "both", "removing one of them");
+}
+
 void check_data(const Config& config, const StatedKeys& stated, const std::string& origin) {
   const bool may_be_brought = config.model.kind == ModelKind::custom;
   if (config.data.train.empty() && !may_be_brought)
@@ -56,6 +63,7 @@ void check_data(const Config& config, const StatedKeys& stated, const std::strin
   if (has_val && config.data.val_fraction > 0)
     throw usage_error(where(stated, "data.val_fraction"), "either data.val or data.val_fraction",
                       "both", "removing one of them");
+  check_augment(config, stated);
   if (config.run.eval_every && !has_val && config.data.val_fraction == 0 && !may_be_brought)
     throw usage_error(where(stated, "run.eval_every"), "validation data to evaluate on", "none",
                       "data.val or data.val_fraction, or removing run.eval_every");
@@ -77,9 +85,15 @@ void check_images(const Config& config, const StatedKeys& stated) {
 }
 
 void check_resnet(const Config& config, const StatedKeys& stated) {
-  if ((config.model.layers - 2) % 6 != 0 || config.model.layers < 8)
-    throw usage_error(where(stated, "model.layers"), "6n + 2 layers: 8, 14, 20, 32, 44, 56, 110",
-                      std::to_string(config.model.layers), "model.layers = 20");
+  const models::Stem stem = config.model.stem_or_usual();
+  if (!models::resnet_stages(stem, config.model.layers))
+    throw usage_error(where(stated, "model.layers"),
+                      stem == models::Stem::conv7x7
+                          ? "18, 34, 50, 101 or 152 layers, as networks with a stem of 7x7 have"
+                          : "6n + 2 layers (8, 14, 20, 32, 44, 56, 110), or 18, 34, 50, 101 or 152 "
+                            "of a network for larger images",
+                      std::to_string(config.model.layers),
+                      stem == models::Stem::conv7x7 ? "model.layers = 18" : "model.layers = 20");
   check_images(config, stated);
 }
 

@@ -42,13 +42,18 @@ void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   };
   ModelConfig& model = config.model;
   if (model.kind == ModelKind::resnet) {
-    set("model.layers", model.layers, 20);
-    set("model.width", model.width, 16);
+    set("model.layers", model.layers, model.stem == models::Stem::conv7x7 ? 18 : 20);
+    set("model.width", model.width, model.stem_or_usual() == models::Stem::conv7x7 ? 64 : 16);
   } else if (model.kind == ModelKind::vit) {
     set("model.heads", model.heads, 4);
     set("model.width", model.width, 128);
   }
   if (!model.has_shape_of_folder()) model.context = model.context_or_default();
+}
+
+/// Earlier versions had the networks for small images alone.
+void take_earlier_stem(Config& config, const StatedKeys& stated) {
+  if (!stated.contains("model.stem")) config.model.stem = models::Stem::conv3x3;
 }
 
 /// Forgets model.context beside a folder: earlier versions stated every key, this one without
@@ -112,6 +117,8 @@ Config parse_config(const std::string& toml, const std::string& origin,
   }
   if (config.model.kind_is_auto)
     config.model.kind = kind_of_origin(config.model.from).value_or(ModelKind::gpt2);
+  if (kind == ConfigOrigin::run && config.model.kind == ModelKind::resnet)
+    take_earlier_stem(config, stated);
   set_defaults_of_kind(config, stated);
   if (kind == ConfigOrigin::run) forget_unread_context(config, stated);
   check_statements(config, answered_for);

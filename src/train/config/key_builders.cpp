@@ -98,6 +98,18 @@ std::optional<std::string> near_choice(const std::string& word,
   return is_near ? std::optional(found) : std::nullopt;
 }
 
+/// The least and the most, both in `range`.
+data::Interval read_interval(const Stated& stated, const std::string& expected,
+                             const NumberRange& range, const std::string& example) {
+  const auto* array = stated.value.as<Value::Array>();
+  if (!array || array->size() != 2) throw refusal(stated, expected, example);
+  for (const Value& end : *array)
+    if (!end.number() || !range.holds(*end.number())) throw refusal(stated, expected, example);
+  const data::Interval interval{*(*array)[0].number(), *(*array)[1].number()};
+  if (interval.least > interval.most) throw refusal(stated, expected, "the least of them first");
+  return interval;
+}
+
 /// A budget as stated; a run of an earlier version may have bytes without a unit.
 std::string budget_text(const Stated& stated) {
   std::string text = stated.bare.value_or("");
@@ -245,6 +257,9 @@ Value value_of(const std::vector<std::string>& value) {
   return {std::move(array)};
 }
 Value value_of(const Duration& value) { return {duration_text(value)}; }
+Value value_of(const data::Interval& interval) {
+  return Value{Value::Array{Value{interval.least}, Value{interval.most}}};
+}
 
 Key betas_key(std::string name) {
   const NumberRange range{.least = 0, .most = 1, .most_excluded = true};
@@ -263,6 +278,30 @@ Key betas_key(std::string name) {
         Value{Value::Array{value_of(config.optim.beta1), value_of(config.optim.beta2)}});
   };
   return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
+Key crop_key(std::string name) {
+  return make_key(
+      std::move(name), "\"none\" or the least and the most of an image's area, each in (0.0, 1.0]",
+      [](auto& c) -> auto& { return c.data.augment.crop; },
+      [](const Stated& stated, const std::string& expected) {
+        return is_word(stated, "none")
+                   ? std::optional<data::Interval>()
+                   : std::optional(read_interval(stated, expected,
+                                                 {.least = 0, .most = 1, .least_excluded = true},
+                                                 "[0.08, 1.0]"));
+      },
+      [](const auto& crop) { return crop ? value_of(*crop) : value_of(std::string("none")); });
+}
+
+Key ratio_key(std::string name) {
+  return make_key(
+      std::move(name), "the least and the most of width by height, each in [0.01, 100.0]",
+      [](auto& c) -> auto& { return c.data.augment.ratio; },
+      [](const Stated& stated, const std::string& expected) {
+        return read_interval(stated, expected, {.least = 0.01, .most = 100}, "[0.75, 1.333]");
+      },
+      [](const data::Interval& ratio) { return value_of(ratio); });
 }
 
 Key model_kind_key(std::string name) {

@@ -95,6 +95,7 @@ Value value_of(double value);
 Value value_of(const std::string& value);
 Value value_of(const std::vector<std::string>& value);
 Value value_of(const Duration& value);
+Value value_of(const data::Interval& value);
 
 template <typename T>
 std::optional<Value> stated_value(const T& member) {
@@ -224,6 +225,11 @@ Key tokenizer_key(std::string name);
 
 /// optim.betas, one array for two members.
 Key betas_key(std::string name);
+
+/// data.augment.crop, which is none or two shares of an area, and data.augment.ratio, two
+/// proportions: the least and the most of what is drawn in between.
+Key crop_key(std::string name);
+Key ratio_key(std::string name);
 
 /// data.image, which is auto, a side, or height and width.
 Key image_size_key(std::string name);

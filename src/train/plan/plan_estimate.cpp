@@ -96,7 +96,11 @@ ModelFigures figures_of_llama(const Config& config) {
 /// A resnet has no closed form of its recomputation here: it saves least where images are large.
 ModelFigures figures_of_resnet(const Config& config) {
   const std::vector<std::int64_t>& image = config.model.image;
-  const memory::ResNetShape shape{.layers = config.model.layers,
+  const models::Stem stem = config.model.stem_or_usual();
+  const models::ResNetStages stages = models::resnet_stages(stem, config.model.layers).value();
+  const memory::ResNetShape shape{.blocks = stages.blocks,
+                                  .convolutions = stages.convolutions,
+                                  .is_large = stem == models::Stem::conv7x7,
                                   .width = config.model.width,
                                   .channels = image[0],
                                   .height = image[1],

@@ -28,9 +28,11 @@ std::string memory_advice() {
   return "a larger memory budget, a smaller sample, or a model that recomputes its activations";
 }
 
-std::vector<std::int64_t> rows_of(std::int64_t begin, std::int64_t end) {
+/// Numbers of the rows of a rank's batch that no other rank's rows have.
+std::vector<std::int64_t> rows_of(std::int64_t begin, std::int64_t end, std::int64_t rank) {
+  constexpr int most_rows_bits = 32;
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
-  std::iota(rows.begin(), rows.end(), begin);
+  std::iota(rows.begin(), rows.end(), (rank << most_rows_bits) + begin);
   return rows;
 }
 
@@ -57,8 +59,9 @@ class SliceStepper::Impl {
     train::check_batch(kStep, samples, options_.micro_batch, options_.group != nullptr);
     std::optional<Accelerated> accelerated;
     if (options_.accelerate) accelerated.emplace(model_.parameters);
+    const std::int64_t rank = options_.group ? options_.group->rank() : 0;
     const RunSlice keyed_run = [&](std::int64_t begin, std::int64_t end) {
-      if (accelerated) accelerated->begin(rows_of(begin, end));
+      if (accelerated) accelerated->begin(rows_of(begin, end, rank));
       return run(begin, end);
     };
     run_ = &keyed_run;

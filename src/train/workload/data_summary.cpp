@@ -178,8 +178,15 @@ FirstBatch first_batch_of(const Config& config, const std::shared_ptr<const data
   return first;
 }
 
+DataSummary summarize_images(const data::Source& source, const data::ImageShape& shape) {
+  return {.samples = source.size(),
+          .images = ImageSummary{.shape = shape, .classes = source.classes()},
+          .remarks = source.remarks()};
+}
+
 /// `first` is null where no batch is made of the samples.
 DataSummary summarize(const data::Source& source, std::int64_t shown, FirstBatch* first) {
+  if (const auto shape = source.image_shape()) return summarize_images(source, *shape);
   DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
   std::vector<std::int64_t> lengths;
   std::unordered_set<std::uint64_t> known;
@@ -237,9 +244,6 @@ DataReport summarize_data(const Config& stated, std::int64_t shown,
                           const data::TellProgress& tell) {
   Config config = with_whole_batch(stated, 1);
   const Datasets data = open_data(config, tell);
-  if (data.train->image_shape())
-    throw usage_error("data", "text, tokens or JSON lines", "images",
-                      "accrue train --dry-run, which counts images");
   FirstBatch first = first_batch_of(config, data.train);
   DataReport report{.train = summarize(*data.train, shown, &first), .vocab = data.train->vocab()};
   report.window = summarize_window(config, first);

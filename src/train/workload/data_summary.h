@@ -35,11 +35,18 @@ struct SourceSummary {
   std::int64_t samples = 0, tokens = 0;
 };
 
+/// What images are brought to, and the classes' names.
+struct ImageSummary {
+  data::ImageShape shape;
+  std::vector<std::string> classes;
+};
+
 /// What there is to learn from.
 struct DataSummary {
   std::int64_t samples = 0;
-  std::int64_t tokens = 0;   ///< inputs
-  std::int64_t learned = 0;  ///< those of the targets whose loss counts
+  std::optional<ImageSummary> images;  ///< where samples are images; no tokens are counted then
+  std::int64_t tokens = 0;             ///< inputs
+  std::int64_t learned = 0;            ///< those of the targets whose loss counts
   LengthSummary lengths;
   std::int64_t duplicates = 0;  ///< samples whose tokens and targets are those of an earlier one
   std::vector<SourceSummary> sources;  ///< where they have weights
@@ -63,7 +70,8 @@ struct DataReport {
 };
 
 /// Reads all of a config's text, tokens or JSON lines once and sums them up; shows `shown` samples
-/// of each, evenly spread. Throws a usage Error for images, and where the data are wrong.
+/// of each, evenly spread. Of images it reads the headers. Throws a usage Error where the data are
+/// wrong.
 DataReport summarize_data(const Config& config, std::int64_t shown,
                           const data::TellProgress& tell = {});
 

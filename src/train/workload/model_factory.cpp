@@ -83,6 +83,7 @@ std::array<std::int64_t, 3> image_of(const Config& config) {
 
 models::ResNetOptions resnet_options(const Config& config) {
   return {.layers = config.model.layers,
+          .stem = config.model.stem_or_usual(),
           .width = config.model.width,
           .classes = config.model.vocab.value_or(1),
           .image = image_of(config),

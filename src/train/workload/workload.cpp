@@ -42,7 +42,8 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
                                                const std::vector<std::string>& globs,
                                                const std::string& key,
                                                const data::ImageShape& image,
-                                               std::vector<std::string> classes = {}) {
+                                               std::vector<std::string> classes = {},
+                                               const data::Augment& augment = {}) {
   data::SourceOptions options;
   options.globs = globs;
   options.exclude = config.data.exclude;
@@ -56,6 +57,8 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.pairs = models::is_of_pairs(config.loss.kind);
   options.classes = std::move(classes);
   options.image = image;
+  options.augment = augment;
+  options.seed = config.run.seed;
   return data::open_source(options, key);
 }
 
@@ -76,16 +79,17 @@ std::shared_ptr<const data::Source> open_training_files(const Config& config,
                       "none of both",
                       "train = [\"texts/*.txt\"] in [data], or accrue::train::Custom::train");
   if (data.weights.empty())
-    return open_files(config, text, data.train, "data.train", stated_shape(config));
+    return open_files(config, text, data.train, "data.train", stated_shape(config), {},
+                      data.augment);
   Config alone = config;
   // Samples of all sources share rows; of pairs it tells where their sequences end.
   alone.data.packing = models::is_of_pairs(config.loss.kind);
   std::vector<data::MixturePart> parts;
   for (std::size_t i = 0; i < data.train.size(); ++i)
-    parts.push_back(
-        {.name = data.train[i],
-         .source = open_files(alone, text, {data.train[i]}, "data.train", stated_shape(config)),
-         .weight = data.weights.at(i)});
+    parts.push_back({.name = data.train[i],
+                     .source = open_files(alone, text, {data.train[i]}, "data.train",
+                                          stated_shape(config), {}, data.augment),
+                     .weight = data.weights.at(i)});
   return mix(std::move(parts), config);
 }
 

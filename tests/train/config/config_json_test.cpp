@@ -38,6 +38,7 @@ train = ["a/*.png", "b.png"]
 val = ["c.png"]
 exclude = ["a/old.png"]
 image = [24, 32]
+augment = {crop = [0.25, 1], flip = 0.5}
 [batch]
 samples = 64
 [optim]

@@ -261,6 +261,22 @@ TEST(RefusalsOfKinds, NameTheKeyThatDoesNotFitTheModel) {
   };
   EXPECT_EQ(refusal({"model.kind=resnet"}), "accepted");
   EXPECT_THAT(refusal({"model.kind=resnet", "model.layers=21"}), HasSubstr("6n + 2"));
+  EXPECT_EQ(refusal({"model.kind=resnet", "model.layers=34"}), "accepted");
+  EXPECT_THAT(refusal({"model.kind=resnet", "model.layers=20", "model.stem=7x7"}),
+              HasSubstr("18, 34, 50, 101 or 152"));
+  EXPECT_THAT(refusal({"model.kind=resnet", "model.layers=18", "model.stem=3x3"}),
+              HasSubstr("6n + 2"));
+  const auto augment = [&](const std::string& table) {
+    return refusal({"model.kind=resnet", "data.augment=" + table});
+  };
+  EXPECT_EQ(augment("{pad = 4, flip = 0.5}"), "accepted");
+  EXPECT_THAT(augment("{crop = [0.08, 1], pad = 4}"), HasSubstr("either data.augment.crop or"));
+  EXPECT_THAT(augment("{crop = [1, 0.08]}"), HasSubstr("the least of them first"));
+  EXPECT_THAT(augment("{crop = [0, 1]}"), HasSubstr("(0.0, 1.0]"));
+  EXPECT_THAT(augment("{crop = true}"), HasSubstr("\"none\" or the least and the most"));
+  EXPECT_THAT(augment("{hue = 0.6}"), HasSubstr("[0.0, 0.5]"));
+  EXPECT_THAT(augment("{flip = 2}"), HasSubstr("[0.0, 1.0]"));
+  EXPECT_THAT(augment("{ratio = [0.5, 2]}"), HasSubstr("data.augment.crop"));
   EXPECT_THAT(refusal({"model.kind=resnet", "model.heads=4"}), HasSubstr("removing model.heads"));
   for (const char* kind : {"resnet", "vit", "torchscript"})
     EXPECT_THAT(refusal({std::string("model.kind=") + kind, "loss.cross_entropy=plain"}),

@@ -231,10 +231,38 @@ TEST(ParseConfig, GivesEachKindOfModelItsUsualShape) {
   const Config resnet = parse(smallest, {"model.kind=resnet", "batch.samples=8"});
   EXPECT_EQ(resnet.model.layers, 20);
   EXPECT_EQ(resnet.model.width, 16);
+  const Config large = parse(smallest, {"model.kind=resnet", "batch.samples=8", "model.layers=50"});
+  EXPECT_EQ(large.model.stem_or_usual(), models::Stem::conv7x7);
+  EXPECT_EQ(large.model.width, 64);
+  const Config stem = parse(smallest, {"model.kind=resnet", "batch.samples=8", "model.stem=7x7"});
+  EXPECT_EQ(stem.model.layers, 18);
   const Config vit = parse(smallest, {"model.kind=vit", "batch.samples=8", "model.width=64"});
   EXPECT_EQ(vit.model.heads, 4);
   EXPECT_EQ(vit.model.width, 64);
   EXPECT_EQ(vit.model.context, 16);
+}
+
+/// A run of an earlier version could only mean the network for small images.
+TEST(ParseConfig, AResNetOfARunWithoutAStemIsThatForSmallImages) {
+  const std::string run = std::string(smallest) + "[model]\nkind = \"resnet\"\nlayers = 50\n";
+  const std::vector<std::string> batch{"batch.samples=8"};
+  const Config earlier = parse_config(run, "config.toml", batch, ConfigOrigin::run);
+  EXPECT_EQ(earlier.model.stem_or_usual(), models::Stem::conv3x3);
+  const Config now = parse_config(run, "run.toml", batch);
+  EXPECT_EQ(now.model.stem_or_usual(), models::Stem::conv7x7);
+  EXPECT_EQ(parse_config(to_toml(now), "config.toml", {}, ConfigOrigin::run).model.stem_or_usual(),
+            models::Stem::conv7x7);
+}
+
+TEST(ParseConfig, TakesAnAugmentationAsATable) {
+  const Config config =
+      parse(smallest, {"model.kind=vit", "batch.samples=8",
+                       "data.augment={crop = [0.08, 1], ratio = [0.5, 2], flip = 0.5, hue = 0.1}"});
+  const data::Augment expected{
+      .crop = data::Interval{0.08, 1}, .ratio = {0.5, 2}, .flip = 0.5, .hue = 0.1};
+  EXPECT_EQ(config.data.augment, expected);
+  EXPECT_EQ(parse(to_toml(config)).data.augment, expected);
+  EXPECT_FALSE(parse(smallest).data.augment.changes_anything());
 }
 
 TEST(ToToml, StatesOnlyWhatTheKindOfModelHas) {

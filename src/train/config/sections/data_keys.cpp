@@ -16,6 +16,23 @@ Key read_with_images(Key key) {
   return read_with("model.kind", {"vit", "resnet", "torchscript", "custom"}, std::move(key));
 }
 
+/// A key of what becomes of training images.
+Key augment_number_key(std::string name, double most, double data::Augment::*member) {
+  return read_with_images(number_key(
+      "data.augment." + std::move(name),
+      {.least = 0, .most = most}, [member](auto& c) -> auto& { return c.data.augment.*member; }));
+}
+
+Key read_with_crop(Key key) {
+  return read_where(
+      "data.augment.crop", "", "data.augment.crop",
+      [](const Config& c) { return c.data.augment.crop.has_value(); },
+      read_with_images(std::move(key)));
+}
+
+/// A factor may be so far from 1.
+constexpr double most_jitter = 10;
+
 }  // namespace
 
 std::vector<Key> data_keys() {
@@ -39,6 +56,17 @@ std::vector<Key> data_keys() {
                        boolean_key(
                            "data.packing", [](auto& c) -> auto& { return c.data.packing; })),
       read_with_images(resumable(image_size_key("data.image"))),
+      read_with_images(crop_key("data.augment.crop")),
+      read_with_crop(ratio_key("data.augment.ratio")),
+      read_with_images(integer_key(
+          "data.augment.pad", {0, most::image_side},
+          [](auto& c) -> auto& { return c.data.augment.pad; })),
+      augment_number_key("flip", 1, &data::Augment::flip),
+      augment_number_key("brightness", most_jitter, &data::Augment::brightness),
+      augment_number_key("contrast", most_jitter, &data::Augment::contrast),
+      augment_number_key("saturation", most_jitter, &data::Augment::saturation),
+      augment_number_key("hue", 0.5, &data::Augment::hue),
+      augment_number_key("erase", 1, &data::Augment::erase),
   };
 }
 

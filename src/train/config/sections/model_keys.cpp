@@ -58,6 +58,10 @@ std::vector<Key> model_keys() {
           "model.kind", {"gpt2", "llama", "vit", "resnet", "custom"},
           shape(integer_key(
               "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
+      read_with("model.kind", {"resnet"},
+                shape(choice_or_auto_key(
+                    "model.stem", models::stem_words, {},
+                    [](auto& c) -> auto& { return c.model.stem; }))),
       read_with("model.kind", {"llama"},
                 shape(integer_key(
                     "model.ffn_width", {1, most::count},

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace accrue::kernels {
+
+/// A square kernel's steps, and the zeros around what it reads.
+struct ConvolutionSteps {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+};
+
+/// Convolves x [B, C, H, W] with weight [O, C, k, k], both fp32, as at::conv2d does it, but with
+/// what is multiplied rounded to bf16: x and the weight, and in backward the gradient that arrives.
+/// Products are summed in fp32, and so is what comes out: the result, in which channels lie next to
+/// each other (channels_last), and both gradients. It keeps x itself. First order only.
+at::Tensor bf16_convolution(const at::Tensor& x, const at::Tensor& weight,
+                            const ConvolutionSteps& steps);
+/// Makes only the graph of the result, which nobody reads; gradients have the same bits.
+at::Tensor unread_bf16_convolution(const at::Tensor& x, const at::Tensor& weight,
+                                   const ConvolutionSteps& steps);
+
+}  // namespace accrue::kernels
