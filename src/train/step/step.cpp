@@ -28,12 +28,16 @@ std::string memory_advice() {
   return "a larger memory budget, a smaller sample, or a model that recomputes its activations";
 }
 
-/// Numbers of the rows of a rank's batch that no other rank's rows have.
-std::vector<std::int64_t> rows_of(std::int64_t begin, std::int64_t end, std::int64_t rank) {
-  constexpr int most_rows_bits = 32;
+std::vector<std::int64_t> rows_of(std::int64_t begin, std::int64_t end) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin));
-  std::iota(rows.begin(), rows.end(), (rank << most_rows_bits) + begin);
+  std::iota(rows.begin(), rows.end(), begin);
   return rows;
+}
+
+/// The first of so many numbers that no other rank gives its rows.
+std::int64_t first_row_of(const distributed::Group* group) {
+  constexpr int bits_of_rows = 32;
+  return group == nullptr ? 0 : group->rank() << bits_of_rows;
 }
 
 }  // namespace
@@ -59,9 +63,9 @@ class SliceStepper::Impl {
     train::check_batch(kStep, samples, options_.micro_batch, options_.group != nullptr);
     std::optional<Accelerated> accelerated;
     if (options_.accelerate) accelerated.emplace(model_.parameters);
-    const std::int64_t rank = options_.group ? options_.group->rank() : 0;
+    const std::int64_t first = first_row_of(options_.group.get());
     const RunSlice keyed_run = [&](std::int64_t begin, std::int64_t end) {
-      if (accelerated) accelerated->begin(rows_of(begin, end, rank));
+      if (accelerated) accelerated->begin(rows_of(first + begin, first + end));
       return run(begin, end);
     };
     run_ = &keyed_run;
