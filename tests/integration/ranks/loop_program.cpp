@@ -32,7 +32,7 @@ class Loop {
         problem_(fault_ == "other seed" && rank() == kBadRank ? 8 : 7,
                  compresses() ? at::kFloat : at::kDouble) {}
 
-  bool compresses() const { return fault_ == "int8" || fault_ == "powersgd"; }
+  bool compresses() const { return fault_ == "int8"; }
   std::int64_t rank() const { return group_ ? group_->rank() : 0; }
   std::int64_t world() const { return group_ ? group_->world() : 1; }
   const std::shared_ptr<distributed::Group>& group() const { return group_; }
@@ -40,8 +40,7 @@ class Loop {
   AccumulatorOptions options() {
     AccumulatorOptions options{.clip_norm = LoopProblem::kClip, .group = group_};
     options.sharing.overlap = fault_ != "end";
-    if (fault_ == "int8") options.sharing.compress = accum::Compression::int8;
-    if (fault_ == "powersgd") options.sharing.compress = accum::Compression::powersgd;
+    if (compresses()) options.sharing.compress = accum::Compression::int8;
     if (fault_ == "fixed") options.accumulate = accum::Accumulation::fixed;
     options.on_event = [](const Event& event) {
       std::cout << "event " << event.name << ' ' << event.reason << '\n';

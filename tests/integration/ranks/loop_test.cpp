@@ -224,12 +224,10 @@ TEST(LoopsOfTwoRanks, MayHaveTwoWindowsOpen) {
 
 TEST(LoopsOfTwoRanks, CompressAsRunsDo) {
   const std::vector<double> expected = reference(mean_of_window);
-  for (const char* fault : {"int8", "powersgd"}) {
-    const double error =
-        difference(train({.seed = 2, .fault = fault}).back()["parameters"], expected);
-    EXPECT_LT(error, 0.3) << fault;
-    EXPECT_GT(error, 1e-6) << fault << " sums are not exact";
-  }
+  const double error =
+      difference(train({.seed = 2, .fault = "int8"}).back()["parameters"], expected);
+  EXPECT_LT(error, 0.3);
+  EXPECT_GT(error, 1e-6) << "such sums are not exact";
 }
 
 TEST(LoopsOfTwoRanks, AreSharedBySpeed) {
