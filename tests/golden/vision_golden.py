@@ -90,22 +90,6 @@ class Bottleneck(nn.Module):
         return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-def rounded(x):
-    """In bf16, with the gradient of what was not rounded."""
-    return x + (x.detach().bfloat16().to(x.dtype) - x.detach())
-
-
-def round_convolutions(model):
-    """What convolutions multiply is rounded to bf16, and so is the gradient that arrives."""
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            def convolve(x, module=module):
-                y = nn.functional.conv2d(rounded(x), rounded(module.weight), None, module.stride, module.padding)
-                y.register_hook(lambda gradient: gradient.bfloat16().to(gradient.dtype))
-                return y
-            module.forward = convolve
-
-
 class ImageNetResNet(nn.Module):
     """As torchvision has it, with its names."""
 
@@ -184,8 +168,6 @@ class VisionGolden(unittest.TestCase):
         batch["targets"][4] = IGNORED
         save_file(batch, Path(folder, "batch.safetensors"))
         model = model.double()
-        if precision == "bf16" and kind != "vit":
-            round_convolutions(model)
         output = model(batch["inputs"].double())
         logits = output.logits if kind == "vit" else output
         loss = nn.functional.cross_entropy(logits, batch["targets"], ignore_index=IGNORED)
@@ -196,7 +178,7 @@ class VisionGolden(unittest.TestCase):
         return load_file(Path(folder, "ours.safetensors")), expected
 
     def test_losses_gradients_and_buffers(self):
-        for kind, precision in (("resnet", "fp64"), ("resnet", "fp32"), ("resnet", "bf16"),
+        for kind, precision in (("resnet", "fp64"), ("resnet", "fp32"),
                                 ("resnet18", "fp64"), ("resnet18", "fp32"), ("resnet50", "fp64"),
                                 ("vit", "fp64"), ("vit", "fp32"), ("vit", "bf16")):
             with self.subTest(f"{kind} {precision}"), tempfile.TemporaryDirectory() as folder:

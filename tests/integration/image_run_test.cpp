@@ -196,7 +196,11 @@ TEST_F(ImageRun, ChangesTrainingImagesByTheirDrawsWhereverARunIsCut) {
   succeed({"train", "run.toml", "--data.val_fraction=0.25", "--run.steps=6", "--run.out=plain",
            "--optim.schedule.kind=constant"});
   EXPECT_FALSE(weights("whole") == weights("plain")) << "the control";
-  EXPECT_EQ(accrue({"verify", "run.toml", augment}).status, 0);
+  for (const char* compute : {"fp32", "bf16"}) {
+    const Program::Result verified =
+        accrue({"verify", "run.toml", augment, std::string("--precision.compute=") + compute});
+    EXPECT_EQ(verified.status, 0) << compute << ": " << verified.output << verified.errors;
+  }
 }
 
 TEST_F(ImageRun, DataTellsNumberShapeClassesAndWhatIsDone) {

@@ -389,8 +389,10 @@ batch::Range ConfigSubject::counting(batch::Range samples, std::int64_t count) c
 DataCheck ConfigSubject::check_data(const Parts& parts) const {
   DataCheck check = check_draws(work_);
   check.loading_faults = faults_of_loading(*loader_, parts);
+  const data::Source& train = *work_.data.train;
   const bool is_own = config_.custom && config_.custom->train;
-  if (work_.data.train->uniform_tokens() && !is_own)  // running text
+  const bool is_running_text = train.uniform_tokens() && !train.image_shape() && !is_own;
+  if (is_running_text)
     std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
                       std::back_inserter(check.faults));
   return check;
