@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -42,6 +42,7 @@ help:
 	@echo 'make bench-peers   the same training by other systems, installed and tuned; 3 hours (--quick: 5 minutes)'
 	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
 	@echo 'make bench-finetune   fine-tuning beside transformers and PEFT, speed and memory; 30 minutes (--quick: 1 minute)'
+	@echo 'make bench-foreign   a plain torch::nn GPT-2 with and without accrue; 5 minutes'
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
@@ -197,6 +198,13 @@ bench-peers: build
 bench-peers-memory: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/peers_memory.py $(ARGS)
+
+# A plain torch::nn GPT-2 in its own loop, in an Accumulator's, and accelerated; 5 minutes. ARGS=--quick: seconds.
+bench-foreign: setup
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_BENCH=ON)
+	@cmake --build build/release -j $(JOBS)
+	@.venv/bin/python bench/e2e/foreign_layers.py $(ARGS)
 
 # Fine-tuning beside transformers and PEFT; about 30 minutes. ARGS=--quick: a minute.
 bench-finetune: build

@@ -18,7 +18,7 @@ import tempfile
 from runs import BUILD, accrue_json, gib, random_tokens, run, save, spread
 from speed import overrides
 
-MODEL = dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=16, compute="fp32")
+MODEL = dict(layers=6, heads=6, width=384, context=256, vocab=256, micro=4, count=8, compute="fp32")
 QUICK_MODEL = dict(layers=2, heads=2, width=64, context=64, vocab=256, micro=4, count=4, compute="fp32")
 LOOPS = {
     "plain": ("plain_libtorch", []),

@@ -2,6 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "accrue/accum/accumulator.h"
+#include "accrue/kernels/grad_slot.h"
 #include "support/tolerance.h"
 
 namespace accrue {
@@ -40,6 +43,8 @@ std::int64_t count_norms(const AcceleratedCalls& calls) { return calls.layer_nor
 std::int64_t count_embeddings(const AcceleratedCalls& calls) { return calls.embeddings; }
 std::int64_t count_gelus(const AcceleratedCalls& calls) { return calls.gelus; }
 std::int64_t count_attentions(const AcceleratedCalls& calls) { return calls.attentions; }
+/// libtorch's recurrent layers are products in fp64, and one operation of oneDNN's in fp32.
+std::int64_t in_some_dtypes(const AcceleratedCalls& /*calls*/) { return 1; }
 std::int64_t count_all(const AcceleratedCalls& calls) {
   return calls.products + calls.layer_norms + calls.embeddings + calls.gelus + calls.attentions +
          calls.dropouts;
@@ -90,6 +95,8 @@ at::Tensor attend(const Tensors& w, const at::Tensor& x, bool packed, bool causa
 }
 
 std::vector<Case> product_cases() {
+  nn::LSTM recurrent(nn::LSTMOptions(5, 4).num_layers(2));
+  nn::MultiheadAttention attention(nn::MultiheadAttentionOptions(6, 2));
   return {
       of_module("linear of rows", nn::Linear(5, 7), {6, 5}, count_products),
       of_module("linear of 3 dimensions", nn::Linear(5, 7), {2, 3, 5}, count_products),
@@ -132,6 +139,18 @@ std::vector<Case> product_cases() {
       of_weights("weight on the left", {{7, 6}}, {6, 5},
                  [](const Tensors& w, const at::Tensor& x) { return w[0].mm(x); }),
       of_module("recurrent cell", nn::GRUCell(5, 4), {6, 5}, count_products),
+      {"recurrent layers",
+       recurrent.ptr(),
+       [recurrent](const at::Tensor& x) mutable { return std::get<0>(recurrent->forward(x)); },
+       {3, 2, 5},
+       in_some_dtypes},
+      {"attention module",
+       attention.ptr(),
+       [attention](const at::Tensor& x) mutable {
+         return std::get<0>(attention->forward(x, x, x));
+       },
+       {3, 2, 6},
+       count_products},
   };
 }
 
@@ -257,7 +276,8 @@ Tensors window_sums(const Case& c, at::ScalarType dtype) {
   for (const std::uint64_t seed : {11, 12})
     acc.backward(Loss{uneven_loss(c.forward(input_of(c, dtype, seed))), 1});
   Tensors sums;
-  for (const at::Tensor& parameter : c.model->parameters()) sums.push_back(parameter.grad());
+  for (const at::Tensor& parameter : c.model->parameters())
+    sums.push_back(kernels::slot_of(parameter)->main);
   sums = detached(sums);
   acc.discard();
   return sums;
@@ -297,6 +317,75 @@ TEST(Accelerate, AddsUpWhatAWindowAddsUpWithoutIt) {
       const Accelerated accelerated = accelerate(c.model);
       expect_close(window_sums(c, dtype), expected, bound_of(dtype), c.name);
     }
+}
+
+TEST(Accelerate, SumsGradientsOfBf16InFp32) {
+  for (const Case& c : product_cases()) {
+    if (c.sizes[0] == 0) continue;
+    c.model->to(at::kDouble);
+    const Tensors exact = window_sums(c, at::kDouble);
+    c.model->to(at::kBFloat16);
+    const Accelerated accelerated = accelerate(c.model);
+    const Tensors sums = window_sums(c, at::kBFloat16);
+    for (std::size_t i = 0; i < exact.size(); ++i)
+      EXPECT_LT(relative_error(sums[i], exact[i]), tolerance(at::kBFloat16).bound(kTerms))
+          << c.name;
+  }
+}
+
+TEST(Accelerate, AddsToSumsOfEveryPrecision) {
+  for (const auto precision : {accum::Accumulation::fixed, accum::Accumulation::bf16_kahan}) {
+    const Case c =
+        of_module("layers",
+                  nn::Sequential(nn::Linear(5, 8), nn::LayerNorm(nn::LayerNormOptions({8})),
+                                 nn::Linear(8, 2)),
+                  {6, 5}, count_products);
+    const auto mean_gradients = [&] {
+      Accumulator acc(*c.model, {.accumulate = precision});
+      for (const std::uint64_t seed : {11, 12})
+        acc.backward(Loss{uneven_loss(c.forward(input_of(c, at::kFloat, seed))), 1});
+      Tensors gradients;
+      acc.step([&](accum::MeanGradient&& mean) {
+        mean.materialize();
+        for (const at::Tensor& parameter : c.model->parameters())
+          gradients.push_back(parameter.grad());
+        gradients = detached(gradients);
+      });
+      return gradients;
+    };
+    const Tensors expected = mean_gradients();
+    const Accelerated accelerated = accelerate(c.model);
+    expect_close(mean_gradients(), expected, tolerance(at::kFloat).bound(kTerms), "a precision");
+    EXPECT_GT(accelerated.calls().products, 0);
+  }
+}
+
+TEST(Accelerate, TakesTorchScriptModules) {
+  torch::jit::Module module("Network");
+  const auto parameter = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    module.register_parameter(name, at::randn({rows, columns}, at::kDouble).requires_grad_(true),
+                              false);
+  };
+  parameter("first", 5, 6);
+  parameter("second", 4, 6);
+  module.define(
+      "def forward(self, x):\n"
+      "  h = torch.tanh(torch.matmul(x, self.first))\n"
+      "  return torch.matmul(h, self.second.t())\n");
+  const at::Tensor x = at::randn({2, 3, 5}, at::kDouble);
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);
+  const auto sums = [&] {
+    Accumulator acc(module);
+    acc.backward(Loss{uneven_loss(module.forward({x}).toTensor()), 1});
+    const Tensors result =
+        detached({module.attr("first").toTensor().grad(), module.attr("second").toTensor().grad()});
+    acc.discard();
+    return result;
+  };
+  const Tensors expected = sums();
+  const Accelerated accelerated = accelerate(module);
+  expect_close(sums(), expected, 1e-12, "TorchScript");
+  EXPECT_EQ(accelerated.calls().products, 2);
 }
 
 TEST(Accelerate, IsToldApartFromAGradientThatLacksALittle) {

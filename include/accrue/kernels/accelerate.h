@@ -84,7 +84,8 @@ class Accelerated {
 };
 
 /// Accelerates a torch::nn module, its holder, a TorchScript module or another model with
-/// named_parameters() or parameters().
+/// named_parameters() or parameters(). TorchScript's executor is to run the module as it is written
+/// (torch::jit::GraphOptimizerEnabledGuard with false): what it differentiates itself is not seen.
 template <class Model>
 requires detail::HasNamedParameters<Model> || detail::HasParameters<Model>
 [[nodiscard]] Accelerated accelerate(const Model& model, const AccelerateOptions& options = {}) {

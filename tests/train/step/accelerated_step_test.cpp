@@ -14,7 +14,7 @@ torch::nn::Sequential network(double dropout) {
   torch::nn::Sequential model(
       torch::nn::Linear(6, 16), torch::nn::GELU(torch::nn::GELUOptions().approximate("tanh")),
       torch::nn::Dropout(dropout), torch::nn::LayerNorm(torch::nn::LayerNormOptions({16})),
-      torch::nn::Linear(16, 2));
+      torch::nn::Dropout(dropout), torch::nn::Linear(16, 2));
   model->to(at::kDouble);
   return model;
 }
