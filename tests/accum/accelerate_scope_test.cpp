@@ -1,0 +1,142 @@
+#include <ATen/autocast_mode.h>
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "accum/accelerated_cases.h"
+
+namespace accrue::accelerated {
+namespace {
+
+using testing::relative_error;
+
+TEST(Accelerate, LeavesEvaluationToLibtorchToTheBit) {
+  for (const Case& c : all_cases()) {
+    c.model->to(at::kFloat);
+    const at::NoGradGuard evaluation;
+    const at::Tensor x = input_of(c, at::kFloat, 3), expected = c.forward(x);
+    const Accelerated accelerated = accelerate(c.model);
+    EXPECT_TRUE(at::equal(c.forward(x), expected)) << c.name;
+    EXPECT_EQ(count_all(accelerated.calls()), 0) << c.name;
+  }
+}
+
+TEST(Accelerate, LeavesFrozenWeightsAndOtherModelsToLibtorch) {
+  nn::Linear frozen(5, 7), other(5, 7);
+  frozen->weight.requires_grad_(false);
+  const Accelerated accelerated = accelerate(frozen);
+  const at::Tensor x = at::randn({6, 5}).requires_grad_(true);
+  EXPECT_TRUE(frozen->forward(x).requires_grad());
+  EXPECT_TRUE(other->forward(x).requires_grad());
+  EXPECT_EQ(count_all(accelerated.calls()), 0);
+  frozen->weight.requires_grad_(true);
+  frozen->forward(x);
+  EXPECT_EQ(count_all(accelerated.calls()), 1);
+}
+
+TEST(Accelerate, EndsWithItsScopeAndStaysOnItsThread) {
+  nn::Linear model(5, 7), inner(5, 7);
+  const at::Tensor x = at::randn({6, 5});
+  const Accelerated outside = accelerate(model);
+  {
+    const Accelerated inside = accelerate(inner);
+    model->forward(x);
+    inner->forward(x);
+    EXPECT_EQ(count_all(inside.calls()), 1);
+  }
+  EXPECT_EQ(count_all(outside.calls()), 1);
+  inner->forward(x);
+  std::thread([&] { model->forward(x); }).join();
+  EXPECT_EQ(count_all(outside.calls()), 1);
+  model->forward(x);
+  EXPECT_EQ(count_all(outside.calls()), 2);
+}
+
+TEST(Accelerate, LeavesAutocastingToLibtorch) {
+  nn::Linear model(5, 7);
+  const at::Tensor x = at::randn({6, 5});
+  const auto cast = [&] {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const at::Tensor y = model->forward(x);
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    return y;
+  };
+  const at::Tensor expected = cast();
+  const Accelerated accelerated = accelerate(model);
+  EXPECT_EQ(expected.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(cast(), expected));
+  EXPECT_EQ(count_all(accelerated.calls()), 0);
+}
+
+TEST(Accelerate, ShowsGradientsToHooks) {
+  nn::Linear model(5, 7);
+  model->to(at::kDouble);
+  const at::Tensor x = at::randn({6, 5}, at::kDouble);
+  const auto sums = [&] {
+    Accumulator acc(model);
+    acc.backward(Loss{uneven_loss(model->forward(x)), 1});
+    const Tensors result = detached({model->weight.grad(), model->bias.grad()});
+    acc.discard();
+    return result;
+  };
+  const Tensors plain = sums();
+  model->weight.register_hook([](const at::Tensor& gradient) { return 3 * gradient; });
+  const Accelerated accelerated = accelerate(model);
+  expect_close(sums(), {3 * plain[0], plain[1]}, 1e-12, "a hook of a parameter");
+
+  const auto by_transpose = [&] {
+    Accumulator acc(model);
+    const at::Tensor transposed = model->weight.t();
+    transposed.register_hook([](const at::Tensor& gradient) { return 2 * gradient; });
+    acc.backward(Loss{uneven_loss(at::addmm(model->bias, x, transposed)), 1});
+    const at::Tensor sum = model->weight.grad().clone();
+    acc.discard();
+    return sum;
+  };
+  EXPECT_LT(relative_error(by_transpose(), 6 * plain[0]), 1e-12);
+}
+
+/// y = x, whose backward pass asks autograd for a gradient of its own: nobody's sum.
+struct AsksInBackward : torch::autograd::Function<AsksInBackward> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            nn::Linear model) {
+    context->saved_data["weight"] = model->weight;
+    return x.clone();
+  }
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& grads) {
+    const at::AutoGradMode on(true);
+    const at::Tensor weight = context->saved_data["weight"].toTensor();
+    const at::Tensor y = F::linear(at::ones({2, weight.size(1)}, weight.options()), weight);
+    const at::Tensor asked = torch::autograd::grad({y.sum()}, {weight})[0];
+    return {grads[0] * asked.mean(), {}};
+  }
+};
+
+TEST(Accelerate, LeavesSumsAloneWhereABackwardPassAsksForGradients) {
+  nn::Linear model(5, 7);
+  model->to(at::kDouble);
+  const at::Tensor x = at::randn({6, 5}, at::kDouble);
+  const auto sums = [&] {
+    Accumulator acc(model);
+    acc.backward(Loss{uneven_loss(AsksInBackward::apply(model->forward(x), model)), 1});
+    const Tensors result = detached({model->weight.grad(), model->bias.grad()});
+    acc.discard();
+    return result;
+  };
+  const Tensors expected = sums();
+  const Accelerated accelerated = accelerate(model);
+  expect_close(sums(), expected, 1e-12, "a gradient asked for in a backward pass");
+}
+
+TEST(Accelerate, TellsAnInputThatWasChangedInPlace) {
+  nn::Linear model(5, 7);
+  const Accelerated accelerated = accelerate(model);
+  const at::Tensor x = at::randn({6, 5});
+  const at::Tensor y = model->forward(x);
+  x.add_(1);
+  EXPECT_THROW(y.sum().backward(), c10::Error);
+}
+
+}  // namespace
+}  // namespace accrue::accelerated
