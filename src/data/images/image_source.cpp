@@ -117,18 +117,6 @@ class ImageSource final : public Source {
  private:
   using Draws = std::span<const std::int64_t>;
 
-  ImageChange change_of(const DecodedImage& image, std::int64_t draw) const {
-    return draw_change(augment_, {.seed = seed_, .draw = draw}, image.shape, decision_.shape);
-  }
-
-  /// Writes as many values as there are bytes in `planes`, which is used in passing.
-  void put_image(const DecodedImage& image, const ImageChange& change,
-                 std::span<std::uint8_t> planes, float* values) const {
-    fit_changed_image(image, decision_.shape, change, planes);
-    normalise_image(planes, values);
-    if (change.erased) erase_box(*change.erased, decision_.shape, std::span(values, planes.size()));
-  }
-
   /// Changes each image as its draw says; none where there are no draws.
   batch::MicroBatch fetch_as_drawn(std::span<const std::int64_t> indices, Draws draws) const {
     const ImageShape& shape = decision_.shape;
@@ -139,8 +127,8 @@ class ImageSource final : public Source {
     auto* inputs = micro.inputs.mutable_data_ptr<float>();
     auto* targets = micro.targets.mutable_data_ptr<std::int64_t>();
     DecodedImage image;
-    std::vector<std::uint8_t> planes(
-        static_cast<std::size_t>(shape.channels * shape.height * shape.width));
+    const std::int64_t values = shape.channels * shape.height * shape.width;
+    std::vector<std::uint8_t> planes(static_cast<std::size_t>(values));
     for (std::int64_t place = 0; place < count; ++place) {
       const std::int64_t index = indices[static_cast<std::size_t>(place)];
       require_index(index, size());
@@ -150,10 +138,14 @@ class ImageSource final : public Source {
             {place, store_->name(index) + " does not decode: " + read.failure});
       if (!read.label) continue;
       *targets++ = *read.label;
-      const auto change =
-          draws.empty() ? ImageChange() : change_of(image, draws[static_cast<std::size_t>(place)]);
-      put_image(image, change, planes, inputs);
-      inputs += planes.size();
+      ImageChange change;
+      if (!draws.empty())
+        change = draw_change(augment_, {seed_, draws[static_cast<std::size_t>(place)]}, image.shape,
+                             shape);
+      fit_changed_image(image, shape, change, planes);
+      normalise_image(planes, inputs);
+      if (change.erased) erase_box(*change.erased, shape, std::span(inputs, planes.size()));
+      inputs += values;
       micro.sample_ids.push_back(place);
     }
     micro.tokens = std::ssize(micro.sample_ids);
