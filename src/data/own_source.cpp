@@ -55,20 +55,21 @@ class Own final : public Source {
  private:
   static void check_rows(const char* what, const at::Tensor& tensor, std::int64_t rows) {
     if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
-    throw usage_error(own_samples,
-                      std::string(what) + " with a row for each of " + std::to_string(rows) +
-                          " samples",
-                      tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
-                      "a function that makes the samples it is asked for, and no others");
+    throw usage_error(
+        own_samples,
+        std::string(what) + " with a row for each of " + std::to_string(rows) + " samples",
+        tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
+        "a function that makes the samples it is asked for, and no others");
   }
 
   OwnSamples samples_;
 };
 
 std::string digest_of(const at::Tensor& tensor) {
-  return c10::str(tensor.scalar_type(), ' ', tensor.sizes(), ' ',
-                  
-                  checksum_of({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}));
+  return c10::str(
+      tensor.scalar_type(), ' ', tensor.sizes(), ' ',
+
+      checksum_of({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}));
 }
 
 at::Tensor rows_of(const at::Tensor& tensor, std::span<const std::int64_t> indices) {
@@ -88,20 +89,19 @@ std::shared_ptr<const Source> tensor_source(at::Tensor inputs, at::Tensor target
     return tensor.defined() && tensor.dim() > 0 ? tensor.size(0) : 0;
   };
   if (rows(inputs) != rows(targets))
-    throw usage_error(own_samples, "as many targets as inputs",
-                      std::to_string(rows(inputs)) + " inputs and " + std::to_string(rows(targets)) +
-                          " targets",
-                      "a row of both for each sample");
+    throw usage_error(
+        own_samples, "as many targets as inputs",
+        std::to_string(rows(inputs)) + " inputs and " + std::to_string(rows(targets)) + " targets",
+        "a row of both for each sample");
   inputs = inputs.detach().contiguous();
   targets = targets.detach().contiguous();
-  return own_source(
-      {.size = rows(inputs),
-       .fetch =
-           [inputs, targets](std::span<const std::int64_t> indices) {
-             return batch::MicroBatch{.inputs = rows_of(inputs, indices),
-                                      .targets = rows_of(targets, indices)};
-           },
-       .identity = digest_of(inputs) + ", " + digest_of(targets)});
+  return own_source({.size = rows(inputs),
+                     .fetch =
+                         [inputs, targets](std::span<const std::int64_t> indices) {
+                           return batch::MicroBatch{.inputs = rows_of(inputs, indices),
+                                                    .targets = rows_of(targets, indices)};
+                         },
+                     .identity = digest_of(inputs) + ", " + digest_of(targets)});
 }
 
 }  // namespace accrue::data

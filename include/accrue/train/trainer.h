@@ -99,11 +99,10 @@ class Trainer {
           std::shared_ptr<const data::Source> train = nullptr,
           std::shared_ptr<const data::Source> val = nullptr,
           std::shared_ptr<distributed::Group> group = nullptr)
-      : Trainer(std::move(config),
-                {.model = once(std::move(trainable)),
-                 .train = std::move(train),
-                 .val = std::move(val)},
-                std::move(group)) {}
+      : Trainer(
+            std::move(config),
+            {.model = once(std::move(trainable)), .train = std::move(train), .val = std::move(val)},
+            std::move(group)) {}
   ~Trainer();
 
   /// Sees the mean gradient between the close of a window and the step, before clipping; may change

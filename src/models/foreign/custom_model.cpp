@@ -26,8 +26,9 @@ void check_device(const NamedParameters& tensors) {
   for (const NamedParameter& tensor : tensors)
     if (tensor.tensor.device() != tensors.front().tensor.device())
       throw usage_error(take_model, "parameters and buffers on one device",
-                        "'" + tensors.front().name + "' on " + tensors.front().tensor.device().str() +
-                            " and '" + tensor.name + "' on " + tensor.tensor.device().str(),
+                        "'" + tensors.front().name + "' on " +
+                            tensors.front().tensor.device().str() + " and '" + tensor.name +
+                            "' on " + tensor.tensor.device().str(),
                         "model->to(device) before it is handed over");
 }
 
