@@ -81,9 +81,8 @@ Triple rgb_of(const Triple& hsv) {
   const int sector = static_cast<int>(sixths);
   const auto rest = static_cast<float>(sixths - static_cast<float>(sector));
   const auto share = static_cast<float>(saturation / highest_level);
-  const auto dimmed = [&](double by) {
-    return level_of(std::round(static_cast<float>(value) * (1.0 - by)));
-  };
+  const auto bright = static_cast<float>(value);
+  const auto dimmed = [&](double by) { return level_of(std::round(bright * (1.0 - by))); };
   const std::uint8_t low = dimmed(share), falling = dimmed(share * rest),
                      rising = dimmed(share * (1.0 - rest));
   switch (sector % 6) {
