@@ -98,8 +98,11 @@ TEST_F(Pretrained, IsARunFolderForEveryVerb) {
     EXPECT_EQ(other.status, 0) << verb << other.errors;
   }
   EXPECT_EQ(accrue({"bench", "more.toml", "--model.from=first", "--rounds", "1"}).status, 0);
-  const Program::Result estimate = accrue({"plan", "more.toml", "--estimate"});
-  EXPECT_THAT(estimate.errors, HasSubstr("model.from"));
+  const Program::Result estimate =
+      accrue({"plan", "more.toml", "--model.from=first", "--estimate", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(estimate.output)["parameters"],
+            nlohmann::json::parse(read_file(folder_ / "first" / "run.json"))["parameters"])
+      << "the shape is the run's";
 
   remove("out");
   EXPECT_THAT(refusal({"--model.from=first/checkpoints/step-00000099"}),

@@ -28,11 +28,8 @@ bool is_worthwhile(const Division& fresh, const Division& current,
   return seconds_of(current, workers) > (1 + gain) * seconds_of(fresh, workers);
 }
 
-/// The size that all have, or 1.
-std::int64_t common_size(const std::vector<std::int64_t>& sizes) {
-  const bool is_common =
-      std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
-  return is_common ? sizes.front() : 1;
+bool are_equal(const std::vector<std::int64_t>& sizes) {
+  return std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
 }
 
 }  // namespace
@@ -40,7 +37,7 @@ std::int64_t common_size(const std::vector<std::int64_t>& sizes) {
 WindowShares::WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed)
     : rank_(rank), by_speed_(by_speed), paces_(ranks.size()) {
   for (const Sharer& sharer : ranks) micro_batches_.push_back(sharer.micro_batch);
-  unit_ = common_size(micro_batches_);
+  if (are_equal(micro_batches_)) unit_ = micro_batches_.front();
   followed_ = workers();  // no speed is known yet
   for (std::size_t i = 0; i < ranks.size(); ++i)
     paces_[i] = PaceEstimate(std::move(ranks[i].seconds_per_sample));
@@ -60,8 +57,8 @@ std::vector<Worker> WindowShares::workers() const {
 }
 
 std::string WindowShares::describe(std::int64_t units, const Division& division) const {
-  return std::to_string(units) + (unit_ > 1 ? " micro-batches" : " samples") + " by rank " +
-         division.reason;
+  return std::to_string(units) + (are_equal(micro_batches_) ? " micro-batches" : " samples") +
+         " by rank " + division.reason;
 }
 
 Lease WindowShares::share(std::int64_t samples) {

@@ -64,7 +64,7 @@ class WindowShares {
   std::int64_t rank_;
   std::vector<std::int64_t> micro_batches_;  ///< by rank
   /// The samples of a unit: a micro-batch, where shares consist of the undivided window's, or one.
-  std::int64_t unit_;
+  std::int64_t unit_ = 1;
   bool by_speed_;
   std::vector<PaceEstimate> paces_;  ///< by rank, for a sample
   std::vector<Worker> followed_;     ///< the ranks with the speeds that divide windows now
