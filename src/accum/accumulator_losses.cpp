@@ -98,7 +98,7 @@ Loss Accumulator::replay(const MicroRef& micro) {
 
 bool Accumulator::quarantine(const LedgerEntry& entry) {
   emit("quarantined", "micro-batch " + std::to_string(entry.micro.index) + ": " + entry.reason);
-  // Of several ranks, all change their factors together, at the window's close.
+  // Several ranks change their factors together, at the window's close.
   if (!counters_.losses || ranks_) return false;
   return counters_.losses->quarantine(
       counters_.loss_weights.at(static_cast<std::size_t>(entry.micro.index)));

@@ -4,6 +4,7 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accrue/core/error.h"
+#include "accum/torch_step.h"
 
 namespace accrue {
 namespace {
@@ -25,36 +26,9 @@ void check_covered(const torch::optim::Optimizer& optimizer, const accum::Gradie
     }
 }
 
-/// torch::optim reads `.grad` in the parameter's dtype. Where that is not the slot's, it gets a
-/// copy for the duration of its step: one stated pass for each such parameter.
-class NarrowGradients {
- public:
-  explicit NarrowGradients(const accum::GradientBuffer& buffer) : buffer_(buffer) {
-    for (const auto& entry : buffer_.entries())
-      if (is_narrow(entry) && entry.slot->contributions > 0)
-        entry.parameter.mutable_grad() = entry.slot->main.to(entry.parameter.scalar_type());
-  }
-  ~NarrowGradients() {
-    for (const auto& entry : buffer_.entries())
-      if (is_narrow(entry)) entry.parameter.mutable_grad().reset();
-  }
-  NarrowGradients(const NarrowGradients&) = delete;
-  NarrowGradients& operator=(const NarrowGradients&) = delete;
-
- private:
-  /// Staged slots have a `.grad` of the parameter's dtype once the gradient is materialized.
-  static bool is_narrow(const accum::GradientBuffer::Entry& entry) {
-    return !entry.staged && !accum::grad_can_view_slot(entry);
-  }
-  const accum::GradientBuffer& buffer_;
-};
-
 Accumulator::StepFunction step_of(torch::optim::Optimizer& optimizer) {
-  return [&optimizer](accum::MeanGradient&& gradient) {
-    gradient.materialize();
-    const NarrowGradients narrow(gradient.buffer());
-    optimizer.step();
-  };
+  return
+      [&optimizer](accum::MeanGradient&& gradient) { accum::take_torch_step(optimizer, gradient); };
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace accrue::data {
 batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> indices,
                            std::vector<std::int64_t> ids);
 
-/// The same as training sees it: `draws`, the ids, are the draws' ordinals (Source::fetch_drawn).
+/// Fetches samples as training sees them: `draws`, the ids, are the draws' ordinals
+/// (Source::fetch_drawn).
 batch::MicroBatch fetch_drawn_as(const Source& source, std::span<const std::int64_t> indices,
                                  std::vector<std::int64_t> draws);
 

@@ -229,10 +229,7 @@ std::int64_t ResNet::flops_per_sample() const {
 }
 
 NamedParameters ResNet::file_tensors() const {
-  NamedParameters tensors;
-  for (const NamedParameter& p : impl_->parameters) tensors.push_back({p.name, p.tensor.detach()});
-  tensors.insert(tensors.end(), impl_->buffers.begin(), impl_->buffers.end());
-  return tensors;
+  return file_tensors_of(impl_->parameters, impl_->buffers);
 }
 
 void ResNet::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {

@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "accrue/accum/gradient_buffer.h"
-#include "accrue/accum/mean_gradient.h"
 #include "accrue/core/error.h"
+#include "accum/torch_step.h"
 
 namespace accrue::optim {
 namespace {
@@ -41,30 +40,6 @@ void check_covered(const torch::optim::Optimizer& optimizer, const NamedParamete
                       "making it from model->parameters()");
 }
 
-/// Shows the mean gradient in `.grad` while it lives.
-class ShownGradient {
- public:
-  explicit ShownGradient(accum::MeanGradient& gradient) : buffer_(gradient.buffer()) {
-    gradient.materialize();
-    for (const auto& entry : buffer_.entries())
-      if (!entry.staged) show(entry);
-  }
-  ~ShownGradient() {
-    for (const auto& entry : buffer_.entries()) at::Tensor(entry.parameter).mutable_grad().reset();
-  }
-  ShownGradient(const ShownGradient&) = delete;
-  ShownGradient& operator=(const ShownGradient&) = delete;
-
- private:
-  static void show(const accum::GradientBuffer::Entry& entry) {
-    at::Tensor& shown = entry.parameter.mutable_grad();
-    shown.reset();
-    if (entry.slot->contributions > 0) shown = entry.slot->main.to(entry.parameter.scalar_type());
-  }
-
-  const accum::GradientBuffer& buffer_;
-};
-
 class TorchOptimizer final : public Optimizer {
  public:
   TorchOptimizer(std::unique_ptr<torch::optim::Optimizer> optimizer, double base_lr)
@@ -76,8 +51,7 @@ class TorchOptimizer final : public Optimizer {
   void step(accum::MeanGradient&& gradient, double lr) override {
     for (std::size_t i = 0; i < factors_.size(); ++i)
       optimizer_->param_groups()[i].options().set_lr(lr * factors_[i]);
-    const ShownGradient shown(gradient);
-    optimizer_->step();
+    accum::take_torch_step(*optimizer_, gradient);
   }
 
   NamedParameters state() const override { return {{state_name, bytes_of(saved())}}; }

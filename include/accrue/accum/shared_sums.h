@@ -58,7 +58,7 @@ class SharedSums : public Reduction {
   using OnLossSums = std::function<bool(const std::vector<double>& sums)>;
   virtual void set_loss_sums(TellFigures mine, OnLossSums told) = 0;
 
-  /// Of the last window that was reduced.
+  /// The totals of the last window that was reduced.
   virtual const WindowTotals& totals() const = 0;
 
   /// The numbers added up over ranks; `what` says in errors what they are.

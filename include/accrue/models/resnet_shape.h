@@ -23,15 +23,15 @@ constexpr std::string_view to_string(Stem stem) { return stem_words.of(stem); }
 /// What stands behind the stem.
 struct ResNetStages {
   std::vector<std::int64_t> blocks;  ///< of each stage, whose channels double from one to the next
-  /// Of a block: 2 of 3x3; or 3, a bottleneck: 1x1, 3x3 and 1x1 to four times the channels.
+  /// A block has 2 of 3x3; or 3 and is a bottleneck: 1x1, 3x3 and 1x1 to four times the channels.
   std::int64_t convolutions = 2;
 
   /// Channels that leave a block, in those of its stage.
   std::int64_t expansion() const { return convolutions == 3 ? 4 : 1; }
 };
 
-/// Of 6n + 2 layers from 8 with a stem of 3x3, and of 18, 34, 50, 101 or 152 with one of 7x7 (the
-/// paper's table 1). Nothing where there is no such network.
+/// Returns the stages of a network of 6n + 2 layers, 8 at least, with a stem of 3x3, or of 18, 34,
+/// 50, 101 or 152 with one of 7x7 (the paper's table 1); nothing where there is no such network.
 inline std::optional<ResNetStages> resnet_stages(Stem stem, std::int64_t layers) {
   constexpr std::int64_t fewest_layers = 8, basic = 2, bottleneck = 3;
   if (stem == Stem::conv3x3) {

@@ -63,7 +63,7 @@ struct NamedLoss {
 /// The losses of a micro-batch, in the order of their names.
 using MicroBatchLosses = std::function<std::vector<Loss>(const batch::MicroBatch& micro)>;
 
-/// The same with several losses, each with a denominator of its own.
+/// Makes one segment of a module with several losses, each with a denominator of its own.
 std::unique_ptr<Trainable> from_losses(std::shared_ptr<torch::nn::Module> module,
                                        MicroBatchLosses losses, std::vector<NamedLoss> named,
                                        const std::string& name);

@@ -67,8 +67,8 @@ std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
       "model");
 }
 
-/// The same with several losses: `losses_fn(model, micro)` returns a std::vector of them, in the
-/// order of `named`.
+/// Makes a module with several losses trainable: `losses_fn(model, micro)` returns a std::vector of
+/// them, in the order of `named`.
 template <class Model, class LossesFn>
 std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
                                              std::vector<models::NamedLoss> named) {

@@ -76,7 +76,8 @@ class Trainer {
   explicit Trainer(Config config, std::shared_ptr<distributed::Group> group = nullptr,
                    const data::TellProgress& tell = {});
   /// Trains what the program brings; model.kind is "custom".
-  Trainer(Config config, Custom custom, std::shared_ptr<distributed::Group> group = nullptr);
+  Trainer(Config config, Custom custom, std::shared_ptr<distributed::Group> group = nullptr)
+      : Trainer(with_custom(std::move(config), std::move(custom)), std::move(group)) {}
   /// Trains a module of the program's own, in place: `model` is a torch::nn holder or a
   /// std::shared_ptr of a module, `loss_fn(model, micro)` returns accrue::Loss{sum, weight} of an
   /// accrue::batch::MicroBatch. `train` and `val` are its data; null: those of the config.

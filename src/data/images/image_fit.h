@@ -12,7 +12,8 @@ namespace accrue::data {
 /// Brings a decoded image to the shape `target`, by the rules of open_source(), as bytes [C, H, W].
 void fit_image(const DecodedImage& image, const ImageShape& target, std::span<std::uint8_t> planes);
 
-/// The same with what `change` says done to it, but for what is erased (erase_box).
+/// Does what fit_image() does, with the changes that `change` says, but for what is erased
+/// (erase_box).
 void fit_changed_image(const DecodedImage& image, const ImageShape& target,
                        const ImageChange& change, std::span<std::uint8_t> planes);
 

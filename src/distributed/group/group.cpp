@@ -1,6 +1,6 @@
 #include "accrue/distributed/group.h"
 
-#include <exception>
+#include "distributed/group/among_ranks.h"
 
 namespace accrue::distributed {
 
@@ -12,14 +12,10 @@ std::shared_ptr<Group> join(const GroupOptions& options) {
 }
 
 void run_together(Group* group, const std::function<void()>& body) {
-  if (group == nullptr) return body();
-  try {
+  among_ranks(group, [&] {
     body();
-    group->barrier("the end");
-  } catch (const std::exception& error) {
-    group->fail(error.what());
-    throw;
-  }
+    if (group != nullptr) group->barrier("the end");
+  });
 }
 
 }  // namespace accrue::distributed

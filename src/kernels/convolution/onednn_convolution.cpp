@@ -61,33 +61,17 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c,
           may_be_empty};
 }
 
-dnnl::convolution_backward_data::primitive_desc describe_data_gradient(const Convolution& c,
-                                                                       const dnnl::engine& engine) {
+/// Describes a backward pass: what it makes, the image or the weights, is fp32, the other bf16.
+template <class Description>
+Description describe_gradient(const Convolution& c, const dnnl::engine& engine, DataType image,
+                              DataType weights) {
   const dnnl::memory::dims strides(2, c.stride), padding(2, c.padding);
   const auto forward = describe_forward(c, engine);
   if (!forward) return {};
   return {engine,
           dnnl::algorithm::convolution_direct,
-          input_of(c, DataType::f32),
-          weights_of(c, DataType::bf16, Layout::any),
-          output_of(c, DataType::bf16),
-          strides,
-          padding,
-          padding,
-          forward,
-          attributes(),
-          may_be_empty};
-}
-
-dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(
-    const Convolution& c, const dnnl::engine& engine) {
-  const dnnl::memory::dims strides(2, c.stride), padding(2, c.padding);
-  const auto forward = describe_forward(c, engine);
-  if (!forward) return {};
-  return {engine,
-          dnnl::algorithm::convolution_direct,
-          input_of(c, DataType::bf16),
-          weights_of(c, DataType::f32, Layout::any),
+          input_of(c, image),
+          weights_of(c, weights, Layout::any),
           output_of(c, DataType::bf16),
           strides,
           padding,
@@ -123,12 +107,14 @@ CompiledPass compile(Pass pass, const Convolution& c, const dnnl::engine& engine
                        : CompiledPass();
   }
   if (pass == Pass::data_gradient) {
-    const auto description = describe_data_gradient(c, engine);
+    const auto description = describe_gradient<dnnl::convolution_backward_data::primitive_desc>(
+        c, engine, DataType::f32, DataType::bf16);
     return description
                ? compile<dnnl::convolution_backward_data>(description, description.weights_desc())
                : CompiledPass();
   }
-  const auto description = describe_weight_gradient(c, engine);
+  const auto description = describe_gradient<dnnl::convolution_backward_weights::primitive_desc>(
+      c, engine, DataType::bf16, DataType::f32);
   return description ? compile<dnnl::convolution_backward_weights>(description,
                                                                    description.diff_weights_desc())
                      : CompiledPass();

@@ -107,6 +107,12 @@ NamedParameters detached(const NamedParameters& parameters) {
   return result;
 }
 
+NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedParameters& buffers) {
+  NamedParameters tensors = detached(parameters);
+  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+  return tensors;
+}
+
 NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given) {
   if (std::any_of(given.begin(), given.end(),
                   [](const StoredTensor& tensor) { return is_adapter_name(tensor.name); }))

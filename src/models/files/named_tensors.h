@@ -15,6 +15,9 @@ Error misfit_of(const std::string& origin, const std::string& tensor, const std:
 /// The parameters without autograd, sharing their memory: what files hold of them.
 NamedParameters detached(const NamedParameters& parameters);
 
+/// What files hold of a model whose parameters and buffers have their names there.
+NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedParameters& buffers);
+
 /// The tensors of a model with adapters that `given` are for: all of them, or those of the base
 /// where none is an adapter's.
 NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given);

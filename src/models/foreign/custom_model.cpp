@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/models/freeze.h"
 #include "models/files/named_tensors.h"
 #include "models/layers/compute_dtypes.h"
 
@@ -34,10 +35,7 @@ void check_device(const NamedParameters& tensors) {
 
 void check(const Trainable& trainable, Compute compute) {
   NamedParameters tensors = trainable.parameters();
-  bool is_trained = false;
-  for (const NamedParameter& parameter : tensors)
-    is_trained = is_trained || parameter.tensor.requires_grad();
-  if (!is_trained)
+  if (trained_parameter_count(trainable) == 0)
     throw usage_error(take_model, "a parameter that wants a gradient",
                       tensors.empty() ? "no parameters" : "all of them frozen",
                       "register_module() and register_parameter() for what the model is made of");
@@ -67,9 +65,7 @@ CustomModel::CustomModel(std::unique_ptr<Trainable> trainable, Compute compute)
 }
 
 NamedParameters CustomModel::file_tensors() const {
-  NamedParameters tensors = detached(trainable_->parameters());
-  for (const NamedParameter& buffer : trainable_->buffers()) tensors.push_back(buffer);
-  return tensors;
+  return file_tensors_of(trainable_->parameters(), trainable_->buffers());
 }
 
 void CustomModel::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {

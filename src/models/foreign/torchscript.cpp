@@ -149,10 +149,7 @@ std::vector<Segment> TorchScriptModel::segments() {
 std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head(impl_->loss)}; }
 
 NamedParameters TorchScriptModel::file_tensors() const {
-  NamedParameters tensors;
-  for (const NamedParameter& p : impl_->parameters) tensors.push_back({p.name, p.tensor.detach()});
-  tensors.insert(tensors.end(), impl_->buffers.begin(), impl_->buffers.end());
-  return tensors;
+  return file_tensors_of(impl_->parameters, impl_->buffers);
 }
 
 void TorchScriptModel::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {

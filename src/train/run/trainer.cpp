@@ -361,8 +361,6 @@ Trainer::Trainer(Config config, std::shared_ptr<distributed::Group> group,
     throw;
   }
 }
-Trainer::Trainer(Config config, Custom custom, std::shared_ptr<distributed::Group> group)
-    : Trainer(with_custom(std::move(config), std::move(custom)), std::move(group)) {}
 Trainer::~Trainer() = default;
 
 void Trainer::set_gradient_hook(GradientHook hook) { impl_->gradient_hook = std::move(hook); }

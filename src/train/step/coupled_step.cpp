@@ -8,9 +8,9 @@
 
 #include "accrue/core/error.h"
 #include "batch/schedule.h"
+#include "distributed/group/among_ranks.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
-#include "train/step/among_ranks.h"
 #include "train/step/gathered.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
@@ -229,7 +229,7 @@ StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer&
 StepReport coupled_step_in_slices(const SteppedModel& model, torch::optim::Optimizer& optimizer,
                                   std::int64_t samples, const CoupledParts& parts,
                                   const StepOptions& options) {
-  return train::among_ranks(options.group.get(), [&] {
+  return distributed::among_ranks(options.group.get(), [&] {
     return take_coupled_step(model, optimizer, samples, parts, options);
   });
 }

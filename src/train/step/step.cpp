@@ -6,10 +6,10 @@
 #include <string>
 
 #include "accrue/kernels/accelerate.h"
+#include "distributed/group/among_ranks.h"
 #include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
-#include "train/step/among_ranks.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
 #include "train/window/memory_retries.h"
@@ -53,7 +53,7 @@ class SliceStepper::Impl {
         accumulator_(model_.parameters, accumulation(), model_.batch_norms) {}
 
   StepReport step(std::int64_t samples, const RunSlice& run) {
-    return train::among_ranks(options_.group.get(), [&] { return step_alike(samples, run); });
+    return distributed::among_ranks(options_.group.get(), [&] { return step_alike(samples, run); });
   }
 
   accum::WindowShare share(std::int64_t samples) { return accumulator_.share(Samples{samples}); }

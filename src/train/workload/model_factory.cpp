@@ -275,15 +275,9 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
 void take_shape_of_origin(Config& config) {
   take_adapters_of_folder(config);
   const std::optional<std::int64_t> context = config.model.context;
-  const LoraConfig adapters = config.model.lora;
-  const models::BaseFormat base = config.model.base;
   if (const auto origin = run_origin(config.model.from)) {
-    config = VerifiedCheckpoint(origin->checkpoint, VerifiedCheckpoint::Files::none)
-                 .with_shape(std::move(config));
-    if (adapters.is_on()) {
-      config.model.lora = adapters;
-      config.model.base = base;
-    }
+    const VerifiedCheckpoint checkpoint(origin->checkpoint, VerifiedCheckpoint::Files::none);
+    config = with_shape_of(checkpoint, std::move(config));
   } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
     expect_model_files(config.model.from, config.model.kind);
     if (config.model.kind == ModelKind::llama) {

@@ -113,24 +113,28 @@ std::optional<RunOrigin> run_origin(const std::string& from) {
   return RunOrigin{run, find_checkpoint(run, std::nullopt)};
 }
 
+Config with_shape_of(const VerifiedCheckpoint& checkpoint, Config config) {
+  const LoraConfig adapters = config.model.lora;
+  const models::BaseFormat base = config.model.base;
+  config = checkpoint.with_shape(std::move(config));
+  if (!adapters.is_on()) return config;
+  config.model.lora = adapters;
+  config.model.base = base;
+  return config;
+}
+
 std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
                                              std::vector<std::string>& remarks) {
   const Config theirs = origin.run.config();
   check_goes_with(config, theirs);
   const VerifiedCheckpoint checkpoint(origin.checkpoint, VerifiedCheckpoint::Files::model);
   const std::optional<std::int64_t> wanted = config.model.context;
-  const LoraConfig wanted_adapters = config.model.lora;
-  const models::BaseFormat wanted_base = config.model.base;
-  config = checkpoint.with_shape(std::move(config));
-  if (wanted_adapters.is_on() && config.model.lora.adapters.any())
+  if (config.model.lora.is_on() && checkpoint.with_shape(config).model.lora.adapters.any())
     throw usage_error("model.from = \"" + config.model.from + "\"",
                       "a run that trained a whole model", "one that trained adapters",
                       "accrue export, which merges them into their base, or with --format adapter "
                       "makes a folder for lora.from");
-  if (wanted_adapters.is_on()) {
-    config.model.lora = wanted_adapters;
-    config.model.base = wanted_base;
-  }
+  config = with_shape_of(checkpoint, std::move(config));
   const std::size_t said_before = remarks.size();
   const std::string file = checkpoint.model_path().string();
   StoredTensors tensors = checkpoint.model();

@@ -11,6 +11,8 @@
 
 namespace accrue::train {
 
+class VerifiedCheckpoint;
+
 /// A run that a model starts from.
 struct RunOrigin {
   RunDirectory run;
@@ -21,6 +23,10 @@ struct RunOrigin {
 /// for everything else. Throws a usage Error where the run has no checkpoint, or the checkpoint no
 /// run.
 std::optional<RunOrigin> run_origin(const std::string& from);
+
+/// The config with a checkpoint's shape, and with its own adapters, and what holds their base,
+/// where it has any.
+Config with_shape_of(const VerifiedCheckpoint& checkpoint, Config config);
 
 /// Loads the checkpoint's model, verified; `config` gets its shape, but for a language
 /// model's shorter context, and its adapters. Adds to `remarks` what was decided. Throws a usage

@@ -4,12 +4,12 @@
 
 #include "accrue/distributed/group.h"
 
-namespace accrue::train {
+namespace accrue::distributed {
 
 /// Calls `act`. Where it throws, the other ranks of the group, if there is one, end with that
 /// reason.
 template <class Act>
-auto among_ranks(distributed::Group* group, const Act& act) {
+auto among_ranks(Group* group, const Act& act) {
   try {
     return act();
   } catch (const std::exception& error) {
@@ -18,4 +18,4 @@ auto among_ranks(distributed::Group* group, const Act& act) {
   }
 }
 
-}  // namespace accrue::train
+}  // namespace accrue::distributed
