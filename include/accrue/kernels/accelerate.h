@@ -58,7 +58,9 @@ struct AcceleratedCalls {
 /// computed weights, autocasting, forward-mode derivatives, evaluation under NoGradGuard) are
 /// libtorch's own, to the bit.
 ///
-/// Dropout is libtorch's until begin() says whose rows a forward pass has.
+/// Dropout is libtorch's until begin() says whose rows a forward pass has. A Trainer does all of
+/// this for its model by itself (model.accelerate), the forward pass without a graph of a
+/// recomputation included; evaluation is libtorch's.
 class Accelerated {
  public:
   /// Takes a model's parameters, later ones are not seen. Throws a usage Error where this process
@@ -72,9 +74,9 @@ class Accelerated {
   /// window is to have the same masks. From then on dropout (at::dropout, at::feature_dropout, both
   /// in place too, attention's) keeps what Philox4x32-10 says, keyed by (seed, window, sample id,
   /// place among the pass's dropouts, position within the sample): the same however the batch is
-  /// split, and when it is replayed. The samples are x's first dimension, or the second of three or
-  /// more, or equal shares of the first (heads, flattened positions); where none fits, the mask is
-  /// libtorch's.
+  /// split, when it is replayed, and in the second run of accrue::checkpoint. The samples are x's
+  /// first dimension, or the second of three or more, or equal shares of the first (heads,
+  /// flattened positions); where none fits, the mask is libtorch's. So it is of alpha dropout.
   void begin(std::vector<std::int64_t> sample_ids, std::int64_t window = 0);
 
   const AcceleratedCalls& calls() const;

@@ -77,6 +77,8 @@ struct ModelConfig {
   LoraConfig lora;
   models::BaseFormat base = models::BaseFormat::as_stored;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
+  /// Of a torchscript or custom model. A workload whose decision is made says on or off.
+  Accelerate accelerate = Accelerate::automatic;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.
   std::vector<std::int64_t> image;

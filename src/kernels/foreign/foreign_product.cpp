@@ -67,8 +67,19 @@ struct ForeignProduct : torch::autograd::Function<ForeignProduct> {
 
 }  // namespace
 
+namespace {
+
+/// What a view that was made without a graph is the transpose of.
+at::Tensor transposed_base(const at::Tensor& view) {
+  if (at::GradMode::is_enabled() || !view.is_view()) return {};
+  const at::Tensor base(view._base());
+  return base.is_leaf() && base.requires_grad() && is_transpose(view, base) ? base : at::Tensor();
+}
+
+}  // namespace
+
 at::Tensor transposed_or_same_parameter(const at::Tensor& factor) {
-  if (!factor.requires_grad()) return {};
+  if (!factor.requires_grad()) return transposed_base(factor);
   if (factor.is_leaf()) return factor;
   const auto& node = factor.grad_fn();
   if (!node || node->num_outputs() != 1) return {};

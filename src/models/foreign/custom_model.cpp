@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/freeze.h"
 #include "models/files/named_tensors.h"
+#include "models/foreign/accelerated_passes.h"
 #include "models/layers/compute_dtypes.h"
 
 namespace accrue::models {
@@ -58,11 +59,23 @@ void convert(const NamedParameters& tensors, at::ScalarType dtype) {
 }  // namespace
 
 CustomModel::CustomModel(std::unique_ptr<Trainable> trainable, Compute compute)
-    : trainable_(std::move(trainable)) {
+    : trainable_(std::move(trainable)), passes_(std::make_unique<AcceleratedPasses>()) {
   check(*trainable_, compute);
   convert(trainable_->parameters(), master_dtype(compute));
   convert(trainable_->buffers(), master_dtype(compute));
 }
+
+CustomModel::~CustomModel() = default;
+
+std::vector<Segment> CustomModel::segments() { return passes_->of(trainable_->segments()); }
+std::vector<LossHead> CustomModel::losses() { return passes_->of(trainable_->losses()); }
+
+std::vector<ForeignLayer> CustomModel::foreign_layers() const {
+  return passes_->beyond_reach(trainable_->foreign_layers());
+}
+
+void CustomModel::accelerate(bool wanted) { passes_->accelerate(wanted, trainable_->parameters()); }
+AcceleratedCalls CustomModel::accelerated_calls() const { return passes_->calls(); }
 
 NamedParameters CustomModel::file_tensors() const {
   return file_tensors_of(trainable_->parameters(), trainable_->buffers());

@@ -12,6 +12,7 @@
 #include "accrue/models/class_loss.h"
 #include "core/words.h"
 #include "models/files/named_tensors.h"
+#include "models/foreign/accelerated_passes.h"
 #include "models/foreign/module_generator.h"
 #include "models/foreign/torchscript_graph.h"
 
@@ -93,6 +94,7 @@ struct TorchScriptModel::Impl {
   LossOptions loss;
   NamedParameters parameters, buffers;
   std::vector<ForeignLayer> foreign;
+  AcceleratedPasses passes;
 
   explicit Impl(const TorchScriptOptions& options)
       : module(load(options)),
@@ -136,14 +138,21 @@ TorchScriptModel::~TorchScriptModel() = default;
 
 NamedParameters TorchScriptModel::parameters() const { return impl_->parameters; }
 NamedParameters TorchScriptModel::buffers() const { return impl_->buffers; }
-std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const { return impl_->foreign; }
+std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const {
+  return impl_->passes.beyond_reach(impl_->foreign);
+}
+
+void TorchScriptModel::accelerate(bool wanted) {
+  impl_->passes.accelerate(wanted, impl_->parameters);
+}
+AcceleratedCalls TorchScriptModel::accelerated_calls() const { return impl_->passes.calls(); }
 
 std::vector<Segment> TorchScriptModel::segments() {
   Impl* model = impl_.get();
-  return {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
-                              const ForwardContext& context) {
-             return Activations{model->forward(micro.inputs, context)};
-           }}};
+  return model->passes.of({{"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                                               const ForwardContext& context) {
+                              return Activations{model->forward(micro.inputs, context)};
+                            }}});
 }
 
 std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head(impl_->loss)}; }

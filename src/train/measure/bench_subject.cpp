@@ -8,6 +8,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "train/pass/forward_backward.h"
+#include "train/plan/acceleration.h"
 #include "train/ranks/alone.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
@@ -66,7 +67,9 @@ void expect_rounds(std::int64_t rounds) {
 
 Workload BenchSubject::open(const Config& config) {
   use_resources(config);
-  return open_workload(config);
+  Workload work = open_workload(config);
+  decide_acceleration(work);
+  return work;
 }
 
 BenchSubject::BenchSubject(const Config& config)

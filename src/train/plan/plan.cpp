@@ -3,6 +3,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
+#include "train/plan/acceleration.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/plan_choice.h"
@@ -82,6 +83,7 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
     Workload work = open_within_memory(with_whole_batch(config, options.ranks));
     work.ranks = ranks_that_share(config, options.ranks);
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
+    decide_acceleration(work);
     report = plan_workload(work, options);
     report.parameters = models::parameter_count(*work.model);
     report.batch_tokens = tokens_of_window(work);

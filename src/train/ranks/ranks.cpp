@@ -223,6 +223,13 @@ bool Ranks::as_first_says(bool mine) const {
   return said.item<std::uint8_t>() != 0;
 }
 
+bool Ranks::all_say(bool mine) const {
+  if (!group_) return mine;
+  at::Tensor against = at::full({1}, mine ? 0 : 1, at::kDouble);
+  group_->start_sum(against, "what the ranks decided")->wait();
+  return against.item<double>() == 0;
+}
+
 std::vector<NamedParameters> Ranks::states_of_others(const NamedParameters& mine) const {
   if (!group_) return {};
   const std::int64_t others = is_first() ? world() - 1 : 0;

@@ -359,6 +359,7 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
 std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
   std::unique_ptr<models::Model> model = make_whole_model(config, values);
   models::freeze_parameters(*model, config.model.freeze);
+  if (config.model.accelerate == Accelerate::on) model->accelerate(true);
   return model;
 }
 

@@ -1,0 +1,84 @@
+#include "models/foreign/accelerated_passes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace accrue::models {
+namespace {
+
+using kernels::AcceleratedModel;
+using kernels::AcceleratedScope;
+using kernels::Caught;
+
+/// The first number of the dropouts of part `index`. A Sequential's own Dropout modules have the
+/// numbers from index << 32 on (torch_module.cpp).
+std::int64_t first_site(std::int64_t index) {
+  constexpr std::int64_t behind_those_of_modules = std::int64_t{1} << 31;
+  return (index << 32) + behind_those_of_modules;
+}
+
+constexpr std::int64_t losses_begin = std::int64_t{1} << 24;  ///< behind all segments
+
+/// Accelerates a part of a training pass while it lives.
+class Part {
+ public:
+  Part(const std::shared_ptr<AcceleratedModel>& model, const ForwardContext& context,
+       std::int64_t index) {
+    if (!context.training) return;
+    scope_.emplace(kernels::AcceleratedPass{
+        .model = model,
+        .caught = context.operations == nullptr ? Caught::always : Caught::dropouts,
+        .context = context,
+        .next_site = first_site(index)});
+  }
+
+ private:
+  std::optional<AcceleratedScope> scope_;
+};
+
+}  // namespace
+
+void AcceleratedPasses::accelerate(bool wanted, const NamedParameters& parameters) {
+  model_ = wanted ? std::make_shared<AcceleratedModel>(parameters) : nullptr;
+}
+
+std::vector<Segment> AcceleratedPasses::of(std::vector<Segment> segments) const {
+  if (!model_) return segments;
+  std::int64_t index = 0;
+  for (Segment& segment : segments)
+    segment.forward = [model = model_, forward = std::move(segment.forward), index = index++](
+                          const Activations& input, const batch::MicroBatch& micro,
+                          const ForwardContext& context) {
+      const Part part(model, context, index);
+      return forward(input, micro, context);
+    };
+  return segments;
+}
+
+std::vector<LossHead> AcceleratedPasses::of(std::vector<LossHead> losses) const {
+  if (!model_) return losses;
+  std::int64_t index = losses_begin;
+  for (LossHead& loss : losses)
+    loss.forward = [model = model_, forward = std::move(loss.forward), index = index++](
+                       const Activations& output, const batch::MicroBatch& micro,
+                       const ForwardContext& context, double gradient_scale) {
+      const Part part(model, context, index);
+      return forward(output, micro, context, gradient_scale);
+    };
+  return losses;
+}
+
+std::vector<ForeignLayer> AcceleratedPasses::beyond_reach(std::vector<ForeignLayer> layers) const {
+  if (model_ && model_->unkeyed_dropouts == 0)
+    std::erase_if(layers, [](const ForeignLayer& layer) {
+      return layer.kind == ForeignLayer::Kind::dropout && layer.is_keyed_when_accelerated;
+    });
+  return layers;
+}
+
+AcceleratedCalls AcceleratedPasses::calls() const {
+  return model_ ? model_->calls : AcceleratedCalls{};
+}
+
+}  // namespace accrue::models
