@@ -78,7 +78,7 @@ std::unique_ptr<CustomModel> model_of(const std::shared_ptr<torch::nn::Module>& 
 
 std::unique_ptr<CustomModel> foreign(bool accelerated) {
   at::manual_seed(4);
-  const Foreign module;
+  Foreign module;
   return model_of(
       module.ptr(),
       [module](const batch::MicroBatch& micro) mutable { return module->forward(micro.inputs); },
@@ -152,6 +152,25 @@ TEST(AcceleratedModel, RunsWithoutAGraphToTheSameBits) {
   EXPECT_TRUE(at::equal(forward(*model, micro, context_of(micro)).sum, with_graph));
 }
 
+TEST(AcceleratedModel, InBf16RunsWithoutAGraphToTheSameBits) {
+  at::manual_seed(4);
+  Foreign module;
+  CustomModel model(from_module(
+                        module.ptr(),
+                        [module](const batch::MicroBatch& micro) mutable {
+                          return module->forward(micro.inputs.to(at::kFloat));
+                        },
+                        squares, "model"),
+                    Compute::bf16);
+  model.accelerate(true);
+  const batch::MicroBatch micro = sequences(0, samples);
+  const at::Tensor with_graph = forward(model, micro, context_of(micro)).sum;
+  EXPECT_EQ(with_graph.scalar_type(), at::kFloat);
+  EXPECT_GT(model.accelerated_calls().products, 0);
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(forward(model, micro, context_of(micro)).sum, with_graph));
+}
+
 TEST(AcceleratedModel, IsEvaluatedAsItIsWritten) {
   const batch::MicroBatch micro = sequences(0, samples);
   ForwardContext context = context_of(micro);
@@ -191,10 +210,17 @@ TEST(AcceleratedModel, NamesTheDropoutsThatAccrueHasNoMasksFor) {
   EXPECT_THAT(dropouts_of(*odd), ElementsAre("1", "2"));
 }
 
+struct InnerImpl : torch::nn::Module {
+  InnerImpl() : drop(register_module("drop", torch::nn::Dropout(0.5))) {}
+  at::Tensor forward(const at::Tensor& x) { return drop(x); }
+  torch::nn::Dropout drop;
+};
+TORCH_MODULE(Inner);
+
 TEST(AcceleratedModel, MasksOfASequentialsOwnDropoutAreNotThoseOfOneInside) {
-  torch::nn::Sequential inner(torch::nn::Dropout(0.5)), net;
+  torch::nn::Sequential net;
   net->push_back(torch::nn::Dropout(0.5));
-  net->push_back(inner);
+  net->push_back(Inner());
   net->push_back(torch::nn::Linear(width, 1));
   CustomModel model(from_sequential(net, squares, "net"), Compute::fp64);
   model.accelerate(true);
@@ -213,7 +239,7 @@ TEST(AcceleratedModel, MasksOfASequentialsOwnDropoutAreNotThoseOfOneInside) {
 TEST(AcceleratedModel, RunsACheckpointAgainWithTheMasksItHad) {
   const auto gradients = [](bool checkpointed) {
     at::manual_seed(4);
-    const Foreign module;
+    Foreign module;
     const auto model = model_of(
         module.ptr(),
         [module, checkpointed](const batch::MicroBatch& micro) mutable {

@@ -55,6 +55,19 @@ TEST_F(CustomModelProof, PassesALossOfSums) {
   EXPECT_TRUE(report.equal) << conclusion(report);
 }
 
+TEST_F(CustomModelProof, PassesBf16UnderAutocasting) {
+  for (const auto accelerate : {train::Accelerate::automatic, train::Accelerate::off}) {
+    train::Config config = config_of(plain, summed);
+    config.precision.compute = models::Compute::bf16;
+    config.model.accelerate = accelerate;
+    const Report report = verify_config(config);
+    EXPECT_TRUE(report.equal) << conclusion(report);
+    config = config_of(plain, mean_of_micro_batch);
+    config.precision.compute = models::Compute::bf16;
+    EXPECT_FALSE(verify_config(config).equal) << "its bounds still tell a mean of means";
+  }
+}
+
 TEST_F(CustomModelProof, NamesAMeanOfMeans) {
   const Report report = verify_config(config_of(plain, mean_of_micro_batch));
   EXPECT_FALSE(report.equal) << conclusion(report);

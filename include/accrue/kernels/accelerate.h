@@ -55,8 +55,9 @@ struct AcceleratedCalls {
 /// The results are libtorch's up to rounding, and so is what autograd gives of them in any use:
 /// tied weights, hooks, torch::autograd::grad, second derivatives. Convolutions, batch
 /// normalisations and whatever else is not in this list (sparse or padded-by-frequency embeddings,
-/// computed weights, autocasting, forward-mode derivatives, evaluation under NoGradGuard) are
-/// libtorch's own, to the bit.
+/// computed weights, forward-mode derivatives, evaluation under NoGradGuard) are libtorch's own, to
+/// the bit. Under autocasting libtorch rounds the operands, and products and attention are made of
+/// these; a weight in fp32 gets its gradient unrounded.
 ///
 /// Dropout is libtorch's until begin() says whose rows a forward pass has. A Trainer does all of
 /// this for its model by itself (model.accelerate), the forward pass without a graph of a

@@ -9,14 +9,16 @@
 
 namespace accrue::models {
 
-class AcceleratedPasses;  // src/models/foreign/accelerated_passes.h
+class ForeignPasses;  // src/models/foreign/foreign_passes.h
 
 /// A Trainable of a program's own as a Model: its files hold parameters and buffers by their names.
 /// What floats is converted to the masters' dtype of `compute`, in the Trainable itself.
 class CustomModel : public Model {
  public:
-  /// Throws a usage Error where there is nothing to train, a name stands twice, tensors are on two
-  /// devices, or `compute` is bf16, which is a matter of the Trainable's own layers.
+  /// In bf16 segments run as under libtorch's autocasting, and what they give is widened to fp32,
+  /// for the next one and the losses; parameters stay fp32, and so do the sums of their gradients.
+  /// Throws a usage Error where there is nothing to train, a name stands twice or tensors are on
+  /// two devices.
   CustomModel(std::unique_ptr<Trainable> trainable, Compute compute);
   ~CustomModel() override;
 
@@ -40,7 +42,7 @@ class CustomModel : public Model {
 
  private:
   std::unique_ptr<Trainable> trainable_;
-  std::unique_ptr<AcceleratedPasses> passes_;
+  std::unique_ptr<ForeignPasses> passes_;
 };
 
 }  // namespace accrue::models

@@ -12,7 +12,7 @@ namespace accrue::models {
 
 struct TorchScriptOptions {
   std::filesystem::path file;       ///< written by torch.jit.save
-  Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted
+  Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted; bf16: of fp32
   LossOptions loss = {};
 };
 
@@ -26,6 +26,9 @@ struct TorchScriptOptions {
 /// the module's operations (Model::accelerate). Other draws come from libtorch's generator, which a
 /// pass seeds from (seed, window, first sample id) and restores. Its graph runs as it is written:
 /// libtorch's optimising executor differentiates parts of it by itself, without the parameters.
+///
+/// In bf16 it runs as under libtorch's autocasting, and its logits are widened to fp32; parameters
+/// stay fp32, and so do the sums of their gradients. TorchScript's own autocasting is left alone.
 ///
 /// Parameters are made contiguous. What is thrown in the module comes out as it was (memory that
 /// runs out is told apart), without TorchScript's own trace: a setting of the whole process.

@@ -35,9 +35,11 @@ constexpr c10::DispatchKeySet later_keys(c10::DispatchKeySet::FULL_AFTER, accele
 bool does_operations() {
   const AcceleratedPass* pass = AcceleratedScope::innermost();
   if (pass == nullptr || pass->caught == Caught::dropouts) return false;
-  return (pass->caught == Caught::always || at::GradMode::is_enabled()) &&
-         !at::autocast::is_autocast_enabled(at::kCPU);
+  return pass->caught == Caught::always || at::GradMode::is_enabled();
 }
+
+/// Whether libtorch casts the operands of products first, and then asks again.
+bool is_autocasting() { return at::autocast::is_autocast_enabled(at::kCPU); }
 
 /// Whether somebody wants the gradient of an operation on `inputs`, or will.
 bool is_differentiated(at::TensorList inputs) {
@@ -70,15 +72,20 @@ AcceleratedPass* pass_of_trained(const at::Tensor& parameter) {
   return AcceleratedScope::of(parameter);
 }
 
-/// Whose parameter `factor` is or transposes, where accrue makes x · factor; null: libtorch does.
+/// The pass for which accrue makes x · factor, of a parameter or its transpose; null: libtorch
+/// does.
 AcceleratedPass* pass_of_product(const at::Tensor& x, const at::Tensor& factor) {
   if (!does_operations() || !is_ordinary(x) || !is_ordinary(factor)) return nullptr;
   if (x.dim() != 2 || factor.dim() != 2 || x.size(1) != factor.size(0)) return nullptr;
   if (!is_real_or_bf16(x) || factor.scalar_type() != x.scalar_type()) return nullptr;
-  return pass_of_trained(transposed_or_same_parameter(factor));
+  // Without a graph a cast does not show what it was made of.
+  AcceleratedPass* pass = AcceleratedScope::innermost();
+  if (pass->caught == Caught::always && x.scalar_type() == at::kBFloat16) return pass;
+  return pass_of_trained(origin_of_factor(factor).parameter);
 }
 
-at::Tensor asked_mm(const at::Tensor& x, const at::Tensor& factor) {
+at::Tensor asked_mm(c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& factor) {
+  if (is_autocasting()) return at::redispatch::mm(keys & later_keys, x, factor);
   const Plainly plainly;
   AcceleratedPass* pass = pass_of_product(x, factor);
   if (pass == nullptr) return at::mm(x, factor);
@@ -91,8 +98,10 @@ bool is_bias_of(const at::Tensor& bias, const at::Tensor& factor) {
          bias.scalar_type() == factor.scalar_type();
 }
 
-at::Tensor asked_addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& factor,
-                       const at::Scalar& beta, const at::Scalar& alpha) {
+at::Tensor asked_addmm(c10::DispatchKeySet keys, const at::Tensor& bias, const at::Tensor& x,
+                       const at::Tensor& factor, const at::Scalar& beta, const at::Scalar& alpha) {
+  if (is_autocasting())
+    return at::redispatch::addmm(keys & later_keys, bias, x, factor, beta, alpha);
   const Plainly plainly;
   AcceleratedPass* pass = pass_of_product(x, factor);
   if (pass == nullptr || !is_bias_of(bias, factor) || beta.toDouble() != 1 || alpha.toDouble() != 1)
@@ -171,10 +180,11 @@ at::Tensor asked_attention(c10::DispatchKeySet keys, const at::Tensor& q, const 
                            bool enable_gqa) {
   AcceleratedPass* pass = AcceleratedScope::innermost();
   const bool drops = pass != nullptr && pass->samples() > 0 && dropout > 0 && dropout < 1;
-  const bool fits = pass != nullptr && !mask && scale.value_or(1) > 0 &&
-                    fits_attention(q, k, v, enable_gqa) &&
-                    !at::autocast::is_autocast_enabled(at::kCPU);
-  if (drops && !(fits && pass->samples() == q.size(0)))  // made of others, one of them a dropout
+  const bool fits =
+      pass != nullptr && !mask && scale.value_or(1) > 0 && fits_attention(q, k, v, enable_gqa);
+  const bool is_made_of_others =
+      drops && !(fits && pass->samples() == q.size(0));  // a dropout, too
+  if (is_autocasting() || is_made_of_others)
     return at::redispatch::scaled_dot_product_attention(keys & later_keys, q, k, v, mask, dropout,
                                                         is_causal, scale, enable_gqa);
   const Plainly plainly;

@@ -8,7 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/freeze.h"
 #include "models/files/named_tensors.h"
-#include "models/foreign/accelerated_passes.h"
+#include "models/foreign/foreign_passes.h"
 #include "models/layers/compute_dtypes.h"
 
 namespace accrue::models {
@@ -34,15 +34,12 @@ void check_device(const NamedParameters& tensors) {
                         "model->to(device) before it is handed over");
 }
 
-void check(const Trainable& trainable, Compute compute) {
+void check(const Trainable& trainable) {
   NamedParameters tensors = trainable.parameters();
   if (trained_parameter_count(trainable) == 0)
     throw usage_error(take_model, "a parameter that wants a gradient",
                       tensors.empty() ? "no parameters" : "all of them frozen",
                       "register_module() and register_parameter() for what the model is made of");
-  if (compute == Compute::bf16)
-    throw usage_error(take_model, "precision.compute = \"fp32\" or \"fp64\"", "\"bf16\"",
-                      "precision.compute = \"fp32\"");
   for (const NamedParameter& buffer : trainable.buffers()) tensors.push_back(buffer);
   check_names(tensors);
   check_device(tensors);
@@ -59,8 +56,8 @@ void convert(const NamedParameters& tensors, at::ScalarType dtype) {
 }  // namespace
 
 CustomModel::CustomModel(std::unique_ptr<Trainable> trainable, Compute compute)
-    : trainable_(std::move(trainable)), passes_(std::make_unique<AcceleratedPasses>()) {
-  check(*trainable_, compute);
+    : trainable_(std::move(trainable)), passes_(std::make_unique<ForeignPasses>(compute)) {
+  check(*trainable_);
   convert(trainable_->parameters(), master_dtype(compute));
   convert(trainable_->buffers(), master_dtype(compute));
 }

@@ -12,7 +12,7 @@
 #include "accrue/models/class_loss.h"
 #include "core/words.h"
 #include "models/files/named_tensors.h"
-#include "models/foreign/accelerated_passes.h"
+#include "models/foreign/foreign_passes.h"
 #include "models/foreign/module_generator.h"
 #include "models/foreign/torchscript_graph.h"
 
@@ -20,9 +20,6 @@ namespace accrue::models {
 namespace {
 
 at::ScalarType dtype_of(const TorchScriptOptions& options) {
-  if (options.compute == Compute::bf16)
-    throw usage_error("load " + options.file.string(), "precision.compute \"fp32\" or \"fp64\"",
-                      "bf16", "fp32: mixed precision needs accrue's own layers");
   return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
 }
 
@@ -94,14 +91,15 @@ struct TorchScriptModel::Impl {
   LossOptions loss;
   NamedParameters parameters, buffers;
   std::vector<ForeignLayer> foreign;
-  AcceleratedPasses passes;
+  ForeignPasses passes;
 
   explicit Impl(const TorchScriptOptions& options)
       : module(load(options)),
         dtype(dtype_of(options)),
         loss(options.loss),
         parameters(list(module.named_parameters())),
-        foreign() {
+        foreign(),
+        passes(options.compute) {
     check_signature(module, options.file.string());
     for (const auto& entry : module.named_buffers()) buffers.push_back({entry.name, entry.value});
     if (std::ranges::none_of(parameters,

@@ -19,7 +19,6 @@ using testing::DriftingNetImpl;
 using testing::FaultyNetImpl;
 using testing::ForeignNetImpl;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::SharedNet;
 
 class AcceleratedRun : public testing::ForeignRun {
@@ -87,10 +86,10 @@ TEST_F(AcceleratedRun, FallsBackWhereTheCheckDoesNotAgreeAndNamesIt) {
   const SharedNet expected = std::make_shared<FaultyNetImpl>(),
                   net = std::make_shared<FaultyNetImpl>();
   train_as_written(expected);
-  EXPECT_THAT(train(foreign_config(5, 5), net),
-              AllOf(HasSubstr("the model's operations are libtorch's: on the first sample the "
-                              "gradient of first.weight differs by 0.001 of itself"),
-                    Not(HasSubstr("without it, too"))));
+  EXPECT_THAT(
+      train(foreign_config(5, 5), net),
+      HasSubstr("the model's operations are libtorch's: on the first sample the gradient of "
+                "first.weight differs by 0.001 of itself"));
   EXPECT_EQ(largest_difference(net, expected), 0);
   Config forced = foreign_config(5, 5);
   forced.model.accelerate = Accelerate::on;
@@ -101,8 +100,8 @@ TEST_F(AcceleratedRun, FallsBackWhereTheCheckDoesNotAgreeAndNamesIt) {
 
 TEST_F(AcceleratedRun, TellsThatAModelDoesNotRepeatItself) {
   EXPECT_THAT(train(foreign_config(2, 5), std::make_shared<DriftingNetImpl>()),
-              AllOf(HasSubstr("the model's operations are libtorch's"),
-                    HasSubstr("its passes differ from one another without it, too")));
+              HasSubstr("the model's operations are libtorch's: two passes of libtorch's over the "
+                        "first sample are not alike: the loss differs"));
 }
 
 TEST_F(AcceleratedRun, LeavesTheModelAsItWas) {
@@ -175,13 +174,23 @@ TEST(AccelerationOfACheckpoint, IsReadBackOrUnknown) {
   }
 }
 
+struct InnerImpl : torch::nn::Module {
+  InnerImpl()
+      : fc(register_module("fc", torch::nn::Linear(8, 8))),
+        drop(register_module("drop", torch::nn::Dropout(0.3))) {}
+  at::Tensor forward(const at::Tensor& x) { return drop(fc(x)); }
+  torch::nn::Linear fc;
+  torch::nn::Dropout drop;
+};
+TORCH_MODULE(Inner);
+
 TEST_F(AcceleratedRun, RecomputesToTheSameBits) {
   const auto trained = [&](Recompute recompute) {
     at::manual_seed(3);
-    torch::nn::Sequential inner(torch::nn::Linear(8, 8), torch::nn::Dropout(0.3)), net;
+    torch::nn::Sequential net;
     net->push_back(torch::nn::Linear(testing::foreign_inputs, 8));
     net->push_back(torch::nn::BatchNorm1d(8));
-    net->push_back(inner);
+    net->push_back(Inner());
     net->push_back(torch::nn::BatchNorm1d(8));
     net->push_back(torch::nn::Linear(8, testing::foreign_classes));
     Config c = foreign_config(3, 6);

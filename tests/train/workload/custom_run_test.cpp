@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -247,6 +248,42 @@ TEST_F(CustomRun, TakesAChainThatIsCutAtItsBatchNorms) {
   EXPECT_LT(largest_difference(trained[0], trained[1]), 1e-12);
 }
 
+/// The same steps under libtorch's autocasting, whose gradients are added up in fp32.
+TEST_F(CustomRun, InBf16StepsAsAutocastingDoes) {
+  Net expected;
+  for (const auto& [begin, end] : {std::pair{0, 12}, {12, 24}, {24, 30}}) {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const at::Tensor logits = expected->forward(all_inputs().to(at::kFloat).slice(0, begin, end));
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    expected->zero_grad();
+    torch::nn::functional::cross_entropy(logits.to(at::kFloat), all_targets().slice(0, begin, end))
+        .backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : expected->parameters()) parameter.sub_(0.3 * parameter.grad());
+  }
+  const Net start;
+  for (const Accelerate accelerate : {Accelerate::on, Accelerate::off})
+    for (const std::int64_t micro : {5, 12}) {
+      std::filesystem::remove_all(config().run.out);
+      Config c = config_of_steps(3, micro);
+      c.precision.compute = models::Compute::bf16;
+      c.model.accelerate = accelerate;
+      Net net;
+      Trainer(c, net, summed_loss, all_samples()).run();
+      EXPECT_EQ(net->first->weight.scalar_type(), at::kFloat);
+      const double way = largest_difference(start->parameters(), expected->parameters());
+      EXPECT_LT(largest_difference(net->parameters(), expected->parameters()), way / 32) << micro;
+    }
+  Net fp32;
+  std::filesystem::remove_all(config().run.out);
+  Config c = config_of_steps(3, 12);
+  c.precision.compute = models::Compute::fp32;
+  Trainer(c, fp32, summed_loss, all_samples()).run();
+  EXPECT_GT(largest_difference(fp32->parameters(), expected->parameters()), 1e-5)
+      << "operands are rounded";
+}
+
 TEST_F(CustomRun, RefusesWhatCannotBeTrained) {
   const auto refusal = [&](const auto& begin) {
     std::filesystem::remove_all(config().run.out);
@@ -259,10 +296,6 @@ TEST_F(CustomRun, RefusesWhatCannotBeTrained) {
     return std::string("none");
   };
   const Config c = config_of_steps(2, 4);
-  Config bf16 = c;
-  bf16.precision.compute = models::Compute::bf16;
-  EXPECT_THAT(refusal([&] { Trainer(bf16, Net(), summed_loss, all_samples()); }),
-              HasSubstr("precision.compute"));
   EXPECT_THAT(refusal([&] { Trainer(c, Net(), summed_loss); }), HasSubstr("data.train"));
   Net frozen;
   for (at::Tensor& parameter : frozen->parameters()) parameter.requires_grad_(false);

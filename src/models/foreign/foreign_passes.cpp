@@ -1,8 +1,10 @@
-#include "models/foreign/accelerated_passes.h"
+#include "models/foreign/foreign_passes.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
+
+#include "models/foreign/autocasting.h"
 
 namespace accrue::models {
 namespace {
@@ -20,12 +22,12 @@ std::int64_t first_site(std::int64_t index) {
 
 constexpr std::int64_t losses_begin = std::int64_t{1} << 24;  ///< behind all segments
 
-/// Accelerates a part of a training pass while it lives.
+/// Accelerates a part of a training pass while it lives; does nothing without a model.
 class Part {
  public:
   Part(const std::shared_ptr<AcceleratedModel>& model, const ForwardContext& context,
        std::int64_t index) {
-    if (!context.training) return;
+    if (!model || !context.training) return;
     scope_.emplace(kernels::AcceleratedPass{
         .model = model,
         .caught = context.operations == nullptr ? Caught::always : Caught::dropouts,
@@ -37,26 +39,37 @@ class Part {
   std::optional<AcceleratedScope> scope_;
 };
 
-}  // namespace
-
-void AcceleratedPasses::accelerate(bool wanted, const NamedParameters& parameters) {
-  model_ = wanted ? std::make_shared<AcceleratedModel>(parameters) : nullptr;
+Activations widened(Activations activations) {
+  for (at::Tensor& tensor : activations)
+    if (tensor.defined() && tensor.scalar_type() == at::kBFloat16) tensor = tensor.to(at::kFloat);
+  return activations;
 }
 
-std::vector<Segment> AcceleratedPasses::of(std::vector<Segment> segments) const {
-  if (!model_) return segments;
+}  // namespace
+
+void ForeignPasses::accelerate(bool wanted, const NamedParameters& parameters) {
+  if (!wanted) model_ = nullptr;
+  if (wanted && !model_) model_ = std::make_shared<AcceleratedModel>(parameters);
+}
+
+std::vector<Segment> ForeignPasses::of(std::vector<Segment> segments) const {
+  if (!model_ && !is_cast_) return segments;
   std::int64_t index = 0;
   for (Segment& segment : segments)
-    segment.forward = [model = model_, forward = std::move(segment.forward), index = index++](
-                          const Activations& input, const batch::MicroBatch& micro,
-                          const ForwardContext& context) {
+    segment.forward = [model = model_, is_cast = is_cast_, forward = std::move(segment.forward),
+                       index = index++](const Activations& input, const batch::MicroBatch& micro,
+                                        const ForwardContext& context) {
+      std::optional<Autocasting> casting;
+      if (is_cast) casting.emplace();
       const Part part(model, context, index);
-      return forward(input, micro, context);
+      Activations output = forward(input, micro, context);
+      casting.reset();
+      return is_cast ? widened(std::move(output)) : output;
     };
   return segments;
 }
 
-std::vector<LossHead> AcceleratedPasses::of(std::vector<LossHead> losses) const {
+std::vector<LossHead> ForeignPasses::of(std::vector<LossHead> losses) const {
   if (!model_) return losses;
   std::int64_t index = losses_begin;
   for (LossHead& loss : losses)
@@ -69,7 +82,7 @@ std::vector<LossHead> AcceleratedPasses::of(std::vector<LossHead> losses) const 
   return losses;
 }
 
-std::vector<ForeignLayer> AcceleratedPasses::beyond_reach(std::vector<ForeignLayer> layers) const {
+std::vector<ForeignLayer> ForeignPasses::beyond_reach(std::vector<ForeignLayer> layers) const {
   if (model_ && model_->unkeyed_dropouts == 0)
     std::erase_if(layers, [](const ForeignLayer& layer) {
       return layer.kind == ForeignLayer::Kind::dropout && layer.is_keyed_when_accelerated;
@@ -77,7 +90,7 @@ std::vector<ForeignLayer> AcceleratedPasses::beyond_reach(std::vector<ForeignLay
   return layers;
 }
 
-AcceleratedCalls AcceleratedPasses::calls() const {
+AcceleratedCalls ForeignPasses::calls() const {
   return model_ ? model_->calls : AcceleratedCalls{};
 }
 
