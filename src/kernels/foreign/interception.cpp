@@ -13,6 +13,7 @@
 #include "accrue/core/error.h"
 #include "kernels/foreign/accelerated_scope.h"
 #include "kernels/foreign/foreign_attention.h"
+#include "kernels/foreign/foreign_convolution.h"
 #include "kernels/foreign/foreign_embedding.h"
 #include "kernels/foreign/foreign_product.h"
 #include "kernels/foreign/foreign_rows.h"
@@ -151,6 +152,32 @@ at::Tensor asked_gelu(const at::Tensor& x, std::string_view approximate) {
   return foreign_gelu(x);
 }
 
+/// Sums that a weight has a gradient of in fp32, by one to three dimensions of pixels.
+bool fits_convolution(const at::Tensor& x, const at::Tensor& weight) {
+  return at::GradMode::is_enabled() && does_operations() && is_ordinary(x) && is_ordinary(weight) &&
+         x.dim() >= 3 && x.dim() <= 5 && weight.dim() == x.dim() && x.scalar_type() == at::kFloat &&
+         weight.scalar_type() == at::kFloat;
+}
+
+at::Tensor asked_convolution(const at::Tensor& x, const at::Tensor& weight,
+                             const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                             at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                             at::IntArrayRef output_padding, std::int64_t groups) {
+  const Plainly plainly;
+  AcceleratedPass* pass = fits_convolution(x, weight) ? pass_of_trained(weight) : nullptr;
+  if (pass == nullptr)
+    return at::convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding,
+                           groups);
+  ++pass->model->calls.convolutions;
+  return foreign_convolution(x, weight, bias.value_or(at::Tensor()),
+                             {.stride = stride.vec(),
+                              .padding = padding.vec(),
+                              .dilation = dilation.vec(),
+                              .transposed = transposed,
+                              .output_padding = output_padding.vec(),
+                              .groups = groups});
+}
+
 bool fits_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     bool enable_gqa) {
   for (const at::Tensor* part : {&q, &k, &v})
@@ -265,6 +292,7 @@ class Interception {
     }
     operations_.impl("mm", TORCH_FN(asked_mm));
     operations_.impl("addmm", TORCH_FN(asked_addmm));
+    operations_.impl("convolution", TORCH_FN(asked_convolution));
     operations_.impl("embedding", TORCH_FN(asked_embedding));
     operations_.impl("layer_norm", TORCH_FN(asked_layer_norm));
     operations_.impl("gelu", TORCH_FN(asked_gelu));

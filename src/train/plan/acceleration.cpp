@@ -13,6 +13,7 @@ std::string operations_in_words(const AcceleratedCalls& calls) {
     if (count > 0) kinds.push_back(counted(count, one));
   };
   add(calls.products, "product");
+  add(calls.convolutions, "convolution");
   add(calls.embeddings, "embedding");
   add(calls.layer_norms, "layer norm");
   add(calls.gelus, "GELU");

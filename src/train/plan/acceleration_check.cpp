@@ -42,6 +42,7 @@ std::string samples_in_words(const batch::MicroBatch& micro) {
 
 AcceleratedCalls less(AcceleratedCalls calls, const AcceleratedCalls& before) {
   calls.products -= before.products;
+  calls.convolutions -= before.convolutions;
   calls.embeddings -= before.embeddings;
   calls.layer_norms -= before.layer_norms;
   calls.gelus -= before.gelus;
