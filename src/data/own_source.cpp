@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -12,6 +13,8 @@ namespace accrue::data {
 namespace {
 
 constexpr const char* own_samples = "samples of the program's own";
+constexpr const char* asked_for_only =
+    "a function that makes the samples it is asked for, and no others";
 
 void check(const OwnSamples& samples) {
   if (samples.size <= 0)
@@ -48,18 +51,18 @@ class Own final : public Source {
     check_rows("inputs", made.inputs, rows);
     if (made.targets.defined()) check_rows("targets", made.targets, rows);
     if (made.weights.defined()) check_rows("weights", made.weights, rows);
+    for (const auto& [name, column] : made.columns) check_rows("column " + name, column, rows);
     made.tokens = rows * samples_.tokens;
     return made;
   }
 
  private:
-  static void check_rows(const char* what, const at::Tensor& tensor, std::int64_t rows) {
+  static void check_rows(const std::string& what, const at::Tensor& tensor, std::int64_t rows) {
     if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
-    throw usage_error(
-        own_samples,
-        std::string(what) + " with a row for each of " + std::to_string(rows) + " samples",
-        tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
-        "a function that makes the samples it is asked for, and no others");
+    throw usage_error(own_samples,
+                      what + " with a row for each of " + std::to_string(rows) + " samples",
+                      tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
+                      asked_for_only);
   }
 
   OwnSamples samples_;
@@ -73,12 +76,22 @@ std::string digest_of(const at::Tensor& tensor) {
 }
 
 at::Tensor rows_of(const at::Tensor& tensor, std::span<const std::int64_t> indices) {
-  const at::Tensor places = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
-  std::copy(indices.begin(), indices.end(), places.mutable_data_ptr<std::int64_t>());
-  return tensor.index_select(0, places);
+  return tensor.index_select(0, detail::numbers_of(indices));
 }
 
 }  // namespace
+
+void detail::require_samples(std::int64_t found, std::int64_t expected) {
+  if (found == expected) return;
+  throw usage_error(own_samples, "a batch of " + std::to_string(expected) + " samples",
+                    "one of " + std::to_string(found), asked_for_only);
+}
+
+at::Tensor detail::numbers_of(std::span<const std::int64_t> indices) {
+  const at::Tensor numbers = at::empty({std::ssize(indices)}, at::kLong);
+  std::ranges::copy(indices, numbers.mutable_data_ptr<std::int64_t>());
+  return numbers;
+}
 
 std::shared_ptr<const Source> own_source(OwnSamples samples) {
   return std::make_shared<Own>(std::move(samples));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "accrue/data/source.h"
 
@@ -24,9 +25,48 @@ struct OwnSamples {
   std::int64_t vocab = 0;   ///< classes or words that targets are of; 0: not told
 };
 
+namespace detail {
+
+/// Throws a usage Error unless a batch has as many samples as it was to have.
+void require_samples(std::int64_t found, std::int64_t expected);
+/// The indices as a tensor [B] int64.
+at::Tensor numbers_of(std::span<const std::int64_t> indices);
+
+}  // namespace detail
+
 /// Samples of the program's own as a source. Throws a usage Error where there are none, or no
 /// identity; so do its fetches where a micro-batch does not have a row for each index.
 std::shared_ptr<const Source> own_source(OwnSamples samples);
+
+/// Samples that a program makes as a batch type of its own, which its loss function gets
+/// (train/custom.h).
+template <class Batch>
+struct OwnBatches {
+  std::int64_t size = 0;  ///< how many samples there are
+  /// Makes samples `indices`, in order, as one batch. It is a pure function of the indices, which
+  /// several threads call: any micro-batch can be made again, and none is ever cut.
+  std::function<Batch(std::span<const std::int64_t> indices)> fetch;
+  std::string identity;     ///< as of OwnSamples
+  std::int64_t tokens = 1;  ///< of each sample
+};
+
+/// Samples as batches of the program's own, in MicroBatch::own; `inputs` are the samples' numbers.
+/// Throws a usage Error as own_source(OwnSamples) does; so do its fetches where there is a
+/// batch_size(batch) beside the type and it is not the number of indices.
+template <class Batch>
+std::shared_ptr<const Source> own_source(OwnBatches<Batch> batches) {
+  OwnSamples samples{
+      .size = batches.size, .identity = std::move(batches.identity), .tokens = batches.tokens};
+  if (batches.fetch)
+    samples.fetch = [fetch = std::move(batches.fetch)](std::span<const std::int64_t> indices) {
+      Batch made = fetch(indices);
+      if constexpr (requires { static_cast<std::int64_t>(batch_size(made)); })
+        detail::require_samples(batch_size(made), std::ssize(indices));
+      return batch::MicroBatch{.inputs = detail::numbers_of(indices),
+                               .own = batch::OwnBatch::of(std::move(made))};
+    };
+  return own_source(std::move(samples));
+}
 
 /// Samples that lie in memory: a row of `inputs` and of `targets` each; identified by their bytes.
 /// Throws a usage Error where their numbers differ.

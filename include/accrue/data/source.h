@@ -128,6 +128,9 @@ struct SourceOptions {
   std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
   bool pairs = false;          ///< jsonl: each line is a pair of sequences, of which one is chosen
+  /// jsonl: the fields of each line that become tensors by name, as they stand; empty: lines are
+  /// read as below.
+  std::vector<std::string> columns = {};
   /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;
@@ -161,6 +164,14 @@ struct SourceOptions {
 /// as the tokenizer's chat template writes them behind those of the prompt. Where "prompt" is no
 /// list, the messages that both sequences begin with are the prompt. A sample's tokens are those of
 /// both sequences; each has at most `context` inputs.
+///
+/// jsonl with columns: of each line, an object, each named field is a number, or numbers in lists
+/// within lists, all of one shape but for the length of the outermost list. MicroBatch::columns has
+/// them by name, [B, ...]: int64, or fp32 where a number of any line has a fraction. Shorter lists
+/// are padded, with 0, or with -100 where the name ends in "labels" or "targets". The first column
+/// is `inputs` too, and "labels", or else "targets", of whole numbers is `targets`. A sample has as
+/// many tokens as the first column's list is long, at most `context`. Of "attention_mask", where
+/// lines have none, 1 is for what the first column has, 0 for its padding.
 ///
 /// parquet: the rows of tables, in order, as jsonl or conversations have them: a column for each
 /// key. They are written as lines once, which are kept in SourceOptions::cache. Only in an accrue

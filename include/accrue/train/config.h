@@ -19,6 +19,7 @@
 #include "accrue/models/compute.h"
 #include "accrue/models/loss_options.h"
 #include "accrue/models/resnet_shape.h"
+#include "accrue/models/script_loss.h"
 #include "accrue/observe/progress_style.h"
 #include "accrue/optim/schedule.h"
 #include "accrue/optim/state_precision.h"
@@ -112,6 +113,9 @@ struct DataConfig {
   std::string tokenizer{data::kAutoTokenizer};  ///< or bytes, or a path
   batch::Order order = batch::Order::shuffle;
   bool packing = false;  ///< several samples a row
+  /// Fields of JSON lines that become tensors by name (data::SourceOptions::columns); empty: lines
+  /// are samples of tokens.
+  std::vector<std::string> columns;
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
   data::Augment augment;  ///< of training images
@@ -155,6 +159,10 @@ struct LossConfig {
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;
+  /// Of a TorchScript module: its losses; empty: one, of the output against the labels.
+  std::vector<models::ScriptLoss> heads;
+  /// Of a TorchScript module: the method that returns its losses as sums and weights; empty: none.
+  std::string method;
 };
 
 struct ScheduleConfig {

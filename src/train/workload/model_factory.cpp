@@ -161,27 +161,9 @@ std::filesystem::path weights_file(const std::filesystem::path& from) {
   return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;
 }
 
-at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
-  const at::NoGradGuard no_grad;
-  return models::run_segments(model, micro, batch::evaluation_context(micro)).at(0);
-}
-
-void expect_to_take_a_sample(const Config& config, models::Model& model,
-                             const data::Source& train) {
-  const batch::MicroBatch sample = data::fetch_one(train);
-  const std::string operation = "run " + config.model.from + " on a sample";
-  const std::string inputs =
-      c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
-  at::Tensor logits;
-  try {
-    logits = logits_of(model, sample);
-  } catch (const Error& error) {
-    if (error.kind() != Error::Kind::runtime) throw;
-    throw usage_error(operation, error.expected(), error.received(), error.suggestion());
-  } catch (const std::exception& error) {
-    throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
-                      "a module made for these data, or other data");
-  }
+/// Throws where a single output is not the logits of the labels.
+void expect_logits(const Config& config, const batch::MicroBatch& sample, const at::Tensor& logits,
+                   const std::string& operation, const std::string& inputs) {
   const std::int64_t classes = config.model.vocab.value_or(0);
   const bool fits = logits.dim() == sample.targets.dim() + 1 &&
                     logits.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
@@ -193,6 +175,29 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
                              classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary"),
                     c10::str(logits.sizes(), " for ", inputs),
                     "a module made for these data, or other data");
+}
+
+void expect_to_take_a_sample(const Config& config, models::Model& model,
+                             const data::Source& train) {
+  const batch::MicroBatch sample = data::fetch_one(train);
+  const std::string operation = "run " + config.model.from + " on a sample";
+  const std::string inputs =
+      c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
+  const ForwardContext context = batch::evaluation_context(sample);
+  const bool has_usual_loss = config.loss.heads.empty() && config.loss.method.empty();
+  try {
+    const at::NoGradGuard no_grad;
+    const models::Activations outputs = models::run_segments(model, sample, context);
+    if (has_usual_loss && sample.targets.defined())
+      expect_logits(config, sample, outputs.at(0), operation, inputs);
+    for (const models::LossHead& head : model.losses()) head.forward(outputs, sample, context, 1);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::runtime) throw;
+    throw usage_error(operation, error.expected(), error.received(), error.suggestion());
+  } catch (const std::exception& error) {
+    throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
+                      "a module made for these data, or other data");
+  }
 }
 
 void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
@@ -350,7 +355,9 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
     return std::make_unique<models::TorchScriptModel>(
         models::TorchScriptOptions{.file = config.model.from,
                                    .compute = config.precision.compute,
-                                   .loss = loss_options(config)});
+                                   .loss = loss_options(config),
+                                   .heads = config.loss.heads,
+                                   .method = config.loss.method});
   if (config.model.kind == ModelKind::llama)
     return std::make_unique<models::Llama>(llama_options(config), values);
   return std::make_unique<models::Gpt2>(gpt2_options(config), values);

@@ -55,6 +55,7 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.vocab = config.model.vocab.value_or(0);
   options.packing = config.data.packing;
   options.pairs = models::is_of_pairs(config.loss.kind);
+  options.columns = config.data.columns;
   options.classes = std::move(classes);
   options.image = image;
   options.augment = augment;

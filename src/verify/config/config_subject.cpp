@@ -372,6 +372,7 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
 bool ConfigSubject::counts(std::int64_t draw) const {
   const batch::MicroBatch micro = loader_->fetch({draw, draw + 1});
   if (micro.is_empty()) return false;
+  if (!micro.targets.defined()) return true;  // what counts is the loss's own matter
   at::Tensor counted = micro.targets.ne(kernels::ignored_label);
   if (micro.weights.defined()) counted = counted.logical_and(micro.weights.gt(0));
   return counted.any().item<bool>();
