@@ -42,7 +42,7 @@ help:
 	@echo 'make bench-peers   the same training by other systems, installed and tuned; 3 hours (--quick: 5 minutes)'
 	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
 	@echo 'make bench-finetune   fine-tuning beside transformers and PEFT, speed and memory; 30 minutes (--quick: 1 minute)'
-	@echo 'make bench-foreign   a plain torch::nn GPT-2 with and without accrue; 5 minutes'
+	@echo 'make bench-foreign   plain torch::nn models (GPT-2, ResNet-50, LSTM) with and without accrue; 30 minutes (--quick: seconds)'
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
@@ -199,7 +199,7 @@ bench-peers-memory: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/peers_memory.py $(ARGS)
 
-# A plain torch::nn GPT-2 in its own loop, in an Accumulator's, and accelerated; 5 minutes. ARGS=--quick: seconds.
+# Plain torch::nn models in loops of their own, in an Accumulator's, and accelerated; about 30 minutes. ARGS=--quick: seconds.
 bench-foreign: setup
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_BENCH=ON)

@@ -11,33 +11,34 @@
 namespace accrue::kernels::onednn {
 namespace {
 
-using dnnl::memory;
-using Layout = memory::format_tag;
+using Order = dnnl::memory::format_tag;
 
-constexpr auto fp32 = memory::data_type::f32;
+constexpr auto of_fp32 = dnnl::memory::data_type::f32;
 constexpr bool may_be_none = true;
 
-Layout image_layout(std::size_t dimensions, bool channels_last) {
-  constexpr Layout dense[] = {Layout::ncw, Layout::nchw, Layout::ncdhw};
-  constexpr Layout last[] = {Layout::nwc, Layout::nhwc, Layout::ndhwc};
+Order image_order(std::size_t dimensions, bool channels_last) {
+  constexpr Order dense[] = {Order::ncw, Order::nchw, Order::ncdhw};
+  constexpr Order last[] = {Order::nwc, Order::nhwc, Order::ndhwc};
   return (channels_last ? last : dense)[dimensions - 3];
 }
 
-memory::desc image_of(const std::vector<std::int64_t>& sizes, bool channels_last) {
-  return {sizes, fp32, image_layout(sizes.size(), channels_last)};
+dnnl::memory::desc pixels_of(const std::vector<std::int64_t>& sizes, bool channels_last) {
+  return {sizes, of_fp32, image_order(sizes.size(), channels_last)};
 }
 
-memory::desc in_any_layout(const memory::desc& of) { return {of.get_dims(), fp32, Layout::any}; }
+dnnl::memory::desc in_any_layout(const dnnl::memory::desc& of) {
+  return {of.get_dims(), of_fp32, Order::any};
+}
 
-memory::desc weights_of(const WeightGradient& sizes) {
-  memory::dims weight = sizes.weight;
-  constexpr Layout dense[] = {Layout::oiw, Layout::oihw, Layout::oidhw};
-  constexpr Layout grouped[] = {Layout::goiw, Layout::goihw, Layout::goidhw};
+dnnl::memory::desc weight_order(const WeightGradient& sizes) {
+  dnnl::memory::dims weight = sizes.weight;
+  constexpr Order dense[] = {Order::oiw, Order::oihw, Order::oidhw};
+  constexpr Order grouped[] = {Order::goiw, Order::goihw, Order::goidhw};
   const std::size_t kind = weight.size() - 3;
-  if (sizes.groups == 1) return {weight, fp32, dense[kind]};
+  if (sizes.groups == 1) return {weight, of_fp32, dense[kind]};
   weight[0] /= sizes.groups;
   weight.insert(weight.begin(), sizes.groups);
-  return {weight, fp32, grouped[kind]};
+  return {weight, of_fp32, grouped[kind]};
 }
 
 dnnl::primitive_attr with_given_scratchpad() {
@@ -46,12 +47,12 @@ dnnl::primitive_attr with_given_scratchpad() {
   return attributes;
 }
 
-dnnl::convolution_backward_weights::primitive_desc describe(const WeightGradient& sizes,
-                                                            const dnnl::engine& engine) {
-  const memory::desc x = in_any_layout(image_of(sizes.x, sizes.channels_last)),
-                     grad = in_any_layout(image_of(sizes.grad, sizes.channels_last)),
-                     weights = in_any_layout(weights_of(sizes));
-  memory::dims dilation = sizes.dilation;
+dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(
+    const WeightGradient& sizes, const dnnl::engine& engine) {
+  const dnnl::memory::desc x = in_any_layout(pixels_of(sizes.x, sizes.channels_last)),
+                           grad = in_any_layout(pixels_of(sizes.grad, sizes.channels_last)),
+                           weights = in_any_layout(weight_order(sizes));
+  dnnl::memory::dims dilation = sizes.dilation;
   for (auto& pixels : dilation) --pixels;  // oneDNN counts those that are left out
   const dnnl::convolution_forward::primitive_desc forward(
       engine, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, weights,
@@ -73,7 +74,7 @@ dnnl::convolution_backward_weights::primitive_desc describe(const WeightGradient
 }
 
 /// From one layout into another, written or added.
-dnnl::reorder arranging(const memory::desc& from, const memory::desc& to, bool add,
+dnnl::reorder arranging(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add,
                         const dnnl::engine& engine) {
   dnnl::primitive_attr attributes;
   if (add) {
@@ -85,29 +86,29 @@ dnnl::reorder arranging(const memory::desc& from, const memory::desc& to, bool a
 }
 
 /// A gradient made ready to run, or found to have no fast implementation.
-struct Compiled {
+struct CompiledGradient {
   bool supported = false;
   dnnl::convolution_backward_weights made_by;
-  memory::desc x, grad, made, scratchpad;  ///< in the layouts that it wants
-  memory::desc given_x, given_grad, wanted;
+  dnnl::memory::desc x, grad, made, scratchpad;  ///< in the layouts that it wants
+  dnnl::memory::desc given_x, given_grad, wanted;
   dnnl::reorder arrange_x, arrange_grad, write, add;
 };
 
-Compiled compile(const WeightGradient& sizes, const dnnl::engine& engine) {
-  const auto description = describe(sizes, engine);
+CompiledGradient compile_gradient(const WeightGradient& sizes, const dnnl::engine& engine) {
+  const auto description = describe_weight_gradient(sizes, engine);
   // The reference implementation is there for any shape, and slower than libtorch.
   if (!description ||
       std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos)
     return {};
-  Compiled result{.supported = true,
-                  .made_by = dnnl::convolution_backward_weights(description),
-                  .x = description.src_desc(),
-                  .grad = description.diff_dst_desc(),
-                  .made = description.diff_weights_desc(),
-                  .scratchpad = description.scratchpad_desc(),
-                  .given_x = image_of(sizes.x, sizes.channels_last),
-                  .given_grad = image_of(sizes.grad, sizes.channels_last),
-                  .wanted = weights_of(sizes)};
+  CompiledGradient result{.supported = true,
+                          .made_by = dnnl::convolution_backward_weights(description),
+                          .x = description.src_desc(),
+                          .grad = description.diff_dst_desc(),
+                          .made = description.diff_weights_desc(),
+                          .scratchpad = description.scratchpad_desc(),
+                          .given_x = pixels_of(sizes.x, sizes.channels_last),
+                          .given_grad = pixels_of(sizes.grad, sizes.channels_last),
+                          .wanted = weight_order(sizes)};
   result.arrange_x = arranging(result.given_x, result.x, false, engine);
   result.arrange_grad = arranging(result.given_grad, result.grad, false, engine);
   result.write = arranging(result.made, result.wanted, false, engine);
@@ -118,11 +119,11 @@ Compiled compile(const WeightGradient& sizes, const dnnl::engine& engine) {
 /// The engine and what is compiled for it; when there are many they are forgotten together.
 class WeightGradients {
  public:
-  std::shared_ptr<const Compiled> compiled(const WeightGradient& sizes) {
+  std::shared_ptr<const CompiledGradient> compiled(const WeightGradient& sizes) {
     const std::lock_guard lock(mutex_);
     if (compiled_.size() > capacity) compiled_.clear();
-    std::shared_ptr<const Compiled>& found = compiled_[sizes];
-    if (!found) found = std::make_shared<const Compiled>(compile(sizes, engine_));
+    std::shared_ptr<const CompiledGradient>& found = compiled_[sizes];
+    if (!found) found = std::make_shared<const CompiledGradient>(compile_gradient(sizes, engine_));
     return found;
   }
   const dnnl::engine& engine() const { return engine_; }
@@ -131,7 +132,7 @@ class WeightGradients {
   static constexpr std::size_t capacity = 1024;
   std::mutex mutex_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
-  std::map<WeightGradient, std::shared_ptr<const Compiled>> compiled_;
+  std::map<WeightGradient, std::shared_ptr<const CompiledGradient>> compiled_;
 };
 
 WeightGradients& shared_gradients() {
@@ -142,15 +143,17 @@ WeightGradients& shared_gradients() {
 /// One run of a compiled gradient.
 class GradientRun {
  public:
-  GradientRun(const Compiled& compiled, const Room& room) : compiled_(compiled), room_(room) {}
+  GradientRun(const CompiledGradient& compiled, const Room& room)
+      : compiled_(compiled), room_(room) {}
 
   void run(const float* x, const float* grad, float* into, bool add) {
-    const memory source = arranged(compiled_.arrange_x, at(compiled_.given_x, x), compiled_.x),
-                 upstream = arranged(compiled_.arrange_grad, at(compiled_.given_grad, grad),
-                                     compiled_.grad);
-    memory wanted = at(compiled_.wanted, into);
+    const dnnl::memory source =
+                           arranged(compiled_.arrange_x, at(compiled_.given_x, x), compiled_.x),
+                       upstream = arranged(compiled_.arrange_grad, at(compiled_.given_grad, grad),
+                                           compiled_.grad);
+    dnnl::memory wanted = at(compiled_.wanted, into);
     const bool is_direct = !add && compiled_.made == compiled_.wanted;
-    memory made = is_direct ? wanted : in_room(compiled_.made);
+    dnnl::memory made = is_direct ? wanted : in_room(compiled_.made);
     compiled_.made_by.execute(stream_, {{DNNL_ARG_SRC, source},
                                         {DNNL_ARG_DIFF_DST, upstream},
                                         {DNNL_ARG_DIFF_WEIGHTS, made},
@@ -161,21 +164,22 @@ class GradientRun {
 
  private:
   const dnnl::engine& engine() const { return shared_gradients().engine(); }
-  /// oneDNN's memory takes no pointer to const; sources are only read.
-  memory at(const memory::desc& desc, const float* data) const {
+  /// oneDNN's dnnl::memory takes no pointer to const; sources are only read.
+  dnnl::memory at(const dnnl::memory::desc& desc, const float* data) const {
     return {desc, engine(), const_cast<float*>(data)};
   }
-  memory in_room(const memory::desc& desc) const {
+  dnnl::memory in_room(const dnnl::memory::desc& desc) const {
     return {desc, engine(), room_(desc.get_size())};
   }
-  memory arranged(const dnnl::reorder& arrange, memory given, const memory::desc& wanted) {
+  dnnl::memory arranged(const dnnl::reorder& arrange, dnnl::memory given,
+                        const dnnl::memory::desc& wanted) {
     if (given.get_desc() == wanted) return given;
-    memory to = in_room(wanted);
+    dnnl::memory to = in_room(wanted);
     arrange.execute(stream_, given, to);
     return to;
   }
 
-  const Compiled& compiled_;
+  const CompiledGradient& compiled_;
   const Room& room_;
   dnnl::stream stream_{shared_gradients().engine()};
 };
@@ -184,23 +188,24 @@ class GradientRun {
 template <class Action>
 auto with_compiled(const WeightGradient& sizes, const Action& action) {
   try {
-    const std::shared_ptr<const Compiled> compiled = shared_gradients().compiled(sizes);
+    const std::shared_ptr<const CompiledGradient> compiled = shared_gradients().compiled(sizes);
     return action(*compiled);
   } catch (const dnnl::error& error) {
-    throw runtime_error("convolution", "oneDNN to make its weight gradient", error.what(),
-                        "a smaller micro-batch if memory is short, or model.accelerate = \"off\"");
+    throw runtime_error(
+        "convolution", "oneDNN to make its weight gradient", error.what(),
+        "a smaller micro-batch if dnnl::memory is short, or model.accelerate = \"off\"");
   }
 }
 
 }  // namespace
 
 bool has_weight_gradient(const WeightGradient& sizes) {
-  return with_compiled(sizes, [](const Compiled& compiled) { return compiled.supported; });
+  return with_compiled(sizes, [](const CompiledGradient& compiled) { return compiled.supported; });
 }
 
 void weight_gradient(const WeightGradient& sizes, const float* x, const float* grad, float* into,
                      bool add, const Room& room) {
-  with_compiled(sizes, [&](const Compiled& compiled) {
+  with_compiled(sizes, [&](const CompiledGradient& compiled) {
     GradientRun(compiled, room).run(x, grad, into, add);
   });
 }
