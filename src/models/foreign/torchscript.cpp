@@ -186,10 +186,9 @@ std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const { return impl
 
 std::vector<Segment> TorchScriptModel::segments() {
   Impl* model = impl_.get();
-  return {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
-                              const ForwardContext& context) {
-             return model->run(micro, context);
-           }}};
+  return {
+      {"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                          const ForwardContext& context) { return model->run(micro, context); }}};
 }
 
 std::vector<LossHead> TorchScriptModel::losses() {
