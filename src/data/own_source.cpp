@@ -59,10 +59,9 @@ class Own final : public Source {
  private:
   static void check_rows(const std::string& what, const at::Tensor& tensor, std::int64_t rows) {
     if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
-    throw usage_error(own_samples,
-                      what + " with a row for each of " + std::to_string(rows) + " samples",
-                      tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
-                      asked_for_only);
+    throw usage_error(
+        own_samples, what + " with a row for each of " + std::to_string(rows) + " samples",
+        tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"), asked_for_only);
   }
 
   OwnSamples samples_;

@@ -12,6 +12,15 @@
 #include "configs_to_verify.h"
 
 namespace accrue::proof {
+
+/// A batch type of a program's own.
+struct Rows {
+  at::Tensor inputs, targets;
+};
+Rows batch_in_double(const Rows& rows) {
+  return {rows.inputs.to(at::kDouble), rows.targets.to(at::kDouble)};
+}
+
 namespace {
 
 using ::testing::HasSubstr;
@@ -111,6 +120,42 @@ TEST_F(CustomModelProof, NamesABatchNormalisationInside) {
     return Net(torch::nn::Linear(6, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
   };
   const Report report = verify_config(config_of(with_norm, summed));
+  EXPECT_FALSE(report.equal) << conclusion(report);
+}
+
+class OwnBatchProof : public CustomModelProof {
+ protected:
+  template <class LossFn>
+  train::Config config_of_rows(LossFn loss_fn) const {
+    train::Config c = config_of(plain, summed);
+    const auto fetch = [](std::span<const std::int64_t> indices) {
+      const at::Tensor places = data::detail::numbers_of(indices).to(at::kFloat).unsqueeze(1);
+      return Rows{(places * 6 + at::arange(6, at::kFloat)).sin(), places.cos()};
+    };
+    return train::with_custom(
+        c, {.model =
+                [loss_fn](const train::Config& config) {
+                  torch::manual_seed(config.run.seed);
+                  return train::trainable(plain(), loss_fn);
+                },
+            .train = data::own_source<Rows>({.size = 42, .fetch = fetch, .identity = "rows"})});
+  }
+  static Loss summed_of_rows(Net& net, const Rows& rows) {
+    const at::Tensor wrong = net->forward(rows.inputs) - rows.targets;
+    return {.sum = wrong.square().sum(), .weight = static_cast<double>(wrong.numel())};
+  }
+};
+
+TEST_F(OwnBatchProof, PassesALossOfSums) {
+  const Report report = verify_config(config_of_rows(summed_of_rows));
+  EXPECT_TRUE(report.equal) << conclusion(report);
+}
+
+TEST_F(OwnBatchProof, NamesAMeanOfMeans) {
+  const Report report = verify_config(config_of_rows([](Net& net, const Rows& rows) {
+    const Loss loss = summed_of_rows(net, rows);
+    return Loss{.sum = loss.sum / loss.weight, .weight = 1};
+  }));
   EXPECT_FALSE(report.equal) << conclusion(report);
 }
 

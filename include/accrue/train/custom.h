@@ -66,7 +66,7 @@ struct BatchOf<Result (Class::*)(Model, Batch)> : BatchOf<Result (*)(Model, Batc
 template <class Result, class Class, class Model, class Batch>
 struct BatchOf<Result (Class::*)(Model, Batch) const> : BatchOf<Result (*)(Model, Batch)> {};
 template <class Function>
-  requires requires { &Function::operator(); }
+requires requires { &Function::operator(); }
 struct BatchOf<Function> : BatchOf<decltype(&Function::operator())> {};
 
 /// Whether a module's parameters are fp64.
@@ -83,8 +83,7 @@ auto loss_of(const batch::MicroBatch& micro, Model& model, LossFn& loss_fn) {
     return loss_fn(model, micro);
   } else {
     const Batch& own = micro.own.as<Batch>();
-    if (!is_in_double(accrue::detail::named(model->named_parameters())))
-      return loss_fn(model, own);
+    if (!is_in_double(accrue::detail::named(model->named_parameters()))) return loss_fn(model, own);
     if constexpr (requires { batch_in_double(own); }) {
       return loss_fn(model, static_cast<const Batch&>(batch_in_double(own)));
     } else {

@@ -9,10 +9,13 @@ namespace {
 using nlohmann::json;
 
 constexpr double most_exact = 9007199254740992;  // 2^53
+constexpr std::size_t most_dimensions = 8;
 
-LineProblem problem_of(const std::string& name, std::string received) {
-  return {"numbers, or lists of numbers of one length within a list, as \"" + name + '"',
-          std::move(received), "lines like {\"" + name + "\": [1, 2, 3]}"};
+LineProblem problem_of(const std::string& name, const json& field) {
+  return {
+      "numbers, or lists of numbers of one length within a list, as \"" + name + '"',
+      field.is_array() ? "lists of another form, or empty ones" : std::string(field.type_name()),
+      "lines like {\"" + name + "\": [1, 2, 3]}"};
 }
 
 /// What the first elements of lists within lists tell.
@@ -20,7 +23,7 @@ std::vector<std::int64_t> shape_of(const json& node) {
   std::vector<std::int64_t> shape;
   for (const json* inner = &node; inner->is_array(); inner = &inner->front()) {
     shape.push_back(static_cast<std::int64_t>(inner->size()));
-    if (inner->empty()) break;
+    if (inner->empty() || shape.size() > most_dimensions) break;
   }
   return shape;
 }
@@ -51,7 +54,8 @@ std::optional<LineProblem> parse_columns(std::string_view line,
                                          std::vector<ColumnValue>& values) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object())
-    return LineProblem{"a JSON object", object.is_discarded() ? "text that is none" : "another value",
+    return LineProblem{"a JSON object",
+                       object.is_discarded() ? "text that is none" : "another value",
                        "an object per line, in UTF-8"};
   values.assign(names.size(), {});
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -59,8 +63,8 @@ std::optional<LineProblem> parse_columns(std::string_view line,
     values[i].is_there = field != object.end() && !field->is_null();
     if (!values[i].is_there) continue;
     values[i].shape = shape_of(*field);
-    if (!add_numbers(*field, 0, values[i]))
-      return problem_of(names[i], field->dump().substr(0, 60));
+    if (values[i].shape.size() > most_dimensions || !add_numbers(*field, 0, values[i]))
+      return problem_of(names[i], *field);
   }
   return std::nullopt;
 }

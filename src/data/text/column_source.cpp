@@ -126,9 +126,9 @@ std::vector<ColumnValue> ColumnSource::read(std::int64_t index) const {
   const auto is_as_before = [&](std::size_t i) {
     const Column& column = columns_[i];
     return values[i].is_there != column.is_made &&
-           (column.is_made || (column.is_list != values[i].shape.empty() &&
-                               column.inner == inner_of(values[i]) &&
-                               (column.is_real || !values[i].is_real)));
+           (column.is_made ||
+            (column.is_list != values[i].shape.empty() && column.inner == inner_of(values[i]) &&
+             (column.is_real || !values[i].is_real)));
   };
   bool unchanged = is_read && values.front().length() == line.tokens;
   for (std::size_t i = 0; unchanged && i < columns_.size(); ++i) unchanged = is_as_before(i);
@@ -171,7 +171,8 @@ batch::MicroBatch ColumnSource::fetch(std::span<const std::int64_t> indices) con
     micro.tokens += samples.back().front().length();
   }
   for (std::size_t i = 0; i < columns_.size(); ++i)
-    micro.columns[columns_[i].name] = columns_[i].is_made ? mask_of(samples) : tensor_of(i, samples);
+    micro.columns[columns_[i].name] =
+        columns_[i].is_made ? mask_of(samples) : tensor_of(i, samples);
   micro.inputs = micro.columns.at(columns_.front().name);
   for (const char* name : {"targets", "labels"}) {
     const auto column = micro.columns.find(name);

@@ -14,8 +14,8 @@
 namespace accrue::data {
 
 struct ColumnOptions {
-  std::vector<std::string> columns;  ///< the fields, of which the first is `inputs`
-  std::int64_t context = 0;          ///< the most elements of the first one's list
+  std::vector<std::string> columns;                  ///< the fields, of which the first is `inputs`
+  std::int64_t context = 0;                          ///< the most elements of the first one's list
   std::shared_ptr<const TextCache> lines = nullptr;  ///< holds the lines' files; may be null
   TellProgress tell_progress = {};
 };

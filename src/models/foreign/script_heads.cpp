@@ -28,8 +28,8 @@ Loss squared_error(const ScriptLoss& loss, const at::Tensor& output, const at::T
   const bool has_column = output.dim() == target.dim() + 1 && output.size(-1) == 1;
   const at::Tensor values = has_column ? output.squeeze(-1) : output;
   if (values.sizes() != target.sizes())
-    throw usage_error("loss \"" + loss.name + '"', c10::str("an output ", target.sizes(), ", as \"",
-                                                           loss.target, "\" is"),
+    throw usage_error("loss \"" + loss.name + '"',
+                      c10::str("an output ", target.sizes(), ", as \"", loss.target, "\" is"),
                       c10::str(output.sizes()), "a module whose output goes with the data");
   return {.sum = (values - target.to(values.scalar_type())).square().sum(),
           .weight = static_cast<double>(target.numel())};
@@ -83,8 +83,8 @@ std::vector<LossHead> heads_on_outputs(const std::vector<ScriptLoss>& losses,
   const std::vector<std::string> outputs = outputs_read(losses);
   std::vector<LossHead> heads;
   for (const ScriptLoss& loss : losses) {
-    const auto place = static_cast<std::size_t>(std::ranges::find(outputs, loss.output) -
-                                                outputs.begin());
+    const auto place =
+        static_cast<std::size_t>(std::ranges::find(outputs, loss.output) - outputs.begin());
     heads.push_back(loss.kind == ScriptLossKind::mse ? squared_error_head(loss, place)
                                                      : cross_entropy_head(loss, place, options));
   }

@@ -16,8 +16,7 @@ constexpr const char* what_to_return =
     "a micro-batch is not the batch's";
 
 bool is_number(const c10::TypePtr& type) {
-  return type->isSubtypeOf(*c10::TensorType::get()) ||
-         type->isSubtypeOf(*c10::NumberType::get());
+  return type->isSubtypeOf(*c10::TensorType::get()) || type->isSubtypeOf(*c10::NumberType::get());
 }
 
 /// (sum, weight).
@@ -93,7 +92,8 @@ std::vector<ScriptLoss> ScriptLosses::heads_of(const std::vector<ScriptLoss>& st
   const c10::TypePtr& type = method_.result();
   if (is_single_) {
     if (stated.size() > 1)
-      throw refuse("one loss in loss.heads", std::to_string(stated.size()) + " for " + method_.signature(),
+      throw refuse("one loss in loss.heads",
+                   std::to_string(stated.size()) + " for " + method_.signature(),
                    "a dict or NamedTuple of name -> (sum, weight)");
     return stated.empty() ? std::vector{ScriptLoss{.name = "loss"}} : stated;
   }

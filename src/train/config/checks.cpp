@@ -116,11 +116,11 @@ void check_torchscript(const Config& config, const StatedKeys& stated) {
   const bool reads_outputs = std::ranges::any_of(
       config.loss.heads, [](const models::ScriptLoss& head) { return !head.output.empty(); });
   if (!changes_terms && !reads_outputs) return;
-  throw usage_error(where(stated, "loss.method"),
-                    "the module's own loss, of which loss.heads has the names and coefficients",
-                    changes_terms ? "label smoothing or a z-loss beside it"
-                                  : "a head with an output beside it",
-                    changes_terms ? "both in the module" : "loss.heads without output");
+  throw usage_error(
+      where(stated, "loss.method"),
+      "the module's own loss, of which loss.heads has the names and coefficients",
+      changes_terms ? "label smoothing or a z-loss beside it" : "a head with an output beside it",
+      changes_terms ? "both in the module" : "loss.heads without output");
 }
 
 void check_gpt2(const Config& config, const StatedKeys& stated) {

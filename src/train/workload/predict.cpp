@@ -23,6 +23,19 @@ data::ImageShape image_shape_of_model(const TrainedModel& trained) {
                     "accrue sample, which continues a text");
 }
 
+/// Throws where what the model passes to its first loss is not the logits of classes.
+void expect_classifier(const Config& config) {
+  const std::vector<models::ScriptLoss>& heads = config.loss.heads;
+  const bool is_classifier =
+      config.loss.method.empty() &&
+      (heads.empty() || heads.front().kind == models::ScriptLossKind::cross_entropy);
+  if (is_classifier) return;
+  throw usage_error("predict", "a run whose first loss is the cross-entropy of its classes",
+                    config.loss.method.empty() ? "loss.heads that begin with another"
+                                               : "a module with a loss of its own (loss.method)",
+                    "torch.jit.load on what accrue export writes");
+}
+
 /// Softmax of the logits [B, K] in fp64.
 at::Tensor probabilities_of(models::Model& model, const at::Tensor& images) {
   const at::NoGradGuard no_grad;
@@ -48,7 +61,9 @@ void expect_finite(const at::Tensor& probabilities, const TrainedModel& trained)
 }  // namespace
 
 Classifier::Classifier(TrainedModel trained)
-    : trained_(std::move(trained)), shape_(image_shape_of_model(trained_)) {}
+    : trained_(std::move(trained)), shape_(image_shape_of_model(trained_)) {
+  expect_classifier(trained_.config);
+}
 
 void Classifier::predict(std::span<const std::filesystem::path> files, std::int64_t most,
                          const std::function<void(const Prediction&)>& told) {
