@@ -6,23 +6,22 @@
 
 #include "accrue/core/error.h"
 #include "core/checksum.h"
+#include "data/own_rows.h"
 #include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {
 
-constexpr const char* own_samples = "samples of the program's own";
-
 void check(const OwnSamples& samples) {
   if (samples.size <= 0)
-    throw usage_error(own_samples, "a number of samples above 0", std::to_string(samples.size),
+    throw usage_error(kOwnSamples, "a number of samples above 0", std::to_string(samples.size),
                       "OwnSamples::size");
   if (!samples.fetch || samples.identity.empty())
-    throw usage_error(own_samples, "a function that makes them, and what identifies them",
+    throw usage_error(kOwnSamples, "a function that makes them, and what identifies them",
                       samples.fetch ? "no identity" : "no function",
                       "OwnSamples::fetch and OwnSamples::identity");
   if (samples.tokens <= 0)
-    throw usage_error(own_samples, "at least one token in a sample", std::to_string(samples.tokens),
+    throw usage_error(kOwnSamples, "at least one token in a sample", std::to_string(samples.tokens),
                       "OwnSamples::tokens = 1 where there are none");
 }
 
@@ -45,23 +44,12 @@ class Own final : public Source {
     for (const std::int64_t index : indices) require_index(index, size());
     batch::MicroBatch made = samples_.fetch(indices);
     const auto rows = static_cast<std::int64_t>(indices.size());
-    check_rows("inputs", made.inputs, rows);
-    if (made.targets.defined()) check_rows("targets", made.targets, rows);
-    if (made.weights.defined()) check_rows("weights", made.weights, rows);
+    check_rows(made, rows);
     made.tokens = rows * samples_.tokens;
     return made;
   }
 
  private:
-  static void check_rows(const char* what, const at::Tensor& tensor, std::int64_t rows) {
-    if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
-    throw usage_error(
-        own_samples,
-        std::string(what) + " with a row for each of " + std::to_string(rows) + " samples",
-        tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
-        "a function that makes the samples it is asked for, and no others");
-  }
-
   OwnSamples samples_;
 };
 
@@ -90,7 +78,7 @@ std::shared_ptr<const Source> tensor_source(at::Tensor inputs, at::Tensor target
   };
   if (rows(inputs) != rows(targets))
     throw usage_error(
-        own_samples, "as many targets as inputs",
+        kOwnSamples, "as many targets as inputs",
         std::to_string(rows(inputs)) + " inputs and " + std::to_string(rows(targets)) + " targets",
         "a row of both for each sample");
   inputs = inputs.detach().contiguous();

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "accrue/batch/micro_batch.h"
+
+namespace accrue::data {
+
+inline constexpr const char* kOwnSamples = "samples of the program's own";
+
+/// Throws a usage Error unless `made`, which a program gave, has a row for each of `rows` samples.
+void check_rows(const batch::MicroBatch& made, std::int64_t rows);
+
+}  // namespace accrue::data
