@@ -62,6 +62,9 @@ class Source {
   virtual std::int64_t tokens(std::int64_t index) const = 0;
   /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
+  /// Whether samples are to be drawn in their order (data.order = "sequential"), as any other would
+  /// read most of the data for each micro-batch (stream_source()).
+  virtual bool reads_in_order() const { return false; }
   /// What each image is brought to; nothing where there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
   /// What a mixture is made of (mix()), in the order of its samples; empty: it is none.

@@ -142,7 +142,7 @@ struct Told {
   TrainState state;
   RunLog log{observers, state, true};
   RunControl control;
-  MemoryRetries retries;
+  memory::Retries retries;
 };
 
 void run_window(Runner& runner, accum::Window& window, Parallelism& parallelism, Told& told,
