@@ -21,7 +21,7 @@ constexpr const char* three_lines =
     "\n\n"
     R"({"extent": -2, "input_ids": [9, 1], "attention_mask": [1, 1], "labels": [0, 1]})";
 
-const std::vector<std::string> all{"input_ids", "attention_mask", "labels", "extent"};
+const std::vector<std::string> four_columns{"input_ids", "attention_mask", "labels", "extent"};
 
 class Columns : public ::testing::Test {
  protected:
@@ -48,7 +48,7 @@ at::Tensor whole(std::initializer_list<std::int64_t> values, at::IntArrayRef sha
 }
 
 TEST_F(Columns, AreTensorsByNameThatAreNotShifted) {
-  const auto source = open(three_lines, all);
+  const auto source = open(three_lines, four_columns);
   EXPECT_EQ(source->size(), 3);
   EXPECT_EQ(source->tokens(0), 3);
   EXPECT_FALSE(source->uniform_tokens().has_value());
@@ -89,10 +89,10 @@ TEST_F(Columns, OfNumbersAloneAreOfOneLength) {
 }
 
 TEST_F(Columns, HaveAFingerprintOfTheirNames) {
-  const std::string of_all = open(three_lines, all)->fingerprint();
-  EXPECT_EQ(open(three_lines, all)->fingerprint(), of_all);
+  const std::string of_all = open(three_lines, four_columns)->fingerprint();
+  EXPECT_EQ(open(three_lines, four_columns)->fingerprint(), of_all);
   EXPECT_NE(open(three_lines, {"input_ids", "labels"})->fingerprint(), of_all);
-  EXPECT_NE(open(std::string(three_lines) + " ", all)->fingerprint(), of_all);
+  EXPECT_NE(open(std::string(three_lines) + " ", four_columns)->fingerprint(), of_all);
 }
 
 TEST_F(Columns, RefuseLinesThatDoNotFitByTheirPlace) {

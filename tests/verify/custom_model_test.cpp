@@ -123,6 +123,45 @@ TEST_F(CustomModelProof, NamesABatchNormalisationInside) {
   EXPECT_FALSE(report.equal) << conclusion(report);
 }
 
+/// Squares over all rows, and over those whose target is positive, each with its own number of
+/// them.
+std::vector<Loss> two_losses(Net& net, const batch::MicroBatch& micro) {
+  const at::Tensor squares =
+      (net->forward(micro.inputs) - micro.targets.to(micro.inputs.scalar_type())).square();
+  const at::Tensor counts = micro.targets.gt(0).to(squares.scalar_type());
+  return {{.sum = squares.sum(), .weight = static_cast<double>(squares.numel())},
+          {.sum = (squares * counts).sum(), .weight = counts.sum().item<double>()}};
+}
+
+/// The same, but for a second loss that is the mean of its micro-batch.
+std::vector<Loss> with_a_mean(Net& net, const batch::MicroBatch& micro) {
+  std::vector<Loss> losses = two_losses(net, micro);
+  losses[1].sum = losses[1].sum / std::max(losses[1].weight, 1.0);
+  return losses;
+}
+
+TEST_F(CustomModelProof, ProvesSeveralLossesEachByItsDenominator) {
+  const auto proof_of = [&](auto losses_fn) {
+    const auto all = [](const batch::MicroBatch& micro) {
+      return static_cast<double>(micro.targets.numel());
+    };
+    const auto positive = [](const batch::MicroBatch& micro) {
+      return micro.targets.gt(0).sum().item<double>();
+    };
+    train::Custom custom = *config_of(plain, summed).custom;
+    custom.model = [=](const train::Config& config) {
+      torch::manual_seed(config.run.seed);
+      return train::trainable(plain(), losses_fn,
+                              {{.name = "all", .weight = all},
+                               {.name = "positive", .coefficient = 0.5, .weight = positive}});
+    };
+    return verify_config(train::with_custom(config_of(plain, summed), std::move(custom)));
+  };
+  const Report sound = proof_of(two_losses), planted = proof_of(with_a_mean);
+  EXPECT_TRUE(sound.equal) << conclusion(sound);
+  EXPECT_FALSE(planted.equal) << conclusion(planted);
+}
+
 class OwnBatchProof : public CustomModelProof {
  protected:
   template <class LossFn>
