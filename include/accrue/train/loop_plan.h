@@ -12,8 +12,11 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accrue/core/recompute.h"
-#include "accrue/models/trainable.h"
 #include "accrue/train/step.h"
+
+namespace accrue::models {
+class Trainable;
+}
 
 namespace accrue {
 

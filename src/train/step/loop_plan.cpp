@@ -9,6 +9,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/trainable.h"
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 #include "accum/differentiate.h"

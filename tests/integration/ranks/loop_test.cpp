@@ -202,6 +202,20 @@ TEST_P(Loops, LeaveOutWhatIsNotFiniteOnAllRanksAlike) {
   }
 }
 
+/// Also in a rank's last micro-batch of the window, whose sums travel during its backward.
+TEST_P(Loops, WhatRunsOutOfMemoryOnOneRankIsSplitThere) {
+  const std::vector<double> expected = reference(mean_of_window);
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Case c{.world = world(), .seed = seed, .fault = "out of memory"};
+    std::vector<Numbers> ranks = train(c);
+    for (Numbers& numbers : ranks)
+      EXPECT_LT(difference(numbers["parameters"], expected), kExact) << c;
+    Numbers& scarce = ranks[world() == 1 ? 0 : 1];
+    EXPECT_GT(scarce["retries"].at(1), 1) << c << ": once more, and then in parts";
+    EXPECT_EQ(scarce["retries"].at(0), 0) << c;
+  }
+}
+
 TEST_P(Loops, InFixedPointHaveTheBitsOfOneProcess) {
   const Case c{.world = world(), .fault = "fixed"};
   Case alone = c;
