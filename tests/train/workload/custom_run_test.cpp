@@ -262,7 +262,7 @@ std::shared_ptr<const data::Source> streamed(std::vector<std::int64_t>& opened) 
     };
   };
   return data::stream_source(
-      {.size = samples, .open = open, .keep = 2 * batch_samples, .identity = "streamed"});
+      {.size = samples, .open = open, .keep = batch_samples, .identity = "streamed"});
 }
 
 TEST_F(CustomRun, ReadsAStreamAsItReadsTheSameSamplesFromMemory) {
@@ -359,9 +359,8 @@ TEST_F(CustomRun, ASourceThatIsShorterThanItSaysIsNamed) {
             data::own_source({.size = samples, .fetch = shorter, .identity = "shorter"}))
         .run();
   });
-  EXPECT_THAT(message, HasSubstr("expected samples 29 to 29 of the 30 that there are, received an "
-                                 "exception: there are 20 rows"))
-      << "before the first step";
+  EXPECT_THAT(message, HasSubstr("expected samples 20 to 23 of the 30 that there are, received an "
+                                 "exception: there are 20 rows"));
 }
 
 TEST_F(CustomRun, ASourceThatDoesNotLookAtItsIndicesIsRemarkedOn) {

@@ -10,8 +10,11 @@
 #include <thread>
 
 #include "accrue/accum/accumulation.h"
+#include "accrue/train/config.h"
+#include "accrue/train/trainer.h"
 #include "accum/poison.h"
 #include "distributed/ranks.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 #include "train/formula_source.h"
 #include "train/ranks/alone.h"
@@ -408,6 +411,33 @@ TEST(PipelineRunner, OfSeveralLossesFactorsAreWithoutWhatIsLeftOut) {
   const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fp64, 3);
   expect_equal(stages, alone);
   for (const StageOutcome& stage : stages) EXPECT_EQ(stage.run.losses, alone.run.losses);
+}
+
+/// Each rank would need the weights of windows that it does not read.
+TEST(LocalSteps, RefuseSeveralLosses) {
+  constexpr int kRanks = 2;
+  std::vector<std::string> refusals(kRanks);
+  const std::uint16_t port = accrue::testing::free_port();
+  const auto plan = [&](int rank) {
+    const auto group = distributed::connect(
+        {.rank = rank, .world = kRanks, .master_addr = "127.0.0.1", .master_port = port},
+        {.timeout = std::chrono::seconds(120)});
+    Config config;
+    config.run.out = ::testing::TempDir() + "accrue_local_losses";
+    config.run.steps = 2;
+    config.batch = {.samples = 4, .micro = 2};
+    config.precision.compute = models::Compute::fp64;
+    config.dist.local_steps = 2;
+    Trainer trainer(config, std::make_unique<Layers>(PlantedFaults{.two_losses = true}),
+                    std::make_shared<PipelineSamples>(), nullptr, group);
+    refusals[static_cast<std::size_t>(rank)] =
+        accrue::testing::usage_message([&] { trainer.plan(); });
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(plan, rank);
+  threads.clear();
+  for (const std::string& refusal : refusals)
+    EXPECT_THAT(refusal, HasSubstr("dist.local_steps with 2 ranks: expected one loss"));
 }
 
 TEST(PipelineReport, BubbleIsThePartOfAllTimeThatIsNotWork) {
