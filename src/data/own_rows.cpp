@@ -5,15 +5,16 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "core/words.h"
 
 namespace accrue::data {
 namespace {
 
 void check_rows_of(const std::string& what, const at::Tensor& tensor, std::int64_t rows) {
   if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
-  throw usage_error(
-      kOwnSamples, what + " with a row for each of " + std::to_string(rows) + " samples",
-      tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"), kAskedForOnly);
+  throw usage_error(kOwnSamples, what + " with a row for each of " + counted(rows, "sample"),
+                    tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
+                    kAskedForOnly);
 }
 
 }  // namespace

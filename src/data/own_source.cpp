@@ -1,8 +1,10 @@
 #include "accrue/data/own_source.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -41,9 +43,22 @@ class Own final : public Source {
     return "own: " + std::to_string(samples_.size) + " samples, " + samples_.identity;
   }
 
+  /// A function that does not look at its indices is seen by samples far from each other.
+  std::vector<std::string> remarks() const override {
+    if (size() < 3) return {};
+    const std::int64_t first = 0, middle = size() / 2, last = size() - 1;
+    const at::Tensor inputs = fetch({&first, 1}).inputs;
+    if (!at::equal(inputs, fetch({&middle, 1}).inputs) ||
+        !at::equal(inputs, fetch({&last, 1}).inputs))
+      return {};
+    return {"samples 0, " + std::to_string(middle) + " and " + std::to_string(last) +
+            " have the same inputs: a function that makes samples is to look at the indices that "
+            "it gets"};
+  }
+
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
     for (const std::int64_t index : indices) require_index(index, size());
-    batch::MicroBatch made = samples_.fetch(indices);
+    batch::MicroBatch made = made_by_program(indices);
     const auto rows = static_cast<std::int64_t>(indices.size());
     check_rows(made, rows);
     made.tokens = rows * samples_.tokens;
@@ -51,6 +66,27 @@ class Own final : public Source {
   }
 
  private:
+  /// What the program throws is told with the samples that it was to make; memory that runs out is
+  /// the caller's matter.
+  batch::MicroBatch made_by_program(std::span<const std::int64_t> indices) const {
+    try {
+      return samples_.fetch(indices);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      const auto [first, last] = std::ranges::minmax(indices);
+      throw runtime_error(kOwnSamples,
+                          "samples " + std::to_string(first) + " to " + std::to_string(last) +
+                              " of the " + std::to_string(size()) + " that there are",
+                          std::string("an exception: ") + error.what(),
+                          "OwnSamples::size as many as there are, and a function that makes each");
+    }
+  }
+
   OwnSamples samples_;
 };
 

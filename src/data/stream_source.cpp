@@ -90,7 +90,7 @@ class KeptStream {
 
   void read_on(std::int64_t oldest_wanted) {
     constexpr std::int64_t at_once = 64;
-    const std::int64_t count = std::min(at_once, samples_.size - read_);
+    const std::int64_t count = std::min({at_once, samples_.keep, samples_.size - read_});
     batch::MicroBatch rows = next_(count);
     if (!has_rows(rows)) {
       forget();

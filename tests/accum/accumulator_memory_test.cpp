@@ -12,6 +12,7 @@
 #include "accrue/accum/accumulator_archive.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accum/problem.h"
+#include "accum/runs_out.h"
 #include "accum/taken.h"
 #include "accum/three_losses.h"
 #include "support/tolerance.h"
@@ -25,23 +26,12 @@ using ::testing::HasSubstr;
 using testing::kTake;
 using testing::make_problem;
 using testing::Problem;
+using testing::RunsOut;
 using testing::ThreeLosses;
 using Ids = std::vector<std::int64_t>;
 
 /// Of sums of a few terms in fp64; a sample that is lost or counted twice is off by 1e-2.
 constexpr double kRounding = 1e-12;
-
-/// Runs out of memory in its backward, when the gradients of later layers are in already.
-struct RunsOut : torch::autograd::Function<RunsOut> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) {
-    return input.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 const torch::autograd::variable_list&) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory for this many samples");
-    return {};
-  }
-};
 
 /// The problem, of whose samples only `most` fit at once.
 Loss loss_within(const Problem& problem, const Ids& samples, std::size_t most) {

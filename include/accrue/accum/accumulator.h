@@ -179,7 +179,8 @@ class Accumulator {
   }
 
   /// How large the micro-batches of this accumulator's windows may be: accrue::plan(), with its
-  /// batch and its sums. Defined by accrue/train/loop_plan.h, since trials are below this room.
+  /// batch, and its sums for the trials, so that a mean gradient of the last window is gone from
+  /// `.grad`. Defined by accrue/train/loop_plan.h, since trials need rooms below this one.
   template <class Model, class Batch, class LossFn>
   LoopPlan plan(Model& model, const Batch& batch, LossFn&& loss_fn);
   template <class Model, class Batch, class LossFn>

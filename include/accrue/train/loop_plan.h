@@ -12,8 +12,11 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accrue/core/recompute.h"
-#include "accrue/models/trainable.h"
 #include "accrue/train/step.h"
+
+namespace accrue::models {
+class Trainable;
+}
 
 namespace accrue {
 
@@ -122,7 +125,9 @@ LoopPlan plan(models::Trainable& model, const batch::MicroBatch& batch,
 template <class Model, class Batch, class LossFn>
 LoopPlan Accumulator::plan(Model& model, const Batch& batch, LossFn&& loss_fn,
                            const LoopPlanOptions& options) {
-  return detail::plan_loop(model, batch, loss_fn, options_.batch, window_.buffer(), options);
+  // Sums that ranks share tell each other of every backward pass.
+  auto sums = options_.group ? nullptr : window_.buffer();
+  return detail::plan_loop(model, batch, loss_fn, options_.batch, std::move(sums), options);
 }
 template <class Model, class Batch, class LossFn>
 LoopPlan Accumulator::plan(Model& model, const Batch& batch, LossFn&& loss_fn) {

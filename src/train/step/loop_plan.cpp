@@ -9,6 +9,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/trainable.h"
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 #include "accum/differentiate.h"
@@ -35,7 +36,8 @@ struct Subject {
   /// Runs so many samples forward and backward as a micro-batch of an open window.
   std::function<void(accum::Window& window, std::int64_t samples, Recompute recompute)> pass;
   std::vector<Recompute> modes{Recompute::none};
-  std::int64_t most_samples = 0;  ///< that can be tried; 0: any number
+  std::int64_t least_samples = 1;  ///< that run at once
+  std::int64_t most_samples = 0;   ///< that can be tried; 0: any number
   std::int64_t batch_samples = 1;
 };
 
@@ -113,7 +115,7 @@ class LoopTrials {
   double pass(const memory::PlanPoint& point) {
     const Stopwatch watch;
     window_.open(0);
-    subject_.pass(window_, point.micro_batch, point.recompute);
+    subject_.pass(window_, std::max(point.micro_batch, subject_.least_samples), point.recompute);
     const double seconds = watch.seconds();
     window_.discard();
     return seconds;
@@ -146,8 +148,9 @@ memory::PlanQuestion question_of(const Subject& subject, std::optional<std::int6
       .parameter_count = count};
 }
 
-LoopPlanEntry entry_of(const memory::PlanEntry& entry, std::int64_t batch_samples) {
-  const std::int64_t size = entry.point.micro_batch;
+LoopPlanEntry entry_of(const memory::PlanEntry& entry, const Subject& subject) {
+  const std::int64_t size = std::max(entry.point.micro_batch, subject.least_samples);
+  const std::int64_t batch_samples = subject.batch_samples;
   return {.micro_batch = size,
           .micro_batches = (batch_samples + size - 1) / size,
           .recompute = entry.point.recompute,
@@ -169,7 +172,7 @@ std::unique_ptr<LoopTrials> begin_trials(const Subject& subject,
 
 /// Plans, and runs the plan, until one went through.
 LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
-                      std::vector<memory::Fact>& facts, std::int64_t batch_samples) {
+                      std::vector<memory::Fact>& facts, const Subject& subject) {
   const memory::Trial afresh = [&](const memory::PlanPoint& point) {
     return trials.run_afresh(point);
   };
@@ -181,13 +184,11 @@ LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
       facts.push_back({made.chosen.point, measured});
       continue;
     }
-    LoopPlan plan;
-    static_cast<LoopPlanEntry&>(plan) = entry_of(made.chosen, batch_samples);
-    plan.batch_samples = batch_samples;
-    plan.measured_peak_bytes = measured.peak_bytes;
-    plan.reason = made.reason;
+    LoopPlan plan{
+        entry_of(made.chosen, subject), subject.batch_samples, measured.peak_bytes, made.reason,
+        /*recompute_reason=*/{},        /*alternatives=*/{}};
     for (const memory::PlanEntry& other : made.alternatives)
-      plan.alternatives.push_back(entry_of(other, batch_samples));
+      plan.alternatives.push_back(entry_of(other, subject));
     return plan;
   }
 }
@@ -209,7 +210,7 @@ LoopPlan plan_subject(const Subject& subject, const LoopPlanOptions& options) {
         return trials->run(point);
       },
       question);
-  return plan_and_run(*trials, question, facts, subject.batch_samples);
+  return plan_and_run(*trials, question, facts, subject);
 }
 
 /// Runs a module's samples as a micro-batch. The forward pass sees closed slots, as in a loop.
@@ -220,6 +221,12 @@ void run_module(accum::Window& window, const RunSlice& run, std::int64_t samples
   if (!std::isfinite(sum)) return window.abort(MicroStatus::quarantined, "the loss is not finite");
   if (loss.weight > 0) accum::differentiate(*window.buffer(), loss);
   window.commit(sum, loss.weight);
+}
+
+/// Batch normalisation in training has no statistics of a single value.
+std::int64_t least_samples_of(const detail::PlannedLoop& loop) {
+  const bool takes_statistics = loop.model.batch_norms && !loop.model.batch_norms().empty();
+  return takes_statistics ? std::min<std::int64_t>(2, loop.samples) : 1;
 }
 
 /// Of a batch that is stated in tokens, as many samples as have them.
@@ -269,6 +276,7 @@ LoopPlan plan_loop(const PlannedLoop& loop, const LoopPlanOptions& options) {
                   .sums = loop.sums,
                   .pass = [&](accum::Window& window, std::int64_t samples,
                               Recompute) { run_module(window, loop.run, samples); },
+                  .least_samples = least_samples_of(loop),
                   .most_samples = loop.repeats ? 0 : loop.samples,
                   .batch_samples = samples_of_step(loop, options)};
   LoopPlan plan = plan_subject(subject, options);

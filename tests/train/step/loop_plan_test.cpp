@@ -67,7 +67,7 @@ TEST_F(LoopPlans, TheSizeFollowsTheBudgetAndFitsIt) {
     EXPECT_FALSE(plan.reason.empty());
     EXPECT_GT(plan.seconds_per_sample, 0);
     EXPECT_TRUE(plan.within_limit);
-    EXPECT_THAT(told, ::testing::Contains("trying 1 sample"));
+    EXPECT_THAT(told, ::testing::Contains(HasSubstr("trying 1 sample")));
     before = plan.micro_batch;
 
     const std::int64_t limit = *memory::resolve_budget(text);
@@ -87,10 +87,11 @@ TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
   Wide wide;
   const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
   const LoopPlan plan = accrue::plan(wide, batch, Wide::loss, {.budget = budget_beyond_now(20)});
+  const torch::Tensor more = torch::rand({2 * plan.micro_batch, Wide::kFeatures});
   const auto peak_of = [&](std::int64_t samples) {
     memory::release_cached();
     const memory::PeakScope scope;
-    const Loss loss = Wide::loss(wide, batch.slice(0, 0, samples));
+    const Loss loss = Wide::loss(wide, more.slice(0, 0, samples));
     torch::autograd::grad({loss.sum}, {wide.weight});
     return static_cast<double>(scope.peak().reserved);
   };
@@ -143,13 +144,15 @@ TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
   EXPECT_EQ(unstated.plan(wide, one, Wide::loss, {.batch_samples = 7}).batch_samples, 7);
   unstated.backward(Wide::loss(wide, one));
   EXPECT_THAT(usage_message([&] { unstated.plan(wide, one, Wide::loss); }),
-              HasSubstr("another window"));
+              HasSubstr("parameters that no open window is accumulating"));
 }
 
 TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
   Wide wide;
   batch::MicroBatch batch;
   batch.inputs = torch::rand({3, Wide::kFeatures});
+  batch.targets = torch::zeros({3}, torch::kLong);
+  batch.sample_ids = {0, 1, 2};
   const auto loss_fn = [](Wide& model, const batch::MicroBatch& slice) {
     return Wide::loss(model, slice.inputs);
   };
