@@ -112,7 +112,8 @@ struct DataConfig {
   bool packing = false;  ///< several samples a row
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
-  data::Augment augment;  ///< of training images
+  data::Augment augment;           ///< of training images
+  std::vector<std::string> masks;  ///< patterns of the masks of images, those of val among them
 };
 
 struct BatchConfig {
