@@ -59,6 +59,10 @@ void check_format(const SourceOptions& options, Format format, const std::string
     throw usage_error("data.augment", "images", to_string(format),
                       "leaving it out, or data.format = \"images\"");
   }
+  if (format != Format::images && !options.masks.empty()) {
+    throw usage_error("data.masks", "images in " + what, to_string(format),
+                      "leaving it out, or patterns of PNG or JPEG files");
+  }
   if (!has_lines(format) && options.pairs) {
     throw usage_error(what, R"(lines of JSON with "prompt", "chosen" and "rejected")",
                       to_string(format), "data.format = \"jsonl\" or \"chat\", or another loss");
@@ -159,6 +163,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                        {.classes = options.classes,
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
+                        .masks = options.masks,
                         .shape = options.image,
                         .augment = options.augment,
                         .seed = options.seed},

@@ -118,7 +118,8 @@ struct DataConfig {
   std::vector<std::string> columns;
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
-  data::Augment augment;  ///< of training images
+  data::Augment augment;           ///< of training images
+  std::vector<std::string> masks;  ///< patterns of the masks of images, those of val among them
 };
 
 struct BatchConfig {

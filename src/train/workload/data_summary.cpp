@@ -180,7 +180,9 @@ FirstBatch first_batch_of(const Config& config, const std::shared_ptr<const data
 
 DataSummary summarize_images(const data::Source& source, const data::ImageShape& shape) {
   return {.samples = source.size(),
-          .images = ImageSummary{.shape = shape, .classes = source.classes()},
+          .images =
+              ImageSummary{
+                  .shape = shape, .classes = source.classes(), .has_masks = source.has_masks()},
           .remarks = source.remarks()};
 }
 

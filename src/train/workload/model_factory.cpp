@@ -165,14 +165,19 @@ std::filesystem::path weights_file(const std::filesystem::path& from) {
 void expect_logits(const Config& config, const batch::MicroBatch& sample, const at::Tensor& logits,
                    const std::string& operation, const std::string& inputs) {
   const std::int64_t classes = config.model.vocab.value_or(0);
-  const bool fits = logits.dim() == sample.targets.dim() + 1 &&
-                    logits.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
+  // Of images with masks [B, K, H, W], as torch has them.
+  const at::Tensor rows = train.has_masks() && logits.dim() == 4 ? logits.movedim(1, -1) : logits;
+  const bool fits = rows.dim() == sample.targets.dim() + 1 &&
+                    rows.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
                         sample.targets.sizes() &&
-                    logits.size(-1) >= classes;
+                    rows.size(-1) >= classes;
   if (fits) return;
+  const std::string outputs = classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary";
+  const at::IntArrayRef sizes = sample.targets.sizes();
   throw usage_error(operation,
-                    c10::str("logits ", sample.targets.sizes(), " x ",
-                             classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary"),
+                    train.has_masks() ? c10::str("logits [", sizes[0], ", K, ", sizes[1], ", ",
+                                                 sizes[2], "], K being ", outputs)
+                                      : c10::str("logits ", sizes, " x ", outputs),
                     c10::str(logits.sizes(), " for ", inputs),
                     "a module made for these data, or other data");
 }

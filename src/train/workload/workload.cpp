@@ -58,6 +58,7 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.pairs = models::is_of_pairs(config.loss.kind);
   options.columns = config.data.columns;
   options.classes = std::move(classes);
+  options.masks = config.data.masks;
   options.image = image;
   options.augment = augment;
   options.seed = config.run.seed;

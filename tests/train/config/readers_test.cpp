@@ -118,6 +118,8 @@ const std::map<std::string, Expectation> expectations{
      {"false",
       {"vit", "cropped", "resnet", "deep resnet", "torchscript of images", "text", "tokens"}}},
     {"data.columns", {.value = "[\"ids\", \"labels\"]", .only_with = {"torchscript"}}},
+    {"data.masks",
+     {.value = "[\"masks/*.png\"]", .only_with = {"torchscript", "torchscript of images"}}},
     {"data.image", {.value = "64", .only_with = of_images}},
     {"data.augment.ratio", {.value = "[0.5, 2]", .only_with = {"cropped"}}},
     {"data.augment.pad", {.value = "0", .only_with = of_images}},
