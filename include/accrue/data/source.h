@@ -128,6 +128,9 @@ struct SourceOptions {
   std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
   bool pairs = false;          ///< jsonl: each line is a pair of sequences, of which one is chosen
+  /// text, tokens, jsonl: no token is only predicted. Inputs are all tokens of a sample, and where
+  /// the loss is taken the target is the token itself: for losses that hide it (data::with_masks).
+  bool whole = false;
   /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;
