@@ -15,7 +15,8 @@ struct Encoder : nn::Module {
   nn::Embedding positions = register_module("positions", nn::Embedding(kLength, kWidth));
   nn::TransformerEncoderLayerOptions layer =
       nn::TransformerEncoderLayerOptions(kWidth, 4).dim_feedforward(64).dropout(0);
-  nn::TransformerEncoder blocks = register_module("blocks", nn::TransformerEncoder(layer, 2));
+  nn::TransformerEncoder blocks =
+      register_module("blocks", nn::TransformerEncoder(nn::TransformerEncoderOptions(layer, 2)));
   nn::Linear head = register_module("head", nn::Linear(kWidth, kLetters));
 
   // Logits of the hidden letters alone.
