@@ -81,7 +81,9 @@ memory::TransformerShape transformer_shape(const ModelConfig& model) {
   return {.layers = model.layers,
           .width = model.width,
           .heads = model.heads,
-          .tokens = model.context_or_default() + class_tokens};
+          .tokens = model.context_or_default() + class_tokens,
+          .ffn_width = model.ffn_width.value_or(0),
+          .post_norm = model.kind == ModelKind::bert};
 }
 
 ModelFigures figures_of_llama(const Config& config) {
