@@ -50,10 +50,10 @@ std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab);
 /// Activations of one sample as accrue keeps them, with attention that keeps no probabilities and a
 /// loss that keeps no logits: for each token and layer two fp32 residuals and ten widths in the
 /// precision of compute (two norms' outputs, query, key and value, attention's output, four of the
-/// hidden layer); `selective` makes the norms' outputs again (of post-norm blocks the first one's),
-/// `full` keeps the blocks' inputs and
-/// runs one block at a time. Besides the blocks it counts what one block's backward holds. It is
-/// within a fifth of what trials of models with wide enough layers measure.
+/// hidden layer, or as many as it is wide); `selective` makes the norms' outputs again, of
+/// post-norm blocks the first one's, `full` keeps the blocks' inputs and runs one block at a time.
+/// Besides the blocks it counts what one block's backward holds. It is within a fifth of what
+/// trials of models with wide enough layers measure.
 std::int64_t transformer_activations(const TransformerShape& shape, const ValueBytes& bytes,
                                      Recompute recompute);
 /// The usual count in 16 bit without recomputation: 34 bytes for each token, layer and unit of
