@@ -114,7 +114,10 @@ std::vector<TokenLayout> layouts_of(const FilePool& files, Format format, const 
 
 StreamTraits traits_of(const SourceOptions& options, Format format,
                        std::shared_ptr<const Tokenizer> tokenizer) {
-  StreamTraits traits{.format = format, .context = options.context, .vocab_bound = options.vocab};
+  StreamTraits traits{.format = format,
+                      .context = options.context,
+                      .vocab_bound = options.vocab,
+                      .whole = options.whole};
   if (format != Format::text) return traits;
   traits.vocab = tokenizer ? tokenizer->vocab() : byte_vocab;
   traits.tokenizer = std::move(tokenizer);
@@ -196,6 +199,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                      .vocab_bound = options.vocab,
                      .packing = options.packing,
                      .pairs = options.pairs,
+                     .whole = options.whole,
                      .tokenizer = tokenizer,
                      .chat = is_chat ? chat_format_of(tokenizer.get()) : nullptr,
                      .cache = options.cache,

@@ -136,6 +136,9 @@ struct SourceOptions {
   /// jsonl: the fields of each line that become tensors by name, as they stand; empty: lines are
   /// read as below.
   std::vector<std::string> columns = {};
+  /// text, tokens, jsonl: no token is only predicted. Inputs are all tokens of a sample, and where
+  /// the loss is taken the target is the token itself: for losses that hide it (data::with_masks).
+  bool whole = false;
   /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;

@@ -63,16 +63,17 @@ struct ModelConfig {
   std::int64_t heads = 6;
   std::optional<std::int64_t> kv_heads;  ///< of keys and values; none: as many as `heads`
   std::int64_t width = 384;
-  std::optional<models::Stem> stem;       ///< of a resnet; none: what its layers usually have
-  std::optional<std::int64_t> ffn_width;  ///< none: what models::LlamaOptions calls usual
+  std::optional<models::Stem> stem;  ///< of a resnet; none: what its layers usually have
+  /// None: what models::LlamaOptions calls usual; of a bert four times the width.
+  std::optional<std::int64_t> ffn_width;
   /// In tokens; for a vit in patches, a square number. None: context_or_default(), or what `from`
   /// has.
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> vocab;  ///< none: the tokenizer's, or the number of images' classes
   double dropout = 0;
-  /// What to start from: for gpt2 and llama a Hugging Face folder, for vit and resnet a safetensors
-  /// file or a folder with a model.safetensors, for torchscript the module's file; for all but
-  /// torchscript also a run folder, or a checkpoint in one.
+  /// What to start from: for gpt2, llama and bert a Hugging Face folder, for vit and resnet a
+  /// safetensors file or a folder with a model.safetensors, for torchscript the module's file; for
+  /// all but torchscript also a run folder, or a checkpoint in one.
   std::string from;
   std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
   LoraConfig lora;
@@ -93,7 +94,7 @@ struct ModelConfig {
   }
   models::Stem stem_or_usual() const { return stem.value_or(models::usual_stem(layers)); }
   /// Whether the model takes its shape from the folder `from` (a language model perhaps with a
-  /// shorter context): gpt2 and llama do from any folder, other kinds from a run's or a
+  /// shorter context): gpt2, llama and bert do from any folder, other kinds from a run's or a
   /// checkpoint's. Looks into the folder.
   bool has_shape_of_folder() const;
 };
@@ -156,7 +157,10 @@ struct MemoryConfig {
 
 struct LossConfig {
   models::LossKind kind = models::LossKind::lm;
-  double beta = 0.1;  ///< of pairs
+  double beta = 0.1;            ///< of pairs
+  double mask_fraction = 0.15;  ///< of mlm: how many of the tokens are to be predicted
+  /// Of mlm: the id that hides a token; none: the tokenizer's, or of bytes one of its own.
+  std::optional<std::int64_t> mask_token;
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;

@@ -19,6 +19,7 @@
 #include "train/workload/pair_reference.h"
 #include "train/workload/standard_input.h"
 #include "train/workload/text_tokenizer.h"
+#include "train/workload/token_masking.h"
 
 namespace accrue::train {
 namespace {
@@ -57,6 +58,7 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.packing = config.data.packing;
   options.pairs = models::is_of_pairs(config.loss.kind);
   options.columns = config.data.columns;
+  options.whole = config.loss.kind == models::LossKind::mlm;
   options.classes = std::move(classes);
   options.masks = config.data.masks;
   options.image = image;
@@ -240,7 +242,7 @@ Workload open_workload(Config config, const data::TellProgress& tell) {
   settle_what_is_trained(config, *work.model, work.remarks);
   check_loaded_model(config, *work.model, *train);
   work.model->pack_weights(affords_packing(*work.model));
-  work.data = open_datasets(config, text, std::move(train));
+  work.data = hide_tokens(config, open_datasets(config, text, std::move(train)));
   work.schedule = make_window_schedule(config, work.data.train);
   work.config = std::move(config);
   stand_in_for_reference(work);

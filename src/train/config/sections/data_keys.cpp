@@ -8,7 +8,8 @@ namespace {
 Key read_with_format(std::vector<std::string> formats, Key key) {
   formats.emplace_back("auto");
   key = read_with("data.format", formats, std::move(key));
-  return read_with("model.kind", {"gpt2", "llama", "torchscript", "custom"}, std::move(key));
+  return read_with("model.kind", {"gpt2", "llama", "bert", "torchscript", "custom"},
+                   std::move(key));
 }
 
 Key read_with_columns(Key key) {
