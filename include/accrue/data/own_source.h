@@ -35,8 +35,8 @@ at::Tensor numbers_of(std::span<const std::int64_t> indices);
 }  // namespace detail
 
 /// Samples of the program's own as a source. Throws a usage Error where there are none, or no
-/// identity; so do its fetches where a micro-batch does not have a row for each index, and a runtime
-/// Error that names the samples where the function throws.
+/// identity; so do its fetches where a micro-batch does not have a row for each index, and a
+/// runtime Error that names the samples where the function throws.
 std::shared_ptr<const Source> own_source(OwnSamples samples);
 
 /// Samples that a program makes as a batch type of its own, which its loss function gets

@@ -193,10 +193,9 @@ AcceleratedCalls TorchScriptModel::accelerated_calls() const { return impl_->pas
 
 std::vector<Segment> TorchScriptModel::segments() {
   Impl* model = impl_.get();
-  return model->passes.of({{"forward", [model](const Activations&, const batch::MicroBatch& micro,
-                                               const ForwardContext& context) {
-                              return model->run(micro, context);
-                            }}});
+  return model->passes.of(
+      {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                           const ForwardContext& context) { return model->run(micro, context); }}});
 }
 
 std::vector<LossHead> TorchScriptModel::losses() {

@@ -1,84 +1,18 @@
-#include <ATen/ATen.h>
+#include "train/workload/custom_run.h"
+
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
 #include <numeric>
 
 #include "accrue/core/error.h"
-#include "accrue/data/own_source.h"
-#include "accrue/train/custom.h"
-#include "support/errors.h"
-#include "train/recorder.h"
-#include "train/tiny_run.h"
 
-namespace accrue::train {
+namespace accrue::train::custom_run {
 namespace {
-
-using accrue::testing::error_of;
-using ::testing::HasSubstr;
-
-constexpr std::int64_t samples = 30, batch_samples = 12, inputs = 5, classes = 3;
-
-struct NetImpl : torch::nn::Module {
-  NetImpl() : first(inputs, 8), second(8, classes) {
-    register_module("first", first);
-    register_module("second", second);
-    const at::NoGradGuard no_grad;
-    double value = 0.1;
-    for (at::Tensor& parameter : this->parameters())
-      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
-                      2);
-  }
-  at::Tensor forward(const at::Tensor& x) { return second(first(x).tanh()); }
-
-  torch::nn::Linear first, second;
-};
-TORCH_MODULE(Net);
-
-using Summed = torch::nn::functional::CrossEntropyFuncOptions;
-
-Loss summed_loss(Net& net, const batch::MicroBatch& micro) {
-  return {.sum = torch::nn::functional::cross_entropy(net->forward(micro.inputs), micro.targets,
-                                                      Summed().reduction(torch::kSum)),
-          .weight = static_cast<double>(micro.targets.size(0))};
-}
-
-/// What many loops do: the mean of each micro-batch, which counts as one.
-Loss mean_of_micro_batch(Net& net, const batch::MicroBatch& micro) {
-  const Loss loss = summed_loss(net, micro);
-  return {.sum = loss.sum / loss.weight, .weight = 1};
-}
-
-at::Tensor all_inputs() {
-  return at::arange(samples * inputs, at::kDouble).mul(0.37).sin().view({samples, inputs});
-}
-at::Tensor all_targets() { return at::arange(samples).mul(7).remainder(classes); }
-std::shared_ptr<const data::Source> all_samples() {
-  return data::tensor_source(all_inputs(), all_targets());
-}
-
-class CustomRun : public testing::TinyRun {
- protected:
-  Config config_of_steps(std::int64_t steps, std::optional<std::int64_t> micro) const {
-    Config c = config();
-    c.run.steps = steps;
-    c.data.train.clear();
-    c.data.val_fraction = 0;
-    c.data.order = batch::Order::sequential;
-    c.batch = {.samples = batch_samples, .micro = micro};
-    c.precision.compute = models::Compute::fp64;
-    c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0};
-    c.optim.clip = 0;
-    c.optim.schedule.kind = optim::ScheduleKind::constant;
-    return c;
-  }
-};
 
 /// The same steps by libtorch alone, each over its whole batch at once.
 std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps, double lr) {
@@ -96,13 +30,6 @@ std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps, double lr) {
     begin = end == samples ? 0 : end;
   }
   return net->parameters();
-}
-
-double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
-  return largest;
 }
 
 TEST_F(CustomRun, StepsAsLibtorchDoesOverTheWholeBatch) {
@@ -287,178 +214,5 @@ TEST_F(CustomRun, InBf16StepsAsAutocastingDoes) {
       << "operands are rounded";
 }
 
-/// The samples one after the other, as a stream.
-std::shared_ptr<const data::Source> streamed(std::vector<std::int64_t>& opened) {
-  const auto open = [&opened](std::int64_t position) -> data::StreamSamples::Next {
-    opened.push_back(position);
-    return [at = position](std::int64_t count) mutable {
-      const std::int64_t begin = at;
-      at = std::min(at + count, samples);
-      return batch::MicroBatch{.inputs = all_inputs().slice(0, begin, at),
-                               .targets = all_targets().slice(0, begin, at)};
-    };
-  };
-  return data::stream_source(
-      {.size = samples, .open = open, .keep = batch_samples, .identity = "streamed"});
-}
-
-TEST_F(CustomRun, ReadsAStreamAsItReadsTheSameSamplesFromMemory) {
-  const auto train = [&](std::int64_t steps, std::shared_ptr<const data::Source> source,
-                         bool resumes) {
-    Net net;
-    Config c = config_of_steps(steps, 5);
-    Trainer(c, net, summed_loss, std::move(source)).run({.resume = resumes});
-    return net->parameters();
-  };
-  const std::vector<at::Tensor> expected = train(7, all_samples(), false);
-  std::vector<std::int64_t> opened;
-  std::filesystem::remove_all(config().run.out);
-  EXPECT_EQ(largest_difference(train(7, streamed(opened), false), expected), 0);
-  EXPECT_THAT(opened, ::testing::ElementsAre(0, 0, 0)) << "once an epoch";
-  std::filesystem::remove_all(config().run.out);
-  opened.clear();
-  train(4, streamed(opened), false);
-  opened.clear();
-  EXPECT_EQ(largest_difference(train(7, streamed(opened), true), expected), 0);
-  EXPECT_EQ(opened.front(), 12) << "where the second window of the second epoch begins";
-}
-
-TEST_F(CustomRun, RefusesAnotherOrderOfAStream) {
-  std::vector<std::int64_t> opened;
-  Config shuffled = config_of_steps(2, 4);
-  shuffled.data.order = batch::Order::shuffle;
-  EXPECT_THAT(error_of([&] { Trainer(shuffled, Net(), summed_loss, streamed(opened)); }),
-              HasSubstr("data.order of a stream"));
-  Config held_out = config_of_steps(2, 4);
-  held_out.data.val_fraction = 0.1;
-  EXPECT_THAT(error_of([&] { Trainer(held_out, Net(), summed_loss, streamed(opened)); }),
-              HasSubstr("data.val_fraction of a stream"));
-}
-
-/// The events of a run of `steps` whose name is `name`.
-template <class Model, class LossFn>
-std::vector<std::string> told_of(const std::string& name, const Config& c, Model model,
-                                 LossFn loss_fn) {
-  std::filesystem::remove_all(c.run.out);
-  const auto recorder = std::make_shared<testing::Recorder>();
-  Trainer trainer(c, std::move(model), std::move(loss_fn), all_samples());
-  trainer.add_observer(recorder);
-  trainer.run();
-  std::vector<std::string> reasons;
-  for (const Event& event : recorder->events)
-    if (event.name == name) reasons.push_back(event.reason);
-  return reasons;
-}
-
-TEST_F(CustomRun, SaysOnceWhichParametersNoLossReaches) {
-  Net spare;
-  spare->register_module("spare", torch::nn::Linear(2, 2));
-  const std::vector<std::string> told =
-      told_of("unused", config_of_steps(3, 4), spare, summed_loss);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("depends on 'spare.weight' and 'spare.bias' (of 6 parameters)"));
-  EXPECT_TRUE(told_of("unused", config_of_steps(3, 4), Net(), summed_loss).empty());
-}
-
-TEST_F(CustomRun, SaysOnceThatLossesLookLikeMeans) {
-  const std::vector<std::string> told =
-      told_of("loss_weight", config_of_steps(3, 4), Net(), mean_of_micro_batch);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0],
-              HasSubstr("each of the first window's 3 micro-batches has a loss of weight"));
-  EXPECT_TRUE(told_of("loss_weight", config_of_steps(3, 4), Net(), summed_loss).empty());
-  EXPECT_TRUE(told_of("loss_weight", config_of_steps(3, 1), Net(), summed_loss).empty())
-      << "of one sample a weight of 1 is a count";
-}
-
-TEST_F(CustomRun, ALossThatChangesTheModelIsNamedWithTheParameter) {
-  const auto changes = [](Net& net, const batch::MicroBatch& micro) {
-    {
-      const at::NoGradGuard no_grad;
-      net->second->bias.add_(0.1);
-    }
-    return summed_loss(net, micro);
-  };
-  EXPECT_THAT(
-      error_of([&] { Trainer(config_of_steps(2, 4), Net(), changes, all_samples()).run(); }),
-      HasSubstr("a changed parameter, as by step() of an optimizer: 'second.bias'"));
-}
-
-TEST_F(CustomRun, ASourceThatIsShorterThanItSaysIsNamed) {
-  const auto shorter = [](std::span<const std::int64_t> indices) {
-    if (indices.back() >= 20) throw std::out_of_range("there are 20 rows");
-    const std::int64_t rows = std::ssize(indices);
-    return batch::MicroBatch{.inputs = all_inputs().narrow(0, indices.front(), rows),
-                             .targets = all_targets().narrow(0, indices.front(), rows)};
-  };
-  const std::string message = error_of([&] {
-    Trainer(config_of_steps(3, 4), Net(), summed_loss,
-            data::own_source({.size = samples, .fetch = shorter, .identity = "shorter"}))
-        .run();
-  });
-  EXPECT_THAT(message, HasSubstr("expected samples 20 to 23 of the 30 that there are, received an "
-                                 "exception: there are 20 rows"));
-}
-
-TEST_F(CustomRun, ASourceThatDoesNotLookAtItsIndicesIsRemarkedOn) {
-  const auto same = [](std::span<const std::int64_t> indices) {
-    const std::int64_t rows = std::ssize(indices);
-    return batch::MicroBatch{.inputs = all_inputs().narrow(0, 0, rows),
-                             .targets = all_targets().narrow(0, 0, rows)};
-  };
-  const auto remarks = [&](std::shared_ptr<const data::Source> source) {
-    return Trainer(config_of_steps(3, 4), Net(), summed_loss, std::move(source)).plan().remarks;
-  };
-  EXPECT_THAT(remarks(data::own_source({.size = samples, .fetch = same, .identity = "same"})),
-              ::testing::Contains(HasSubstr("samples 0, 15 and 29 have the same inputs")));
-  EXPECT_THAT(remarks(all_samples()), ::testing::Not(::testing::Contains(HasSubstr("the same"))));
-}
-
-TEST_F(CustomRun, RefusesWhatCannotBeTrained) {
-  const auto refusal = [&](const auto& begin) {
-    std::filesystem::remove_all(config().run.out);
-    try {
-      begin();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
-  const Config c = config_of_steps(2, 4);
-  EXPECT_THAT(refusal([&] { Trainer(c, Net(), summed_loss); }), HasSubstr("data.train"));
-  Net frozen;
-  for (at::Tensor& parameter : frozen->parameters()) parameter.requires_grad_(false);
-  EXPECT_THAT(refusal([&] { Trainer(c, frozen, summed_loss, all_samples()); }),
-              HasSubstr("all of them frozen"));
-  Net elsewhere;
-  elsewhere->register_parameter("far", at::empty({2}, at::TensorOptions().device(at::kMeta)));
-  EXPECT_THAT(refusal([&] { Trainer(c, elsewhere, summed_loss, all_samples()); }),
-              HasSubstr("one device"));
-  const auto not_summed = [](Net& net, const batch::MicroBatch& micro) {
-    return Loss{.sum = net->forward(micro.inputs), .weight = 4};
-  };
-  EXPECT_THAT(refusal([&] { Trainer(c, Net(), not_summed, all_samples()).run(); }),
-              HasSubstr("the number of its terms"));
-  const auto less = [](std::span<const std::int64_t> indices) {
-    const auto rows = static_cast<std::int64_t>(indices.size()) - 1;
-    return batch::MicroBatch{.inputs = all_inputs().narrow(0, 0, rows)};
-  };
-  EXPECT_THAT(refusal([&] {
-                Trainer(c, Net(), summed_loss,
-                        data::own_source({.size = samples, .fetch = less, .identity = "less"}))
-                    .run();
-              }),
-              HasSubstr("a row for each of 1 sample"));
-  EXPECT_THAT(refusal([&] { data::own_source({.size = samples, .fetch = less}); }),
-              HasSubstr("no identity"));
-  EXPECT_THAT(refusal([&] { data::tensor_source(all_inputs(), all_targets().slice(0, 1)); }),
-              HasSubstr("30 inputs and 29 targets"));
-  Config alone = c;
-  alone.model.kind = ModelKind::custom;
-  alone.data.train = {(folder_ / "text.txt").string()};
-  EXPECT_THAT(refusal([&] { Trainer{alone}; }), HasSubstr("the program that brings the model"));
-}
-
 }  // namespace
-}  // namespace accrue::train
+}  // namespace accrue::train::custom_run
