@@ -25,8 +25,8 @@ struct OwnSamples {
 };
 
 /// Samples of the program's own as a source. Throws a usage Error where there are none, or no
-/// identity; so do its fetches where a micro-batch does not have a row for each index, and a runtime
-/// Error that names the samples where the function throws.
+/// identity; so do its fetches where a micro-batch does not have a row for each index, and a
+/// runtime Error that names the samples where the function throws.
 std::shared_ptr<const Source> own_source(OwnSamples samples);
 
 /// Samples that lie in memory: a row of `inputs` and of `targets` each; identified by their bytes.
