@@ -85,9 +85,8 @@ TEST_F(LoopPlans, TheSizeFollowsTheBudgetAndFitsIt) {
 /// The prediction's control: twice the batch takes more than what was predicted for it.
 TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
   Wide wide;
-  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  const torch::Tensor more = torch::rand({64, Wide::kFeatures}), batch = more.slice(0, 0, 32);
   const LoopPlan plan = accrue::plan(wide, batch, Wide::loss, {.budget = budget_beyond_now(20)});
-  const torch::Tensor more = torch::rand({2 * plan.micro_batch, Wide::kFeatures});
   const auto peak_of = [&](std::int64_t samples) {
     memory::release_cached();
     const memory::PeakScope scope;

@@ -418,7 +418,7 @@ TEST(LocalSteps, RefuseSeveralLosses) {
   constexpr int kRanks = 2;
   std::vector<std::string> refusals(kRanks);
   const std::uint16_t port = accrue::testing::free_port();
-  const auto plan = [&](int rank) {
+  const auto preview = [&](int rank) {
     const auto group = distributed::connect(
         {.rank = rank, .world = kRanks, .master_addr = "127.0.0.1", .master_port = port},
         {.timeout = std::chrono::seconds(120)});
@@ -431,10 +431,10 @@ TEST(LocalSteps, RefuseSeveralLosses) {
     Trainer trainer(config, std::make_unique<Layers>(PlantedFaults{.two_losses = true}),
                     std::make_shared<PipelineSamples>(), nullptr, group);
     refusals[static_cast<std::size_t>(rank)] =
-        accrue::testing::usage_message([&] { trainer.plan(); });
+        accrue::testing::usage_message([&] { trainer.preview(); });
   };
   std::vector<std::jthread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(plan, rank);
+  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(preview, rank);
   threads.clear();
   for (const std::string& refusal : refusals)
     EXPECT_THAT(refusal, HasSubstr("dist.local_steps with 2 ranks: expected one loss"));
