@@ -22,8 +22,8 @@ using namespace models::testing;
 
 constexpr std::int64_t foreign_samples = 6, foreign_length = 3, foreign_width = 8;
 
-/// Attention with dropout of its own, GELU, a linear layer that a mask of libtorch's passes through
-/// as well, and LSTM layers with dropout between them.
+/// Attention with dropout, masked by the caller, too; dropout of planes and elements; LSTM layers
+/// with dropout between them.
 struct ForeignImpl : torch::nn::Module {
   ForeignImpl()
       : in(register_module("in", torch::nn::Linear(foreign_width, 3 * foreign_width))),
@@ -41,13 +41,11 @@ struct ForeignImpl : torch::nn::Module {
     at::Tensor y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {},
                                                     is_training() ? 0.2 : 0, true);
     y = planes(y).transpose(1, 2).flatten(2);
-    if (masked) {
-      const at::Tensor mask = at::ones({foreign_length, foreign_length}, at::kBool).tril();
-      y = y + at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask,
-                                               is_training() ? 0.2 : 0)
-                  .transpose(1, 2)
-                  .flatten(2);
-    }
+    const at::Tensor mask = at::ones({foreign_length, foreign_length}, at::kBool).tril();
+    y = y + at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask,
+                                             is_training() ? 0.2 : 0)
+                .transpose(1, 2)
+                .flatten(2);
     y = drop(torch::nn::functional::gelu(
         y, torch::nn::functional::GELUFuncOptions().approximate("tanh")));
     if (!recurrent) return out(y);
@@ -55,7 +53,7 @@ struct ForeignImpl : torch::nn::Module {
     return out(std::get<0>(lstm(y.transpose(0, 1))).transpose(0, 1).contiguous());
   }
 
-  bool masked = true, recurrent = true;
+  bool recurrent = true;
   torch::nn::Linear in;
   torch::nn::Dropout drop;
   torch::nn::Dropout2d planes;
