@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -37,6 +37,7 @@ help:
 	@echo 'make bench-memory   plans, budgets and smaller optimizers; 2 hours'
 	@echo 'make bench-parts   recomputation, the vocabulary loss, the data path and the demo, each alone; 35 minutes'
 	@echo 'make bench-stalls   what training waits for beside checkpoints; 15 minutes'
+	@echo 'make bench-compile   what including accrue costs a file beside torch/torch.h; 10 minutes'
 	@echo 'make bench-dist   two ranks: leases beside equal shares, a divided optimizer; 10 minutes'
 	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine; 10 minutes (no --quick)'
 	@echo 'make bench-peers   the same training by other systems, installed and tuned; 3 hours (--quick: 5 minutes)'
@@ -168,6 +169,12 @@ bench-parts: setup-test
 # How long training waits beside a checkpoint after every step; about 15 minutes. ARGS=--quick: a minute.
 bench-stalls: build
 	@.venv/bin/python bench/e2e/stalls.py $(ARGS)
+
+# Seconds to compile accrue/accrue.h beside torch/torch.h; about 10 minutes. ARGS=--quick: a minute.
+bench-compile: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@.venv/bin/python bench/e2e/compile_time.py $(ARGS)
 
 # Two ranks of unequal speed, and ranks that divide the optimizer's state; about 10 minutes. ARGS=--quick: a minute.
 bench-dist: build

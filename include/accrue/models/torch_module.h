@@ -49,7 +49,7 @@ std::unique_ptr<Trainable> from_module(std::shared_ptr<torch::nn::Module> module
 using MicroBatchLoss = std::function<Loss(const batch::MicroBatch& micro)>;
 
 /// Any module as one segment that ends in its loss, for a loss function that runs the module
-/// itself. It sees floating-point inputs in the parameters' dtype.
+/// itself. It sees floating-point inputs and columns in the parameters' dtype.
 std::unique_ptr<Trainable> from_loss(std::shared_ptr<torch::nn::Module> module, MicroBatchLoss loss,
                                      const std::string& name);
 

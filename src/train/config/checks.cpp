@@ -1,5 +1,6 @@
 #include "train/config/checks.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -64,6 +65,10 @@ void check_data(const Config& config, const StatedKeys& stated, const std::strin
     throw usage_error(where(stated, "data.val_fraction"), "either data.val or data.val_fraction",
                       "both", "removing one of them");
   check_augment(config, stated);
+  if (!config.data.columns.empty() && !config.data.weights.empty())
+    throw usage_error(where(stated, "data.columns"), "file patterns alone in data.train",
+                      "sources with weights, whose samples are tokens",
+                      "data.train = [\"...\"], or leaving data.columns out");
   if (config.run.eval_every && !has_val && config.data.val_fraction == 0 && !may_be_brought)
     throw usage_error(where(stated, "run.eval_every"), "validation data to evaluate on", "none",
                       "data.val or data.val_fraction, or removing run.eval_every");
@@ -106,6 +111,16 @@ void check_torchscript(const Config& config, const StatedKeys& stated) {
   if (config.model.from.empty())
     throw usage_error(where(stated, "model.kind"), "model.from to name the TorchScript file",
                       "nothing", "from = \"model.pt\" in [model]");
+  if (config.loss.method.empty()) return;
+  const bool changes_terms = config.loss.label_smoothing != 0 || config.loss.z_loss != 0;
+  const bool reads_outputs = std::ranges::any_of(
+      config.loss.heads, [](const models::ScriptLoss& head) { return !head.output.empty(); });
+  if (!changes_terms && !reads_outputs) return;
+  throw usage_error(
+      where(stated, "loss.method"),
+      "the module's own loss, of which loss.heads has the names and coefficients",
+      changes_terms ? "label smoothing or a z-loss beside it" : "a head with an output beside it",
+      changes_terms ? "both in the module" : "loss.heads without output");
 }
 
 void check_gpt2(const Config& config, const StatedKeys& stated) {
@@ -127,6 +142,25 @@ void check_llama(const Config& config, const StatedKeys& stated) {
                       "another width or another number of heads");
 }
 
+void check_bert(const Config& config, const StatedKeys& stated) {
+  if (config.model.from.empty()) check_heads(config, stated);
+}
+
+/// Throws where a model cannot learn what the loss is of: a bert sees what a language model has to
+/// predict, others do not see what is behind a hidden token.
+void check_hiding(const Config& config, const StatedKeys& stated) {
+  const bool hides = config.loss.kind == models::LossKind::mlm;
+  const bool is_bert = config.model.kind == ModelKind::bert;
+  if (hides == is_bert) return;
+  throw usage_error(
+      where(stated, "loss.kind"),
+      is_bert ? "\"mlm\" with model.kind = \"bert\", which sees all of a sample"
+              : "\"mlm\" only with model.kind = \"bert\"",
+      in_quotes(to_string(config.loss.kind)) + " with " + in_quotes(to_string(config.model.kind)),
+      is_bert ? "leaving loss.kind out, or model.kind = \"gpt2\" or \"llama\""
+              : "model.kind = \"bert\", or loss.kind = \"lm\"");
+}
+
 void check_adapters(const Config& config, const StatedKeys& stated) {
   if (config.model.lora.from.empty() || !config.model.from.empty()) return;
   throw usage_error(where(stated, "lora.from"), "model.from, the base that the adapter is of",
@@ -139,6 +173,7 @@ void check_model(const Config& config, const StatedKeys& stated) {
   if (config.model.kind == ModelKind::vit) return check_vit(config, stated);
   if (config.model.kind == ModelKind::torchscript) return check_torchscript(config, stated);
   if (config.model.kind == ModelKind::llama) return check_llama(config, stated);
+  if (config.model.kind == ModelKind::bert) return check_bert(config, stated);
   if (config.model.kind == ModelKind::gpt2) check_gpt2(config, stated);
 }
 
@@ -301,6 +336,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_length(config, stated);
   check_data(config, stated, origin);
   check_model(config, stated);
+  check_hiding(config, stated);
   check_pairs(config, stated);
   check_schedule(config, stated);
   check_optimizer_memory(config, stated);

@@ -109,7 +109,7 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
                                                    std::int64_t samples) {
   RunLog log;
   RunControl control;
-  MemoryRetries retries;
+  memory::Retries retries;
   Alone alone;
   const std::unique_ptr<Runner> runner = make_runner(
       work_.config, {model(), window, loader_, work_.config.run.seed, log, control, retries},

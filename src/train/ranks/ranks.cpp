@@ -113,10 +113,10 @@ void Ranks::check_divisible(const Workload& work) const {
            !found.uncut.empty() ? "one process, or the model saved with group normalisation"
            : share_windows      ? "batchnorm = \"exact\", or \"convert-group\""
                                 : "batchnorm = \"convert-group\"");
-  const bool interleave = is_exact(work.config, *work.model) || !share_windows;
-  if (work.model->losses().size() > 1 && interleave)
-    refuse("train", "one loss", "several, whose total weights would be each rank's own",
-           "ranks that share windows, without exact batch normalisation, or one process");
+  if (work.model->losses().size() > 1 && work.config.dist.takes_outer_steps())
+    refuse("dist.local_steps", "one loss",
+           "several, whose total weights would be each rank's own in steps that it takes alone",
+           "ranks that share windows (local_steps = 1), or one process");
   if (const auto conflict = conflict_of(work.config, world()))
     refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
 }

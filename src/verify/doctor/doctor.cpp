@@ -50,6 +50,7 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
 
 /// Targets of a batch and the weight of those that count, from the labels alone.
 void take_labels(const batch::MicroBatch& micro, RunFacts& facts) {
+  if (!micro.targets.defined()) return;  // what counts is the loss's own matter
   const at::Tensor counts = micro.targets.ne(-100);
   const at::Tensor weights = micro.weights.defined() ? micro.weights * counts : counts;
   facts.first_terms += static_cast<double>(micro.targets.numel());
