@@ -89,6 +89,8 @@ TEST_F(OwnCommand, SaysWhetherAccrueDoesTheModelsOperations) {
               HasSubstr("\"auto\""));
   ASSERT_EQ(own({"train", "run.toml", "--run.out=bf16", "--precision.compute=bf16"}).status, 0);
   EXPECT_THAT(decision("bf16"), HasSubstr("accrue does"));
+  ASSERT_EQ(own({"train", "--repeat", "auto", "--run.out=again"}).status, 0);
+  EXPECT_THAT(decision("again"), HasSubstr("as auto had them"));
 }
 
 TEST_F(OwnCommand, HelpsByItsOwnName) {

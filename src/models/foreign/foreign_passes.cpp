@@ -23,10 +23,10 @@ std::int64_t first_site(std::int64_t index) {
 constexpr std::int64_t losses_begin = std::int64_t{1} << 24;  ///< behind all segments
 
 /// Accelerates a part of a training pass while it lives; does nothing without a model.
-class Part {
+class PassPart {
  public:
-  Part(const std::shared_ptr<AcceleratedModel>& model, const ForwardContext& context,
-       std::int64_t index) {
+  PassPart(const std::shared_ptr<AcceleratedModel>& model, const ForwardContext& context,
+           std::int64_t index) {
     if (!model || !context.training) return;
     scope_.emplace(kernels::AcceleratedPass{
         .model = model,
@@ -61,7 +61,7 @@ std::vector<Segment> ForeignPasses::of(std::vector<Segment> segments) const {
                                         const ForwardContext& context) {
       std::optional<Autocasting> casting;
       if (is_cast) casting.emplace();
-      const Part part(model, context, index);
+      const PassPart part(model, context, index);
       Activations output = forward(input, micro, context);
       casting.reset();
       return is_cast ? widened(std::move(output)) : output;
@@ -76,7 +76,7 @@ std::vector<LossHead> ForeignPasses::of(std::vector<LossHead> losses) const {
     loss.forward = [model = model_, forward = std::move(loss.forward), index = index++](
                        const Activations& output, const batch::MicroBatch& micro,
                        const ForwardContext& context, double gradient_scale) {
-      const Part part(model, context, index);
+      const PassPart part(model, context, index);
       return forward(output, micro, context, gradient_scale);
     };
   return losses;

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::int64_t most_tried = 8;  ///< micro-batches that are looked at for one with a loss
 constexpr std::uint64_t noise_draws = 2;
+/// Batch normalisation may refuse a single sample, and of two it leaves next to no gradient.
+constexpr std::int64_t samples_to_normalise = 4;
 
 /// What a pass over a micro-batch gave.
 struct PassGradients {
@@ -100,7 +102,7 @@ class Comparison {
     return found;
   }
 
-  /// What differs where the same pass is run again, which is hardly to round otherwise.
+  /// What differs where the same pass is run again; nothing, where the model repeats itself.
   std::string difference_of_repetition(const PassGradients& plain) {
     noise_.assign(trained_.size(), 0.0);
     const auto again = run(&kernels::plain_operations());
@@ -204,8 +206,8 @@ std::optional<AccelerationCheck> check_on(const Workload& work, const batch::Mic
 AccelerationCheck check_on_first_samples(const Workload& work) {
   const data::Loader loader(work.data.train, make_sampler(work.config, *work.data.train));
   const batch::Range window = work.schedule.window(0);
-  // Batch normalisation may refuse a single sample.
-  const std::int64_t samples = models::find_batch_norms(*work.model).none() ? 1 : 2;
+  const std::int64_t samples =
+      models::find_batch_norms(*work.model).none() ? 1 : samples_to_normalise;
   std::int64_t tried = 0;
   for (const batch::Range part : batch::split(window, samples)) {
     if (tried++ == most_tried) break;
