@@ -12,7 +12,7 @@ void carry_files(const std::filesystem::path& from, const std::filesystem::path&
   std::vector<std::string> names{"generation_config.json"};
   if (with_tokenizer)
     names.insert(names.end(), {"tokenizer.json", "tokenizer_config.json", "tokenizer.model",
-                               "vocab.json", "merges.txt", "special_tokens_map.json",
+                               "vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json",
                                "added_tokens.json", "chat_template.jinja"});
   std::error_code unreadable;
   for (const std::string& name : names)

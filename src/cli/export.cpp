@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/adapter_io.h"
+#include "accrue/models/bert_io.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_io.h"
 #include "accrue/train/run_directory.h"
@@ -15,6 +16,7 @@
 #include "core/atomic_file.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/vision_io.h"
+#include "train/workload/model_factory.h"
 
 namespace accrue::cli {
 namespace {
@@ -74,6 +76,20 @@ std::string save_language_model(const fs::path& out, const train::TrainedModel& 
   return language_model_card(trained, byte_tokens);
 }
 
+/// Saves the model and returns its card.
+std::string save_masked_model(const fs::path& out, const train::TrainedModel& trained,
+                              const models::Bert& model) {
+  const bool byte_tokens = trained_on_bytes(trained);
+  models::save_bert_folder(out, model);
+  if (byte_tokens)
+    data::write_byte_tokenizer(out, model.options().context,
+                               trained.config.loss.mask_token.value_or(train::byte_vocabulary));
+  if (!trained.tokenizer.empty()) copy_tokenizer(trained.tokenizer, out);
+  if (!trained.config.model.from.empty())
+    carry_files(trained.config.model.from, out, /*with_tokenizer=*/!byte_tokens);
+  return masked_model_card(trained, byte_tokens);
+}
+
 /// Saves the adapters and returns their card.
 std::string save_adapters(const fs::path& out, const train::TrainedModel& trained) {
   const auto* model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
@@ -90,6 +106,8 @@ std::string save_model(const fs::path& out, const train::TrainedModel& trained) 
   const models::ImageTask task = image_task(trained.config.model);
   if (const auto* language_model = dynamic_cast<const models::LanguageModel*>(&model))
     return save_language_model(out, trained, *language_model);
+  if (const auto* bert = dynamic_cast<const models::Bert*>(&model))
+    return save_masked_model(out, trained, *bert);
   if (const auto* vit = dynamic_cast<const models::Vit*>(&model))
     models::save_vit_folder(out, *vit, task);
   if (const auto* resnet = dynamic_cast<const models::ResNet*>(&model))
@@ -140,7 +158,7 @@ void add_export(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("export", "Write a run's model as a folder that other libraries load");
   verb->footer(
-      "A gpt2, llama or vit becomes a folder that transformers loads, a resnet one with "
+      "A gpt2, llama, bert or vit becomes a folder that transformers loads, a resnet one with "
       "torchvision's "
       "names, a TorchScript module a model.pt; each with config.json and a model card. Adapters "
       "are "

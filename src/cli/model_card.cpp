@@ -61,6 +61,34 @@ std::string byte_tokenizer_section() {
          loading_with_tokenizer;
 }
 
+constexpr const char* filling_masks = R"(
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
+
+model = AutoModelForMaskedLM.from_pretrained("PATH_TO_THIS_FOLDER")
+tokenizer = AutoTokenizer.from_pretrained("PATH_TO_THIS_FOLDER")
+fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
+print(fill(f"def m{tokenizer.mask_token}in("))
+```
+)";
+
+constexpr const char* loading_masked_model = R"(
+```python
+from transformers import AutoModelForMaskedLM
+
+model = AutoModelForMaskedLM.from_pretrained("PATH_TO_THIS_FOLDER")
+```
+)";
+
+/// "4 layers, 4 heads, ..." with who wrote it.
+std::string shape_in_words(const train::TrainedModel& trained) {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  const train::ModelConfig& shape = trained.config.model;
+  return number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
+         number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
+         number(shape.vocab.value_or(0)) + ". " + written_from(trained);
+}
+
 std::string tokenizer_section(const train::TrainedModel& trained, bool byte_tokens) {
   if (byte_tokens) return byte_tokenizer_section();
   return trained.tokenizer.empty() ? other_tokenizer_section(trained) : own_tokenizer_section();
@@ -93,16 +121,25 @@ std::string training_section(const train::TrainedModel& trained) {
 }
 
 std::string language_model_card(const train::TrainedModel& trained, bool byte_tokens) {
-  const auto number = [](std::int64_t value) { return std::to_string(value); };
-  const train::ModelConfig& shape = trained.config.model;
-  const bool is_llama = shape.kind == train::ModelKind::llama;
+  const bool is_llama = trained.config.model.kind == train::ModelKind::llama;
   return card_head(
              "transformers", "text-generation", {is_llama ? "llama" : "gpt2", "accrue"},
              is_llama ? "A Llama model trained with accrue" : "A GPT-2 model trained with accrue") +
-         number(shape.layers) + " layers, " + number(shape.heads) + " heads, width " +
-         number(shape.width) + ", context " + number(shape.context_or_default()) + ", vocabulary " +
-         number(shape.vocab.value_or(0)) + ". " + written_from(trained) +
-         tokenizer_section(trained, byte_tokens) + training_section(trained);
+         shape_in_words(trained) + tokenizer_section(trained, byte_tokens) +
+         training_section(trained);
+}
+
+std::string masked_model_card(const train::TrainedModel& trained, bool byte_tokens) {
+  const bool has_tokenizer = byte_tokens || !trained.tokenizer.empty();
+  const std::string tokens =
+      byte_tokens ? "Tokens are bytes: the id of a token is the value of the byte, and `[MASK]` "
+                    "hides one.\n`tokenizer.json` says so.\n"
+      : has_tokenizer ? "`tokenizer.json` made tokens of the text that the model was trained on.\n"
+                      : token_files_sentence;
+  return card_head("transformers", "fill-mask", {"bert", "accrue"}, "A BERT trained with accrue") +
+         shape_in_words(trained) + "\n## Tokenizer\n\n" + tokens + "\n" +
+         needed_packages(loading_packages) +
+         (has_tokenizer ? filling_masks : loading_masked_model) + training_section(trained);
 }
 
 std::string adapter_card(const train::TrainedModel& trained) {

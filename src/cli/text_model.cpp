@@ -60,14 +60,17 @@ TextModel model_of_files(const TextModelOrigin& origin) {
   config.model.kind = train::kind_of_origin(origin.from).value_or(train::ModelKind::llama);
   config.model.from = origin.from;
   config.precision.compute = origin.compute.value_or(models::Compute::fp32);
+  const auto refuse_kind = [&]() -> Error {
+    return usage_error(
+        sample_text, "a language model that predicts what follows (gpt2, llama and its relatives)",
+        origin.from + " with one of kind " + std::string(train::to_string(config.model.kind)),
+        "another folder");
+  };
+  if (config.model.kind == train::ModelKind::bert) throw refuse_kind();
   std::vector<std::string> remarks;
   TextModel loaded{.owner = train::load_shaping_model(config, remarks)};
   loaded.model = dynamic_cast<models::LanguageModel*>(loaded.owner.get());
-  if (loaded.model == nullptr)
-    throw usage_error(
-        sample_text, "a language model (gpt2, llama and its relatives)",
-        origin.from + " with one of kind " + std::string(train::to_string(config.model.kind)),
-        "another folder");
+  if (loaded.model == nullptr) throw refuse_kind();
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
   if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
   return loaded;

@@ -10,14 +10,18 @@ models::LanguageModel& expect_language_model(const train::TrainedModel& trained,
                                              const std::string& for_others) {
   if (auto* model = dynamic_cast<models::LanguageModel*>(trained.model.get())) return *model;
   const bool images = !trained.config.model.image.empty();
-  throw usage_error(operation, "a run of a language model (gpt2, llama)",
+  const bool sees_all = trained.config.model.kind == train::ModelKind::bert;
+  throw usage_error(operation, "a run of a language model that predicts what follows (gpt2, llama)",
                     "one of kind " + trained.model->kind() + (images ? ", of images" : ""),
-                    images ? for_images : for_others);
+                    sees_all ? "a gpt2 or llama: a bert fills in hidden tokens, as transformers' "
+                               "pipeline does with what accrue export writes"
+                    : images ? for_images
+                             : for_others);
 }
 
 bool trained_on_bytes(const train::TrainedModel& trained) {
   return trained.tokenizer.empty() &&
-         train::trained_on_bytes(trained.data_format, trained.config.model.vocab.value_or(0));
+         train::trained_on_bytes(trained.data_format, trained.config.model);
 }
 
 }  // namespace accrue::cli

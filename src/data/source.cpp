@@ -59,6 +59,10 @@ void check_format(const SourceOptions& options, Format format, const std::string
     throw usage_error("data.augment", "images", to_string(format),
                       "leaving it out, or data.format = \"images\"");
   }
+  if (format != Format::images && !options.masks.empty()) {
+    throw usage_error("data.masks", "images in " + what, to_string(format),
+                      "leaving it out, or patterns of PNG or JPEG files");
+  }
   if (!has_lines(format) && options.pairs) {
     throw usage_error(what, R"(lines of JSON with "prompt", "chosen" and "rejected")",
                       to_string(format), "data.format = \"jsonl\" or \"chat\", or another loss");
@@ -110,7 +114,10 @@ std::vector<TokenLayout> layouts_of(const FilePool& files, Format format, const 
 
 StreamTraits traits_of(const SourceOptions& options, Format format,
                        std::shared_ptr<const Tokenizer> tokenizer) {
-  StreamTraits traits{.format = format, .context = options.context, .vocab_bound = options.vocab};
+  StreamTraits traits{.format = format,
+                      .context = options.context,
+                      .vocab_bound = options.vocab,
+                      .whole = options.whole};
   if (format != Format::text) return traits;
   traits.vocab = tokenizer ? tokenizer->vocab() : byte_vocab;
   traits.tokenizer = std::move(tokenizer);
@@ -159,6 +166,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                        {.classes = options.classes,
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
+                        .masks = options.masks,
                         .shape = options.image,
                         .augment = options.augment,
                         .seed = options.seed},
@@ -191,6 +199,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                      .vocab_bound = options.vocab,
                      .packing = options.packing,
                      .pairs = options.pairs,
+                     .whole = options.whole,
                      .tokenizer = tokenizer,
                      .chat = is_chat ? chat_format_of(tokenizer.get()) : nullptr,
                      .cache = options.cache,

@@ -9,10 +9,16 @@ namespace {
 constexpr double fp32_bytes = 4;
 
 /// Bytes for each token and unit of width while the last block's backward runs: residuals, their
-/// gradients and the hidden layer's. They were measured, about equal in fp32 and bf16.
-constexpr double around_blocks = 52;
+/// gradients and the hidden layer's. They were measured, about equal in fp32 and bf16. Post-norm
+/// blocks make the hidden layer again beside its gradients, and hold less where a block runs again.
+constexpr double around_blocks = 52, around_post_norm_blocks = 64, around_rerun_post_norm = 46;
 /// How many of the largest feature maps a convolution's backward holds, as measured.
 constexpr double around_maps = 8;
+
+double around_blocks_of(const TransformerShape& shape, Recompute recompute) {
+  if (!shape.post_norm) return around_blocks;
+  return recompute == Recompute::full ? around_rerun_post_norm : around_post_norm_blocks;
+}
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
 
@@ -20,7 +26,9 @@ std::int64_t rounded(double bytes) { return std::llround(bytes); }
 double kept_by_block(const TransformerShape& shape, const ValueBytes& bytes, Recompute recompute) {
   const auto width = static_cast<double>(shape.width);
   if (recompute == Recompute::full) return bytes.master * width;
-  const double widths = recompute == Recompute::selective ? 8 : 10;
+  const double hidden = shape.ffn_width == 0 ? 4 : static_cast<double>(shape.ffn_width) / width;
+  const double remade = recompute == Recompute::selective ? (shape.post_norm ? 1 : 2) : 0;
+  const double widths = 6 + hidden - remade;
   const double log_sums = fp32_bytes * static_cast<double>(shape.heads);
   return (2 * bytes.master + widths * bytes.operand) * width + log_sums;
 }
@@ -96,7 +104,7 @@ std::int64_t transformer_activations(const TransformerShape& shape, const ValueB
                                ? kept_by_block(shape, bytes, Recompute::none) -
                                      kept_by_block(shape, bytes, Recompute::full)
                                : 0;
-  const double around = around_blocks * width * (bytes.master / fp32_bytes);
+  const double around = around_blocks_of(shape, recompute) * width * (bytes.master / fp32_bytes);
   return rounded(static_cast<double>(shape.tokens) * (blocks + one_block + around));
 }
 

@@ -35,12 +35,14 @@ double frozen_bytes(const ValueBytes& values);
 /// The usual least: everything in 16 bit, with Adam (2 + 2 + 4 bytes a parameter).
 Resident sixteen_bit_state(std::int64_t parameters);
 
-/// A transformer of pre-norm blocks with a feed-forward part of four times the width.
+/// A transformer.
 struct TransformerShape {
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
-  std::int64_t tokens = 0;  ///< in one sample
+  std::int64_t tokens = 0;     ///< in one sample
+  std::int64_t ffn_width = 0;  ///< of the feed-forward part; 0: four times the width
+  bool post_norm = false;      ///< a norm is behind its residual connection, as BERT has it
 };
 /// GPT-2 with its head tied to the embedding; `tokens` is its context.
 std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab);
@@ -48,9 +50,10 @@ std::int64_t gpt2_parameters(const TransformerShape& shape, std::int64_t vocab);
 /// Activations of one sample as accrue keeps them, with attention that keeps no probabilities and a
 /// loss that keeps no logits: for each token and layer two fp32 residuals and ten widths in the
 /// precision of compute (two norms' outputs, query, key and value, attention's output, four of the
-/// hidden layer); `selective` makes the norms' outputs again, `full` keeps the blocks' inputs and
-/// runs one block at a time. Besides the blocks it counts what one block's backward holds. It is
-/// within a fifth of what trials of models with wide enough layers measure.
+/// hidden layer, or as many as it is wide); `selective` makes the norms' outputs again, of
+/// post-norm blocks the first one's, `full` keeps the blocks' inputs and runs one block at a time.
+/// Besides the blocks it counts what one block's backward holds. It is within a fifth of what
+/// trials of models with wide enough layers measure.
 std::int64_t transformer_activations(const TransformerShape& shape, const ValueBytes& bytes,
                                      Recompute recompute);
 /// The usual count in 16 bit without recomputation: 34 bytes for each token, layer and unit of

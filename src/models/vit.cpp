@@ -168,24 +168,14 @@ std::int64_t Vit::packed_weight_bytes() const {
 void Vit::pack_weights(bool wanted) { models::pack_weights(projections_of(impl_->blocks), wanted); }
 
 NamedParameters Vit::file_tensors() const {
-  constexpr std::string_view packed = "attention.qkv";
   NamedParameters tensors;
   for (const auto& [name, tensor] : impl_->parameters) {
     const at::Tensor values = tensor.detach();
-    const std::size_t at = name.find(packed);
-    if (at != std::string::npos) {
-      const std::string before = name.substr(0, at) + "attention.";
-      const std::string after = name.substr(at + packed.size());
-      const std::vector<at::Tensor> parts = values.chunk(3, 0);
-      tensors.push_back({before + "query" + after, parts[0]});
-      tensors.push_back({before + "key" + after, parts[1]});
-      tensors.push_back({before + "value" + after, parts[2]});
-    } else if (tensor.is_same(impl_->patch_projection.weight)) {
+    if (tensor.is_same(impl_->patch_projection.weight))
       tensors.push_back({name, values.view({impl_->options.width, impl_->options.image[0],
                                             impl_->patch_height(), impl_->patch_width()})});
-    } else {
-      tensors.push_back({name, values});
-    }
+    else
+      append_apart(tensors, name, values);
   }
   return tensors;
 }

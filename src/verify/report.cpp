@@ -100,7 +100,7 @@ const char* remedy(Cause cause) {
       return "put group normalisation in the place of batch normalisation, or take its statistics "
              "over the whole batch (model.batchnorm = \"convert-group\" or \"exact\")";
     case Cause::dropout:
-      return "use a model whose masks follow the sample (gpt2, llama, vit), or no dropout";
+      return "use a model whose masks follow the sample (gpt2, llama, bert, vit), or no dropout";
     case Cause::weighting:
       return "return Loss{sum over the terms, how many there were} from the loss, and no mean";
     case Cause::normalization:

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "accrue/data/tokenizer.h"
 #include "core/atomic_file.h"
 #include "folder.h"
 
@@ -24,6 +25,17 @@ TEST(TokenizerFiles, ThatOfBytesIsKnownAgain) {
   const FolderTokenizer found = find_tokenizer(folder.root());
   EXPECT_EQ(found.kind, Kind::bytes);
   EXPECT_EQ(found.file, folder.root() / "tokenizer.json");
+}
+
+TEST(TokenizerFiles, ThatOfBytesMayHaveAMaskBehindThem) {
+  const Folder folder;
+  write_byte_tokenizer(folder.root(), 16, /*mask_token=*/256);
+  EXPECT_EQ(find_tokenizer(folder.root()).kind, Kind::other);
+  const auto tokenizer = Tokenizer::open(folder.path("tokenizer.json"), "a test");
+  EXPECT_EQ(tokenizer->vocab(), 257);
+  EXPECT_EQ(tokenizer->id_of("[MASK]"), 256);
+  EXPECT_EQ(tokenizer->special_ids(), std::vector<std::int64_t>{256});
+  EXPECT_EQ(tokenizer->encode("a\xc3\xa9[MASK]"), (std::vector<std::int64_t>{97, 0xc3, 0xa9, 256}));
 }
 
 /// What tokenizers 0.22 makes of it when transformers saves the folder: nothing that adds a token.

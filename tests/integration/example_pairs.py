@@ -22,7 +22,7 @@ PROGRAMS, TEXT = pathlib.Path(), pathlib.Path()
 FIRST_HALF, BOUND = 1e-12, 1e-8
 MOST_LINES = 60
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-PAIRS = ("recurrent", "gan", "own_model", "own_command", "your_loop_on_ranks")
+PAIRS = ("recurrent", "gan", "masked_lm", "segmentation", "own_model", "own_command", "your_loop_on_ranks")
 STEPS = 8
 SAME_OPTIMIZER = ["--optim.kind=adam", "--optim.lr=1e-2", "--optim.betas=[0.9, 0.999]", "--optim.weight_decay=0",
                   "--optim.clip=0", "--optim.schedule.kind=constant", "--data.order=sequential",
@@ -63,6 +63,18 @@ class ExamplePairs(unittest.TestCase):
     def test_gan(self):
         self.expect_same(self.numbers("gan"), self.numbers("gan_plain"))
 
+    def test_masked_lm(self):
+        losses = self.numbers("masked_lm")
+        self.expect_same(losses, self.numbers("masked_lm_plain"))
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_segmentation(self):
+        for seed in (1, 2):
+            with self.subTest(seed=seed):
+                losses = self.numbers("segmentation", seed)
+                self.expect_same(losses, self.numbers("segmentation_plain", seed))
+                self.assertLess(losses[-1], 0.5 * losses[0])
+
     def test_own_model(self):
         with tempfile.TemporaryDirectory() as folder:
             self.expect_same(self.numbers("own_model", pathlib.Path(folder, "run")), self.numbers("own_model_plain"))
@@ -92,7 +104,7 @@ class ExamplePairs(unittest.TestCase):
             self.expect_same(numbers_of(rank.communicate(timeout=300)[0]), expected)
 
     def test_means_of_micro_batches_are_seen(self):
-        for name in ("recurrent", "gan"):
+        for name in ("recurrent", "gan", "masked_lm", "segmentation"):
             with self.subTest(name):
                 _, output, _ = run(f"{name}_planted")  # which learns, too
                 self.assertGreater(difference(numbers_of(output), self.numbers(f"{name}_plain")), 1e-4)

@@ -363,6 +363,9 @@ def main() -> int:
         programs = pathlib.Path(name)
         (programs / "accrue").symlink_to(arguments.program.resolve())
         write_programs(programs)
+        unet = arguments.program.resolve().parent / "examples" / "by_feature" / "unet"
+        if unet.exists():
+            (programs / unet.name).symlink_to(unet)
         try:
             check_controls(programs, programs)
         except Wrong as wrong:

@@ -4,6 +4,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
 #include "accrue/data/own_source.h"
@@ -63,8 +64,54 @@ TEST_F(CustomModelProof, PassesALossOfSums) {
   EXPECT_TRUE(report.equal) << conclusion(report);
 }
 
+TEST_F(CustomModelProof, PassesBf16UnderAutocasting) {
+  for (const auto accelerate : {train::Accelerate::automatic, train::Accelerate::off}) {
+    train::Config config = config_of(plain, summed);
+    config.precision.compute = models::Compute::bf16;
+    config.model.accelerate = accelerate;
+    const Report report = verify_config(config);
+    EXPECT_TRUE(report.equal) << conclusion(report);
+    config = config_of(plain, mean_of_micro_batch);
+    config.precision.compute = models::Compute::bf16;
+    EXPECT_FALSE(verify_config(config).equal) << "its bounds still tell a mean of means";
+  }
+}
+
 TEST_F(CustomModelProof, NamesAMeanOfMeans) {
   const Report report = verify_config(config_of(plain, mean_of_micro_batch));
+  EXPECT_FALSE(report.equal) << conclusion(report);
+}
+
+TEST_F(CustomModelProof, PassesDropoutInsideAModuleWhereItIsAccelerated) {
+  const auto with_dropout = [] {
+    return Net(torch::nn::Linear(6, 8), torch::nn::Dropout(0.4), torch::nn::Tanh(),
+               torch::nn::Linear(8, 1));
+  };
+  train::Config config = config_of(with_dropout, summed);
+  const Report report = verify_config(config);
+  EXPECT_TRUE(report.equal) << conclusion(report);
+  EXPECT_LT(report.max_relative_error, 1e-5);
+  config.model.accelerate = train::Accelerate::off;
+  const Report as_written = verify_config(config);
+  EXPECT_FALSE(as_written.equal) << conclusion(as_written);
+  EXPECT_EQ(as_written.cause, Cause::dropout) << conclusion(as_written);
+}
+
+/// accrue's product is followed by a gradient that is off by a thousandth.
+Loss off_where_accelerated(Net& net, const batch::MicroBatch& micro) {
+  const at::Tensor y = net->forward(micro.inputs);
+  const auto& node = y.grad_fn();
+  const bool is_accrues = node && node->name().find("ForeignProduct") != std::string::npos;
+  const at::Tensor same = is_accrues ? y + 1e-3 * (y - y.detach()) : y;
+  const at::Tensor wrong = same - micro.targets.to(y.scalar_type());
+  return {.sum = wrong.square().sum(), .weight = static_cast<double>(wrong.numel())};
+}
+
+TEST_F(CustomModelProof, NamesAnAccelerationThatIsForcedAndWrong) {
+  train::Config config = config_of(plain, off_where_accelerated);
+  EXPECT_TRUE(verify_config(config).equal) << "auto does not take it";
+  config.model.accelerate = train::Accelerate::on;
+  const Report report = verify_config(config);
   EXPECT_FALSE(report.equal) << conclusion(report);
 }
 

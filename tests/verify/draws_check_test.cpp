@@ -49,5 +49,19 @@ TEST(LabelsCheck, SamplesOfARowAreApart) {
   EXPECT_THAT(faults_of_labels(micro), IsEmpty());
 }
 
+TEST(LabelsCheck, OfHiddenTokensAreWhatWasHidden) {
+  batch::MicroBatch one, other;
+  one.inputs = at::tensor({1, 9, 3, 4}, at::kLong).view({1, 4});
+  one.targets = at::tensor({-100, 2, -100, 4}, at::kLong).view({1, 4});
+  other.inputs = at::tensor({9, 2, 3, 7}, at::kLong).view({1, 4});
+  other.targets = at::tensor({1, -100, -100, 4}, at::kLong).view({1, 4});
+  EXPECT_THAT(faults_of_hidden_tokens(one, other), IsEmpty());
+  one.targets[0][1] = 3;
+  EXPECT_THAT(faults_of_hidden_tokens(one, other), ElementsAre(HasSubstr("hidden")));
+  one.targets[0][1] = 2;
+  other.inputs[0][2] = 5;  // changed, and not asked for
+  EXPECT_THAT(faults_of_hidden_tokens(one, other), ElementsAre(HasSubstr("hidden")));
+}
+
 }  // namespace
 }  // namespace accrue::proof

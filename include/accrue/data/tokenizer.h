@@ -27,6 +27,8 @@ class Tokenizer {
   std::optional<std::int64_t> id_of(std::string_view token) const;
   /// Whether there is such a token: ids may have gaps, and a model more of them.
   bool has(std::int64_t id) const;
+  /// The ids of tokens that stand for no text of their own ("<|endoftext|>", "[MASK]"), in order.
+  std::vector<std::int64_t> special_ids() const;
   /// A digest of what the files say: the same for the same content.
   const std::string& fingerprint() const;
   const std::filesystem::path& file() const;

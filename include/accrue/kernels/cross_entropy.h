@@ -27,6 +27,9 @@ struct CrossEntropyOptions {
 
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
+  /// [V], a master, which is added to the logits; undefined: none. Its gradient goes where the
+  /// weight's does.
+  at::Tensor bias = {};
   /// What the gradients are multiplied with: the upstream gradient that the sum will get. Rounded
   /// to the sum's precision; finite and not 0.
   double gradient_scale = 1;
@@ -41,8 +44,8 @@ struct LinearCrossEntropyOptions {
   bool overwrite_hidden = false;
 };
 
-/// Cross-entropy of hidden · weightᵀ against targets, as a sum and the weight of the rows that
-/// count; the head and the loss in one operation.
+/// Cross-entropy of hidden · weightᵀ (+ bias) against targets, as a sum and the weight of the rows
+/// that count; the head and the loss in one operation.
 ///
 /// hidden [..., C] fp32, fp64 or bf16; weight [V, C] master; targets [...] int64 in [0, V) or
 /// ignored. Works by chunks of rows: logits are never whole. Where a gradient is wanted, those of

@@ -15,7 +15,7 @@ namespace accrue::models {
 
 struct TorchScriptOptions {
   std::filesystem::path file;       ///< written by torch.jit.save
-  Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted
+  Compute compute = Compute::fp32;  ///< fp32 or fp64: parameters are converted; bf16: of fp32
   LossOptions loss = {};
   /// The losses of what forward returns; empty: one, the cross-entropy of its only tensor against
   /// the labels.
@@ -38,8 +38,13 @@ struct TorchScriptOptions {
 /// labels, as a batch's weights are needed before its first backward pass.
 ///
 /// Batch normalisation and dropout in its graph are found by their operators and reported
-/// (foreign_layers()): they cannot be cut or keyed by sample. Draws come from libtorch's generator,
-/// which a pass seeds from (seed, window, first sample id) and restores.
+/// (foreign_layers()): they cannot be cut, and dropout is keyed by sample only where accrue does
+/// the module's operations (Model::accelerate). Other draws come from libtorch's generator, which a
+/// pass seeds from (seed, window, first sample id) and restores. Its graph runs as it is written:
+/// libtorch's optimising executor differentiates parts of it by itself, without the parameters.
+///
+/// In bf16 it runs as under libtorch's autocasting, and its logits are widened to fp32; parameters
+/// stay fp32, and so do the sums of their gradients. TorchScript's own autocasting is left alone.
 ///
 /// Parameters are made contiguous. What is thrown in the module comes out as it was (memory that
 /// runs out is told apart), without TorchScript's own trace: a setting of the whole process.
@@ -60,6 +65,9 @@ class TorchScriptModel : public Model {
   std::string kind() const override { return "torchscript"; }
   std::int64_t flops_per_sample() const override { return 0; }
   /// The tensors by the module's own names.
+  bool can_be_accelerated() const override { return true; }
+  void accelerate(bool wanted) override;
+  AcceleratedCalls accelerated_calls() const override;
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;

@@ -14,6 +14,7 @@ inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"}});
 enum class ModelKind {
   gpt2,
   llama,
+  bert,
   vit,
   resnet,
   torchscript,
@@ -22,6 +23,7 @@ enum class ModelKind {
 inline constexpr auto model_kind_words =
     enum_words<ModelKind>({{ModelKind::gpt2, "gpt2"},
                            {ModelKind::llama, "llama"},
+                           {ModelKind::bert, "bert"},
                            {ModelKind::vit, "vit"},
                            {ModelKind::resnet, "resnet"},
                            {ModelKind::torchscript, "torchscript"},
@@ -29,12 +31,21 @@ inline constexpr auto model_kind_words =
 constexpr std::string_view to_string(ModelKind kind) { return model_kind_words.of(kind); }
 /// Whether models of this kind are language models of accrue's own.
 constexpr bool is_language_model(ModelKind kind) {
-  return kind == ModelKind::gpt2 || kind == ModelKind::llama;
+  return kind == ModelKind::gpt2 || kind == ModelKind::llama || kind == ModelKind::bert;
 }
 /// Whether a model of this kind is not accrue's own, and may take whatever it takes.
 constexpr bool is_foreign(ModelKind kind) {
   return kind == ModelKind::torchscript || kind == ModelKind::custom;
 }
+
+/// Whether accrue does the operations of a model that is not its own (kernels/accelerate.h).
+enum class Accelerate {
+  automatic,  ///< where a pass over the first samples agrees with libtorch's
+  on,
+  off,
+};
+inline constexpr auto accelerate_words = enum_words<Accelerate>(
+    {{Accelerate::automatic, "auto"}, {Accelerate::on, "on"}, {Accelerate::off, "off"}});
 
 /// Where micro-batches' gradients are summed.
 enum class GradientPlace {

@@ -63,21 +63,24 @@ struct ModelConfig {
   std::int64_t heads = 6;
   std::optional<std::int64_t> kv_heads;  ///< of keys and values; none: as many as `heads`
   std::int64_t width = 384;
-  std::optional<models::Stem> stem;       ///< of a resnet; none: what its layers usually have
-  std::optional<std::int64_t> ffn_width;  ///< none: what models::LlamaOptions calls usual
+  std::optional<models::Stem> stem;  ///< of a resnet; none: what its layers usually have
+  /// None: what models::LlamaOptions calls usual; of a bert four times the width.
+  std::optional<std::int64_t> ffn_width;
   /// In tokens; for a vit in patches, a square number. None: context_or_default(), or what `from`
   /// has.
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> vocab;  ///< none: the tokenizer's, or the number of images' classes
   double dropout = 0;
-  /// What to start from: for gpt2 and llama a Hugging Face folder, for vit and resnet a safetensors
-  /// file or a folder with a model.safetensors, for torchscript the module's file; for all but
-  /// torchscript also a run folder, or a checkpoint in one.
+  /// What to start from: for gpt2, llama and bert a Hugging Face folder, for vit and resnet a
+  /// safetensors file or a folder with a model.safetensors, for torchscript the module's file; for
+  /// all but torchscript also a run folder, or a checkpoint in one.
   std::string from;
   std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
   LoraConfig lora;
   models::BaseFormat base = models::BaseFormat::as_stored;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
+  /// Of a torchscript or custom model. A workload whose decision is made says on or off.
+  Accelerate accelerate = Accelerate::automatic;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.
   std::vector<std::int64_t> image;
@@ -91,7 +94,7 @@ struct ModelConfig {
   }
   models::Stem stem_or_usual() const { return stem.value_or(models::usual_stem(layers)); }
   /// Whether the model takes its shape from the folder `from` (a language model perhaps with a
-  /// shorter context): gpt2 and llama do from any folder, other kinds from a run's or a
+  /// shorter context): gpt2, llama and bert do from any folder, other kinds from a run's or a
   /// checkpoint's. Looks into the folder.
   bool has_shape_of_folder() const;
 };
@@ -116,7 +119,8 @@ struct DataConfig {
   std::vector<std::string> columns;
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
-  data::Augment augment;  ///< of training images
+  data::Augment augment;           ///< of training images
+  std::vector<std::string> masks;  ///< patterns of the masks of images, those of val among them
 };
 
 struct BatchConfig {
@@ -153,7 +157,10 @@ struct MemoryConfig {
 
 struct LossConfig {
   models::LossKind kind = models::LossKind::lm;
-  double beta = 0.1;  ///< of pairs
+  double beta = 0.1;            ///< of pairs
+  double mask_fraction = 0.15;  ///< of mlm: how many of the tokens are to be predicted
+  /// Of mlm: the id that hides a token; none: the tokenizer's, or of bytes one of its own.
+  std::optional<std::int64_t> mask_token;
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;

@@ -53,9 +53,9 @@ struct TrainedModel {
 };
 
 /// Whether the tokens of a run without a tokenizer on data of this format
-/// (TrainedModel::data_format) are bytes of text, so that its model of `vocab` words reads and
-/// writes text.
-bool trained_on_bytes(const std::string& data_format, std::int64_t vocab);
+/// (TrainedModel::data_format) are bytes of text, so that its model of that shape reads and writes
+/// text.
+bool trained_on_bytes(const std::string& data_format, const ModelConfig& model);
 
 /// Loads a checkpoint (none: the newest), with products in the precision of training or in another
 /// one. Throws a usage Error that names the step that is missing

@@ -37,7 +37,7 @@ std::string reason_of(const std::string& message) {
 
 bool JsonSample::counts() const {
   return weight > 0 && length() > 0 &&
-         std::any_of(labels.begin() + 1, labels.end(),
+         std::any_of(labels.begin() + only_predicted(), labels.end(),
                      [](std::int64_t label) { return label != ignored_target; });
 }
 
@@ -52,6 +52,14 @@ std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_
                            " at position " + std::to_string(bad - ids->begin()),
                        "a larger model.vocab, or data made with this model's tokenizer"};
   }
+  return std::nullopt;
+}
+
+std::optional<LineProblem> WholeSampleParser::parse(std::string_view line) {
+  if (auto problem = parser_->parse(line)) return problem;
+  const std::span<const JsonSample> samples = parser_->samples();
+  samples_.assign(samples.begin(), samples.end());
+  for (JsonSample& sample : samples_) sample.whole = true;
   return std::nullopt;
 }
 

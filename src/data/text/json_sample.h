@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accrue/data/tokenizer.h"
@@ -20,9 +21,12 @@ struct JsonSample {
       labels;  ///< in parallel to `tokens`: what position i-1 predicts, or -100
   float weight = 1;
   bool has_ids = false;  ///< the tokens are those of "input_ids", and not made of text
+  bool whole = false;    ///< all tokens are inputs: labels are what stands at their own positions
 
-  /// The number of inputs, and of targets: the last token is only predicted.
-  std::int64_t length() const { return tokens.empty() ? 0 : std::ssize(tokens) - 1; }
+  /// The last token is no input where it is predicted from those before.
+  std::int64_t only_predicted() const { return whole ? 0 : 1; }
+  /// The number of inputs, and of targets.
+  std::int64_t length() const { return tokens.empty() ? 0 : std::ssize(tokens) - only_predicted(); }
   /// Whether any term of the loss counts.
   bool counts() const;
 };
@@ -47,6 +51,19 @@ class SampleParser {
   virtual std::span<const JsonSample> samples() const = 0;
   /// How many of these, one after the other, are one sample of the source: 2 where it is a pair.
   virtual std::int64_t sequences_per_sample() const { return 1; }
+};
+
+/// Makes those of another parser whole.
+class WholeSampleParser final : public SampleParser {
+ public:
+  explicit WholeSampleParser(std::unique_ptr<SampleParser> parser) : parser_(std::move(parser)) {}
+
+  std::optional<LineProblem> parse(std::string_view line) override;
+  std::span<const JsonSample> samples() const override { return samples_; }
+
+ private:
+  std::unique_ptr<SampleParser> parser_;
+  std::vector<JsonSample> samples_;
 };
 
 /// Reads lines with "text", or "prompt" and "completion", or "input_ids" and "labels": a sample

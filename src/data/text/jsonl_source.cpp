@@ -19,10 +19,15 @@ constexpr const char* index_form = "samples 1";
 
 SampleParsers::Make parsers_for(const JsonlOptions& options) {
   return [bound = options.vocab_bound, tokenizer = options.tokenizer, chat = options.chat,
-          pairs = options.pairs]() -> std::unique_ptr<SampleParser> {
+          pairs = options.pairs, whole = options.whole]() -> std::unique_ptr<SampleParser> {
     if (pairs) return std::make_unique<PairSampleParser>(bound, tokenizer.get(), chat);
-    if (chat) return std::make_unique<ChatSampleParser>(bound, *tokenizer, chat);
-    return std::make_unique<JsonSampleParser>(bound, tokenizer.get());
+    std::unique_ptr<SampleParser> parser;
+    if (chat)
+      parser = std::make_unique<ChatSampleParser>(bound, *tokenizer, chat);
+    else
+      parser = std::make_unique<JsonSampleParser>(bound, tokenizer.get());
+    if (whole) parser = std::make_unique<WholeSampleParser>(std::move(parser));
+    return parser;
   };
 }
 
@@ -30,9 +35,14 @@ SampleParsers::Make parsers_for(const JsonlOptions& options) {
 std::string kind_of(const JsonlOptions& options) {
   std::string kind = options.chat ? "chat" : "jsonl";
   if (options.pairs) kind += ", pairs";
+  if (options.whole) kind += ", whole";
   if (options.packing) kind += ", packed";
   kind = with_tokenizer(std::move(kind), options.tokenizer.get());
   return options.chat ? kind + ", template " + options.chat->fingerprint : kind;
+}
+
+SampleLengths lengths_of(const JsonlOptions& options) {
+  return {.context = options.context, .only_predicted = options.whole ? 0 : 1};
 }
 
 std::int64_t length_of(std::span<const JsonSample> sequences) {
@@ -41,10 +51,9 @@ std::int64_t length_of(std::span<const JsonSample> sequences) {
   return length;
 }
 
-/// Inputs are all tokens but the last, which is only predicted.
 Sequence sequence_of(const JsonSample& sample) {
-  return {.inputs = {sample.tokens.begin(), sample.tokens.end() - 1},
-          .targets = {sample.labels.begin() + 1, sample.labels.end()},
+  return {.inputs = {sample.tokens.begin(), sample.tokens.end() - sample.only_predicted()},
+          .targets = {sample.labels.begin() + sample.only_predicted(), sample.labels.end()},
           .weight = sample.weight};
 }
 
@@ -61,7 +70,7 @@ JsonlSource::JsonlSource(std::unique_ptr<const FilePool> files, const JsonlOptio
 /// Bytes need no cache: reading them again costs what comparing them with one would.
 SampleIndex JsonlSource::make_index(const std::string& what) {
   if (options_.tokenizer && !options_.cache.empty()) return cached_index(what);
-  return index_samples(*files_, parsers_, options_.context, options_.tell_progress, what);
+  return index_samples(*files_, parsers_, lengths_of(options_), options_.tell_progress, what);
 }
 
 SampleIndex JsonlSource::cached_index(const std::string& what) {
@@ -72,7 +81,7 @@ SampleIndex JsonlSource::cached_index(const std::string& what) {
                                                     std::to_string(options_.vocab_bound));
   std::optional<SampleIndex> index;
   const std::filesystem::path kept = cache.file(digest + ".samples", [&](AtomicFile& file) {
-    index = index_samples(*files_, parsers_, options_.context, options_.tell_progress, what);
+    index = index_samples(*files_, parsers_, lengths_of(options_), options_.tell_progress, what);
     file.write(to_bytes(*index));
   });
   if (!index) index = index_of_bytes(read_file(kept));
@@ -95,8 +104,8 @@ std::int64_t JsonlSource::tokens(std::int64_t index) const {
 std::vector<std::string> JsonlSource::remarks() const {
   std::vector<std::string> remarks;
   if (index_.too_short > 0)
-    remarks.push_back(std::to_string(index_.too_short) +
-                      " line(s) of fewer than two tokens are left out");
+    remarks.push_back(std::to_string(index_.too_short) + " line(s) of fewer than " +
+                      lengths_of(options_).least_in_words() + " are left out");
   if (!cache_remark_.empty()) remarks.push_back(cache_remark_);
   return remarks;
 }

@@ -24,6 +24,7 @@ struct JsonlOptions {
   std::int64_t vocab_bound = 0;  ///< ids must be below; 0: not checked
   bool packing = false;
   bool pairs = false;                                    ///< lines are pairs of sequences
+  bool whole = false;                                    ///< SourceOptions::whole
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
   std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines may be conversations
   std::filesystem::path cache = {};                      ///< keeps the index; empty: nothing does

@@ -52,9 +52,9 @@ std::vector<SampleFacts> facts_of(const SampleParser& parser) {
 
 class Indexing {
  public:
-  Indexing(const FilePool& files, SampleParsers& parsers, std::int64_t context,
+  Indexing(const FilePool& files, SampleParsers& parsers, const SampleLengths& lengths,
            const TellProgress& tell, const std::string& what)
-      : files_(files), parsers_(parsers), context_(context), tell_(tell), what_(what) {}
+      : files_(files), parsers_(parsers), lengths_(lengths), tell_(tell), what_(what) {}
 
   SampleIndex index() {
     std::int64_t all = 0;
@@ -122,7 +122,7 @@ class Indexing {
       ++index_.too_short;
       return;
     }
-    if (facts.longest > context_) {
+    if (facts.longest > lengths_.context) {
       ++too_long_;
       if (facts.longest > longest_) {
         longest_ = facts.longest;
@@ -141,17 +141,18 @@ class Indexing {
   void require_samples() const {
     const std::string first = files_.path(0).string();
     if (too_long_ > 0) {
-      throw usage_error(what_,
-                        "samples of at most " + std::to_string(context_ + 1) +
-                            " tokens (a context of " + std::to_string(context_) +
-                            " and one more to predict)",
-                        std::to_string(too_long_) + " longer, the longest of " +
-                            std::to_string(longest_ + 1) + " at " + longest_at_,
-                        "model.context = " + std::to_string(longest_) + ", or cutting the samples");
+      throw usage_error(
+          what_,
+          "samples of at most " + std::to_string(lengths_.context + lengths_.only_predicted) +
+              " tokens (a context of " + std::to_string(lengths_.context) +
+              (lengths_.only_predicted == 0 ? ")" : " and one more to predict)"),
+          std::to_string(too_long_) + " longer, the longest of " +
+              std::to_string(longest_ + lengths_.only_predicted) + " at " + longest_at_,
+          "model.context = " + std::to_string(longest_) + ", or cutting the samples");
     }
     if (index_.begins.empty()) {
       throw usage_error(
-          what_, "samples of at least two tokens",
+          what_, "samples of at least " + lengths_.least_in_words(),
           "none in " + std::to_string(files_.count()) + " file(s), the first being " + first,
           "more data");
     }
@@ -165,7 +166,7 @@ class Indexing {
 
   const FilePool& files_;
   SampleParsers& parsers_;
-  std::int64_t context_;
+  SampleLengths lengths_;
   const TellProgress& tell_;
   const std::string& what_;
   SampleIndex index_;
@@ -210,9 +211,10 @@ bool has_length_of(const IndexHeader& header, std::size_t bytes) {
 
 }  // namespace
 
-SampleIndex index_samples(const FilePool& files, SampleParsers& parsers, std::int64_t context,
-                          const TellProgress& tell, const std::string& what) {
-  return Indexing(files, parsers, context, tell, what).index();
+SampleIndex index_samples(const FilePool& files, SampleParsers& parsers,
+                          const SampleLengths& lengths, const TellProgress& tell,
+                          const std::string& what) {
+  return Indexing(files, parsers, lengths, tell, what).index();
 }
 
 std::string place_of_line(const FilePool& files, std::size_t file, std::int64_t line) {

@@ -19,7 +19,7 @@ struct SampleIndex {
   /// Which of its line's samples sample i is; empty: each line has one.
   std::vector<std::uint16_t> parts;
   std::vector<std::int64_t> ends;  ///< how many samples there are up to and with file i
-  std::int64_t too_short = 0;      ///< lines of fewer than two tokens, which are left out
+  std::int64_t too_short = 0;      ///< lines of too few tokens, which are left out
   bool has_ids = false, has_text = false, has_counting_label = false;
 
   std::int64_t size() const { return static_cast<std::int64_t>(begins.size()); }
@@ -29,11 +29,20 @@ struct SampleIndex {
   bool operator==(const SampleIndex&) const = default;
 };
 
+/// What samples may be, in tokens.
+struct SampleLengths {
+  std::int64_t context = 0;         ///< the most inputs
+  std::int64_t only_predicted = 1;  ///< tokens besides, at their end
+
+  std::string least_in_words() const { return only_predicted == 0 ? "one token" : "two tokens"; }
+};
+
 /// Reads and checks every line, on all threads. Throws a usage Error, its operation being `what`,
-/// that names the place where a line is no sample or a sequence has more inputs than `context`, and
-/// where there is no sample or no label counts.
-SampleIndex index_samples(const FilePool& files, SampleParsers& parsers, std::int64_t context,
-                          const TellProgress& tell, const std::string& what);
+/// that names the place where a line is no sample or a sequence has more inputs than the context,
+/// and where there is no sample or no label counts.
+SampleIndex index_samples(const FilePool& files, SampleParsers& parsers,
+                          const SampleLengths& lengths, const TellProgress& tell,
+                          const std::string& what);
 
 /// An index as the bytes of a file, and back: nothing where they are not such bytes.
 std::string to_bytes(const SampleIndex& index);

@@ -34,14 +34,18 @@ void widen(std::span<const std::byte> bytes, std::int64_t width, std::span<std::
 TokenStream::TokenStream(StreamContent content, StreamTraits traits, const std::string& what)
     : content_(std::move(content)),
       traits_(std::move(traits)),
-      fingerprint_(with_tokenizer(std::string(to_string(traits_.format)), traits_.tokenizer.get()),
-                   identity()) {
+      fingerprint_(
+          with_tokenizer(std::string(to_string(traits_.format)) + (traits_.whole ? ", whole" : ""),
+                         traits_.tokenizer.get()),
+          identity()) {
   std::int64_t total = 0;
   for (const TokenLayout& layout : content_.layouts) ends_.push_back(total += layout.tokens);
-  if (total <= traits_.context) {
+  const std::int64_t least = traits_.context + traits_.only_predicted();
+  if (total < least) {
     throw usage_error(what,
-                      "at least " + std::to_string(traits_.context + 1) + " tokens (a context of " +
-                          std::to_string(traits_.context) + " and one more to predict)",
+                      "at least " + std::to_string(least) + " tokens (a context of " +
+                          std::to_string(traits_.context) +
+                          (traits_.whole ? ")" : " and one more to predict)"),
                       std::to_string(total) + " in " + std::to_string(identity().count()) +
                           " file(s), the first being " + identity().path(0).string(),
                       "more data or a shorter context");
@@ -53,7 +57,9 @@ std::vector<std::string> TokenStream::remarks() const {
   return {content_.cache->remark()};
 }
 
-std::int64_t TokenStream::size() const { return (length() - 1) / traits_.context; }
+std::int64_t TokenStream::size() const {
+  return (length() - traits_.only_predicted()) / traits_.context;
+}
 
 batch::MicroBatch TokenStream::fetch(std::span<const std::int64_t> indices) const {
   const auto rows = static_cast<std::int64_t>(indices.size());
@@ -64,13 +70,14 @@ batch::MicroBatch TokenStream::fetch(std::span<const std::int64_t> indices) cons
                           .tokens = rows * context};
   auto* inputs = micro.inputs.data_ptr<std::int64_t>();
   auto* targets = micro.targets.data_ptr<std::int64_t>();
-  std::vector<std::int64_t> window(static_cast<std::size_t>(context) + 1);
+  const std::int64_t shift = traits_.only_predicted();
+  std::vector<std::int64_t> window(static_cast<std::size_t>(context + shift));
   Scratch scratch;
   for (const std::int64_t index : indices) {
     require_index(index, size());
     read(index * context, window, scratch);
     inputs = std::copy_n(window.begin(), context, inputs);
-    targets = std::copy_n(window.begin() + 1, context, targets);
+    targets = std::copy_n(window.begin() + shift, context, targets);
   }
   return micro;
 }

@@ -33,6 +33,10 @@ struct StreamTraits {
   std::int64_t context = 0;                              ///< T >= 1
   std::int64_t vocab = 0;                                ///< Source::vocab(); 0: not told
   std::int64_t vocab_bound = 0;                          ///< ids must be below; 0: not checked
+  bool whole = false;                                    ///< SourceOptions::whole
+
+  /// Tokens of a sample that are no inputs.
+  std::int64_t only_predicted() const { return whole ? 0 : 1; }
 };
 
 /// Files joined into one stream of tokens, and its samples.

@@ -113,11 +113,24 @@ FolderTokenizer find_tokenizer(const fs::path& folder) {
   return {};
 }
 
-void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context) {
-  const OrderedJson config{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                           {"model_max_length", context},
-                           {"clean_up_tokenization_spaces", false}};
-  write_file_atomically(folder / kTokenizerFile, byte_tokenizer().dump(1) + "\n");
+void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context,
+                          std::optional<std::int64_t> mask_token) {
+  OrderedJson config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                     {"model_max_length", context},
+                     {"clean_up_tokenization_spaces", false}};
+  OrderedJson tokenizer = byte_tokenizer();
+  if (mask_token) {
+    constexpr const char* mask = "[MASK]";
+    config["mask_token"] = mask;
+    tokenizer["added_tokens"].push_back({{"id", *mask_token},
+                                         {"content", mask},
+                                         {"single_word", false},
+                                         {"lstrip", false},
+                                         {"rstrip", false},
+                                         {"normalized", false},
+                                         {"special", true}});
+  }
+  write_file_atomically(folder / kTokenizerFile, tokenizer.dump(1) + "\n");
   write_file_atomically(folder / kTokenizerSettings, config.dump(1) + "\n");
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
 
 /// Writes tokenizer.json and tokenizer_config.json, with which transformers' AutoTokenizer encodes
 /// text as this program does: token i is byte i. It is GPT-2's byte-level BPE without any merge.
-void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context);
+/// With a `mask_token`, of that id, "[MASK]" is a token, too; is_byte_tokenizer() is not told then.
+void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t context,
+                          std::optional<std::int64_t> mask_token = {});
 
 /// What the files of a Hugging Face folder say of the tokens that its model was trained on.
 struct FolderTokenizer {

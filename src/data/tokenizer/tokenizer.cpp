@@ -155,6 +155,13 @@ bool Tokenizer::has(std::int64_t id) const {
   return id >= 0 && id < vocab() && !parts_->texts[static_cast<std::size_t>(id)].empty();
 }
 
+std::vector<std::int64_t> Tokenizer::special_ids() const {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t id = 0; id < vocab(); ++id)
+    if (parts_->is_special[static_cast<std::size_t>(id)]) ids.push_back(id);
+  return ids;
+}
+
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_template) const {
   std::vector<std::int64_t> ids;
   if (with_template) ids.assign(parts_->around.before.begin(), parts_->around.before.end());

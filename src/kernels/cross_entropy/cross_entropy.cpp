@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <optional>
 
 #include "accrue/core/error.h"
 #include "kernels/aten_element.h"
@@ -11,6 +12,7 @@
 #include "kernels/cross_entropy/labels.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/parameter_gradient.h"
+#include "kernels/optional_tensor.h"
 
 namespace accrue::kernels {
 namespace {
@@ -28,13 +30,17 @@ at::Tensor scalar_of(double sum, const at::Tensor& hidden) {
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
-                            const at::Tensor& weight, const HeadInput& input) {
-    const HeadResult result = run_head_chunks(
-        input, {.hidden = hidden.requires_grad(), .weight = weight.requires_grad()});
+                            const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                            const HeadInput& input) {
+    const HeadResult result =
+        run_head_chunks(input, {.hidden = hidden.requires_grad(),
+                                .weight = weight.requires_grad(),
+                                .bias = bias.has_value() && bias->requires_grad()});
     const at::Tensor grad_hidden =
         result.grad_hidden.defined() ? result.grad_hidden.view(hidden.sizes()) : at::Tensor();
-    context->save_for_backward({grad_hidden, result.grad_weight});
+    context->save_for_backward({grad_hidden, result.grad_weight, result.grad_bias});
     context->saved_data["gradient_scale"] = input.gradient_scale;
+    context->saved_data["has_bias"] = bias.has_value();
     return scalar_of(result.sum, hidden);
   }
 
@@ -43,8 +49,8 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const variable_list saved = context->get_saved_variables();
     const double upstream = grads[0].item<double>();
     const double made_for = context->saved_data["gradient_scale"].toDouble();
-    if (upstream == made_for) return {saved[0], saved[1], at::Tensor()};
-    if (context->needs_input_grad(1) && !saved[1].defined())
+    if (upstream == made_for) return {saved[0], saved[1], saved[2], at::Tensor()};
+    if (slot_took_part(*context, saved))
       throw usage_error("linear_cross_entropy",
                         "the gradient " + text_of(made_for) +
                             " for the sum it returned, as gradient_scale said where an open slot "
@@ -57,10 +63,16 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const auto scaled = [factor](const at::Tensor& gradient) {
       return gradient.defined() ? gradient * factor : gradient;
     };
-    return {scaled(saved[0]), scaled(saved[1]), at::Tensor()};
+    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), at::Tensor()};
   }
 
  private:
+  /// An absent bias has no edge.
+  static bool slot_took_part(const AutogradContext& context, const variable_list& saved) {
+    const bool has_bias = context.saved_data.at("has_bias").toBool();
+    return (context.needs_input_grad(1) && !saved[1].defined()) ||
+           (has_bias && context.needs_input_grad(2) && !saved[2].defined());
+  }
   static std::string text_of(double number) { return c10::str(number); }
 };
 
@@ -91,6 +103,7 @@ HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at:
           .weight = weight,
           .compute = prepared.copy(weight, hidden.scalar_type()),
           .targets = targets.cpu().contiguous(),
+          .bias = options.bias,
           .loss = loss,
           .gradient_scale = rounded_scale(hidden, options),
           .chunk_rows = options.chunk_rows,
@@ -102,13 +115,15 @@ HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at:
 Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const at::Tensor& targets, PreparedWeight& prepared,
                           const LinearCrossEntropyOptions& options) {
-  expect_head_arguments("linear_cross_entropy", hidden, weight, targets);
+  expect_head_arguments("linear_cross_entropy", hidden, weight, options.bias, targets);
   expect_options(hidden, options);
   expect_labels("linear_cross_entropy", targets, weight.size(0), options.loss.ignored);
   const double total = label_weight(targets, options.loss.row_weights, options.loss.ignored);
   const HeadInput input = input_of(hidden, weight, targets, prepared, options);
-  if (at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad()))
-    return {LinearCrossEntropy::apply(hidden, weight, input), total};
+  const std::optional<at::Tensor> bias = optional_of(options.bias);
+  if (at::GradMode::is_enabled() &&
+      (hidden.requires_grad() || weight.requires_grad() || (bias && bias->requires_grad())))
+    return {LinearCrossEntropy::apply(hidden, weight, bias, input), total};
   const at::NoGradGuard no_grad;
   return {scalar_of(run_head_chunks(input, {}).sum, hidden), total};
 }

@@ -14,6 +14,7 @@
 #include "kernels/cross_entropy/online_cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear_forward.h"
+#include "kernels/gemm/parameter_gradient.h"
 #include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
@@ -74,6 +75,26 @@ class WeightGradient {
   bool any_ = false;
 };
 
+/// The bias's gradient, whose sums over the chunks are small enough to be held apart.
+class BiasGradient {
+ public:
+  explicit BiasGradient(const at::Tensor& bias)
+      : bias_(bias), sums_(at::zeros({1, bias.size(0)}, bias.options())) {}
+
+  void add(std::int64_t first, const at::Tensor& grad_logits) {
+    sums_.narrow(1, first, grad_logits.size(1))
+        .add_(grad_logits.sum(0, /*keepdim=*/true, bias_.scalar_type()));
+  }
+  /// As WeightGradient::take(): an open slot gets only what is `whole`.
+  at::Tensor take(bool whole) {
+    if (whole) return row_sum_gradient(bias_, sums_);
+    return open_slot_of(bias_) == nullptr ? sums_.zero_().squeeze(0) : at::Tensor();
+  }
+
+ private:
+  at::Tensor bias_, sums_;
+};
+
 /// The loss of one chunk after another, with its gradients while its exponentials are at hand.
 class HeadChunks {
  public:
@@ -97,6 +118,7 @@ class HeadChunks {
                          : at::empty(input.hidden.sizes(), input.hidden.options());
     if (has_sums()) sums_ = at::empty({rows, channels}, logits_options_);
     if (wanted.weight) grad_weight_.emplace(input.weight);
+    if (wanted.bias) grad_bias_.emplace(input.bias);
   }
 
   HeadResult run() {
@@ -114,6 +136,7 @@ class HeadChunks {
     }
     result.grad_hidden = grad_hidden_;
     if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(result.sum));
+    if (grad_bias_) result.grad_bias = grad_bias_->take(is_finite(result.sum));
     return result;
   }
 
@@ -169,6 +192,7 @@ class HeadChunks {
       const std::int64_t size = std::min(block_, classes_ - first);
       at::Tensor logits = logits_.narrow(0, 0, count).narrow(1, 0, size);
       gemm_out(logits, hidden, input_.compute.narrow(0, first, size).t());
+      if (input_.bias.defined()) logits.add_(input_.bias.detach().narrow(0, first, size));
       at::Tensor exponentials = exponentials_of(count, first, size);
       loss.add(first, logits, exponentials.defined() ? &exponentials : nullptr);
     }
@@ -183,6 +207,7 @@ class HeadChunks {
       at::Tensor tile = exponentials_of(count, first, size);
       loss.to_gradient(first, tile);
       if (grad_weight_) grad_weight_->add(first, tile, hidden);
+      if (grad_bias_) grad_bias_->add(first, tile);
       if (wanted_.hidden)
         gemm_out(grad_hidden, tile, input_.compute.narrow(0, first, size),
                  /*accumulate=*/first > 0);
@@ -209,6 +234,7 @@ class HeadChunks {
   std::int64_t block_, size_;
   at::Tensor logits_, exponentials_, grad_hidden_, sums_;
   std::optional<WeightGradient> grad_weight_;
+  std::optional<BiasGradient> grad_bias_;
 };
 
 }  // namespace
@@ -218,9 +244,10 @@ HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted) {
 }
 
 void expect_head_arguments(std::string_view operation, const at::Tensor& hidden,
-                           const at::Tensor& weight, const at::Tensor& targets) {
+                           const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& targets) {
   expect_on_cpu(hidden, operation);
-  expect_linear(operation, hidden, weight, {});
+  expect_linear(operation, hidden, weight, bias);
   if (targets.scalar_type() != at::kLong || targets.dim() != hidden.dim() - 1 ||
       targets.sizes() != hidden.sizes().slice(0, static_cast<std::size_t>(targets.dim())))
     throw usage_error(operation, "hidden [..., C], weight [V, C] and int64 targets [...]",

@@ -12,6 +12,7 @@ namespace accrue::kernels {
 /// The head of a language model and its loss, as rows.
 struct HeadInput {
   at::Tensor hidden, weight, compute, targets;  ///< hidden [R, C], targets [R]
+  at::Tensor bias = {};                         ///< [V], or undefined
   CrossEntropyOptions loss = {};
   double gradient_scale = 1;  ///< rounded to the sum's precision
   std::int64_t chunk_rows = 0;
@@ -22,22 +23,24 @@ struct HeadInput {
 };
 
 struct WantedGradients {
-  bool hidden = false, weight = false;
-  bool any() const { return hidden || weight; }
+  bool hidden = false, weight = false, bias = false;
+  bool any() const { return hidden || weight || bias; }
 };
 
 struct HeadResult {
   double sum = 0;
-  at::Tensor grad_hidden, grad_weight;  ///< where wanted; a slot that is open has the weight's
+  /// Where wanted; slots that are open have those of the weight and the bias.
+  at::Tensor grad_hidden, grad_weight, grad_bias;
 };
 
 /// The loss by chunks of rows, each chunk with its gradients (linear_cross_entropy says which, and
 /// what is held). Where the sum is not finite the chunks behind it are not run.
 HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted);
 
-/// Throws a usage Error unless hidden is [..., C], weight [V, C] and targets int64 [...], on the
-/// CPU.
+/// Throws a usage Error unless hidden is [..., C], weight [V, C], bias [V] where it is defined, and
+/// targets int64 [...], on the CPU.
 void expect_head_arguments(std::string_view operation, const at::Tensor& hidden,
-                           const at::Tensor& weight, const at::Tensor& targets);
+                           const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& targets);
 
 }  // namespace accrue::kernels

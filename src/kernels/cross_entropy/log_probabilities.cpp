@@ -112,7 +112,7 @@ at::Tensor linear_log_probabilities(const at::Tensor& hidden, const at::Tensor& 
                                     const at::Tensor& targets, PreparedWeight& prepared,
                                     const LogProbabilityOptions& options) {
   constexpr const char* operation = "linear_log_probabilities";
-  expect_head_arguments(operation, hidden, weight, targets);
+  expect_head_arguments(operation, hidden, weight, /*bias=*/{}, targets);
   expect_terms(operation, {.soft_cap = options.soft_cap});
   expect_labels(operation, targets, weight.size(0), options.ignored);
   const at::Tensor compute = prepared.copy(weight, hidden.scalar_type()).detach();

@@ -307,7 +307,9 @@ class PlainOperations final : public Operations {
                             const at::Tensor& targets, PreparedWeight&,
                             const LinearCrossEntropyOptions& options) const override {
     const at::Tensor operand = as_operand(weight, hidden.scalar_type());
-    return cross_entropy(at::matmul(widened(hidden), operand.t()), targets, options.loss);
+    at::Tensor logits = at::matmul(widened(hidden), operand.t());
+    if (options.bias.defined()) logits = logits + options.bias;
+    return cross_entropy(logits, targets, options.loss);
   }
 
   at::Tensor linear_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,

@@ -67,20 +67,10 @@ void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::str
 
 StoredTensors with_first_positions(StoredTensors tensors, std::int64_t positions,
                                    std::int64_t context, const std::string& origin) {
-  check_context(context, positions, origin);
-  if (context == positions) return tensors;
-  for (StoredTensor& tensor : tensors) {
-    if (full_hub_name(tensor.name, gpt2_names) != position_embedding) continue;
-    if (tensor.shape.empty() || tensor.shape.front() != positions)
-      throw misfit_of(origin, tensor.name, std::to_string(positions) + " rows",
-                      c10::str(at::IntArrayRef(tensor.shape)), gpt2_weights);
-    const StoredTensor whole = tensor;
-    tensor.shape.front() = context;
-    tensor.copy_to = [whole, context](const at::Tensor& target) {
-      target.copy_(whole.read().narrow(0, 0, context));
-    };
-  }
-  return tensors;
+  return with_first_rows(std::move(tensors), {positions, context}, origin,
+                         [](const std::string& name) {
+                           return full_hub_name(name, gpt2_names) == position_embedding;
+                         });
 }
 
 Gpt2Options read_gpt2_shape(const std::filesystem::path& folder, Gpt2Options options) {

@@ -6,6 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
+#include "models/files/model_folder.h"
 #include "models/files/named_tensors.h"
 
 namespace accrue::models {
@@ -38,8 +39,8 @@ HubWeights open_hub_weights(const std::filesystem::path& folder) {
 }
 
 std::string full_hub_name(const std::string& name, const HubNames& names) {
-  return name == hub_head || name.starts_with(names.prefix) ? name
-                                                            : std::string(names.prefix) + name;
+  return name == names.head || name.starts_with(names.prefix) ? name
+                                                              : std::string(names.prefix) + name;
 }
 
 StoredTensors as_hub_weights(const StoredTensors& tensors, const HubNames& names,
@@ -55,13 +56,33 @@ StoredTensors as_hub_weights(const StoredTensors& tensors, const HubNames& names
     return std::find_if(named.begin(), named.end(),
                         [&](const StoredTensor& tensor) { return tensor.name == name; });
   };
-  const auto head = find(hub_head), embedding = find(names.embedding);
+  const auto head = find(names.head), embedding = find(names.embedding);
   if (head == named.end()) return named;
   if (embedding != named.end() && !same_values(*head, *embedding))
-    throw misfit_of(origin, head->name, "the token embedding's values (a tied head)", "others",
+    throw misfit_of(origin, head->name,
+                    "the values of " + std::string(names.embedding) + " (a tied head)", "others",
                     what);
   named.erase(head);
   return named;
+}
+
+StoredTensors with_first_rows(StoredTensors tensors, const PositionCounts& positions,
+                              const std::string& origin,
+                              const std::function<bool(const std::string& name)>& is_table) {
+  check_context(positions.wanted, positions.all, origin);
+  if (positions.wanted == positions.all) return tensors;
+  for (StoredTensor& tensor : tensors) {
+    if (!is_table(tensor.name)) continue;
+    if (tensor.shape.empty() || tensor.shape.front() != positions.all)
+      throw misfit_of(origin, tensor.name, std::to_string(positions.all) + " rows",
+                      c10::str(at::IntArrayRef(tensor.shape)), "weights of a model of this shape");
+    const StoredTensor whole = tensor;
+    tensor.shape.front() = positions.wanted;
+    tensor.copy_to = [whole, rows = positions.wanted](const at::Tensor& target) {
+      target.copy_(whole.read().narrow(0, 0, rows));
+    };
+  }
+  return tensors;
 }
 
 }  // namespace accrue::models

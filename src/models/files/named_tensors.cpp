@@ -113,6 +113,20 @@ NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedPa
   return tensors;
 }
 
+void append_apart(NamedParameters& tensors, const std::string& name, const at::Tensor& values) {
+  constexpr std::string_view packed = ".qkv.";
+  const std::size_t at = name.find(packed);
+  if (at == std::string::npos) {
+    tensors.push_back({name, values});
+    return;
+  }
+  const std::string before = name.substr(0, at), after = name.substr(at + packed.size());
+  const std::vector<at::Tensor> parts = values.chunk(3, 0);
+  std::size_t part = 0;
+  for (const char* own : {".query.", ".key.", ".value."})
+    tensors.push_back({before + own + after, parts[part++]});
+}
+
 NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given) {
   if (std::any_of(given.begin(), given.end(),
                   [](const StoredTensor& tensor) { return is_adapter_name(tensor.name); }))

@@ -18,6 +18,10 @@ NamedParameters detached(const NamedParameters& parameters);
 /// What files hold of a model whose parameters and buffers have their names there.
 NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedParameters& buffers);
 
+/// Appends a parameter as files have it: one that holds query, key and value side by side
+/// ("X.qkv.weight") as three ("X.query.weight", ...), which share its memory.
+void append_apart(NamedParameters& tensors, const std::string& name, const at::Tensor& values);
+
 /// The tensors of a model with adapters that `given` are for: all of them, or those of the base
 /// where none is an adapter's.
 NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given);

@@ -11,6 +11,7 @@
 #include "accrue/core/memory_tag.h"
 #include "core/words.h"
 #include "models/files/named_tensors.h"
+#include "models/foreign/foreign_passes.h"
 #include "models/foreign/module_generator.h"
 #include "models/foreign/own_losses.h"
 #include "models/foreign/script_heads.h"
@@ -22,9 +23,6 @@ namespace accrue::models {
 namespace {
 
 at::ScalarType dtype_of(const TorchScriptOptions& options) {
-  if (options.compute == Compute::bf16)
-    throw usage_error("load " + options.file.string(), "precision.compute \"fp32\" or \"fp64\"",
-                      "bf16", "fp32: mixed precision needs accrue's own layers");
   return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
 }
 
@@ -116,6 +114,7 @@ struct TorchScriptModel::Impl {
   std::optional<ScriptMethod> forward;  ///< without one
   NamedParameters parameters, buffers;
   std::vector<ForeignLayer> foreign;
+  ForeignPasses passes;
 
   explicit Impl(const TorchScriptOptions& options)
       : origin(options.file.string()),
@@ -123,7 +122,8 @@ struct TorchScriptModel::Impl {
         dtype(dtype_of(options)),
         loss(options.loss),
         heads(stated_or_usual(options)),
-        parameters(list(module.named_parameters())) {
+        parameters(list(module.named_parameters())),
+        passes(options.compute) {
     if (options.method.empty()) {
       forward.emplace(module, "forward", origin);
       check_outputs(*forward, outputs_read(heads), origin);
@@ -182,13 +182,20 @@ TorchScriptModel::~TorchScriptModel() = default;
 
 NamedParameters TorchScriptModel::parameters() const { return impl_->parameters; }
 NamedParameters TorchScriptModel::buffers() const { return impl_->buffers; }
-std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const { return impl_->foreign; }
+std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const {
+  return impl_->passes.beyond_reach(impl_->foreign);
+}
+
+void TorchScriptModel::accelerate(bool wanted) {
+  impl_->passes.accelerate(wanted, impl_->parameters);
+}
+AcceleratedCalls TorchScriptModel::accelerated_calls() const { return impl_->passes.calls(); }
 
 std::vector<Segment> TorchScriptModel::segments() {
   Impl* model = impl_.get();
-  return {
-      {"forward", [model](const Activations&, const batch::MicroBatch& micro,
-                          const ForwardContext& context) { return model->run(micro, context); }}};
+  return model->passes.of(
+      {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                           const ForwardContext& context) { return model->run(micro, context); }}});
 }
 
 std::vector<LossHead> TorchScriptModel::losses() {

@@ -5,6 +5,8 @@
 #include <torch/csrc/jit/passes/inliner.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "accrue/core/error.h"
 #include "models/foreign/script_method.h"
@@ -55,13 +57,20 @@ bool is_dropout(const Node& node) {
   return drops && !is_fixed_to_evaluation(node, 2) && constant_probability(node).value_or(1) > 0;
 }
 
+/// Whether accrue has masks for it (kernels/accelerate.h).
+bool can_be_keyed(const Node& node) {
+  constexpr std::array known{"dropout", "dropout_", "feature_dropout", "feature_dropout_",
+                             "scaled_dot_product_attention"};
+  return std::ranges::find(known, std::string_view(node.kind().toUnqualString())) != known.end();
+}
+
 void look(const Block& block, std::vector<ForeignLayer>& found) {
   for (const Node* node : block.nodes()) {
     const std::string name = node->kind().toQualString();
     if (is_batch_norm(*node))
       found.push_back({ForeignLayer::Kind::batch_norm, name, black_box});
     else if (is_dropout(*node))
-      found.push_back({ForeignLayer::Kind::dropout, name, black_box});
+      found.push_back({ForeignLayer::Kind::dropout, name, black_box, can_be_keyed(*node)});
     for (const Block* inner : node->blocks()) look(*inner, found);
   }
 }

@@ -30,10 +30,12 @@ Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
   terms.soft_cap = soft_cap;
   const kernels::Operations& kernels = kernels::operations_of(context);
   if (fused)
-    return kernels.linear_cross_entropy(
-        hidden, weight, micro.targets, prepared,
-        {.loss = terms, .gradient_scale = gradient_scale, .overwrite_hidden = context.last_reader});
-  return kernels::cross_entropy(kernels.linear(hidden, weight, {}, prepared, {}), micro.targets,
+    return kernels.linear_cross_entropy(hidden, weight, micro.targets, prepared,
+                                        {.loss = terms,
+                                         .bias = bias,
+                                         .gradient_scale = gradient_scale,
+                                         .overwrite_hidden = context.last_reader});
+  return kernels::cross_entropy(kernels.linear(hidden, weight, bias, prepared, {}), micro.targets,
                                 terms);
 }
 

@@ -13,8 +13,9 @@ namespace accrue::models {
 
 /// What turns a language model's last hidden states into logits, and these into a loss.
 struct TokenHead {
-  at::Tensor weight;    ///< [vocab, width]: one of its own, or the embedding's
-  double soft_cap = 0;  ///< of the logits: kernels::CrossEntropyOptions
+  at::Tensor weight;     ///< [vocab, width]: one of its own, or the embedding's
+  at::Tensor bias = {};  ///< [vocab], or undefined; logits() are of heads without one
+  double soft_cap = 0;   ///< of the logits: kernels::CrossEntropyOptions
   LossOptions options = {};
   bool fused = true;  ///< the loss is made by chunks of rows, and not from whole logits
   kernels::PreparedWeight prepared = {};

@@ -8,11 +8,11 @@
 
 namespace accrue::models {
 
-/// The segments "embed", "block.0" ... and "head" of a transformer. `Model` has embed(inputs,
-/// context), block(index, x, context) and head(x, context), each giving a tensor, and must outlive
-/// them. For recomputation the embedding goes with the first block and the head with the last.
+/// The segments "embed", "block.0" ... of a transformer. `Model` has embed(inputs, context) and
+/// block(index, x, context), each giving a tensor, and must outlive them. For recomputation the
+/// embedding goes with the first block, and what follows with the last.
 template <class Model>
-std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
+std::vector<Segment> transformer_body(Model* model, std::int64_t blocks) {
   std::vector<Segment> chain;
   chain.push_back({"embed", [model](const Activations&, const batch::MicroBatch& micro,
                                     const ForwardContext& context) {
@@ -26,6 +26,13 @@ std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
                            return Activations{model->block(i, x.at(0), context)};
                          },
                      .begins_block = i > 0});
+  return chain;
+}
+
+/// transformer_body() and "head" behind it: `Model` also has head(x, context).
+template <class Model>
+std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
+  std::vector<Segment> chain = transformer_body(model, blocks);
   chain.push_back({"head", [model](const Activations& x, const batch::MicroBatch&,
                                    const ForwardContext& context) {
                      return Activations{model->head(x.at(0), context)};

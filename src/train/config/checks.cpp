@@ -142,6 +142,25 @@ void check_llama(const Config& config, const StatedKeys& stated) {
                       "another width or another number of heads");
 }
 
+void check_bert(const Config& config, const StatedKeys& stated) {
+  if (config.model.from.empty()) check_heads(config, stated);
+}
+
+/// Throws where a model cannot learn what the loss is of: a bert sees what a language model has to
+/// predict, others do not see what is behind a hidden token.
+void check_hiding(const Config& config, const StatedKeys& stated) {
+  const bool hides = config.loss.kind == models::LossKind::mlm;
+  const bool is_bert = config.model.kind == ModelKind::bert;
+  if (hides == is_bert) return;
+  throw usage_error(
+      where(stated, "loss.kind"),
+      is_bert ? "\"mlm\" with model.kind = \"bert\", which sees all of a sample"
+              : "\"mlm\" only with model.kind = \"bert\"",
+      in_quotes(to_string(config.loss.kind)) + " with " + in_quotes(to_string(config.model.kind)),
+      is_bert ? "leaving loss.kind out, or model.kind = \"gpt2\" or \"llama\""
+              : "model.kind = \"bert\", or loss.kind = \"lm\"");
+}
+
 void check_adapters(const Config& config, const StatedKeys& stated) {
   if (config.model.lora.from.empty() || !config.model.from.empty()) return;
   throw usage_error(where(stated, "lora.from"), "model.from, the base that the adapter is of",
@@ -154,6 +173,7 @@ void check_model(const Config& config, const StatedKeys& stated) {
   if (config.model.kind == ModelKind::vit) return check_vit(config, stated);
   if (config.model.kind == ModelKind::torchscript) return check_torchscript(config, stated);
   if (config.model.kind == ModelKind::llama) return check_llama(config, stated);
+  if (config.model.kind == ModelKind::bert) return check_bert(config, stated);
   if (config.model.kind == ModelKind::gpt2) check_gpt2(config, stated);
 }
 
@@ -316,6 +336,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_length(config, stated);
   check_data(config, stated, origin);
   check_model(config, stated);
+  check_hiding(config, stated);
   check_pairs(config, stated);
   check_schedule(config, stated);
   check_optimizer_memory(config, stated);

@@ -47,6 +47,8 @@ void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   } else if (model.kind == ModelKind::vit) {
     set("model.heads", model.heads, 4);
     set("model.width", model.width, 128);
+  } else if (model.kind == ModelKind::bert && !stated.contains("loss.kind")) {
+    config.loss.kind = models::LossKind::mlm;
   }
   if (!model.has_shape_of_folder()) model.context = model.context_or_default();
 }

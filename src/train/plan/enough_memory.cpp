@@ -89,7 +89,8 @@ EstimateOptions options_of(const Workload& work) {
 std::optional<std::int64_t> enough_budget(const Config& config) {
   Config assumed = config;
   if (!assumed.model.vocab && is_language_model(assumed.model.kind))
-    assumed.model.vocab = reads_bytes(config) ? byte_vocabulary : kLargeVocabulary;
+    assumed.model.vocab =
+        reads_bytes(config) ? byte_vocabulary_of(config.model.kind) : kLargeVocabulary;
   return enough(assumed, {});
 }
 

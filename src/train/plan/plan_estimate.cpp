@@ -41,7 +41,7 @@ std::int64_t classes_of(const Config& config) {
   if (config.model.vocab) return *config.model.vocab;
   if (is_language_model(config.model.kind) && is_text(config.data)) {
     const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config)();
-    return tokenizer ? tokenizer->vocab() : byte_vocabulary;
+    return tokenizer ? tokenizer->vocab() : byte_vocabulary_of(config.model.kind);
   }
   throw usage_error(estimating, "model.vocab, as the data are not read", "nothing",
                     "--model.vocab=50304 (of images: the number of classes)");
@@ -81,7 +81,9 @@ memory::TransformerShape transformer_shape(const ModelConfig& model) {
   return {.layers = model.layers,
           .width = model.width,
           .heads = model.heads,
-          .tokens = model.context_or_default() + class_tokens};
+          .tokens = model.context_or_default() + class_tokens,
+          .ffn_width = model.ffn_width.value_or(0),
+          .post_norm = model.kind == ModelKind::bert};
 }
 
 ModelFigures figures_of_llama(const Config& config) {
@@ -267,7 +269,7 @@ void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
 RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   if (given.model.kind == ModelKind::torchscript)
     throw usage_error(estimating,
-                      "a model whose shape the config tells: gpt2, llama, vit or resnet",
+                      "a model whose shape the config tells: gpt2, llama, bert, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
   const Config config = with_shape(with_whole_batch(given, options.ranks), options);
   const ModelFigures figures = figures_of(config);

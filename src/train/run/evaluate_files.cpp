@@ -25,7 +25,9 @@ Config config_for(const EvaluationTask& task) {
   config.model.freeze.clear();
   if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
-  config.loss.kind = models::LossKind::lm;  // of the tokens, whatever it was trained for
+  // Of the tokens, whatever it was trained for.
+  config.loss.kind =
+      config.model.kind == ModelKind::bert ? models::LossKind::mlm : models::LossKind::lm;
   config.batch = {.samples = 1};
   config.run.out.clear();  // nothing is written, not even beside a run
   config.memory.budget = "none";

@@ -42,28 +42,30 @@ std::vector<SampleSpan> places_in(const batch::MicroBatch& sample, std::int64_t 
   return places;
 }
 
-TokensOfSequence tokens_at(const batch::MicroBatch& sample, const SampleSpan& place) {
+/// `whole`: no token is only predicted, and targets are at the places of their own tokens.
+TokensOfSequence tokens_at(const batch::MicroBatch& sample, const SampleSpan& place, bool whole) {
   const auto columns = [&](const at::Tensor& of) {
     return std::span(of[place.row].const_data_ptr<std::int64_t>() + place.begin,
                      static_cast<std::size_t>(place.end - place.begin));
   };
   const auto inputs = columns(sample.inputs), targets = columns(sample.targets);
-  TokensOfSequence tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {false}};
+  TokensOfSequence tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {}};
   // The label of a token that is not learned is not its own: only the last one is seen nowhere
   // else.
-  if (targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
+  if (!whole && targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
+  if (!whole) tokens.learned.push_back(false);
   const bool counts =
       !sample.weights.defined() || sample.weights[place.row][place.begin].item<float>() > 0;
-  for (const std::int64_t target : targets.first(tokens.ids.size() - 1))
+  for (const std::int64_t target : targets.first(tokens.ids.size() - tokens.learned.size()))
     tokens.learned.push_back(counts && target != data::ignored_target);
   return tokens;
 }
 
-TokensOfSample tokens_of(const data::Source& source, std::int64_t index) {
+TokensOfSample tokens_of(const data::Source& source, std::int64_t index, bool whole) {
   const batch::MicroBatch sample = source.fetch(std::span(&index, 1));
   TokensOfSample sequences;
   for (const SampleSpan& place : places_in(sample, source.tokens(index)))
-    sequences.push_back(tokens_at(sample, place));
+    sequences.push_back(tokens_at(sample, place, whole));
   return sequences;
 }
 
@@ -180,12 +182,15 @@ FirstBatch first_batch_of(const Config& config, const std::shared_ptr<const data
 
 DataSummary summarize_images(const data::Source& source, const data::ImageShape& shape) {
   return {.samples = source.size(),
-          .images = ImageSummary{.shape = shape, .classes = source.classes()},
+          .images =
+              ImageSummary{
+                  .shape = shape, .classes = source.classes(), .has_masks = source.has_masks()},
           .remarks = source.remarks()};
 }
 
 /// `first` is null where no batch is made of the samples.
-DataSummary summarize(const data::Source& source, std::int64_t shown, FirstBatch* first) {
+DataSummary summarize(const data::Source& source, bool whole, std::int64_t shown,
+                      FirstBatch* first) {
   if (const auto shape = source.image_shape()) return summarize_images(source, *shape);
   DataSummary summary{.samples = source.size(), .remarks = source.remarks()};
   std::vector<std::int64_t> lengths;
@@ -193,7 +198,7 @@ DataSummary summarize(const data::Source& source, std::int64_t shown, FirstBatch
   const std::int64_t apart =
       std::max<std::int64_t>(1, source.size() / std::max<std::int64_t>(1, shown));
   for (std::int64_t i = 0; i < source.size(); ++i) {
-    const TokensOfSample tokens = tokens_of(source, i);
+    const TokensOfSample tokens = tokens_of(source, i, whole);
     lengths.push_back(source.tokens(i));
     summary.tokens += lengths.back();
     summary.learned += learned_of(tokens);
@@ -263,10 +268,12 @@ DataReport summarize_data(const Config& stated, std::int64_t shown,
   Config config = with_whole_batch(stated, 1);
   const Datasets data = open_data(config, tell);
   expect_tokens_or_images(*data.train);
+  const bool whole = config.loss.kind == models::LossKind::mlm;
   FirstBatch first = first_batch_of(config, data.train);
-  DataReport report{.train = summarize(*data.train, shown, &first), .vocab = data.train->vocab()};
+  DataReport report{.train = summarize(*data.train, whole, shown, &first),
+                    .vocab = data.train->vocab()};
   report.window = summarize_window(config, first);
-  if (data.val) report.val = summarize(*data.val, shown, nullptr);
+  if (data.val) report.val = summarize(*data.val, whole, shown, nullptr);
   return report;
 }
 

@@ -7,13 +7,10 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/models/adapter_io.h"
+#include "accrue/models/bert.h"
 #include "accrue/models/custom_model.h"
 #include "accrue/models/freeze.h"
 #include "accrue/models/gpt2.h"
-#include "accrue/models/gpt2_io.h"
-#include "accrue/models/llama_gguf.h"
-#include "accrue/models/llama_io.h"
-#include "accrue/models/normalisation.h"
 #include "accrue/models/resnet.h"
 #include "accrue/models/safetensors.h"
 #include "accrue/models/torchscript.h"
@@ -23,87 +20,14 @@
 #include "data/fetch.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/finite.h"
-#include "models/files/llama_config.h"
-#include "train/checkpoint/checkpoint.h"
-#include "train/workload/model_origin.h"
+#include "train/workload/model_options.h"
+#include "train/workload/token_masking.h"
 
 namespace accrue::train {
 namespace {
 
-models::LossOptions loss_options(const Config& config) {
-  return {.label_smoothing = config.loss.label_smoothing,
-          .z_loss = config.loss.z_loss,
-          .kind = config.loss.kind,
-          .beta = config.loss.beta};
-}
-
-models::Gpt2Options gpt2_options(const Config& config) {
-  return {.layers = config.model.layers,
-          .heads = config.model.heads,
-          .width = config.model.width,
-          .context = config.model.context_or_default(),
-          .vocab = config.model.vocab.value_or(byte_vocabulary),
-          .dropout = config.model.dropout,
-          .loss = loss_options(config),
-          .fused_loss = config.loss.cross_entropy == CrossEntropy::fused,
-          .compute = config.precision.compute,
-          .seed = config.run.seed,
-          .adapters = config.model.lora.adapters};
-}
-
-models::LlamaOptions llama_options(const Config& config) {
-  models::LlamaOptions options = llama_shape(config.model);
-  options.dropout = config.model.dropout;
-  options.loss = loss_options(config);
-  options.fused_loss = config.loss.cross_entropy == CrossEntropy::fused;
-  options.compute = config.precision.compute;
-  options.seed = config.run.seed;
-  options.adapters = config.model.lora.adapters;
-  options.base = config.model.base;
-  return options;
-}
-
-/// Puts what the adapters of a folder are into the config.
-void take_adapters_of_folder(Config& config) {
-  LoraConfig& lora = config.model.lora;
-  if (lora.from.empty()) return;
-  const double dropout = lora.adapters.dropout;
-  lora.adapters = models::read_adapter_options(lora.from);
-  lora.adapters.dropout = dropout;
-}
-
 bool takes_images(const Config& config) {
   return config.model.kind == ModelKind::vit || config.model.kind == ModelKind::resnet;
-}
-
-std::array<std::int64_t, 3> image_of(const Config& config) {
-  const std::vector<std::int64_t>& image = config.model.image;
-  return {image.at(0), image.at(1), image.at(2)};
-}
-
-models::ResNetOptions resnet_options(const Config& config) {
-  return {.layers = config.model.layers,
-          .stem = config.model.stem_or_usual(),
-          .width = config.model.width,
-          .classes = config.model.vocab.value_or(1),
-          .image = image_of(config),
-          .norm = models::norm_of(config.model.batchnorm),
-          .loss = loss_options(config),
-          .compute = config.precision.compute,
-          .seed = config.run.seed};
-}
-
-models::VitOptions vit_options(const Config& config) {
-  return {.layers = config.model.layers,
-          .heads = config.model.heads,
-          .width = config.model.width,
-          .patches = config.model.context_or_default(),
-          .classes = config.model.vocab.value_or(1),
-          .image = image_of(config),
-          .dropout = config.model.dropout,
-          .loss = loss_options(config),
-          .compute = config.precision.compute,
-          .seed = config.run.seed};
 }
 
 void expect_images(const Config& config, const data::Source& source) {
@@ -113,7 +37,7 @@ void expect_images(const Config& config, const data::Source& source) {
       "model.kind", images ? "a model of images" : "data of images",
       std::string(to_string(config.model.kind)) + (images ? " and images" : " and text or tokens"),
       images ? "kind = \"resnet\" or \"vit\" in [model]"
-             : "format = \"images\" in [data], or kind = \"gpt2\" or \"llama\"");
+             : "format = \"images\" in [data], or kind = \"gpt2\", \"llama\" or \"bert\"");
 }
 
 /// A run's model has the shape of the images that it was trained on.
@@ -161,140 +85,57 @@ std::filesystem::path weights_file(const std::filesystem::path& from) {
   return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;
 }
 
+std::string running_on_a_sample(const Config& config) {
+  return "run " + config.model.from + " on a sample";
+}
+
+std::string inputs_in_words(const batch::MicroBatch& sample) {
+  return c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
+}
+
 /// Throws where a single output is not the logits of the labels.
-void expect_logits(const Config& config, const batch::MicroBatch& sample, const at::Tensor& logits,
-                   const std::string& operation, const std::string& inputs) {
+void expect_logits(const Config& config, const data::Source& train, const batch::MicroBatch& sample,
+                   const at::Tensor& logits) {
   const std::int64_t classes = config.model.vocab.value_or(0);
-  const bool fits = logits.dim() == sample.targets.dim() + 1 &&
-                    logits.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
+  // Of images with masks [B, K, H, W], as torch has them.
+  const at::Tensor rows = train.has_masks() && logits.dim() == 4 ? logits.movedim(1, -1) : logits;
+  const bool fits = rows.dim() == sample.targets.dim() + 1 &&
+                    rows.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
                         sample.targets.sizes() &&
-                    logits.size(-1) >= classes;
+                    rows.size(-1) >= classes;
   if (fits) return;
-  throw usage_error(operation,
-                    c10::str("logits ", sample.targets.sizes(), " x ",
-                             classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary"),
-                    c10::str(logits.sizes(), " for ", inputs),
+  const std::string outputs = classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary";
+  const at::IntArrayRef sizes = sample.targets.sizes();
+  throw usage_error(running_on_a_sample(config),
+                    train.has_masks() ? c10::str("logits [", sizes[0], ", K, ", sizes[1], ", ",
+                                                 sizes[2], "], K being ", outputs)
+                                      : c10::str("logits ", sizes, " x ", outputs),
+                    c10::str(logits.sizes(), " for ", inputs_in_words(sample)),
                     "a module made for these data, or other data");
 }
 
 void expect_to_take_a_sample(const Config& config, models::Model& model,
                              const data::Source& train) {
   const batch::MicroBatch sample = data::fetch_one(train);
-  const std::string operation = "run " + config.model.from + " on a sample";
-  const std::string inputs =
-      c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
   const ForwardContext context = batch::evaluation_context(sample);
   const bool has_usual_loss = config.loss.heads.empty() && config.loss.method.empty();
   try {
     const at::NoGradGuard no_grad;
     const models::Activations outputs = models::run_segments(model, sample, context);
     if (has_usual_loss && sample.targets.defined())
-      expect_logits(config, sample, outputs.at(0), operation, inputs);
+      expect_logits(config, train, sample, outputs.at(0));
     for (const models::LossHead& head : model.losses()) head.forward(outputs, sample, context, 1);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::runtime) throw;
-    throw usage_error(operation, error.expected(), error.received(), error.suggestion());
+    throw usage_error(running_on_a_sample(config), error.expected(), error.received(),
+                      error.suggestion());
   } catch (const std::exception& error) {
-    throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
-                      "a module made for these data, or other data");
+    throw usage_error(running_on_a_sample(config), "a module that takes " + inputs_in_words(sample),
+                      cause_of(error), "a module made for these data, or other data");
   }
-}
-
-void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
-  model.layers = shape.layers;
-  model.heads = shape.heads;
-  model.width = shape.width;
-  model.context = shape.context;
-  model.vocab = shape.vocab;
-}
-
-void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
-  model.layers = shape.layers;
-  model.heads = shape.heads;
-  model.kv_heads = shape.kv_heads;
-  model.width = shape.width;
-  model.ffn_width = shape.ffn_width;
-  model.context = shape.context;
-  model.vocab = shape.vocab;
-  model.config_json = shape.config_json;
-}
-
-std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
-  const models::Gpt2Options theirs =
-      models::read_gpt2_shape(config.model.from, gpt2_options(config));
-  std::unique_ptr<models::Gpt2> model =
-      models::load_gpt2_folder(config.model.from, theirs, config.model.context);
-  remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
-  put_shape(config.model, model->options());
-  return model;
-}
-
-models::LlamaOptions llama_shape_of_origin(const ModelConfig& model) {
-  models::LlamaOptions options{.adapters = model.lora.adapters, .base = model.base};
-  return models::is_gguf(model.from) ? models::read_llama_gguf_shape(model.from, std::move(options))
-                                     : models::read_llama_shape(model.from, std::move(options));
-}
-
-std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::string>& remarks) {
-  const std::string& from = config.model.from;
-  const std::optional<std::int64_t> wanted = config.model.context;
-  std::unique_ptr<models::Llama> model =
-      models::is_gguf(from) ? models::load_llama_gguf(from, llama_options(config), wanted)
-                            : models::load_llama_folder(from, llama_options(config), wanted);
-  const std::int64_t positions = llama_shape_of_origin(config.model).context;
-  remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(config.model.kind, positions, model->options().context, remarks);
-  put_shape(config.model, model->options());
-  return model;
 }
 
 }  // namespace
-
-models::LlamaOptions llama_shape(const ModelConfig& model) {
-  const std::int64_t context = model.context_or_default();
-  if (model.config_json.empty())
-    return {.layers = model.layers,
-            .heads = model.heads,
-            .kv_heads = model.kv_heads.value_or(0),
-            .width = model.width,
-            .ffn_width = model.ffn_width.value_or(0),
-            .context = context,
-            .vocab = model.vocab.value_or(byte_vocabulary)};
-  models::LlamaOptions shape = models::parse_llama_config(model.config_json, "the run's model", {});
-  shape.context = context;
-  return shape;
-}
-
-std::unique_ptr<models::Model> load_shaping_model(Config& config,
-                                                  std::vector<std::string>& remarks) {
-  take_adapters_of_folder(config);
-  if (const auto origin = run_origin(config.model.from))
-    return load_from_run(config, *origin, remarks);
-  if (!is_language_model(config.model.kind) || config.model.from.empty()) return nullptr;
-  expect_model_files(config.model.from, config.model.kind);
-  if (config.model.kind == ModelKind::llama) return load_llama(config, remarks);
-  return load_gpt2(config, remarks);
-}
-
-void take_shape_of_origin(Config& config) {
-  take_adapters_of_folder(config);
-  const std::optional<std::int64_t> context = config.model.context;
-  if (const auto origin = run_origin(config.model.from)) {
-    const VerifiedCheckpoint checkpoint(origin->checkpoint, VerifiedCheckpoint::Files::none);
-    config = with_shape_of(checkpoint, std::move(config));
-  } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
-    expect_model_files(config.model.from, config.model.kind);
-    if (config.model.kind == ModelKind::llama) {
-      const models::LlamaOptions shape = llama_shape_of_origin(config.model);
-      put_shape(config.model, shape);
-      config.model.base = shape.base;
-    } else {
-      put_shape(config.model, models::read_gpt2_shape(config.model.from, {}));
-    }
-  }
-  if (context) config.model.context = context;
-}
 
 void fit_model_to_data(Config& config, const data::Source& train) {
   if (config.model.kind == ModelKind::torchscript && config.data.packing)
@@ -305,7 +146,7 @@ void fit_model_to_data(Config& config, const data::Source& train) {
     fit_image(config, *image);
     config.model.classes = train.classes();
   }
-  fit_vocabulary(config, train.vocab());
+  fit_vocabulary(config, vocabulary_of(config, train));
 }
 
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train) {
@@ -360,12 +201,15 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
                                    .method = config.loss.method});
   if (config.model.kind == ModelKind::llama)
     return std::make_unique<models::Llama>(llama_options(config), values);
+  if (config.model.kind == ModelKind::bert)
+    return std::make_unique<models::Bert>(bert_options(config), values);
   return std::make_unique<models::Gpt2>(gpt2_options(config), values);
 }
 
 std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
   std::unique_ptr<models::Model> model = make_whole_model(config, values);
   models::freeze_parameters(*model, config.model.freeze);
+  if (config.model.accelerate == Accelerate::on) model->accelerate(true);
   return model;
 }
 

@@ -13,6 +13,11 @@ namespace accrue::train {
 
 /// The vocabulary of a model of text by bytes.
 inline constexpr std::int64_t byte_vocabulary = 256;
+/// That of a model of this kind: a bert has an id besides that hides a byte, since each of the
+/// others stands for one.
+constexpr std::int64_t byte_vocabulary_of(ModelKind kind) {
+  return byte_vocabulary + (kind == ModelKind::bert ? 1 : 0);
+}
 
 /// Shape and variant of a llama: those of its config_json where it has one, else of the keys.
 models::LlamaOptions llama_shape(const ModelConfig& model);

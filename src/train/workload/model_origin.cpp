@@ -3,6 +3,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/models/adapter_io.h"
+#include "accrue/models/bert_io.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/normalisation.h"
@@ -99,7 +100,7 @@ void note_shorter_context(ModelKind kind, std::int64_t positions, std::int64_t c
   if (context == positions) return;
   const std::string kept = std::to_string(context);
   std::string remark = "model.context = " + kept + " of the model's " + std::to_string(positions);
-  if (kind == ModelKind::gpt2)
+  if (kind != ModelKind::llama)
     remark += ": it keeps the first " + kept + " of its position embeddings";
   remarks.push_back(std::move(remark));
 }
@@ -142,6 +143,8 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
     const std::int64_t positions = config.model.context_or_default();
     if (config.model.kind == ModelKind::gpt2)
       tensors = models::with_first_positions(std::move(tensors), positions, *wanted, file);
+    else if (config.model.kind == ModelKind::bert)
+      tensors = models::with_first_bert_positions(std::move(tensors), positions, *wanted, file);
     else
       models::check_context(*wanted, positions, file);
     config.model.context = wanted;

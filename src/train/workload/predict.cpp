@@ -17,6 +17,10 @@ constexpr std::int64_t most_values_together = 1 << 20;
 
 data::ImageShape image_shape_of_model(const TrainedModel& trained) {
   const std::vector<std::int64_t>& image = trained.config.model.image;
+  if (!trained.config.data.masks.empty())
+    throw usage_error(
+        "predict", "a run whose images have a class each", "one of images with masks (data.masks)",
+        "accrue export, whose README.md has the Python that makes a mask of an image");
   if (image.size() == 3) return {image[0], image[1], image[2]};
   throw usage_error("predict", "a run of images",
                     "one of text or tokens (model.kind \"" + trained.model->kind() + "\")",

@@ -26,9 +26,10 @@ std::string data_format_of(const std::filesystem::path& checkpoint) {
   return format_in(read_checkpoint_state(checkpoint).data.fingerprint);
 }
 
-bool trained_on_bytes(const std::string& data_format, std::int64_t vocab) {
+bool trained_on_bytes(const std::string& data_format, const ModelConfig& model) {
   // JSONL may hold ids of any tokenizer: those of bytes need no larger vocabulary.
-  return data_format == "text" || (data_format == "jsonl" && vocab == byte_vocabulary);
+  return data_format == "text" ||
+         (data_format == "jsonl" && model.vocab.value_or(0) == byte_vocabulary_of(model.kind));
 }
 
 TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step,

@@ -67,13 +67,13 @@ class TextIsOfModel {
     if (own.kind == Kind::other) return check_other(own.file);
     if (own.kind == Kind::bytes) return check_bytes(own.file.string());
     if (const auto origin = run_origin(config_.model.from)) {
-      if (trained_on_bytes(data_format_of(origin->checkpoint), vocab))
+      if (trained_on_bytes(data_format_of(origin->checkpoint), config_.model))
         return check_bytes("the run's text");
       if (!tokenizer_)
         throw refusal("the tokens of that run, which are not known to be bytes of text");
       return;
     }
-    if (!tokenizer_ && vocab != byte_vocabulary)
+    if (!tokenizer_ && vocab != byte_vocabulary_of(config_.model.kind))
       throw refusal("token ids made with the tokenizer of the model, whose vocabulary is " +
                     std::to_string(vocab) + " and not 256 bytes");
   }

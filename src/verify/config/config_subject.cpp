@@ -382,9 +382,13 @@ DataCheck ConfigSubject::check_data(const Parts& parts) const {
   const data::Source& train = *work_.data.train;
   const bool is_own = config_.custom && config_.custom->train;
   const bool is_running_text = train.uniform_tokens() && !train.image_shape() && !is_own;
-  if (is_running_text)
-    std::ranges::move(faults_of_labels(loader_->fetch({window_.begin, window_.begin + 1})),
-                      std::back_inserter(check.faults));
+  if (!is_running_text) return check;
+  const batch::Range first{window_.begin, window_.begin + 1};
+  const batch::MicroBatch micro = loader_->fetch(first);
+  const bool hides = config_.loss.kind == models::LossKind::mlm;
+  std::ranges::move(
+      hides ? faults_of_hidden_tokens(micro, loader_->fetch_full(first)) : faults_of_labels(micro),
+      std::back_inserter(check.faults));
   return check;
 }
 

@@ -106,6 +106,11 @@ void check_samples(const train::Workload& work, const batch::Sampler& sampler, D
     check.faults.emplace_back("two shuffled epochs have the same order");
 }
 
+/// The tokens before some were hidden.
+at::Tensor tokens_of(const batch::MicroBatch& micro) {
+  return at::where(micro.targets.eq(ignored), micro.inputs, micro.targets);
+}
+
 std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro) {
   std::vector<SampleSpan> spans = micro.spans;
   if (!spans.empty()) return spans;
@@ -135,6 +140,12 @@ std::vector<std::string> faults_of_labels(const batch::MicroBatch& micro) {
       return {"a label of row " + std::to_string(span.row) + " is not the token that follows"};
   }
   return {};
+}
+
+std::vector<std::string> faults_of_hidden_tokens(const batch::MicroBatch& one,
+                                                 const batch::MicroBatch& other) {
+  if (at::equal(tokens_of(one), tokens_of(other))) return {};
+  return {"a label is not the token that was hidden"};
 }
 
 }  // namespace accrue::proof

@@ -26,4 +26,10 @@ DataCheck check_draws(const train::Workload& work);
 /// where it counts. Empty where nothing is.
 std::vector<std::string> faults_of_labels(const batch::MicroBatch& micro);
 
+/// What is wrong with two micro-batches of the same samples, in each of which other tokens are
+/// hidden: the labels of those in one are what the other shows or has as labels. Empty where
+/// nothing is.
+std::vector<std::string> faults_of_hidden_tokens(const batch::MicroBatch& one,
+                                                 const batch::MicroBatch& other);
+
 }  // namespace accrue::proof

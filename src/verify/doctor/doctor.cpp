@@ -14,6 +14,7 @@
 #include "memory/thread_meter.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
+#include "train/plan/acceleration.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
 
@@ -180,7 +181,8 @@ class Measurements {
 
 Examination doctor(const train::Config& config, const DoctorOptions& options) {
   train::use_resources(config);
-  const train::Workload work = train::open_workload(config);
+  train::Workload work = train::open_workload(config);
+  train::decide_acceleration(work);
   Examination result;
   result.facts.config = work.config;
   take_model(work, result.facts);

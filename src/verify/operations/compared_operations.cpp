@@ -351,11 +351,13 @@ Loss ComparedOperations::linear_cross_entropy(
     kernels::PreparedWeight& prepared, const kernels::LinearCrossEntropyOptions& given) const {
   kernels::LinearCrossEntropyOptions options = given;
   options.overwrite_hidden = false;  // it is read again
-  const Tensors sum = compared(
-      {"linear_cross_entropy", Between::more}, {hidden, weight},
-      [=, &prepared](const Operations& by, const Tensors& in) {
-        return Tensors{by.linear_cross_entropy(in[0], in[1], targets, prepared, options).sum};
-      });
+  const Tensors sum =
+      compared({"linear_cross_entropy", Between::more}, {hidden, weight, given.bias},
+               [=, &prepared](const Operations& by, const Tensors& in) {
+                 kernels::LinearCrossEntropyOptions same = options;
+                 same.bias = in[2];
+                 return Tensors{by.linear_cross_entropy(in[0], in[1], targets, prepared, same).sum};
+               });
   return {sum[0], kernels::label_weight(targets, options.loss.row_weights, options.loss.ignored)};
 }
 

@@ -222,10 +222,19 @@ TEST(EstimateRun, HoldsWhatIsFrozenOnce) {
   EXPECT_LT(part.sixteen_bit.gradients, whole.sixteen_bit.gradients / 10);
 }
 
-class EstimatedActivations : public testing::TinyRun {};
+class EstimatedActivations : public testing::TinyRun,
+                             public ::testing::WithParamInterface<ModelKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, EstimatedActivations,
+                         ::testing::Values(ModelKind::gpt2, ModelKind::bert),
+                         [](const auto& param) { return std::string(to_string(param.param)); });
 
-TEST_F(EstimatedActivations, AreNearWhatASampleTakes) {
+TEST_P(EstimatedActivations, AreNearWhatASampleTakes) {
   Config c = config();
+  c.model.kind = GetParam();
+  if (c.model.kind == ModelKind::bert) {
+    c.loss.kind = models::LossKind::mlm;
+    c.model.ffn_width = 120;
+  }
   c.model.layers = 8;
   c.model.width = 48;
   c.model.context = 64;

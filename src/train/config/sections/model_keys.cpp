@@ -43,11 +43,11 @@ std::vector<Key> model_keys() {
   return {
       model_kind_key("model.kind"),
       read_with(
-          "model.kind", {"gpt2", "llama", "vit", "resnet", "custom"},
+          "model.kind", {"gpt2", "llama", "bert", "vit", "resnet", "custom"},
           shape(integer_key(
               "model.layers", {1, most::layers}, [](auto& c) -> auto& { return c.model.layers; }))),
       read_with(
-          "model.kind", {"gpt2", "llama", "vit", "custom"},
+          "model.kind", {"gpt2", "llama", "bert", "vit", "custom"},
           shape(integer_key(
               "model.heads", {1, most::count}, [](auto& c) -> auto& { return c.model.heads; }))),
       read_with("model.kind", {"llama"},
@@ -55,22 +55,22 @@ std::vector<Key> model_keys() {
                     "model.kv_heads", {1, most::count},
                     [](auto& c) -> auto& { return c.model.kv_heads; }))),
       read_with(
-          "model.kind", {"gpt2", "llama", "vit", "resnet", "custom"},
+          "model.kind", {"gpt2", "llama", "bert", "vit", "resnet", "custom"},
           shape(integer_key(
               "model.width", {1, most::count}, [](auto& c) -> auto& { return c.model.width; }))),
       read_with("model.kind", {"resnet"},
                 shape(choice_or_auto_key(
                     "model.stem", models::stem_words, {},
                     [](auto& c) -> auto& { return c.model.stem; }))),
-      read_with("model.kind", {"llama"},
+      read_with("model.kind", {"llama", "bert"},
                 shape(integer_key(
                     "model.ffn_width", {1, most::count},
                     [](auto& c) -> auto& { return c.model.ffn_width; }))),
-      read_with("model.kind", {"gpt2", "llama", "vit", "torchscript", "custom"},
+      read_with("model.kind", {"gpt2", "llama", "bert", "vit", "torchscript", "custom"},
                 read_with_a_length(context_key("model.context"))),
       shape(integer_or_word_key(
           "model.vocab", {1, most::vocab}, "auto", [](auto& c) -> auto& { return c.model.vocab; })),
-      read_with("model.kind", {"gpt2", "llama", "vit", "custom"},
+      read_with("model.kind", {"gpt2", "llama", "bert", "vit", "custom"},
                 number_key(
                     "model.dropout", {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.model.dropout; })),
@@ -92,6 +92,10 @@ std::vector<Key> model_keys() {
                 choice_key(
                     "model.batchnorm", models::batch_norm_policy_words, {},
                     [](auto& c) -> auto& { return c.model.batchnorm; })),
+      read_with("model.kind", {"torchscript", "custom"},
+                choice_key(
+                    "model.accelerate", accelerate_words, {},
+                    [](auto& c) -> auto& { return c.model.accelerate; })),
   };
 }
 

@@ -93,24 +93,32 @@ std::vector<Key> memory_keys() {
 
 std::vector<Key> loss_keys() {
   return {
-      read_with("model.kind", {"gpt2", "llama"},
+      read_with("model.kind", {"gpt2", "llama", "bert"},
                 choice_key(
-                    "loss.kind", models::loss_kind_words, {{.value = "mlm"}},
+                    "loss.kind", models::loss_kind_words, {},
                     [](auto& c) -> auto& { return c.loss.kind; })),
       read_with("loss.kind", {"dpo", "orpo"},
                 number_key(
                     "loss.beta", {.least = 0, .least_excluded = true},
                     [](auto& c) -> auto& { return c.loss.beta; })),
-      read_with("model.kind", {"gpt2", "llama"},
-                read_with("loss.kind", {"lm"},
+      read_with("loss.kind", {"mlm"},
+                number_key(
+                    "loss.mask_fraction", {.least = 0, .most = 1, .least_excluded = true},
+                    [](auto& c) -> auto& { return c.loss.mask_fraction; })),
+      read_with("loss.kind", {"mlm"},
+                integer_or_word_key(
+                    "loss.mask_token", {0, most::vocab - 1}, "auto",
+                    [](auto& c) -> auto& { return c.loss.mask_token; })),
+      read_with("model.kind", {"gpt2", "llama", "bert"},
+                read_with("loss.kind", {"lm", "mlm"},
                           choice_key(
                               "loss.cross_entropy", cross_entropy_words, {},
                               [](auto& c) -> auto& { return c.loss.cross_entropy; }))),
-      read_with("loss.kind", {"lm"},
+      read_with("loss.kind", {"lm", "mlm"},
                 number_key(
                     "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.loss.label_smoothing; })),
-      read_with("loss.kind", {"lm"},
+      read_with("loss.kind", {"lm", "mlm"},
                 number_key(
                     "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; })),
       read_with("model.kind", {"torchscript"}, heads_key("loss.heads")),

@@ -1,0 +1,55 @@
+#include "models/layers/bert_block.h"
+
+#include <ATen/ATen.h>
+
+#include "kernels/operations.h"
+
+namespace accrue::models {
+
+LayerNorm make_bert_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width) {
+  constexpr double bert_norm_eps = 1e-12;
+  return make_norm(builder, name, width, bert_norm_eps);
+}
+
+// ATen's operator is vectorised, and has no parameter whose gradient would have to land in a slot.
+at::Tensor exact_gelu(const at::Tensor& x) { return at::gelu(x, "none"); }
+
+BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name, std::int64_t width,
+                          std::int64_t ffn_width) {
+  const auto projection = [&](const char* part, std::int64_t in, std::int64_t out) {
+    return make_projection(builder, name + part, in, out, initial_deviation);
+  };
+  // Braces evaluate in order, so the parameters are registered in forward order.
+  return {
+      projection(".attention.self.qkv", width, 3 * width),
+      projection(".attention.output.dense", width, width),
+      make_bert_norm(builder, name + ".attention.output.LayerNorm", width),
+      projection(".intermediate.dense", width, ffn_width),
+      projection(".output.dense", ffn_width, width),
+      make_bert_norm(builder, name + ".output.LayerNorm", width),
+  };
+}
+
+at::Tensor BertBlock::operator()(const at::Tensor& x, const BlockOptions& options,
+                                 const ForwardContext& context, std::int64_t first_site) {
+  const kernels::Operations& kernels = kernels::operations_of(context);
+  // The residual stream has the masters' dtype, which a norm's result is part of.
+  const auto add_norm = [&](const at::Tensor& stream, const at::Tensor& branch, std::int64_t site,
+                            const LayerNorm& norm) {
+    return kernels.add_layer_norm(stream, kernels.dropout(branch, options.dropout, context, site),
+                                  norm.weight, norm.bias, norm.eps, stream.scalar_type());
+  };
+  const at::Tensor packed = qkv(x.to(options.activations), context);
+  const at::Tensor mixed =
+      kernels.attention(packed, options.heads,
+                        {.causal = false, .dropout = options.dropout, .site = first_site}, context);
+  const auto [sum, attended] =
+      add_norm(x, attention_out(mixed, context), first_site + 1, after_attention);
+  const at::Tensor pre = mlp_in(attended.to(options.activations), context,
+                                remake_norm(after_attention, sum, options.activations, context));
+  const at::Tensor fed_forward =
+      mlp_out(exact_gelu(pre), context, [pre = pre.detach()] { return exact_gelu(pre); });
+  return add_norm(attended, fed_forward, first_site + 2, after_mlp).second;
+}
+
+}  // namespace accrue::models

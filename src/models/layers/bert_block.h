@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/layers/transformer_block.h"
+
+namespace accrue::models {
+
+/// A post-norm transformer block: y = norm(x + attention(x)), then norm(y + mlp(y)), with GELU by
+/// erf. Dropout is where TransformerBlock has it.
+struct BertBlock {
+  Projection qkv, attention_out;
+  LayerNorm after_attention;
+  Projection mlp_in, mlp_out;
+  LayerNorm after_mlp;
+
+  at::Tensor operator()(const at::Tensor& x, const BlockOptions& options,
+                        const ForwardContext& context, std::int64_t first_site);
+  std::vector<Projection*> projections() { return {&qkv, &attention_out, &mlp_in, &mlp_out}; }
+};
+
+BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name, std::int64_t width,
+                          std::int64_t ffn_width);
+
+/// BERT's norms.
+LayerNorm make_bert_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width);
+
+/// GELU by erf: x * P(N(0, 1) <= x).
+at::Tensor exact_gelu(const at::Tensor& x);
+
+}  // namespace accrue::models

@@ -1,0 +1,131 @@
+#include <optional>
+#include <utility>
+
+#include "accrue/models/adapter_io.h"
+#include "accrue/models/bert_io.h"
+#include "accrue/models/gguf_magic.h"
+#include "accrue/models/gpt2_io.h"
+#include "accrue/models/llama_gguf.h"
+#include "accrue/models/llama_io.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/workload/model_factory.h"
+#include "train/workload/model_options.h"
+#include "train/workload/model_origin.h"
+
+namespace accrue::train {
+namespace {
+
+/// Puts what the adapters of a folder are into the config.
+void take_adapters_of_folder(Config& config) {
+  LoraConfig& lora = config.model.lora;
+  if (lora.from.empty()) return;
+  const double dropout = lora.adapters.dropout;
+  lora.adapters = models::read_adapter_options(lora.from);
+  lora.adapters.dropout = dropout;
+}
+
+void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
+  model.layers = shape.layers;
+  model.heads = shape.heads;
+  model.width = shape.width;
+  model.context = shape.context;
+  model.vocab = shape.vocab;
+}
+
+void put_shape(ModelConfig& model, const models::BertOptions& shape) {
+  model.layers = shape.layers;
+  model.heads = shape.heads;
+  model.width = shape.width;
+  model.ffn_width = shape.ffn_width;
+  model.context = shape.context;
+  model.vocab = shape.vocab;
+}
+
+void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
+  model.layers = shape.layers;
+  model.heads = shape.heads;
+  model.kv_heads = shape.kv_heads;
+  model.width = shape.width;
+  model.ffn_width = shape.ffn_width;
+  model.context = shape.context;
+  model.vocab = shape.vocab;
+  model.config_json = shape.config_json;
+}
+
+std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
+  const models::Gpt2Options theirs =
+      models::read_gpt2_shape(config.model.from, gpt2_options(config));
+  std::unique_ptr<models::Gpt2> model =
+      models::load_gpt2_folder(config.model.from, theirs, config.model.context);
+  remarks.push_back(start_in_words(config.model.from, *model));
+  note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
+  put_shape(config.model, model->options());
+  return model;
+}
+
+std::unique_ptr<models::Model> load_bert(Config& config, std::vector<std::string>& remarks) {
+  const models::BertOptions theirs =
+      models::read_bert_shape(config.model.from, bert_options(config));
+  std::unique_ptr<models::Bert> model =
+      models::load_bert_folder(config.model.from, theirs, config.model.context);
+  remarks.push_back(start_in_words(config.model.from, *model));
+  note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
+  put_shape(config.model, model->options());
+  return model;
+}
+
+models::LlamaOptions llama_shape_of_origin(const ModelConfig& model) {
+  models::LlamaOptions options{.adapters = model.lora.adapters, .base = model.base};
+  return models::is_gguf(model.from) ? models::read_llama_gguf_shape(model.from, std::move(options))
+                                     : models::read_llama_shape(model.from, std::move(options));
+}
+
+std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::string>& remarks) {
+  const std::string& from = config.model.from;
+  const std::optional<std::int64_t> wanted = config.model.context;
+  std::unique_ptr<models::Llama> model =
+      models::is_gguf(from) ? models::load_llama_gguf(from, llama_options(config), wanted)
+                            : models::load_llama_folder(from, llama_options(config), wanted);
+  const std::int64_t positions = llama_shape_of_origin(config.model).context;
+  remarks.push_back(start_in_words(config.model.from, *model));
+  note_shorter_context(config.model.kind, positions, model->options().context, remarks);
+  put_shape(config.model, model->options());
+  return model;
+}
+
+}  // namespace
+
+std::unique_ptr<models::Model> load_shaping_model(Config& config,
+                                                  std::vector<std::string>& remarks) {
+  take_adapters_of_folder(config);
+  if (const auto origin = run_origin(config.model.from))
+    return load_from_run(config, *origin, remarks);
+  if (!is_language_model(config.model.kind) || config.model.from.empty()) return nullptr;
+  expect_model_files(config.model.from, config.model.kind);
+  if (config.model.kind == ModelKind::llama) return load_llama(config, remarks);
+  if (config.model.kind == ModelKind::bert) return load_bert(config, remarks);
+  return load_gpt2(config, remarks);
+}
+
+void take_shape_of_origin(Config& config) {
+  take_adapters_of_folder(config);
+  const std::optional<std::int64_t> context = config.model.context;
+  if (const auto origin = run_origin(config.model.from)) {
+    const VerifiedCheckpoint checkpoint(origin->checkpoint, VerifiedCheckpoint::Files::none);
+    config = with_shape_of(checkpoint, std::move(config));
+  } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
+    expect_model_files(config.model.from, config.model.kind);
+    if (config.model.kind == ModelKind::llama) {
+      const models::LlamaOptions shape = llama_shape_of_origin(config.model);
+      put_shape(config.model, shape);
+      config.model.base = shape.base;
+    } else if (config.model.kind == ModelKind::bert) {
+      put_shape(config.model, models::read_bert_shape(config.model.from, {}));
+    } else {
+      put_shape(config.model, models::read_gpt2_shape(config.model.from, {}));
+    }
+  }
+  if (context) config.model.context = context;
+}
+
+}  // namespace accrue::train
