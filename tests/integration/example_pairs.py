@@ -17,8 +17,9 @@ import unittest
 
 SOURCES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "by_feature"
 PROGRAMS, TEXT = pathlib.Path(), pathlib.Path()
-# Relative, after up to 200 steps of Adam, which magnify the last digits of gradients near zero.
-BOUND = 1e-9
+# Relative: of the first half of what a program prints, and of all of it. Training magnifies rounding where a loss is
+# near 0: PyTorch alone, whole against split, comes to 2e-10 after the 100 steps of the recurrent example.
+FIRST_HALF, BOUND = 1e-12, 1e-8
 MOST_LINES = 60
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 PAIRS = ("recurrent", "gan", "masked_lm", "segmentation", "own_model", "own_command", "your_loop_on_ranks")
@@ -52,6 +53,9 @@ class ExamplePairs(unittest.TestCase):
 
     def expect_same(self, actual, expected):
         self.assertLess(difference(actual, expected), BOUND)
+        half = len(expected) // 2
+        if half > 0:
+            self.assertLess(difference(actual[:half], expected[:half]), FIRST_HALF)
 
     def test_recurrent(self):
         self.expect_same(self.numbers("recurrent"), self.numbers("recurrent_plain"))
@@ -103,7 +107,7 @@ class ExamplePairs(unittest.TestCase):
         for name in ("recurrent", "gan", "masked_lm", "segmentation"):
             with self.subTest(name):
                 _, output, _ = run(f"{name}_planted")  # which learns, too
-                self.assertGreater(difference(numbers_of(output), self.numbers(f"{name}_plain")), 1e3 * BOUND)
+                self.assertGreater(difference(numbers_of(output), self.numbers(f"{name}_plain")), 1e-4)
 
     def test_are_short_and_differ_by_few_lines(self):
         for name in PAIRS:

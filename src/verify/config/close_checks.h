@@ -6,6 +6,7 @@
 #include "verify/config/config_subject.h"
 #include "verify/findings.h"
 #include "verify/power.h"
+#include "verify/split.h"
 
 namespace accrue::proof {
 

@@ -131,7 +131,8 @@ TEST_F(OwnBatchRun, SaysWhatDoesNotFit) {
   EXPECT_THAT(refusal([&] { Trainer(c, Net(), summed_loss, of_others).run(); }),
               HasSubstr("one that makes a accrue::train::(anonymous namespace)::OtherBags"));
   const auto unconverted = [](Net& net, const OtherBags& batch) {
-    return summed_loss(net, batch.bags);
+    const at::Tensor scales = batch.bags.scales.unsqueeze(1).expand({-1, 6});
+    return Loss{.sum = net->head(scales).sum(), .weight = 1.0 * batch_size(batch.bags)};
   };
   EXPECT_THAT(refusal([&] { Trainer(c, Net(), unconverted, of_others).run(); }),
               AllOf(HasSubstr("fp64"), HasSubstr("batch_in_double")));
