@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -37,12 +37,13 @@ help:
 	@echo 'make bench-memory   plans, budgets and smaller optimizers; 2 hours'
 	@echo 'make bench-parts   recomputation, the vocabulary loss, the data path and the demo, each alone; 35 minutes'
 	@echo 'make bench-stalls   what training waits for beside checkpoints; 15 minutes'
+	@echo 'make bench-compile   what including accrue costs a file beside torch/torch.h; 10 minutes'
 	@echo 'make bench-dist   two ranks: leases beside equal shares, a divided optimizer; 10 minutes'
 	@echo 'make bench-kernels   each CPU kernel beside ATen and beside the roofline of the machine; 10 minutes (no --quick)'
 	@echo 'make bench-peers   the same training by other systems, installed and tuned; 3 hours (--quick: 5 minutes)'
 	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
 	@echo 'make bench-finetune   fine-tuning beside transformers and PEFT, speed and memory; 30 minutes (--quick: 1 minute)'
-	@echo 'make bench-foreign   a plain torch::nn GPT-2 with and without accrue; 5 minutes'
+	@echo 'make bench-foreign   plain torch::nn models (GPT-2, ResNet-50, LSTM) with and without accrue; 30 minutes (--quick: seconds)'
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
@@ -169,6 +170,12 @@ bench-parts: setup-test
 bench-stalls: build
 	@.venv/bin/python bench/e2e/stalls.py $(ARGS)
 
+# Seconds to compile accrue/accrue.h beside torch/torch.h; about 10 minutes. ARGS=--quick: a minute.
+bench-compile: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@.venv/bin/python bench/e2e/compile_time.py $(ARGS)
+
 # Two ranks of unequal speed, and ranks that divide the optimizer's state; about 10 minutes. ARGS=--quick: a minute.
 bench-dist: build
 	@for part in unequal divided; do .venv/bin/python bench/e2e/$$part.py $(ARGS) || exit 1; done
@@ -199,7 +206,7 @@ bench-peers-memory: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/peers_memory.py $(ARGS)
 
-# A plain torch::nn GPT-2 in its own loop, in an Accumulator's, and accelerated; 5 minutes. ARGS=--quick: seconds.
+# Plain torch::nn models in loops of their own, in an Accumulator's, and accelerated; about 30 minutes. ARGS=--quick: seconds.
 bench-foreign: setup
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_BENCH=ON)

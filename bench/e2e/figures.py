@@ -233,7 +233,38 @@ def finetune_table() -> str:
     return table(["", "", "micro-batch", "tokens/s", "times as fast", "resident", "of the memory", "rounds"], rows)
 
 
-TABLES = {"decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
+FOREIGN_JOBS = {  # of foreign_layers.py
+    "gpt2": "GPT-2, 10.8 M, context 256, 8 micro-batches of 4", "resnet50": "ResNet-50, 224 x 224, 2 micro-batches of 8",
+    "lstm": "LSTM classifier, 2 x 512, context 128, 8 micro-batches of 16"}
+NOT_MEASURED = "not measured yet (`make bench-foreign`)"
+
+
+def foreign_table() -> str:
+    rows = []
+    for job, result in file("foreign_layers").parts.items():
+        for loop, row in result["loops"].items():
+            rows.append([FOREIGN_JOBS[job] if loop == "plain" else "", loop,
+                         f"{formatted(row['per_second'], ',1' if result['unit'] == 'images' else ',0')} {result['unit']}",
+                         formatted(row["of_plain"], "spread 2"), formatted(row["of_own"], "2") if "of_own" in row else "",
+                         gib(row["peak_resident_bytes"])])
+    return table(["model", "loop", "a second", "times the plain loop", "of accrue's own", "most resident"],
+                 rows) if rows else NOT_MEASURED
+
+
+def foreign_overhead_table() -> str:
+    rows = []
+    for job, result in file("foreign_layers").parts.items():
+        found = result["accumulator_overhead"]
+        low, high = (f"{100 * quartile:+.2f}%" for quartile in found["quartiles"])
+        rows.append([FOREIGN_JOBS[job], f"{100 * found['median']:+.2f}%", f"{low} to {high}", str(found["pairs"])])
+    return table(["model", "a step takes longer by", "quartiles", "pairs of steps"], rows) if rows else NOT_MEASURED
+
+
+def foreign_conditions() -> str:
+    return measured("foreign_layers") if has("foreign_layers") else "no machine yet"
+
+
+TABLES = {"foreign layers": foreign_table, "foreign overhead": foreign_overhead_table, "decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
           "readme": readme_table, "cgroup": cgroup_table, "head": head_table, "recompute": recompute_table,
           "divided": divided_table}
 
@@ -277,6 +308,7 @@ def share_of_observers() -> str:
 SENTENCES = {
     "share of observers": share_of_observers,
     "peers of the readme": peers_of_readme,
+    "conditions of foreign layers": foreign_conditions,
     "largest error of a peak": lambda: f"{100 * max(map(abs, errors('peak_bytes'))):.1f}%",
     "errors of seconds beyond a tenth": beyond_a_tenth,
     "predictions": lambda: str(len(errors("peak_bytes"))), "untried predictions": lambda: str(untried()),

@@ -46,7 +46,7 @@ def plain(model: dict, steps: int) -> dict:
 def compare(name: str, model: dict, folder: pathlib.Path, rounds: int) -> dict:
     ours, theirs, ratios, last = [], [], [], {}
     for _ in range(rounds):
-        theirs.append(statistics.median(plain(model, 2)["tokens_per_second"]))
+        theirs.append(statistics.median(plain(model, 2)["per_second"]))
         last = accrue(model, folder, 2)
         ours.append(last["tokens_per_second"]["median"])
         ratios.append(ours[-1] / theirs[-1])

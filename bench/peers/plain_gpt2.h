@@ -95,20 +95,18 @@ inline Shape shape_of(std::map<std::string, int64_t>& values) {
   return {values["layers"], values["heads"], values["width"], values["context"], values["vocab"]};
 }
 
-/// Runs `step`, which returns its loss, once to warm up and `steps` times for the figures; prints
-/// one JSON object.
+/// Runs `step`, which returns its loss and takes so many tokens or images, once to warm up and
+/// `steps` times for the figures; prints one JSON object.
 template <class Step>
-void measure(std::map<std::string, int64_t>& values, const Step& step) {
+void measure(std::map<std::string, int64_t>& values, int64_t units, const Step& step) {
   double loss = step();
-  std::printf("{\"tokens_per_second\": [");
+  std::printf("{\"per_second\": [");
   for (int64_t i = 0; i < values["steps"]; ++i) {
     const auto start = std::chrono::steady_clock::now();
     loss = step();
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::printf(
-        "%s%.1f", i ? ", " : "",
-        static_cast<double>(values["micro"] * values["count"] * values["context"]) / seconds);
+    std::printf("%s%.2f", i ? ", " : "", static_cast<double>(units) / seconds);
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

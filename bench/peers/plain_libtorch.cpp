@@ -1,6 +1,7 @@
 // GPT-2 as a careful user trains it on libtorch alone: torch::nn, fused attention, cross-entropy
 // over all logits, torch::optim::AdamW, loss / K. What accrue is measured against; it uses nothing
-// of accrue. Prints one JSON object: tokens per second of each optimizer step after a warm-up step.
+// of accrue. Prints one JSON object: per_second, the tokens of each optimizer step after a warm-up
+// step.
 #include "plain_gpt2.h"
 
 namespace {
@@ -34,5 +35,6 @@ int main(int argc, char** argv) {
   plain::Gpt2 model(shape);
   torch::optim::AdamW optimizer(
       model->parameters(), torch::optim::AdamWOptions(3e-4).betas({0.9, 0.95}).weight_decay(0.1));
-  plain::measure(v, [&] { return run_step(model, optimizer, v["micro"], v["count"], shape); });
+  plain::measure(v, v["micro"] * v["count"] * v["context"],
+                 [&] { return run_step(model, optimizer, v["micro"], v["count"], shape); });
 }

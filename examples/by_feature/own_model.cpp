@@ -1,5 +1,6 @@
-// A torch::nn module and a loss in accrue::Trainer: micro-batches that fit the memory, checkpoints,
-// resumption, evaluation and metrics, without a loop.
+// A network and its loss in accrue::Trainer: micro-batches that fit the memory, checkpoints,
+// resumption, evaluation and metrics, without a loop. own_model_plain.cpp is the same in plain
+// libtorch.
 //   own_model FOLDER
 #include <accrue/core/error.h>
 #include <accrue/data/own_source.h>
@@ -10,7 +11,6 @@
 
 namespace {
 
-namespace F = torch::nn::functional;
 using Net = torch::nn::Sequential;
 
 accrue::Loss loss_of(Net& net, const accrue::batch::MicroBatch& micro) {
@@ -30,18 +30,24 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
     return 2;
   }
+  torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
   torch::manual_seed(1);
+  const auto train = samples(4096), others = samples(256);
   Net net(torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1));
   accrue::train::Config config;
   config.run.out = argv[1];
   config.run.steps = 60;
-  config.batch.samples = 512;
-  config.optim.lr = 1e-2;
+  config.data.order = accrue::batch::Order::sequential;
+  config.batch = {.samples = 512, .micro = 48};  // without micro it is measured what fits
+  config.precision.compute = accrue::models::Compute::fp64;
+  config.optim = {.kind = accrue::train::OptimizerKind::adam, .lr = 1e-2, .beta2 = 0.999};
+  config.optim.weight_decay = config.optim.clip = 0;
+  config.optim.schedule.kind = accrue::optim::ScheduleKind::constant;
   config.observe.progress = accrue::observe::ProgressStyle::off;
   try {
-    accrue::Trainer trainer(config, net, loss_of, samples(4096), samples(256));
+    accrue::Trainer trainer(config, net, loss_of, train, others);
     const accrue::train::RunResult result = trainer.run();
-    std::printf("loss %.4f, of other samples %.4f\n", *result.loss, *result.eval_loss);
+    std::printf("loss %.17g, of other samples %.17g\n", *result.loss, *result.eval_loss);
     return *result.loss < 0.2 && *result.eval_loss < 0.2 ? 0 : 1;
   } catch (const accrue::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

@@ -1,15 +1,8 @@
-// A loop of your own on several ranks:
+// A loop of your own on several ranks, in micro-batches:
 //
 //   torchrun --no-python --nproc-per-node=2 your_loop_on_ranks      (or mpirun, or srun)
 //
-// The plain loop, in one process with the whole batch at once:
-//
-//   for (std::int64_t step = 0; step < kSteps; ++step) {
-//     const Batch batch = read(step, 0, kBatch);
-//     optimizer.zero_grad();
-//     torch::mse_loss(model->forward(batch.inputs), batch.targets).backward();
-//     optimizer.step();
-//   }
+// your_loop_on_ranks_plain.cpp is the same in one process, in plain libtorch.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -18,7 +11,7 @@
 #include "accrue/accum/accumulator.h"
 #include "accrue/distributed/group.h"
 
-constexpr std::int64_t kBatch = 64, kMicroBatch = 8, kSteps = 60;
+constexpr std::int64_t kBatch = 60, kMicroBatch = 8, kSteps = 60;
 
 struct Batch {
   at::Tensor inputs, targets;
@@ -51,9 +44,10 @@ double train(const std::shared_ptr<accrue::distributed::Group>& group) {
 }
 
 int main() {
+  torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
   const auto group = accrue::distributed::join();  // null without a launcher
   double loss = 1;
   accrue::distributed::run_together(group.get(), [&] { loss = train(group); });
-  std::printf("loss %.9f\n", loss);
+  std::printf("loss %.17g\n", loss);
   return loss < 0.05 ? 0 : 1;
 }

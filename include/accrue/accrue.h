@@ -1,8 +1,9 @@
 #pragma once
 
 // What a training loop of one's own needs: a step on a batch of any size, an accumulator for an
-// existing loop and its other forms, the ranks that share it, and the proof that what accumulates
-// is right. `accrue::Trainer` and the models have headers of their own.
+// existing loop and its other forms, the plan of its micro-batches, the ranks that share it, and
+// the proof that what accumulates is right. `accrue::Trainer` and the models have headers of their
+// own.
 
 #include "accrue/accum/accumulate.h"
 #include "accrue/accum/accumulating_optimizer.h"
@@ -16,5 +17,6 @@
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/train/coupled_step.h"
+#include "accrue/train/loop_plan.h"
 #include "accrue/train/step.h"
 #include "accrue/verify/verify.h"

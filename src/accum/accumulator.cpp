@@ -1,7 +1,5 @@
 #include "accrue/accum/accumulator.h"
 
-#include <c10/util/Exception.h>
-
 #include <cmath>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "accum/accumulator_ranks.h"
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
+#include "accum/differentiate.h"
 
 namespace accrue {
 namespace {
@@ -71,7 +70,9 @@ void Accumulator::open_lazily() {
   counters_.window_units = 0;
   counters_.losses.reset();
   counters_.loss_weights.clear();
+  counters_.more_parts = 0;
   micro_statistics_ = false;
+  out_of_memory_ = 0;
   since_open_.restart();
 }
 
@@ -108,18 +109,26 @@ double Accumulator::samples_of(double units, const BatchSize& size) const {
 void Accumulator::add(Micro micro) {
   if (ranks_) ranks_->require_room();
   const bool is_last = std::exchange(next_is_last_, false) || would_fill(micro.units);
-  window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()),
-                 std::move(micro.sample_ids), micro.loss.weight});
-  counters_.loss_weights.push_back(std::move(micro.weights));
+  try {
+    add_once(micro, is_last);
+  } catch (const std::exception& error) {
+    if (!can_split(micro, error)) throw;
+    run_in_parts(micro, is_last, error);
+  }
+}
+
+void Accumulator::add_once(Micro& micro, bool is_last) {
+  window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), micro.sample_ids,
+                 micro.loss.weight});
+  counters_.loss_weights.push_back(micro.weights);
   if (!std::isfinite(micro.sum)) {
     window_.abort(MicroStatus::quarantined, "the loss is " + std::to_string(micro.sum));
     return check_quarantined("backward");
   }
   // A lost window has no use for more gradients, but its loop goes on to step() as always.
-  const bool counts = micro.loss.weight > 0 || (counters_.losses && micro.loss.sum.requires_grad());
-  if (counts && !window_.is_lost()) {
+  if (counts(micro.loss) && !window_.is_lost()) {
     if (ranks_) ranks_->begin_backward(is_last);
-    guarded([&] { differentiate(micro.loss); }, micro.loss);
+    guarded([&] { accum::differentiate(*window_.buffer(), micro.loss); }, micro.loss);
   }
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {
     counters_.window_units += micro.units;
@@ -127,6 +136,10 @@ void Accumulator::add(Micro micro) {
   }
   check_quarantined("backward");
   look_for_batch_norms();
+}
+
+bool Accumulator::counts(const Loss& loss) const {
+  return loss.weight > 0 || (counters_.losses && loss.sum.requires_grad());
 }
 
 /// Where it fails, the graph of `loss` is freed: a replay may need its memory.
@@ -138,46 +151,6 @@ void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
     window_.abort(MicroStatus::lost, error.what());
     throw;
   }
-}
-
-/// Does nothing in the first micro-batch of a process that is alone: a batch in one micro-batch has
-/// its own statistics.
-void Accumulator::look_for_batch_norms() {
-  if (!find_batch_norms_ || micro_statistics_) return;
-  if (!ranks_ && window_.ledger().count(MicroStatus::committed) < 2) return;
-  const std::vector<std::string> found = find_batch_norms_();
-  if (found.empty()) return;
-  micro_statistics_ = true;
-  if (std::exchange(told_of_batch_norms_, true)) return;
-  const std::string others =
-      found.size() > 1 ? " and " + std::to_string(found.size() - 1) + " more" : "";
-  const std::string reason =
-      "batch normalisation in '" + found.front() + "'" + others +
-      " takes the statistics of each micro-batch, not of the batch, so the gradient is not that of "
-      "the whole batch; use group normalisation, eval() of these layers, or a batch in one "
-      "micro-batch";
-  if (options_.on_event) {
-    emit("batchnorm", reason);
-  } else {
-    TORCH_WARN(reason);
-  }
-}
-
-void Accumulator::differentiate(const Loss& loss) const {
-  if (!loss.sum.requires_grad())
-    throw usage_error("backward", "a loss that depends on the parameters",
-                      "one that requires no gradient",
-                      "computing it without NoGradGuard, detach() or item()");
-  run_backward({loss.sum}, {});
-}
-
-void Accumulator::run_backward(const std::vector<at::Tensor>& roots,
-                               const std::vector<at::Tensor>& gradients) const {
-  torch::autograd::variable_list trained;
-  for (const auto& entry : window_.buffer()->entries())
-    if (entry.parameter.requires_grad()) trained.push_back(entry.parameter);
-  if (trained.empty()) return;
-  torch::autograd::backward(roots, gradients, std::nullopt, false, trained);
 }
 
 void Accumulator::check_quarantined(const char* call) const {
@@ -196,7 +169,8 @@ bool Accumulator::full() const {
   if (!window_.is_open()) return share_ && share_->size() == 0;
   if (window_.is_lost()) return true;
   if (options_.micro_batches > 0)
-    return window_.ledger().count(MicroStatus::committed) >= options_.micro_batches;
+    return window_.ledger().count(MicroStatus::committed) - counters_.more_parts >=
+           options_.micro_batches;
   const std::optional<std::int64_t> own = own_batch();
   return own && counters_.window_units >= static_cast<double>(*own);
 }
@@ -221,7 +195,7 @@ StepReport Accumulator::report() const {
   report.micro_batches = totals.micro_batches;
   report.quarantined = totals.quarantined;
   if (ranks_) ranks_->report(report);
-  report.retries = window_.retries();
+  report.retries = window_.retries() + out_of_memory_;
   if (micro_statistics_) report.batchnorm = "micro";
   if (report.tokens) report.batch_tokens = std::llround(counters_.window_units);
   return report;
@@ -250,6 +224,7 @@ StepReport Accumulator::close(const StepFunction& take_step) {
   next_is_last_ = false;
   share_.reset();
   if (gradient) {
+    look_at_first_window();
     apply(std::move(*gradient), take_step, result);
   } else if (window_.is_lost() || result.micro_batches + result.quarantined > 0) {
     drop(window_.is_lost() ? window_.lost_reason() : "the total weight is 0");
@@ -277,10 +252,6 @@ void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_s
 void Accumulator::drop(const std::string& reason) const {
   for (const auto& entry : window_.buffer()->entries()) entry.parameter.mutable_grad().reset();
   emit("dropped", reason);
-}
-
-void Accumulator::emit(const char* name, const std::string& reason) const {
-  if (options_.on_event) options_.on_event({name, reason, counters_.steps});
 }
 
 StepReport Accumulator::finish(const StepFunction& take_step) {

@@ -143,6 +143,13 @@ std::vector<int> read_units(torch::serialize::InputArchive& archive) {
   return {units.begin(), units.end()};
 }
 
+/// Archives of earlier versions have none.
+std::int64_t read_more_parts(torch::serialize::InputArchive& archive) {
+  at::Tensor there;
+  if (!archive.try_read("more_parts", there)) return 0;
+  return read_list<std::int64_t>(archive, "more_parts", 1)[0];
+}
+
 }  // namespace
 
 void write(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
@@ -152,6 +159,7 @@ void write(const AccumulatorState& state, torch::serialize::OutputArchive& archi
                               static_cast<std::int64_t>(window.entries.size()),
                               static_cast<std::int64_t>(window.sums.size())}));
   archive.write("units", tensor_of(std::vector<double>{state.window_units, state.total_units}));
+  archive.write("more_parts", tensor_of(std::vector<std::int64_t>{state.more_parts}));
   write_ledger(window.entries, archive);
   write_losses(state, archive);
   archive.write("sum.contributions", tensor_of(window.contributions));
@@ -175,6 +183,7 @@ AccumulatorState read_accumulator_state(torch::serialize::InputArchive& archive)
   state.windows = counts[1];
   state.window_units = units[0];
   state.total_units = units[1];
+  state.more_parts = read_more_parts(archive);
   state.window.index = counts[2];
   state.window.open = counts[3] != 0;
   state.window.lost = counts[4] != 0;

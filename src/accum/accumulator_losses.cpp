@@ -7,6 +7,8 @@
 #include "accum/accumulator_ranks.h"
 #include "accum/bypass_grad_slots.h"
 #include "accum/checked_sum.h"
+#include "accum/differentiate.h"
+#include "accum/same_total.h"
 
 namespace accrue {
 namespace {
@@ -15,12 +17,6 @@ std::string list_of(const std::vector<double>& values) {
   std::string text;
   for (const double value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
   return text;
-}
-
-/// Counts are exact; other weights may be summed in another order.
-bool same_total(double seen, double expected) {
-  constexpr double rounding = 1e-9;
-  return std::abs(seen - expected) <= rounding * expected;
 }
 
 }  // namespace
@@ -46,19 +42,28 @@ void Accumulator::backward(const std::vector<Loss>& losses, BatchSize size,
                         "the total weights of " + std::to_string(losses.size()) +
                             " losses before the window's first backward",
                         "none", "expect({{W_first, W_second}}), counted from the labels");
-    std::vector<double> weights;
-    double sums = 0;
-    for (const Loss& loss : losses) {
-      sums += checked_sum(loss);
-      weights.push_back(loss.weight);
-    }
-    Loss total = counters_.losses->combine(losses);
-    // A loss that is not finite counts against the micro-batch even where its factor is 0.
-    const double sum = std::isfinite(sums) ? total.sum.item<double>() : sums;
-    const double units = units_of(total, size);
-    const double samples = samples_of(units, size);
-    add({std::move(total), sum, units, samples, std::move(weights), std::move(sample_ids)});
+    Micro micro = weighed(losses);
+    micro.units = units_of(micro.loss, size);
+    micro.samples = samples_of(micro.units, size);
+    micro.sample_ids = std::move(sample_ids);
+    add(std::move(micro));
   });
+}
+
+/// A micro-batch of the open window by its losses: what is to be differentiated, and what it
+/// counts.
+Accumulator::Micro Accumulator::weighed(const std::vector<Loss>& losses) const {
+  if (!counters_.losses) return {.loss = losses.at(0), .sum = checked_sum(losses.at(0))};
+  Micro micro;
+  double sums = 0;
+  for (const Loss& loss : losses) {
+    sums += checked_sum(loss);
+    micro.weights.push_back(loss.weight);
+  }
+  micro.loss = counters_.losses->combine(losses);
+  // A loss that is not finite counts against the micro-batch even where its factor is 0.
+  micro.sum = std::isfinite(sums) ? micro.loss.sum.item<double>() : sums;
+  return micro;
 }
 
 void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
@@ -73,26 +78,25 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   counters_.loss_weights.emplace_back(counters_.losses ? counters_.losses->size() : 0, 0.0);
   Loss none;
   if (ranks_) ranks_->begin_backward(false);
-  if (!window_.is_lost()) guarded([&] { run_backward(outputs, gradients); }, none);
+  if (!window_.is_lost())
+    guarded([&] { accum::differentiate(*window_.buffer(), outputs, gradients); }, none);
   window_.commit(0, 0);
 }
 
 /// The forward pass sees closed slots, as it did the first time: what it returns decides what
 /// counts.
+std::vector<Loss> Accumulator::forward_again(const MicroRef& micro) const {
+  const accum::BypassGradSlots closed(*window_.buffer());
+  if (!counters_.losses && options_.replay) return {options_.replay(micro)};
+  if (!options_.replay_losses)
+    throw usage_error("replay", "replay_losses for a window of several losses", "none",
+                      "setting AccumulatorOptions::replay_losses");
+  return options_.replay_losses(micro);
+}
+
 Loss Accumulator::replay(const MicroRef& micro) {
-  Loss loss;
-  {
-    const accum::BypassGradSlots closed(*window_.buffer());
-    if (counters_.losses) {
-      if (!options_.replay_losses)
-        throw usage_error("replay", "replay_losses for a window of several losses", "none",
-                          "setting AccumulatorOptions::replay_losses");
-      loss = counters_.losses->combine(options_.replay_losses(micro));
-    } else {
-      loss = options_.replay ? options_.replay(micro) : options_.replay_losses(micro).at(0);
-    }
-  }
-  if (loss.weight > 0 || (counters_.losses && loss.sum.requires_grad())) differentiate(loss);
+  Loss loss = weighed(forward_again(micro)).loss;
+  if (counts(loss)) accum::differentiate(*window_.buffer(), loss);
   return loss;
 }
 

@@ -102,6 +102,18 @@ at::Tensor allocate(const Group& group) {
   return flat;
 }
 
+/// Sums of one window lie in one place, where their norm is taken.
+void check_one_device(const std::vector<GradientBuffer::Entry>& entries) {
+  for (const GradientBuffer::Entry& entry : entries) {
+    const GradientBuffer::Entry& first = entries.front();
+    if (entry.parameter.device() == first.parameter.device()) continue;
+    throw usage_error("accumulate gradients", "parameters on one device",
+                      "'" + first.name + "' on " + first.parameter.device().str() + " and '" +
+                          entry.name + "' on " + entry.parameter.device().str(),
+                      "model->to(device) before the optimizer is made");
+  }
+}
+
 void check_folding(const std::vector<GradientBuffer::Entry>& entries, const FoldInto& into) {
   const auto refuse = [](const std::string& expected, const std::string& received,
                          const char* suggestion) {
@@ -129,6 +141,7 @@ GradientBuffer::GradientBuffer(const NamedParameters& parameters, Accumulation a
   for (const NamedParameter& parameter : parameters) check_parameter(parameter);
   check_names(parameters);
   entries_ = trained_entries(parameters);
+  check_one_device(entries_);
   make_slots();
   attach_all();
 }
@@ -137,6 +150,7 @@ GradientBuffer::GradientBuffer(const NamedParameters& parameters, FoldInto into)
   for (const NamedParameter& parameter : parameters) check_parameter(parameter);
   check_names(parameters);
   entries_ = trained_entries(parameters);
+  check_one_device(entries_);
   check_folding(entries_, into);
   make_folding_slots(into);
   attach_all();

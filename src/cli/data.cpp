@@ -40,6 +40,7 @@ Json image_summary_to_json(const train::DataSummary& data) {
   return {{"samples", data.samples},
           {"image", {channels, height, width}},
           {"classes", data.images->classes},
+          {"masks", data.images->has_masks},
           {"remarks", data.remarks}};
 }
 
@@ -131,6 +132,7 @@ void print_images(const char* name, const train::DataSummary& data) {
   print_row(name, std::to_string(data.samples) +
                       (channels == 3 ? " images in colour" : " grey images") + " of " +
                       std::to_string(height) + " x " + std::to_string(width) + ", " +
+                      (data.images->has_masks ? "masks of " : "") +
                       classes_in_words(data.images->classes));
   for (const std::string& remark : data.remarks) print_row("note", remark);
 }

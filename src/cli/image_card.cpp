@@ -112,6 +112,16 @@ with torch.no_grad():
 print(config["label_names"][int(probabilities.argmax())], float(probabilities.max()))
 )";
 
+constexpr const char* mask_loading = R"(
+config = json.loads(Path(FOLDER, "config.json").read_text())
+model = torch.jit.load(str(Path(FOLDER, "model.pt"))).eval()
+with torch.no_grad():
+    mask = model(read("image.png").to(next(model.parameters()).dtype))[0].argmax(0)  # [HEIGHT, WIDTH]
+Image.fromarray(mask.numpy().astype(numpy.uint8)).save("mask.png")
+for index, count in zip(*(found.tolist() for found in mask.unique(return_counts=True))):
+    print(config["label_names"][index], count / mask.numel())
+)";
+
 /// What differs from kind to kind.
 struct ImageCard {
   const char* library;
@@ -122,7 +132,7 @@ struct ImageCard {
   const char* loading;
 };
 
-ImageCard card_of(train::ModelKind kind) {
+ImageCard card_of(train::ModelKind kind, bool has_masks) {
   if (kind == train::ModelKind::vit)
     return {"transformers",
             "A vision transformer trained with accrue",
@@ -150,7 +160,7 @@ ImageCard card_of(train::ModelKind kind) {
           "numpy pillow torch",
           "import json\nfrom pathlib import Path\n\nimport numpy\nimport torch\nfrom PIL import "
           "Image\n",
-          module_loading};
+          has_masks ? mask_loading : module_loading};
 }
 
 /// The names of the classes: all of them where they are few.
@@ -166,10 +176,11 @@ std::string classes_in_words(const train::ModelConfig& model, std::int64_t count
 
 std::string image_model_card(const train::TrainedModel& trained) {
   const train::ModelConfig& model = trained.config.model;
-  const ImageCard card = card_of(model.kind);
+  const bool has_masks = !trained.config.data.masks.empty();
+  const ImageCard card = card_of(model.kind, has_masks);
   const auto number = [](std::int64_t value) { return std::to_string(value); };
-  return card_head(card.library, "image-classification", {trained.model->kind(), "accrue"},
-                   card.title) +
+  return card_head(card.library, has_masks ? "image-segmentation" : "image-classification",
+                   {trained.model->kind(), "accrue"}, card.title) +
          card.description + " " + written_from(trained) + "\n" +
          classes_in_words(model, model.vocab.value_or(0)) + "\n\n## Images\n\nThe model reads " +
          (model.image[0] == 3 ? "images in colour" : "grey images") + " of " +

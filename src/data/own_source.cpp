@@ -1,28 +1,30 @@
 #include "accrue/data/own_source.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <new>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "core/checksum.h"
+#include "data/own_rows.h"
 #include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {
 
-constexpr const char* own_samples = "samples of the program's own";
-
 void check(const OwnSamples& samples) {
   if (samples.size <= 0)
-    throw usage_error(own_samples, "a number of samples above 0", std::to_string(samples.size),
+    throw usage_error(kOwnSamples, "a number of samples above 0", std::to_string(samples.size),
                       "OwnSamples::size");
   if (!samples.fetch || samples.identity.empty())
-    throw usage_error(own_samples, "a function that makes them, and what identifies them",
+    throw usage_error(kOwnSamples, "a function that makes them, and what identifies them",
                       samples.fetch ? "no identity" : "no function",
                       "OwnSamples::fetch and OwnSamples::identity");
   if (samples.tokens <= 0)
-    throw usage_error(own_samples, "at least one token in a sample", std::to_string(samples.tokens),
+    throw usage_error(kOwnSamples, "at least one token in a sample", std::to_string(samples.tokens),
                       "OwnSamples::tokens = 1 where there are none");
 }
 
@@ -41,25 +43,48 @@ class Own final : public Source {
     return "own: " + std::to_string(samples_.size) + " samples, " + samples_.identity;
   }
 
+  /// A function that does not look at its indices is seen by samples far from each other.
+  std::vector<std::string> remarks() const override {
+    if (size() < 3) return {};
+    const std::int64_t first = 0, middle = size() / 2, last = size() - 1;
+    const at::Tensor inputs = fetch({&first, 1}).inputs;
+    if (!at::equal(inputs, fetch({&middle, 1}).inputs) ||
+        !at::equal(inputs, fetch({&last, 1}).inputs))
+      return {};
+    return {"samples 0, " + std::to_string(middle) + " and " + std::to_string(last) +
+            " have the same inputs: a function that makes samples is to look at the indices that "
+            "it gets"};
+  }
+
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
     for (const std::int64_t index : indices) require_index(index, size());
-    batch::MicroBatch made = samples_.fetch(indices);
+    batch::MicroBatch made = made_by_program(indices);
     const auto rows = static_cast<std::int64_t>(indices.size());
-    check_rows("inputs", made.inputs, rows);
-    if (made.targets.defined()) check_rows("targets", made.targets, rows);
-    if (made.weights.defined()) check_rows("weights", made.weights, rows);
+    check_rows(made, rows);
     made.tokens = rows * samples_.tokens;
     return made;
   }
 
  private:
-  static void check_rows(const char* what, const at::Tensor& tensor, std::int64_t rows) {
-    if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == rows) return;
-    throw usage_error(
-        own_samples,
-        std::string(what) + " with a row for each of " + std::to_string(rows) + " samples",
-        tensor.defined() ? c10::str(tensor.sizes()) : std::string("none"),
-        "a function that makes the samples it is asked for, and no others");
+  /// What the program throws is told with the samples that it was to make; memory that runs out is
+  /// the caller's matter.
+  batch::MicroBatch made_by_program(std::span<const std::int64_t> indices) const {
+    try {
+      return samples_.fetch(indices);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      const auto [first, last] = std::ranges::minmax(indices);
+      throw runtime_error(kOwnSamples,
+                          "samples " + std::to_string(first) + " to " + std::to_string(last) +
+                              " of the " + std::to_string(size()) + " that there are",
+                          std::string("an exception: ") + error.what(),
+                          "OwnSamples::size as many as there are, and a function that makes each");
+    }
   }
 
   OwnSamples samples_;
@@ -68,17 +93,26 @@ class Own final : public Source {
 std::string digest_of(const at::Tensor& tensor) {
   return c10::str(
       tensor.scalar_type(), ' ', tensor.sizes(), ' ',
-
       checksum_of({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}));
 }
 
 at::Tensor rows_of(const at::Tensor& tensor, std::span<const std::int64_t> indices) {
-  const at::Tensor places = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
-  std::copy(indices.begin(), indices.end(), places.mutable_data_ptr<std::int64_t>());
-  return tensor.index_select(0, places);
+  return tensor.index_select(0, detail::numbers_of(indices));
 }
 
 }  // namespace
+
+void detail::require_samples(std::int64_t found, std::int64_t expected) {
+  if (found == expected) return;
+  throw usage_error(kOwnSamples, "a batch of " + std::to_string(expected) + " samples",
+                    "one of " + std::to_string(found), kAskedForOnly);
+}
+
+at::Tensor detail::numbers_of(std::span<const std::int64_t> indices) {
+  const at::Tensor numbers = at::empty({std::ssize(indices)}, at::kLong);
+  std::ranges::copy(indices, numbers.mutable_data_ptr<std::int64_t>());
+  return numbers;
+}
 
 std::shared_ptr<const Source> own_source(OwnSamples samples) {
   return std::make_shared<Own>(std::move(samples));
@@ -90,7 +124,7 @@ std::shared_ptr<const Source> tensor_source(at::Tensor inputs, at::Tensor target
   };
   if (rows(inputs) != rows(targets))
     throw usage_error(
-        own_samples, "as many targets as inputs",
+        kOwnSamples, "as many targets as inputs",
         std::to_string(rows(inputs)) + " inputs and " + std::to_string(rows(targets)) + " targets",
         "a row of both for each sample");
   inputs = inputs.detach().contiguous();

@@ -24,7 +24,9 @@ class Slice final : public Source {
   std::shared_ptr<const Tokenizer> tokenizer() const override { return source_->tokenizer(); }
   std::int64_t tokens(std::int64_t index) const override { return source_->tokens(shift(index)); }
   std::optional<std::int64_t> uniform_tokens() const override { return source_->uniform_tokens(); }
+  bool reads_in_order() const override { return source_->reads_in_order(); }
   std::optional<ImageShape> image_shape() const override { return source_->image_shape(); }
+  bool has_masks() const override { return source_->has_masks(); }
   std::vector<std::string> classes() const override { return source_->classes(); }
   std::vector<std::string> remarks() const override { return source_->remarks(); }
   void check_contents() const override { source_->check_contents(); }

@@ -12,6 +12,7 @@
 #include "data/images/image_source.h"
 #include "data/parquet/table_lines.h"
 #include "data/text/byte_vocab.h"
+#include "data/text/column_source.h"
 #include "data/text/jsonl_source.h"
 #include "data/text/line_reader.h"
 #include "data/text/no_text.h"
@@ -29,6 +30,21 @@ bool has_lines(Format format) {
   return format == Format::jsonl || format == Format::chat || format == Format::parquet;
 }
 
+void check_columns(const SourceOptions& options, Format format, const std::string& what) {
+  if (options.columns.empty()) return;
+  if (format != Format::jsonl && format != Format::parquet)
+    throw usage_error("data.columns", "lines of JSON, or tables", to_string(format),
+                      "data.format = \"jsonl\", or leaving data.columns out");
+  if (options.pairs || options.packing)
+    throw usage_error("data.columns", "samples that are rows of tensors",
+                      options.pairs ? "pairs" : "samples that share a row",
+                      options.pairs ? "another loss" : "data.packing = false");
+  const std::set<std::string> names(options.columns.begin(), options.columns.end());
+  if (names.size() != options.columns.size() || names.contains(""))
+    throw usage_error(what, "data.columns with a name for each", "a name twice, or an empty one",
+                      "the names of the lines' fields");
+}
+
 /// Throws a usage Error where an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
   if (format != Format::images && options.context < 1) {
@@ -43,10 +59,15 @@ void check_format(const SourceOptions& options, Format format, const std::string
     throw usage_error("data.augment", "images", to_string(format),
                       "leaving it out, or data.format = \"images\"");
   }
+  if (format != Format::images && !options.masks.empty()) {
+    throw usage_error("data.masks", "images in " + what, to_string(format),
+                      "leaving it out, or patterns of PNG or JPEG files");
+  }
   if (!has_lines(format) && options.pairs) {
     throw usage_error(what, R"(lines of JSON with "prompt", "chosen" and "rejected")",
                       to_string(format), "data.format = \"jsonl\" or \"chat\", or another loss");
   }
+  check_columns(options, format, what);
   if (!has_lines(format) && options.packing) {
     throw usage_error("data.packing", "samples of different lengths (jsonl, chat, parquet)",
                       std::string(to_string(format)) + ", whose samples are all of one length",
@@ -145,6 +166,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                        {.classes = options.classes,
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
+                        .masks = options.masks,
                         .shape = options.image,
                         .augment = options.augment,
                         .seed = options.seed},
@@ -158,6 +180,13 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   if (format == Format::text && !options.format) refuse_what_is_no_text(paths, what);
   auto files = std::make_unique<const FilePool>(std::move(paths), what);
   expect_content(*files, what);
+  if (!options.columns.empty())
+    return std::make_unique<ColumnSource>(std::move(files),
+                                          ColumnOptions{.columns = options.columns,
+                                                        .context = options.context,
+                                                        .lines = std::move(lines.cache),
+                                                        .tell_progress = options.tell_progress},
+                                          what);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (format != Format::tokens && options.tokenizer) tokenizer = options.tokenizer();
   if (has_lines(format)) {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/bound.h"
-
 namespace accrue::proof {
 namespace {
 
@@ -130,23 +128,6 @@ class Comparer {
 };
 
 }  // namespace
-
-double unit_roundoff(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble:
-      return 0x1p-53;
-    case at::kBFloat16:
-      return 0x1p-8;
-    case at::kHalf:
-      return 0x1p-11;
-    default:
-      return 0x1p-24;
-  }
-}
-
-double l2_norm(const at::Tensor& tensor) {
-  return at::linalg_vector_norm(tensor.detach(), 2, {}, false, at::kDouble).item<double>();
-}
 
 double l2_norm(const std::vector<at::Tensor>& tensors) {
   double squares = 0;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "support/rounding.h"
 #include "support/snapshot.h"
 #include "verify/diagnosis.h"
 #include "verify/noise.h"
@@ -10,10 +11,7 @@
 
 namespace accrue::proof {
 
-/// u of a dtype: half the distance from 1 to the next number.
-double unit_roundoff(at::ScalarType dtype);
-
-double l2_norm(const at::Tensor& tensor);
+using accrue::l2_norm;
 /// Of all together; undefined ones are none.
 double l2_norm(const std::vector<at::Tensor>& tensors);
 std::vector<double> mean_norms(const Gradients& gradients);

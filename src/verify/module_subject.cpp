@@ -32,6 +32,7 @@ MicroBatch batch_in_double(const MicroBatch& batch) {
   MicroBatch converted = batch;
   converted.inputs = accrue::batch_in_double(batch.inputs);
   if (batch.weights.defined()) converted.weights = accrue::batch_in_double(batch.weights);
+  for (auto& [name, column] : converted.columns) column = accrue::batch_in_double(column);
   return converted;
 }
 }  // namespace batch

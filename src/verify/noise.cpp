@@ -1,7 +1,6 @@
 #include "verify/noise.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -96,18 +95,6 @@ void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPas
   const double loss = mean_loss(reference);
   if (loss != 0)
     noise.loss = std::max(noise.loss, std::abs(mean_loss(moved) - loss) / std::abs(loss));
-}
-
-void perturb(const NamedParameters& parameters, std::uint64_t seed, double least) {
-  const at::NoGradGuard no_grad;
-  const at::Generator generator = at::detail::createCPUGenerator(seed);
-  for (const NamedParameter& parameter : parameters) {
-    const at::Tensor& tensor = parameter.tensor;
-    const double unit = std::max(2 * unit_roundoff(tensor.scalar_type()), least);
-    const at::Tensor factor =
-        at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
-    at::Tensor(tensor).mul_(factor);
-  }
 }
 
 }  // namespace accrue::proof

@@ -48,9 +48,6 @@ void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPas
 /// every product and every partial sum of its backward pass anew.
 double drawn_scale(std::uint64_t seed);
 
-/// Moves every element by a unit in the last place or by `least` of it, up or down at random.
-void perturb(const NamedParameters& parameters, std::uint64_t seed, double least = 0);
-
 /// Components of `difference` along the directions; the gradient's direction is `gradient`'s.
 Along components(const at::Tensor& difference, const at::Tensor& gradient);
 

@@ -35,6 +35,26 @@ TEST(Accelerate, AddsUpWhatAWindowAddsUpWithoutIt) {
     }
 }
 
+/// In fp32, in which accrue adds the weight's gradient: a penalty on the input's gradient.
+TEST(Accelerate, DifferentiatesConvolutionsTwice) {
+  for (const Case& c : convolution_cases()) {
+    c.model->to(at::kFloat);
+    const auto penalty = [&] {
+      at::Tensor x = input_of(c, at::kFloat, 5).requires_grad_(true);
+      const at::Tensor slope = torch::autograd::grad({uneven_loss(c.forward(x))}, {x}, {}, true,
+                                                     /*create_graph=*/true)[0];
+      return detached(torch::autograd::grad({slope.square().sum()}, c.model->parameters(), {}, {},
+                                            false, true));
+    };
+    const Tensors expected = penalty();
+    const Accelerated accelerated = accelerate(c.model);
+    const Tensors actual = penalty();
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      if (expected[i].defined())
+        EXPECT_TRUE(testing::within(actual[i], expected[i], bound_of(at::kFloat))) << c.name;
+  }
+}
+
 TEST(Accelerate, SumsGradientsOfBf16InFp32) {
   for (const Case& c : product_cases()) {
     if (c.sizes[0] == 0) continue;

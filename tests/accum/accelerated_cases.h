@@ -42,8 +42,8 @@ inline std::int64_t count_attentions(const AcceleratedCalls& calls) { return cal
 /// libtorch's recurrent layers are products in fp64, and one operation of oneDNN's in fp32.
 inline std::int64_t in_some_dtypes(const AcceleratedCalls& /*calls*/) { return 1; }
 inline std::int64_t count_all(const AcceleratedCalls& calls) {
-  return calls.products + calls.layer_norms + calls.embeddings + calls.gelus + calls.attentions +
-         calls.dropouts;
+  return calls.products + calls.convolutions + calls.layer_norms + calls.embeddings + calls.gelus +
+         calls.attentions + calls.dropouts;
 }
 
 struct Weights : nn::Module {
@@ -185,10 +185,50 @@ inline std::vector<Case> row_cases() {
           count_gelus),
       of_weights("gelu by the error function", {{5}}, {6, 5},
                  [](const Tensors& w, const at::Tensor& x) { return at::gelu(x * w[0]); }),
-      of_module("convolution", nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding(1)), {2, 2, 5, 5}),
+  };
+}
+
+/// oneDNN makes weight gradients of convolutions in fp32 alone.
+inline std::vector<Case> convolution_cases() {
+  const auto by_pixels = [](const std::string& name, nn::Conv2d module) {
+    return Case{name,
+                module.ptr(),
+                [module](const at::Tensor& x) mutable {
+                  return module->forward(x.contiguous(at::MemoryFormat::ChannelsLast));
+                },
+                {2, 4, 6, 5},
+                in_some_dtypes};
+  };
+  return {
+      of_module("convolution of images", nn::Conv2d(nn::Conv2dOptions(4, 6, 3).padding(1)),
+                {2, 4, 6, 5}, in_some_dtypes),
+      by_pixels("convolution by pixels", nn::Conv2d(nn::Conv2dOptions(4, 16, 3).padding(1))),
+      by_pixels("convolution of single pixels", nn::Conv2d(nn::Conv2dOptions(4, 16, 1))),
+      of_module("convolution with steps",
+                nn::Conv2d(nn::Conv2dOptions(4, 6, {3, 2}).stride({2, 1}).dilation({1, 2})),
+                {2, 4, 7, 6}, in_some_dtypes),
+      of_module("convolution without bias", nn::Conv2d(nn::Conv2dOptions(4, 16, 1).bias(false)),
+                {2, 4, 6, 5}, in_some_dtypes),
+      of_module("grouped convolution", nn::Conv2d(nn::Conv2dOptions(4, 6, 3).groups(2)),
+                {2, 4, 6, 5}, in_some_dtypes),
+      of_module("convolution of each channel", nn::Conv2d(nn::Conv2dOptions(4, 4, 3).groups(4)),
+                {2, 4, 6, 5}, in_some_dtypes),
+      of_module("transposed convolution",
+                nn::ConvTranspose2d(
+                    nn::ConvTranspose2dOptions(4, 6, 3).stride(2).padding(1).output_padding(1)),
+                {2, 4, 3, 4}, in_some_dtypes),
+      of_module("grouped transposed convolution",
+                nn::ConvTranspose2d(nn::ConvTranspose2dOptions(4, 6, 2).stride(2).groups(2)),
+                {2, 4, 3, 4}, in_some_dtypes),
+      of_module("convolution of lines", nn::Conv1d(nn::Conv1dOptions(4, 6, 3)), {2, 4, 7},
+                in_some_dtypes),
+      of_module("convolution of volumes", nn::Conv3d(nn::Conv3dOptions(3, 4, 2)), {2, 3, 3, 4, 3},
+                in_some_dtypes),
+      of_module("convolution of one image", nn::Conv2d(nn::Conv2dOptions(4, 6, 3)), {4, 6, 5},
+                in_some_dtypes),
       of_module("convolution and norm",
                 nn::Sequential(nn::Conv1d(nn::Conv1dOptions(2, 3, 3)), nn::BatchNorm1d(3)),
-                {2, 2, 5}),
+                {2, 2, 5}, in_some_dtypes),
   };
 }
 
@@ -232,7 +272,7 @@ inline std::vector<Case> attention_cases() {
 
 inline std::vector<Case> all_cases() {
   std::vector<Case> cases = product_cases();
-  for (const auto& more : {row_cases(), attention_cases()})
+  for (const auto& more : {row_cases(), convolution_cases(), attention_cases()})
     cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }

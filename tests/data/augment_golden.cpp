@@ -1,7 +1,8 @@
-// augment_golden GLOB SHAPES TARGET SEED DRAW AUGMENT: what becomes of each image of a folder per
-// class at that draw. SHAPES has the images' [channels, height, width], TARGET that of the result,
-// AUGMENT the keys of data.augment, all in JSON. For each image it writes a line of JSON, what was
-// drawn, and behind it the fp32 values [C, H, W].
+// augment_golden GLOB SHAPES TARGET SEED DRAW AUGMENT [MASKS]: what becomes of each image of a
+// folder per class at that draw, and of its mask where a pattern of masks is given. SHAPES has the
+// images' [channels, height, width], TARGET that of the result, AUGMENT the keys of data.augment,
+// all in JSON. For each image it writes a line of JSON, what was drawn, and behind it the fp32
+// values [C, H, W]; then of a mask the int64 classes [H, W].
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -51,13 +52,14 @@ Json to_json(const ImageChange& change) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 7) return 2;
+  if (count != 7 && count != 8) return 2;
   const Json shapes = Json::parse(words[2]);
   const ImageShape target = shape_in(Json::parse(words[3]));
   const DrawKey key{std::strtoull(words[4], nullptr, 10), std::atoll(words[5])};
   const Augment augment = augment_in(Json::parse(words[6]));
   const auto source = open_source({.globs = {words[1]},
                                    .format = Format::images,
+                                   .masks = {words + 7, words + count},
                                    .image = target,
                                    .augment = augment,
                                    .seed = key.seed},
@@ -69,6 +71,9 @@ int main(int count, char** words) {
         source->fetch_drawn(std::span(&index, 1), std::span(&key.draw, 1));
     std::fwrite(micro.inputs.const_data_ptr<float>(), sizeof(float),
                 static_cast<std::size_t>(micro.inputs.numel()), stdout);
+    if (source->has_masks())
+      std::fwrite(micro.targets.const_data_ptr<std::int64_t>(), sizeof(std::int64_t),
+                  static_cast<std::size_t>(micro.targets.numel()), stdout);
   }
   return 0;
 }

@@ -30,13 +30,14 @@ void read_all(const data::Source& source) {
 }
 
 void open_and_read(const std::filesystem::path& file, data::Format format, bool packing,
-                   bool pairs = false) {
+                   bool pairs = false, std::vector<std::string> columns = {}) {
   read_all(*data::open_source({.globs = {file.string()},
                                .format = format,
                                .context = 16,
                                .vocab = format == data::Format::images ? 0 : 1000,
                                .packing = packing,
-                               .pairs = pairs},
+                               .pairs = pairs,
+                               .columns = std::move(columns)},
                               "data.train"));
 }
 
@@ -66,9 +67,13 @@ void fuzz_tokenizer(Input input) {
   stream.end();
 }
 
-/// The first bit says whether samples are packed, the second whether they are pairs.
+/// The first bit says whether samples are packed, the second whether they are pairs, the third
+/// whether fields are tensors by name.
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
+  if ((input[0] & 4) != 0)
+    return open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, false, false,
+                         {"input_ids", "attention_mask", "labels"});
   open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, (input[0] & 1) != 0,
                 (input[0] & 2) != 0);
 }

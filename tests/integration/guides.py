@@ -12,12 +12,15 @@ In such a page, blocks between three backticks are
     cpp from=FILE   lines of that file of the repository, as they are there but for the indentation
     python [file=NAME]  compiled, and written to that file; without a file these are other systems' lines
     cpp fragment    not looked at
+    diff from=FILE to=FILE
+                    lines of the difference between these files of the repository; ... stands for those left out
 
 A page has a folder of its own, with texts/*.txt and answers.jsonl, and runs from its first line to its last. First the
 test sees that pages with mistakes fail, each for its own. Only the standard library.
 """
 import argparse
 import dataclasses
+import difflib
 import os
 import pathlib
 import re
@@ -30,7 +33,7 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKER = "<!-- tested -->"
 SECONDS = 600  # after which a command is taken to hang
-LANGUAGES = {"toml", "sh", "text", "cpp", "python"}
+LANGUAGES = {"toml", "sh", "text", "cpp", "diff", "python"}
 # What a reader would type, where the test does not look.
 COMMAND = re.compile(r"^(    |\t)\s*(\$ )?(accrue|torchrun|mpirun|srun|make|cmake|python3?) ")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
@@ -55,11 +58,14 @@ class Block:
 def opened(page: pathlib.Path, number: int, words: list[str]) -> Block:
     block = Block(page, number + 1, words[0] if words else "", dict(
         word.split("=", 1) if "=" in word else (word, "") for word in words[1:]))
-    known = {"sh": {"status", "needs"}, "text": {"output"}, "cpp": {"from", "fragment"}, "python": {"file"}}
+    known = {"sh": {"status", "needs"}, "text": {"output"}, "cpp": {"from", "fragment"}, "diff": {"from", "to"},
+             "python": {"file"}}
     if block.language not in LANGUAGES or block.tags.keys() - known.get(block.language, set()):
         raise block.wrong(f"expected a block of {sorted(LANGUAGES)} with their own tags, received {' '.join(words)!r}", -1)
     if block.language == "cpp" and len(block.tags) != 1:
         raise block.wrong("expected cpp from=FILE or cpp fragment", -1)
+    if block.language == "diff" and len(block.tags) != 2:
+        raise block.wrong("expected diff from=FILE to=FILE", -1)
     return block
 
 
@@ -145,6 +151,8 @@ class Run:
             self.compare(block)
         elif block.language == "cpp" and "from" in block.tags:
             compare_source(block)
+        elif block.language == "diff":
+            compare_difference(block)
         elif block.language == "python":
             compile_python(block)
             if "file" in block.tags:
@@ -192,12 +200,29 @@ class Run:
                 raise block.wrong(f"expected this line in the output: {line}\n" + "\n".join(self.output), number)
 
 
+def lines_of(block: Block, file: str) -> list[str]:
+    if not (ROOT / file).is_file():
+        raise block.wrong(f"expected a file of the repository, received {file}", -1)
+    return (ROOT / file).read_text().splitlines()
+
+
+def compare_difference(block: Block) -> None:
+    before, after = lines_of(block, block.tags["from"]), lines_of(block, block.tags["to"])
+    whole = list(difflib.unified_diff(before, after, lineterm="", n=len(before)))[3:]
+    place = 0
+    for number, line in enumerate(block.lines):
+        if line.strip() == "...":
+            continue
+        follows = number > 0 and block.lines[number - 1].strip() != "..."
+        found = [i for i in range(place, place + 1 if follows else len(whole)) if whole[i:i + 1] == [line]]
+        if not found:
+            raise block.wrong(f"expected lines of the difference, in their order, received {line}", number)
+        place = found[0] + 1
+
+
 def compare_source(block: Block) -> None:
-    source = ROOT / block.tags["from"]
-    if not source.is_file():
-        raise block.wrong(f"expected a file of the repository, received {block.tags['from']}", -1)
     shown = textwrap.dedent("\n".join(block.lines)).splitlines()
-    lines = source.read_text().splitlines()
+    lines = lines_of(block, block.tags["from"])
     for begin in range(len(lines) - len(shown) + 1):
         if textwrap.dedent("\n".join(lines[begin:begin + len(shown)])).splitlines() == shown:
             return
@@ -211,12 +236,13 @@ def compile_python(block: Block) -> None:
         raise block.wrong(f"expected Python, received {error.msg}", (error.lineno or 1) - 1) from error
 
 
-def write_torchrun(file: pathlib.Path) -> None:
-    """As torchrun is, by the tests' Python, which has all that torch imports; no file where there is none."""
+def write_programs(folder: pathlib.Path) -> None:
+    """python and torchrun by the tests' Python, which has all that torch imports; none where it is not there."""
     python = ROOT / ".venv-test" / "bin" / "python"
-    if python.exists():
-        file.write_text(f'#!/bin/sh\nexec "{python}" -m torch.distributed.run "$@"\n')
-        file.chmod(0o755)
+    for name, words in (("python", ""), ("torchrun", "-m torch.distributed.run ")):
+        if python.exists():
+            (folder / name).write_text(f'#!/bin/sh\nexec "{python}" {words}"$@"\n')
+            (folder / name).chmod(0o755)
 
 
 def run_page(page: pathlib.Path, programs: pathlib.Path) -> Run:
@@ -261,6 +287,12 @@ accrue train tiny.toml --batch.samples=0
 int main() {
   torch::manual_seed(0);
 ```
+```diff from=examples/by_feature/gan_plain.cpp to=examples/by_feature/gan.cpp
++  accrue::Accumulator acc_g(g), acc_d(d);
+...
+-    g_adam.zero_grad();
+-    g_loss.backward();
+```
 ```python
 loss.backward()
 ```
@@ -288,10 +320,13 @@ MISTAKES = [
     ("```sh\n", "    accrue train tiny.toml\n\n```sh\n", "page.md:19: expected commands in blocks of sh"),
     ("```sh\n", "[a page](none.md)\n```sh\n", "page.md:19: expected a link to a file"),
     ("```sh\n", "# A heading\n[a place](page.md#another-heading)\n```sh\n", "page.md:20: expected a link to a file"),
-    ("loss.backward()\n", "\nloss.backward() if\n", "page.md:36: expected Python"),
-    ('print("hello")', 'print("goodbye")', "page.md:44: expected this line in the output"),
-    ("output\nhello\n```", "output\nhello", "page.md:43: expected the end of the block"),
-    ("file=hello.py", "file=other.py", "page.md:41: expected status 0, received 2"),
+    ("-    g_loss.backward();\n", "-    g_loss.forward();\n", "page.md:38: expected lines of the difference"),
+    ("...\n-    g_adam", "-    g_adam", "page.md:36: expected lines of the difference"),
+    (" to=examples/by_feature/gan.cpp", "", "page.md:34: expected diff from=FILE to=FILE"),
+    ("loss.backward()\n", "\nloss.backward() if\n", "page.md:42: expected Python"),
+    ('print("hello")', 'print("goodbye")', "page.md:50: expected this line in the output"),
+    ("output\nhello\n```", "output\nhello", "page.md:49: expected the end of the block"),
+    ("file=hello.py", "file=other.py", "page.md:47: expected status 0, received 2"),
 ]
 
 
@@ -327,7 +362,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="accrue_guides_") as name:
         programs = pathlib.Path(name)
         (programs / "accrue").symlink_to(arguments.program.resolve())
-        write_torchrun(programs / "torchrun")
+        write_programs(programs)
+        unet = arguments.program.resolve().parent / "examples" / "by_feature" / "unet"
+        if unet.exists():
+            (programs / unet.name).symlink_to(unet)
         try:
             check_controls(programs, programs)
         except Wrong as wrong:

@@ -71,6 +71,26 @@ TEST_F(OwnCommand, PlansProvesAndExamines) {
   EXPECT_EQ(own({"report", "out"}).status, 0);
 }
 
+TEST_F(OwnCommand, SaysWhetherAccrueDoesTheModelsOperations) {
+  const auto decision = [&](const std::string& out) {
+    std::ifstream lines(folder_ / out / "metrics.jsonl");
+    for (std::string line; std::getline(lines, line);)
+      if (const json event = json::parse(line); event.value("event", "") == "accelerate")
+        return event["reason"].get<std::string>();
+    return std::string("nothing");
+  };
+  const auto checked = own({"train", "run.toml", "--run.out=auto"});
+  ASSERT_EQ(checked.status, 0) << checked.errors;
+  EXPECT_THAT(decision("auto"), AllOf(HasSubstr("accrue does"), HasSubstr("product")));
+  EXPECT_THAT(checked.errors + checked.output, HasSubstr("accrue does"));
+  ASSERT_EQ(own({"train", "run.toml", "--run.out=off", "--model.accelerate=off"}).status, 0);
+  EXPECT_THAT(decision("off"), HasSubstr("as model.accelerate says"));
+  EXPECT_THAT(own({"train", "run.toml", "--run.out=no", "--model.accelerate=perhaps"}).errors,
+              HasSubstr("\"auto\""));
+  ASSERT_EQ(own({"train", "run.toml", "--run.out=bf16", "--precision.compute=bf16"}).status, 0);
+  EXPECT_THAT(decision("bf16"), HasSubstr("accrue does"));
+}
+
 TEST_F(OwnCommand, HelpsByItsOwnName) {
   const auto help = own({"--help"});
   EXPECT_EQ(help.status, 0);

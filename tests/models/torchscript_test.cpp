@@ -176,7 +176,6 @@ TEST_F(TorchScript, RefusesOtherSignaturesSayingWhatWasFound) {
     module.define(definition);
     return refusal(save(module));
   };
-  EXPECT_THAT(with_forward("def forward(self, x, y):\n  return x + y\n"), HasSubstr("Tensor y"));
   EXPECT_THAT(with_forward("def forward(self, x: int):\n  return self.w\n"), HasSubstr("int x"));
   EXPECT_THAT(with_forward("def forward(self, x):\n  return x, x\n"),
               HasSubstr("(Tensor, Tensor)"));
@@ -192,10 +191,32 @@ TEST_F(TorchScript, RefusesFilesAndOptionsThatDoNotFit) {
   torch::jit::Module empty("Empty");
   empty.define("def forward(self, x):\n  return x\n");
   EXPECT_THAT(refusal(save(empty)), HasSubstr("parameters to train"));
-  const std::filesystem::path file = save(classifier());
-  EXPECT_THAT(
-      message_of([&] { const TorchScriptModel model({.file = file, .compute = Compute::bf16}); }),
-      HasSubstr("precision.compute"));
+}
+
+/// Beside the same classifier of operands that are rounded, in double.
+TEST_F(TorchScript, InBf16RoundsOperandsAndKeepsTheParameters) {
+  for (const bool accelerated : {false, true}) {
+    TorchScriptModel model = load(classifier(), Compute::bf16);
+    model.accelerate(accelerated);
+    const auto rounded = [](const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kDouble); };
+    const NamedParameters parameters = model.parameters();
+    EXPECT_EQ(parameters[0].tensor.scalar_type(), at::kFloat);
+    const at::Tensor weight = leaf(rounded(parameters[0].tensor)),
+                     bias = leaf(parameters[1].tensor.to(at::kDouble));
+    const at::Tensor logits = rounded(micro.inputs.flatten(1)).matmul(weight.t()) + bias;
+    const at::Tensor expected =
+        at::cross_entropy_loss(logits, micro.targets, {}, at::Reduction::Sum, -100);
+    expected.backward();
+    const Loss loss = forward(model, micro, context_of(micro));
+    EXPECT_EQ(loss.sum.scalar_type(), at::kFloat) << "losses are in fp32";
+    EXPECT_LT(relative_error(loss.sum, expected), 0x1p-8);
+    loss.sum.backward();
+    EXPECT_EQ(parameters[0].tensor.grad().scalar_type(), at::kFloat);
+    EXPECT_LT(relative_error(parameters[0].tensor.grad(), weight.grad()), 0x1p-6);
+    EXPECT_GT(relative_error(parameters[0].tensor.grad(), weight.grad()), 1e-5)
+        << "gradients that arrive are rounded";
+    EXPECT_EQ(model.accelerated_calls().products, accelerated ? 1 : 0);
+  }
 }
 
 /// A scripted torch.nn.BatchNorm1d checks this in its own words.

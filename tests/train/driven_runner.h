@@ -19,7 +19,7 @@ class DrivenRunner {
   /// All are kept by reference. `recovery` may be null: nothing is retried.
   DrivenRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
                std::uint64_t run_seed, RunnerOptions options = {},
-               memory::Recovery* recovery = nullptr, MemoryRetries::Advice advice = {})
+               memory::Recovery* recovery = nullptr, memory::Retries::Advice advice = {})
       : window_(window),
         retries_(recovery, std::move(advice)),
         runner_({model, window, loader, run_seed, log_, control_, retries_}, std::move(options)) {}
@@ -52,7 +52,7 @@ class DrivenRunner {
   RunControl control_;
   Alone alone_;
   accum::Window& window_;
-  MemoryRetries retries_;
+  memory::Retries retries_;
   R runner_;
 };
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "verify/bound.h"
+#include "support/rounding.h"
 
 namespace accrue::proof {
 namespace {

@@ -23,9 +23,16 @@ TEST_F(VerifyConfig, ExactBatchNormIsTheFullBatchs) {
   expect(Cause::none, of_resnet(models::BatchNormPolicy::exact));
 }
 
-TEST_F(VerifyConfig, ForeignDropoutIsNamed) {
+constexpr const char* foreign_dropout = "  x = torch.dropout(x, 0.3, self.training)\n";
+
+TEST_F(VerifyConfig, ForeignDropoutIsNamedUnlessItIsAccelerated) {
   expect(Cause::none, of_torchscript(""));
-  expect(Cause::dropout, of_torchscript("  x = torch.dropout(x, 0.3, self.training)\n"));
+  train::Config config = of_torchscript(foreign_dropout);
+  expect(Cause::none, config);
+  config.model.accelerate = train::Accelerate::off;
+  expect(Cause::dropout, config);
+  const auto random_factors = "  x = x * (1 + torch.rand_like(x)) if self.training else x\n";
+  EXPECT_FALSE(verify_config(of_torchscript(random_factors)).equal) << "accrue has no such masks";
 }
 
 TEST_F(VerifyConfig, ForeignBatchNormIsNamed) {
@@ -36,16 +43,16 @@ TEST_F(VerifyConfig, ForeignBatchNormIsNamed) {
 
 TEST_F(VerifyConfig, ForeignConvolutionsAreSoundInEveryPrecision) {
   train::Config config = of_convolution("");
-  for (const auto compute : {models::Compute::fp32, models::Compute::fp64}) {
+  for (const auto compute : {models::Compute::fp32, models::Compute::bf16, models::Compute::fp64}) {
     config.precision.compute = compute;
     expect(Cause::none, config);
   }
 }
 
 TEST_F(VerifyConfig, ForeignBatchNormIsNamedBesidesDropout) {
-  train::Config config = of_convolution(std::string(foreign_batch_norm) +
-                                        "  x = torch.dropout(x, 0.3, self.training)\n");
+  train::Config config = of_convolution(std::string(foreign_batch_norm) + foreign_dropout);
   config.model.batchnorm = models::BatchNormPolicy::micro;
+  config.model.accelerate = train::Accelerate::off;
   for (const auto compute : {models::Compute::fp32, models::Compute::fp64}) {
     config.precision.compute = compute;
     const Report report = verify_config(config);
@@ -117,8 +124,12 @@ TEST_F(VerifyConfig, TheDoctorFindsTheLayersThatPromisesDoNotCover) {
   };
   EXPECT_TRUE(found(of_resnet(models::BatchNormPolicy::micro), "batchnorm-micro"));
   EXPECT_TRUE(found(of_resnet(models::BatchNormPolicy::error), "batchnorm-refused"));
-  EXPECT_TRUE(
-      found(of_torchscript("  x = torch.dropout(x, 0.3, self.training)\n"), "dropout-foreign"));
+  train::Config dropping = of_torchscript(foreign_dropout);
+  EXPECT_FALSE(found(dropping, "dropout-foreign")) << "accrue makes its masks";
+  dropping.model.accelerate = train::Accelerate::off;
+  EXPECT_TRUE(found(dropping, "dropout-foreign"));
+  EXPECT_TRUE(found(of_torchscript("  x = torch.alpha_dropout(x, 0.3, self.training)\n"),
+                    "dropout-foreign"));
   EXPECT_FALSE(found(of_torchscript(""), "dropout-foreign"));
 }
 

@@ -30,6 +30,9 @@ class Optimizer;
 
 namespace accrue {
 
+struct LoopPlan;
+struct LoopPlanOptions;
+
 namespace detail {
 
 /// What a `Receiver` of losses says to a tensor, which is the mean more often than the sum.
@@ -71,11 +74,16 @@ struct AccumulatorOptions {
   std::function<Loss(const MicroRef&)> replay{};
   /// Does what `replay` does, for windows of several losses (see expect()).
   std::function<std::vector<Loss>(const MicroRef&)> replay_losses{};
+  /// A micro-batch that runs out of memory in backward() and has sample ids is run by the replay
+  /// once more, and then in halves (see backward()). Off: the exception goes to the caller.
+  bool split_out_of_memory = true;
   /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
   /// optimizer.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
-  /// Told of what happens besides: "quarantined", "dropped", and once "batchnorm", each with its
-  /// reason. Without it, "batchnorm" is a warning by TORCH_WARN, and the others are silent.
+  /// Told of what happens besides, each with its reason: "quarantined", "dropped", "out_of_memory",
+  /// and once "batchnorm", "unused" (parameters that no loss of the first window reached),
+  /// "loss_weight" (losses that look like means) and "repeated_samples". Without it, what comes
+  /// once is a warning by TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
   /// The ranks that share each window, which distributed::join() makes; null: this process is
   /// alone. See Accumulator for what changes.
@@ -86,10 +94,12 @@ struct AccumulatorOptions {
 /// An accumulator in the middle of anything, as plain data (see accumulator_archive.h for files).
 struct AccumulatorState {
   accum::WindowState window;
-  std::int64_t steps = 0;              ///< optimizer steps taken
-  std::int64_t windows = 0;            ///< windows opened
-  double window_units = 0;             ///< counted so far in the open window, in the batch's unit
-  double total_units = 0;              ///< counted in all windows that were closed
+  std::int64_t steps = 0;    ///< optimizer steps taken
+  std::int64_t windows = 0;  ///< windows opened
+  double window_units = 0;   ///< counted so far in the open window, in the batch's unit
+  double total_units = 0;    ///< counted in all windows that were closed
+  /// Ledger entries of the open window that its micro-batches are more by, as they were split.
+  std::int64_t more_parts = 0;
   std::optional<LossTotals> losses{};  ///< what expect() said of the open window
   std::vector<std::vector<double>>
       loss_weights{};  ///< of the open window's micro-batches, in order
@@ -152,12 +162,29 @@ class Accumulator {
   void backward(Loss loss);
   /// `size` says how much of the batch this micro-batch is, where the loss's weight is not in the
   /// unit that the batch is stated in.
+  ///
+  /// Where `sample_ids` are told and there is a replay, a micro-batch that runs out of memory here
+  /// (c10::OutOfMemoryError, std::bad_alloc) is undone, and its samples run by the replay: once
+  /// more, then in halves, in the order of their ids, each an entry of the ledger. The window goes
+  /// on as if it had been split so from the start, and StepReport::retries counts. The replay is to
+  /// be the sum over just the samples that MicroRef::sample_ids has; parts whose weights do not
+  /// come to the whole's are a usage Error. Where a single sample does not fit, a refused Error
+  /// says what to try. Either loses the window. What batch normalisation takes its statistics from
+  /// is not halved.
   void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
   /// A tensor is no Loss: the compiler says what to write instead.
   template <std::same_as<at::Tensor> Tensor, class... Rest>
   void backward(const Tensor& /*mean*/, const Rest&... /*rest*/) {
     detail::refuse_tensor_as_loss<Accumulator, Tensor>();
   }
+
+  /// How large the micro-batches of this accumulator's windows may be: accrue::plan(), with its
+  /// batch, and its sums for the trials, so that a mean gradient of the last window is gone from
+  /// `.grad`. Defined by accrue/train/loop_plan.h, since trials need rooms below this one.
+  template <class Model, class Batch, class LossFn>
+  LoopPlan plan(Model& model, const Batch& batch, LossFn&& loss_fn);
+  template <class Model, class Batch, class LossFn>
+  LoopPlan plan(Model& model, const Batch& batch, LossFn&& loss_fn, const LoopPlanOptions& options);
 
   /// This rank's samples of the window to come, of a batch of `size` over all ranks (without it,
   /// AccumulatorOptions::batch): by the speeds that were measured between share() and step() of
@@ -201,6 +228,7 @@ class Accumulator {
   bool full() const;
   /// Whether a window is open.
   bool pending() const { return window_.is_open(); }
+  const AccumulatorOptions& options() const { return options_; }
   const accum::Window& current_window() const { return window_; }
 
   /// Closes the window: mean gradient, clipping, one optimizer step. The optimizer may not hold
@@ -239,17 +267,25 @@ class Accumulator {
     double samples = 0;           ///< of them, where they are stated in samples
     std::vector<double> weights;  ///< of each loss, where there are several
     std::vector<std::int64_t> sample_ids;
+    /// The weights of all its losses, also of one.
+    std::vector<double> all_weights() const {
+      return weights.empty() ? std::vector<double>{loss.weight} : weights;
+    }
   };
 
   void open_lazily();
   double units_of(const Loss& loss, const BatchSize& size) const;
   double samples_of(double units, const BatchSize& size) const;
   void add(Micro micro);
-  void run_backward(const std::vector<at::Tensor>& roots,
-                    const std::vector<at::Tensor>& gradients) const;
-  void differentiate(const Loss& loss) const;
+  void add_once(Micro& micro, bool is_last);
+  bool can_split(const Micro& micro, const std::exception& error) const;
+  void run_in_parts(const Micro& whole, bool is_last, const std::exception& error);
+  Micro part_of(const Micro& whole, std::int64_t begin, std::int64_t end);
   void guarded(const std::function<void()>& backward, Loss& loss);
   Loss replay(const MicroRef& micro);
+  std::vector<Loss> forward_again(const MicroRef& micro) const;
+  Micro weighed(const std::vector<Loss>& losses) const;
+  bool counts(const Loss& loss) const;
   bool quarantine(const LedgerEntry& entry);
   void check_quarantined(const char* call) const;
   std::vector<double> loss_weights(MicroStatus status) const;
@@ -259,7 +295,9 @@ class Accumulator {
   void drop(const std::string& reason) const;
   void apply(accum::MeanGradient gradient, const StepFunction& take_step, StepReport& report);
   void emit(const char* name, const std::string& reason) const;
+  void warn(const char* name, const std::string& reason) const;
   void look_for_batch_norms();
+  void look_at_first_window();
   StepReport close(const StepFunction& take_step);
   /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
   template <class Expected, class Act>
@@ -280,11 +318,13 @@ class Accumulator {
   AccumulatorOptions options_;
   accum::FindBatchNorms find_batch_norms_;
   bool told_of_batch_norms_ = false;
+  bool looked_at_window_ = false;
   bool micro_statistics_ = false;  ///< a batch normalisation takes statistics of micro-batches
   std::unique_ptr<Ranks> ranks_;   ///< null: this process is alone
   accum::Window window_;
   std::optional<accum::WindowShare> share_;  ///< of the window that is open or comes next
   bool next_is_last_ = false;                ///< as next_is_last() said
+  std::int64_t out_of_memory_ = 0;           ///< times in the open window
   Stopwatch since_start_;
   Stopwatch since_open_;
   AccumulatorState counters_;  ///< its `window` stays empty: window_ holds that

@@ -109,6 +109,10 @@ class Window {
   /// the caller, and the window is lost.
   void abort(MicroStatus status, const std::string& reason);
 
+  /// Gives up the open window between micro-batches, where one that the caller cannot do without
+  /// did not go through: it is lost, and close() returns nothing.
+  void lose(const std::string& reason);
+
   /// Runs one micro-batch again (forward and backward) and returns its loss.
   using Replay = std::function<Loss(const MicroRef&)>;
   void set_replay(Replay replay) { replay_ = std::move(replay); }
@@ -187,7 +191,6 @@ class Window {
   void run_again(LedgerEntry& entry);
   void start_over();
   void audit();
-  void lose(const std::string& reason);
   std::optional<MeanGradient> mean();
   std::optional<MeanGradient> audited_mean(bool check_finite);
   std::optional<MeanGradient> reduced_mean(bool check_finite);

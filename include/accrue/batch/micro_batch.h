@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "accrue/batch/own_batch.h"
 #include "accrue/core/forward_context.h"
 
 namespace accrue::batch {
@@ -35,6 +37,11 @@ struct MicroBatch {
   at::Tensor reference;
   /// Samples that were asked for and cannot be read; they have no row and no id above.
   std::vector<UnreadableSample> unreadable;
+  /// What the data has of the samples by name (data.columns), a row [B, ...] for each; inputs and
+  /// targets may be among them.
+  std::map<std::string, at::Tensor> columns;
+  /// The samples as a batch type of the program's own, where their source makes one.
+  OwnBatch own;
 
   /// Whether nothing is left to run: B = 0.
   bool is_empty() const { return inputs.defined() && inputs.size(0) == 0; }

@@ -62,8 +62,13 @@ class Source {
   virtual std::int64_t tokens(std::int64_t index) const = 0;
   /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
+  /// Whether samples are to be drawn in their order (data.order = "sequential"), as any other would
+  /// read most of the data for each micro-batch (stream_source()).
+  virtual bool reads_in_order() const { return false; }
   /// What each image is brought to; nothing where there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
+  /// Whether each pixel of the images has a class of its own (SourceOptions::masks).
+  virtual bool has_masks() const { return false; }
   /// What a mixture is made of (mix()), in the order of its samples; empty: it is none.
   virtual std::vector<MixturePart> parts() const { return {}; }
   /// Names of an image set's classes, in the order of their numbers.
@@ -128,12 +133,18 @@ struct SourceOptions {
   std::int64_t vocab = 0;      ///< the model's; 0: not known, ids are not checked
   bool packing = false;        ///< jsonl: several samples share a row of at most `context`
   bool pairs = false;          ///< jsonl: each line is a pair of sequences, of which one is chosen
+  /// jsonl: the fields of each line that become tensors by name, as they stand; empty: lines are
+  /// read as below.
+  std::vector<std::string> columns = {};
   /// text, tokens, jsonl: no token is only predicted. Inputs are all tokens of a sample, and where
   /// the loss is taken the target is the token itself: for losses that hide it (data::with_masks).
   bool whole = false;
   /// The classes of images, where they are known (those of the training data); files of another
   /// class are refused. Empty: as the files say.
   std::vector<std::string> classes;
+  /// Patterns like `globs` for the masks of images (PNG), one for each; empty: an image is of one
+  /// class.
+  std::vector<std::string> masks = {};
   /// What images are brought to, where it is known (data.image, the training data's). A 0
   /// is left to the files.
   ImageShape image = {};
@@ -165,6 +176,14 @@ struct SourceOptions {
 /// list, the messages that both sequences begin with are the prompt. A sample's tokens are those of
 /// both sequences; each has at most `context` inputs.
 ///
+/// jsonl with columns: of each line, an object, each named field is a number, or numbers in lists
+/// within lists, all of one shape but for the length of the outermost list. MicroBatch::columns has
+/// them by name, [B, ...]: int64, or fp32 where a number of any line has a fraction. Shorter lists
+/// are padded, with 0, or with -100 where the name ends in "labels" or "targets". The first column
+/// is `inputs` too, and "labels", or else "targets", of whole numbers is `targets`. A sample has as
+/// many tokens as the first column's list is long, at most `context`. Of "attention_mask", where
+/// lines have none, 1 is for what the first column has, 0 for its padding.
+///
 /// parquet: the rows of tables, in order, as jsonl or conversations have them: a column for each
 /// key. They are written as lines once, which are kept in SourceOptions::cache. Only in an accrue
 /// that was built with Arrow.
@@ -174,6 +193,18 @@ struct SourceOptions {
 /// binaries (.bin; fine labels; classes named by batches.meta.txt or fine_label_names.txt beside
 /// them, else numbered), or idx files (MNIST: of X-images-idx3-ubyte the labels are in
 /// X-labels-idx1-ubyte beside it).
+///
+/// images with masks: PNG or JPEG files in the order of their paths, whatever their folders are
+/// called; targets are int64 [B, H, W], the class of each pixel. The mask of an image is the PNG of
+/// its name (without suffix); where several have that name it is the one whose folder has the name
+/// of the image's, too. It has the image's height and width, and one number for each pixel, of at
+/// most 8 bits: grey, or an index into a palette. 255 is ignored (target -100), others are classes:
+/// `vocab` many, or `classes`, or one more than the highest number in all masks, which are read
+/// once for it. Throws a usage Error where an image has no mask, or two images have one, or its
+/// size or kind is another; where a number is beyond the classes fetch() does, and
+/// check_contents(). A mask is brought to the shape of the images as its image is, cropped, padded
+/// (with what is ignored) and flipped by the same draw, but scaled to the nearest pixel as Pillow's
+/// resize(NEAREST) does. What else data.augment changes are the pixels of the image alone.
 ///
 /// All images of a source are brought to one shape, by rules that need only their headers:
 /// - Channels: 3 where any image is coloured, else 1. Grey becomes colour by repeating it; colour

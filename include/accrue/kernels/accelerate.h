@@ -25,6 +25,7 @@ struct AccelerateOptions {
 struct AcceleratedCalls {
   std::int64_t products =
       0;  ///< with a trained weight: linear layers, cells, attention projections
+  std::int64_t convolutions = 0;  ///< whose trained weight's gradient it adds
   std::int64_t embeddings = 0;
   std::int64_t layer_norms = 0;
   std::int64_t gelus = 0;
@@ -50,15 +51,23 @@ struct AcceleratedCalls {
 ///   of its parameters: in the backward pass of an Accumulator or Stepper gradients are added to
 ///   the parameters' sums inside the product, without a temporary of the parameter's size;
 /// - at::gelu in its tanh form, and at::scaled_dot_product_attention without a mask of the
-///   caller's.
+///   caller's;
+/// - of at::convolution in fp32 (one to three dimensions of pixels, grouped or transposed, too) the
+///   weight's gradient, where it has an open slot and oneDNN a fast implementation: it is added to
+///   the sum as it is brought into the weight's order, without a tensor and a pass of its own. The
+///   rest of a convolution is libtorch's.
 ///
 /// The results are libtorch's up to rounding, and so is what autograd gives of them in any use:
-/// tied weights, hooks, torch::autograd::grad, second derivatives. Convolutions, batch
-/// normalisations and whatever else is not in this list (sparse or padded-by-frequency embeddings,
-/// computed weights, autocasting, forward-mode derivatives, evaluation under NoGradGuard) are
-/// libtorch's own, to the bit.
+/// tied weights, hooks, torch::autograd::grad, second derivatives. Batch normalisations (whose two
+/// gradients have a number for each channel, and come out of the pass that makes the input's) and
+/// whatever else is not in this list (convolutions in other dtypes, sparse or padded-by-frequency
+/// embeddings, computed weights, forward-mode derivatives, evaluation under NoGradGuard) are
+/// libtorch's own, to the bit. Under autocasting libtorch rounds the operands, and products and
+/// attention are made of these; a weight in fp32 gets its gradient unrounded.
 ///
-/// Dropout is libtorch's until begin() says whose rows a forward pass has.
+/// Dropout is libtorch's until begin() says whose rows a forward pass has. A Trainer does all of
+/// this for its model by itself (model.accelerate), the forward pass without a graph of a
+/// recomputation included; evaluation is libtorch's.
 class Accelerated {
  public:
   /// Takes a model's parameters, later ones are not seen. Throws a usage Error where this process
@@ -72,9 +81,9 @@ class Accelerated {
   /// window is to have the same masks. From then on dropout (at::dropout, at::feature_dropout, both
   /// in place too, attention's) keeps what Philox4x32-10 says, keyed by (seed, window, sample id,
   /// place among the pass's dropouts, position within the sample): the same however the batch is
-  /// split, and when it is replayed. The samples are x's first dimension, or the second of three or
-  /// more, or equal shares of the first (heads, flattened positions); where none fits, the mask is
-  /// libtorch's.
+  /// split, when it is replayed, and in the second run of accrue::checkpoint. The samples are x's
+  /// first dimension, or the second of three or more, or equal shares of the first (heads,
+  /// flattened positions); where none fits, the mask is libtorch's. So it is of alpha dropout.
   void begin(std::vector<std::int64_t> sample_ids, std::int64_t window = 0);
 
   const AcceleratedCalls& calls() const;

@@ -16,10 +16,10 @@ using CheckpointedFunction =
 
 /// fn(inputs) without its graph: of all that fn makes only the results are kept, and backward runs
 /// it again (activation checkpointing: Chen et al., arXiv:1604.06174). Gradients are those of
-/// fn(inputs) itself, dropout included: the second run finds libtorch's random generators and
-/// autocast as the first one did, and leaves them as it found them; autocast keeps no casts in
-/// either. Parameters inside fn get their gradients as always, by `.grad` or their open slots;
-/// calls may be nested. Without a graph to make (NoGradGuard) it is fn(inputs).
+/// fn(inputs) itself, dropout included: the second run finds libtorch's random generators, autocast
+/// and accrue::accelerate() as the first one did, and leaves them as it found them; autocast keeps
+/// no casts in either. Parameters inside fn get their gradients as always, by `.grad` or their open
+/// slots; calls may be nested. Without a graph to make (NoGradGuard) it is fn(inputs).
 ///
 /// fn must not write to its inputs (usage Error). Backward throws a usage Error with create_graph,
 /// and where gradients of chosen tensors are asked for (torch::autograd::grad), which would miss

@@ -10,8 +10,13 @@ namespace accrue::models {
 /// shapes do not fit.
 Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
-/// class_cross_entropy() as the one loss of a model whose output is logits; `options` hold in
-/// training.
+/// Cross-entropy of logits [B, K, ...] against micro.targets [B, ...], the class of each pixel
+/// (-100: ignored), else as class_cross_entropy(): the sum over pixels, and how many count.
+Loss pixel_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
+
+/// The loss of a model whose output is logits: pixel_cross_entropy() where the targets are
+/// [B, H, W], else class_cross_entropy(). `options` hold in training. It tells what is predicted
+/// right, too: the accuracy is by pixel where the loss is.
 LossHead class_cross_entropy_head(const LossOptions& options = {});
 
 }  // namespace accrue::models

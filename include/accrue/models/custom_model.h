@@ -1,37 +1,48 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "accrue/models/compute.h"
 #include "accrue/models/model.h"
 
 namespace accrue::models {
 
+class ForeignPasses;  // src/models/foreign/foreign_passes.h
+
 /// A Trainable of a program's own as a Model: its files hold parameters and buffers by their names.
 /// What floats is converted to the masters' dtype of `compute`, in the Trainable itself.
 class CustomModel : public Model {
  public:
-  /// Throws a usage Error where there is nothing to train, a name stands twice, tensors are on two
-  /// devices, or `compute` is bf16, which is a matter of the Trainable's own layers.
+  /// In bf16 segments run as under libtorch's autocasting, and what they give is widened to fp32,
+  /// for the next one and the losses; parameters stay fp32, and so do the sums of their gradients.
+  /// Throws a usage Error where there is nothing to train, a name stands twice or tensors are on
+  /// two devices.
   CustomModel(std::unique_ptr<Trainable> trainable, Compute compute);
+  ~CustomModel() override;
 
   NamedParameters parameters() const override { return trainable_->parameters(); }
   std::vector<std::string> shared_parameters() const override {
     return trainable_->shared_parameters();
   }
   NamedParameters buffers() const override { return trainable_->buffers(); }
-  std::vector<Segment> segments() override { return trainable_->segments(); }
-  std::vector<LossHead> losses() override { return trainable_->losses(); }
-  std::vector<ForeignLayer> foreign_layers() const override { return trainable_->foreign_layers(); }
+  std::vector<Segment> segments() override;
+  std::vector<LossHead> losses() override;
+  std::vector<ForeignLayer> foreign_layers() const override;
 
   std::string kind() const override { return "custom"; }
   std::int64_t flops_per_sample() const override { return 0; }
+  bool can_be_accelerated() const override { return true; }
+  void accelerate(bool wanted) override;
+  AcceleratedCalls accelerated_calls() const override;
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;
 
  private:
   std::unique_ptr<Trainable> trainable_;
+  std::unique_ptr<ForeignPasses> passes_;
 };
 
 }  // namespace accrue::models

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "accrue/core/stored_tensor.h"
+#include "accrue/kernels/accelerate.h"
 #include "accrue/models/trainable.h"
 
 namespace accrue::models {
@@ -23,6 +24,15 @@ class Model : public Trainable {
   /// Whether products read weights in layouts that are made once per window
   /// (kernels::PreparedWeight::pack): faster, for memory. At first they do not.
   virtual void pack_weights(bool /*wanted*/) {}
+  /// Whether accrue may do the operations of this model, because they are not its own.
+  virtual bool can_be_accelerated() const { return false; }
+  /// From now on training passes run as under accrue::accelerate() (kernels/accelerate.h), with
+  /// dropout keyed by sample, or as they are written; at first as written, in evaluation always. A
+  /// pass by plain operations (ForwardContext::operations) has accrue's masks alone. Throws what
+  /// Accelerated throws; does nothing where it cannot be.
+  virtual void accelerate(bool /*wanted*/) {}
+  /// What accrue has done of all passes so far.
+  virtual AcceleratedCalls accelerated_calls() const { return {}; }
   /// Parameters and buffers by the names and in the layout of files (model.safetensors).
   virtual NamedParameters file_tensors() const = 0;
   /// Copies such tensors in, one after the other, through at most one temporary of a tensor's size.

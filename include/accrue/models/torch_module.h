@@ -27,7 +27,8 @@ using LossFunction = std::function<Loss(const at::Tensor& output, const batch::M
 /// than run what they hold: a batch normalisation or dropout inside of one is reported
 /// (foreign_layers()). Such dropout draws from libtorch's generator, which a pass seeds from (seed,
 /// window, first sample id, segment) and restores: a pass can be repeated to the bit, but masks
-/// depend on the split. Their buffers may be state that a forward reads and moves: recomputation
+/// depend on the split, unless accrue does the modules' operations (Model::accelerate). Their
+/// buffers may be state that a forward reads and moves: recomputation
 /// starts from it as the first run did. A batch normalisation whose running statistics are
 /// cumulative averages (no momentum) is a black box too. A pass puts the network into its mode as a
 /// whole: a batch normalisation or dropout that was put into evaluation mode by itself does not
@@ -48,7 +49,7 @@ std::unique_ptr<Trainable> from_module(std::shared_ptr<torch::nn::Module> module
 using MicroBatchLoss = std::function<Loss(const batch::MicroBatch& micro)>;
 
 /// Any module as one segment that ends in its loss, for a loss function that runs the module
-/// itself. It sees floating-point inputs in the parameters' dtype.
+/// itself. It sees floating-point inputs and columns in the parameters' dtype.
 std::unique_ptr<Trainable> from_loss(std::shared_ptr<torch::nn::Module> module, MicroBatchLoss loss,
                                      const std::string& name);
 

@@ -71,11 +71,14 @@ struct LossHead {
 struct ForeignLayer {
   enum class Kind {
     batch_norm,  ///< normalises by the micro-batch
-    dropout,     ///< draws masks that depend on the split
+    dropout,     ///< draws masks that depend on the split, unless it is keyed
   };
   Kind kind = Kind::batch_norm;
   std::string name;
   std::string reason;  ///< why it cannot be reached
+  /// Of a dropout: whether its masks are keyed by sample where accrue does the module's operations
+  /// (Model::accelerate), if its input has the samples where kernels/accelerate.h looks for them.
+  bool is_keyed_when_accelerated = false;
 };
 
 /// A model as a chain of segments that whoever trains it runs forward and backward itself: the

@@ -38,6 +38,15 @@ constexpr bool is_foreign(ModelKind kind) {
   return kind == ModelKind::torchscript || kind == ModelKind::custom;
 }
 
+/// Whether accrue does the operations of a model that is not its own (kernels/accelerate.h).
+enum class Accelerate {
+  automatic,  ///< where a pass over the first samples agrees with libtorch's
+  on,
+  off,
+};
+inline constexpr auto accelerate_words = enum_words<Accelerate>(
+    {{Accelerate::automatic, "auto"}, {Accelerate::on, "on"}, {Accelerate::off, "off"}});
+
 /// Where micro-batches' gradients are summed.
 enum class GradientPlace {
   buffer,

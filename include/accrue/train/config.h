@@ -19,6 +19,7 @@
 #include "accrue/models/compute.h"
 #include "accrue/models/loss_options.h"
 #include "accrue/models/resnet_shape.h"
+#include "accrue/models/script_loss.h"
 #include "accrue/observe/progress_style.h"
 #include "accrue/optim/schedule.h"
 #include "accrue/optim/state_precision.h"
@@ -78,6 +79,8 @@ struct ModelConfig {
   LoraConfig lora;
   models::BaseFormat base = models::BaseFormat::as_stored;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
+  /// Of a torchscript or custom model. A workload whose decision is made says on or off.
+  Accelerate accelerate = Accelerate::automatic;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.
   std::vector<std::int64_t> image;
@@ -111,9 +114,13 @@ struct DataConfig {
   std::string tokenizer{data::kAutoTokenizer};  ///< or bytes, or a path
   batch::Order order = batch::Order::shuffle;
   bool packing = false;  ///< several samples a row
+  /// Fields of JSON lines that become tensors by name (data::SourceOptions::columns); empty: lines
+  /// are samples of tokens.
+  std::vector<std::string> columns;
   /// What images are brought to: height and width; empty: auto (data::open_source).
   std::vector<std::int64_t> image;
-  data::Augment augment;  ///< of training images
+  data::Augment augment;           ///< of training images
+  std::vector<std::string> masks;  ///< patterns of the masks of images, those of val among them
 };
 
 struct BatchConfig {
@@ -157,6 +164,10 @@ struct LossConfig {
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;
+  /// Of a TorchScript module: its losses; empty: one, of the output against the labels.
+  std::vector<models::ScriptLoss> heads;
+  /// Of a TorchScript module: the method that returns its losses as sums and weights; empty: none.
+  std::string method;
 };
 
 struct ScheduleConfig {

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/batch/micro_batch.h"
 #include "accrue/core/loss.h"
+#include "accrue/core/user_model.h"
 #include "accrue/data/source.h"
 #include "accrue/models/torch_module.h"
 #include "accrue/models/trainable.h"
@@ -50,36 +52,89 @@ std::shared_ptr<torch::nn::Module> module_of(const Model& model) {
     return model;
 }
 
-}  // namespace detail
+/// The batch type in a function's second parameter; MicroBatch where the function is generic.
+template <class Function>
+struct BatchOf {
+  using type = batch::MicroBatch;
+};
+template <class Result, class Model, class Batch>
+struct BatchOf<Result (*)(Model, Batch)> {
+  using type = std::remove_cvref_t<Batch>;
+};
+template <class Result, class Class, class Model, class Batch>
+struct BatchOf<Result (Class::*)(Model, Batch)> : BatchOf<Result (*)(Model, Batch)> {};
+template <class Result, class Class, class Model, class Batch>
+struct BatchOf<Result (Class::*)(Model, Batch) const> : BatchOf<Result (*)(Model, Batch)> {};
+template <class Function>
+requires requires { &Function::operator(); }
+struct BatchOf<Function> : BatchOf<decltype(&Function::operator())> {};
 
-/// A module, held by `Model` (a holder or a std::shared_ptr), with the loss that
-/// `loss_fn(model, micro)` makes of a micro-batch, as something to train.
-template <class Model, class LossFn>
-std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
-  static_assert(std::is_invocable_r_v<Loss, LossFn&, Model&, const batch::MicroBatch&>,
-                "accrue: loss_fn must be callable as loss_fn(model, micro), with an "
-                "accrue::batch::MicroBatch, and return accrue::Loss{sum, weight}, the sum of the "
-                "loss's terms and how many there are; of a mean over n terms, "
-                "accrue::Loss{mean * n, n}");
-  return models::from_loss(
-      detail::module_of(model),
-      [model, loss_fn](const batch::MicroBatch& micro) mutable { return loss_fn(model, micro); },
-      "model");
+/// Whether a module's parameters are fp64.
+bool is_in_double(const NamedParameters& parameters);
+/// Runs `loss` of a batch type without batch_in_double in fp64, of which libtorch may say that
+/// types of numbers differ; throws a usage Error that says what is missing then.
+void run_unconverted(const std::function<void()>& loss);
+
+/// What `loss_fn` makes of `micro` as a Batch, which is in fp64 where the module is and
+/// batch_in_double (accrue/verify/verify.h) stands beside the type.
+template <class Batch, class Model, class LossFn>
+auto loss_of(const batch::MicroBatch& micro, Model& model, LossFn& loss_fn) {
+  if constexpr (std::is_same_v<Batch, batch::MicroBatch>) {
+    return loss_fn(model, micro);
+  } else {
+    const Batch& own = micro.own.as<Batch>();
+    if (!is_in_double(accrue::detail::named(model->named_parameters()))) return loss_fn(model, own);
+    if constexpr (requires { batch_in_double(own); }) {
+      return loss_fn(model, static_cast<const Batch&>(batch_in_double(own)));
+    } else {
+      std::invoke_result_t<LossFn&, Model&, const Batch&> loss;
+      run_unconverted([&] { loss = loss_fn(model, own); });
+      return loss;
+    }
+  }
 }
 
-/// Makes a module with several losses trainable: `losses_fn(model, micro)` returns a std::vector of
+}  // namespace detail
+
+/// Makes a module, held by `Model` (a holder or a std::shared_ptr), trainable with the loss that
+/// `loss_fn(model, batch)` makes of an accrue::batch::MicroBatch, or of a batch type of the
+/// program's own, from a source that makes it (data::own_source<Batch>). The type is that of
+/// `loss_fn`'s parameter; a generic one gets a MicroBatch, or what trainable<Batch>(model, loss_fn)
+/// states. In fp64, which a proof's copy of the model is in, a type of the program's own comes out
+/// of its batch_in_double(const Batch&), an overload beside the type.
+template <class Batch, class Model, class LossFn>
+std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
+  static_assert(std::is_invocable_r_v<Loss, LossFn&, Model&, const Batch&>,
+                "accrue: loss_fn must be callable as loss_fn(model, batch), with an "
+                "accrue::batch::MicroBatch or a batch type of the program's own, and return "
+                "accrue::Loss{sum, weight}, the sum of the loss's terms and how many there are; of "
+                "a mean over n terms, accrue::Loss{mean * n, n}");
+  return models::from_loss(
+      detail::module_of(model),
+      [model, loss_fn](const batch::MicroBatch& micro) mutable {
+        return detail::loss_of<Batch>(micro, model, loss_fn);
+      },
+      "model");
+}
+template <class Model, class LossFn>
+std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
+  using Batch = typename detail::BatchOf<LossFn>::type;
+  return trainable<Batch, Model, LossFn>(std::move(model), std::move(loss_fn));
+}
+
+/// Makes a module with several losses trainable: `losses_fn(model, batch)` returns a std::vector of
 /// them, in the order of `named`.
 template <class Model, class LossesFn>
 std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
                                              std::vector<models::NamedLoss> named) {
-  static_assert(
-      std::is_invocable_r_v<std::vector<Loss>, LossesFn&, Model&, const batch::MicroBatch&>,
-      "accrue: losses_fn must be callable as losses_fn(model, micro) and return a "
-      "std::vector<accrue::Loss>");
+  using Batch = typename detail::BatchOf<LossesFn>::type;
+  static_assert(std::is_invocable_r_v<std::vector<Loss>, LossesFn&, Model&, const Batch&>,
+                "accrue: losses_fn must be callable as losses_fn(model, batch) and return a "
+                "std::vector<accrue::Loss>");
   return models::from_losses(
       detail::module_of(model),
       [model, losses_fn](const batch::MicroBatch& micro) mutable {
-        return losses_fn(model, micro);
+        return detail::loss_of<Batch>(micro, model, losses_fn);
       },
       std::move(named), "model");
 }

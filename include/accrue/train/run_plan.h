@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct RunPlan {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   Recompute recompute = Recompute::none;
-  std::string micro_reason;  ///< why this micro-batch and recomputation
+  std::optional<bool> accelerate;  ///< whether accrue does the operations of a model not its own
+  std::string micro_reason;        ///< why this micro-batch and recomputation
   /// What this rank's trials chose, with what they chose from; null where none were needed.
   std::shared_ptr<const memory::Plan> trials;
   bool cuts_in_file = false;  ///< exact batch normalisation keeps activations in run.out

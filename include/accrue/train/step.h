@@ -29,8 +29,8 @@ struct StepOptions {
   /// generator.
   bool accelerate = false;
   /// Told of "micro_batch" (the size that was chosen), "out_of_memory", "quarantined", "dropped",
-  /// and once "batchnorm", each with its reason. Without it, "batchnorm" is a warning by
-  /// TORCH_WARN, and the others are silent.
+  /// and of what AccumulatorOptions::on_event is told once, each with its reason. Without it, what
+  /// comes once is a warning by TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
   /// The ranks that take each step together, which distributed::join() makes; null: this process is
   /// alone. Each gives its own samples of the batch, any number of them, also none; the gradient is
@@ -181,8 +181,8 @@ class Stepper {
 };
 
 /// Takes one step of a Stepper made for it, which measures each time and allocates the sums anew.
-/// StepReport::step is 1 with an optimizer that does not count its steps (SGD). The warning about
-/// batch normalisation comes once for each place in the program that calls this.
+/// StepReport::step is 1 with an optimizer that does not count its steps (SGD). What a Stepper
+/// warns of once comes once for each place in the program that calls this.
 template <class Model, class Batch, class LossFn>
 StepReport step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
                 LossFn&& loss_fn, StepOptions options = {}) {
@@ -191,6 +191,10 @@ StepReport step(Model& model, torch::optim::Optimizer& optimizer, const Batch& b
       options.on_event = [](const Event& event) {
         // Each loss_fn has a type of its own, and so an instance of this.
         if (event.name == "batchnorm") {
+          TORCH_WARN_ONCE(event.reason);
+        } else if (event.name == "unused") {
+          TORCH_WARN_ONCE(event.reason);
+        } else if (event.name == "loss_weight") {
           TORCH_WARN_ONCE(event.reason);
         }
       };

@@ -39,29 +39,36 @@ ScaledSide middle(std::int64_t pixels, std::int64_t scaled, std::int64_t kept) {
   return {.pixels = pixels, .scaled = scaled, .first = std::llrint(margin), .kept = kept};
 }
 
-/// The image scaled to the smallest size of its proportions that covers the target, of which the
-/// centre is kept.
-DecodedImage scaled_to(const DecodedImage& image, const ImageShape& target) {
-  const auto [channels, height, width] = image.shape;
+/// What of an image is kept, and how it is scaled.
+struct Scaling {
+  ScaledSide height, width;
+};
+
+/// To the smallest size of the image's proportions that covers the target, of which the centre is
+/// kept.
+Scaling covering(const ImageShape& image, const ImageShape& target) {
+  const std::int64_t height = image.height, width = image.width;
   const bool fills_height = target.height * width >= target.width * height;
   const std::int64_t scaled_height = fills_height ? target.height : height * target.width / width;
   const std::int64_t scaled_width = fills_height ? width * target.height / height : target.width;
-  return {.shape = {channels, target.height, target.width},
-          .bytes = scale_image(image, middle(height, scaled_height, target.height),
-                               middle(width, scaled_width, target.width)),
-          .in_planes = true};
+  return {.height = middle(height, scaled_height, target.height),
+          .width = middle(width, scaled_width, target.width)};
 }
 
-/// That box of the image, scaled to the target whatever its proportions.
-DecodedImage box_scaled_to(const DecodedImage& image, const PixelBox& box,
-                           const ImageShape& target) {
+/// That box, to the target whatever its proportions.
+Scaling of_box(const PixelBox& box, const ImageShape& target) {
   const auto side = [](std::int64_t begin, std::int64_t pixels, std::int64_t scaled) {
     return ScaledSide{
         .begin = begin, .pixels = pixels, .scaled = scaled, .first = 0, .kept = scaled};
   };
+  return {.height = side(box.top, box.height, target.height),
+          .width = side(box.left, box.width, target.width)};
+}
+
+DecodedImage scaled_to(const DecodedImage& image, const Scaling& scaling,
+                       const ImageShape& target) {
   return {.shape = {image.shape.channels, target.height, target.width},
-          .bytes = scale_image(image, side(box.top, box.height, target.height),
-                               side(box.left, box.width, target.width)),
+          .bytes = scale_image(image, scaling.height, scaling.width),
           .in_planes = true};
 }
 
@@ -76,8 +83,8 @@ void copy_planes(const DecodedImage& image, std::int64_t channels, std::uint8_t*
   }
 }
 
-/// Each pixel becomes what was so far below and to the right of it; black where nothing was.
-void shift(const ImageShape& shape, std::int64_t down, std::int64_t right,
+/// Each pixel becomes what was so far below and to the right of it; `outside` where nothing was.
+void shift(const ImageShape& shape, std::int64_t down, std::int64_t right, std::uint8_t outside,
            std::span<std::uint8_t> planes) {
   const std::vector<std::uint8_t> before(planes.begin(), planes.end());
   const auto is_inside = [&](std::int64_t y, std::int64_t x) {
@@ -89,7 +96,7 @@ void shift(const ImageShape& shape, std::int64_t down, std::int64_t right,
       for (std::int64_t x = right; x < shape.width + right; ++x)
         *out++ = is_inside(y, x)
                      ? before[static_cast<std::size_t>((c * shape.height + y) * shape.width + x)]
-                     : std::uint8_t{0};
+                     : outside;
 }
 
 void flip_rows(std::int64_t width, std::span<std::uint8_t> planes) {
@@ -103,7 +110,8 @@ void fit_image(const DecodedImage& image, const ImageShape& target,
   if (image.shape.channels != 1 && target.channels == 1)
     return fit_image(grey_of(image), target, planes);
   const bool fits = image.shape.height == target.height && image.shape.width == target.width;
-  copy_planes(fits ? image : scaled_to(image, target), target.channels, planes.data());
+  copy_planes(fits ? image : scaled_to(image, covering(image.shape, target), target),
+              target.channels, planes.data());
 }
 
 void fit_changed_image(const DecodedImage& image, const ImageShape& target,
@@ -111,13 +119,23 @@ void fit_changed_image(const DecodedImage& image, const ImageShape& target,
   if (image.shape.channels != 1 && target.channels == 1)
     return fit_changed_image(grey_of(image), target, change, planes);
   if (change.crop)
-    copy_planes(box_scaled_to(image, *change.crop, target), target.channels, planes.data());
+    copy_planes(scaled_to(image, of_box(*change.crop, target), target), target.channels,
+                planes.data());
   else
     fit_image(image, target, planes);
   if (change.shift_y != 0 || change.shift_x != 0)
-    shift(target, change.shift_y, change.shift_x, planes);
+    shift(target, change.shift_y, change.shift_x, 0, planes);
   if (change.is_flipped) flip_rows(target.width, planes);
   for (const ColourChange& colour : change.colours) change_colours(colour, target.channels, planes);
+}
+
+void fit_changed_mask(const DecodedImage& mask, const ImageShape& target, const ImageChange& change,
+                      std::span<std::uint8_t> classes) {
+  const Scaling scaling = change.crop ? of_box(*change.crop, target) : covering(mask.shape, target);
+  std::ranges::copy(nearest_image(mask, scaling.height, scaling.width), classes.begin());
+  if (change.shift_y != 0 || change.shift_x != 0)
+    shift({1, target.height, target.width}, change.shift_y, change.shift_x, ignored_class, classes);
+  if (change.is_flipped) flip_rows(target.width, classes);
 }
 
 void erase_box(const PixelBox& box, const ImageShape& shape, std::span<float> values) {

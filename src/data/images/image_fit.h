@@ -6,6 +6,7 @@
 #include "accrue/data/source.h"
 #include "data/images/image_change.h"
 #include "data/images/image_decode.h"
+#include "data/images/image_mask.h"
 
 namespace accrue::data {
 
@@ -16,6 +17,11 @@ void fit_image(const DecodedImage& image, const ImageShape& target, std::span<st
 /// (erase_box).
 void fit_changed_image(const DecodedImage& image, const ImageShape& target,
                        const ImageChange& change, std::span<std::uint8_t> planes);
+
+/// Does to a mask of one channel what fit_changed_image() does to the place of its image's pixels,
+/// by the nearest pixel; what lies outside is of the ignored class. `classes` is [H, W].
+void fit_changed_mask(const DecodedImage& mask, const ImageShape& target, const ImageChange& change,
+                      std::span<std::uint8_t> classes);
 
 /// Sets that box of the values [C, H, W] to 0.
 void erase_box(const PixelBox& box, const ImageShape& shape, std::span<float> values);

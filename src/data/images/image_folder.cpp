@@ -155,20 +155,9 @@ class ImageFolders final : public ImageStore {
     ShapeCounts shapes;
     for (std::size_t file = 0; file < files_->count(); ++file) {
       if (excluded_[file]) continue;
-      const auto shape = image_file_shape(*files_, file);
-      if (!shape) throw not_an_image(file, what);
-      ++shapes[*shape];
+      ++shapes[require_image_shape(*files_, file, what)];
     }
     return shapes;
-  }
-
-  Error not_an_image(std::size_t file, const std::string& what) const {
-    const std::string other = other_image_file_format(*files_, file);
-    return usage_error(what, "images (PNG or JPEG)",
-                       files_->path(file).string() + ": none that can be read" +
-                           (other.empty() ? "" : ", but " + other),
-                       other.empty() ? "a glob that leaves it out"
-                                     : "converting it to PNG, or a glob that leaves it out");
   }
 
   std::unique_ptr<const FilePool> files_;

@@ -85,7 +85,33 @@ void scale_plane(const Plane& plane, const std::vector<Taps>& down, const std::v
       *out++ = weighted(narrowed.data() + (taps.first - first) * width + x, width, taps);
 }
 
+/// The pixel that each pixel of the result is. Centres are added up as Pillow does it
+/// (ImagingScaleAffine in src/libImaging/Geometry.c), which decides where one lies between two.
+std::vector<std::int64_t> nearest_of(const ScaledSide& side) {
+  const double scale = static_cast<double>(side.pixels) / static_cast<double>(side.scaled);
+  std::vector<std::int64_t> nearest;
+  double center = scale * 0.5;
+  for (std::int64_t i = 0; i < side.first + side.kept; ++i, center += scale)
+    if (i >= side.first)
+      nearest.push_back(side.begin + std::min(static_cast<std::int64_t>(center), side.pixels - 1));
+  return nearest;
+}
+
 }  // namespace
+
+std::vector<std::uint8_t> nearest_image(const DecodedImage& image, const ScaledSide& height,
+                                        const ScaledSide& width) {
+  const std::vector<std::int64_t> rows = nearest_of(height), columns = nearest_of(width);
+  std::vector<std::uint8_t> planes;
+  planes.reserve(static_cast<std::size_t>(image.shape.channels) * rows.size() * columns.size());
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
+    const Plane plane = plane_of(image, channel);
+    for (const std::int64_t y : rows)
+      for (const std::int64_t x : columns)
+        planes.push_back(plane.pixels[y * plane.row + x * plane.pixel]);
+  }
+  return planes;
+}
 
 std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSide& height,
                                       const ScaledSide& width) {

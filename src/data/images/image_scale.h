@@ -27,4 +27,9 @@ struct ScaledSide {
 std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSide& height,
                                       const ScaledSide& width);
 
+/// The same by the nearest pixel, as Pillow's resize(Image.Resampling.NEAREST) takes it: each pixel
+/// of the result is the one that its centre lies in.
+std::vector<std::uint8_t> nearest_image(const DecodedImage& image, const ScaledSide& height,
+                                        const ScaledSide& width);
+
 }  // namespace accrue::data

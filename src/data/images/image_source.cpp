@@ -9,6 +9,7 @@
 #include "data/files/glob.h"
 #include "data/images/image_fit.h"
 #include "data/source_errors.h"
+#include "data/text/sequence_batch.h"
 
 namespace accrue::data {
 namespace {
@@ -62,6 +63,11 @@ std::unique_ptr<ImageStore> open_store(std::vector<fs::path> paths, const ImageO
                                        const std::string& what) {
   std::vector<fs::path> used = without(paths, options.excluded, what);
   const ImageFileKind kind = common_kind(used, what);
+  if (!options.masks.empty()) {
+    if (kind == ImageFileKind::folders) return open_masked_images(std::move(paths), options, what);
+    throw usage_error("data.masks", "images in files of their own (PNG, JPEG)", kind_name(kind),
+                      "leaving it out: these files tell a class for each image");
+  }
   if (kind == ImageFileKind::cifar) return open_cifar(std::move(used), options, what);
   if (kind == ImageFileKind::idx) return open_idx(std::move(used), options, what);
   return open_image_folders(std::move(paths), options, what);
@@ -94,7 +100,9 @@ class ImageSource final : public Source {
   std::int64_t tokens(std::int64_t) const override { return 1; }
   std::optional<std::int64_t> uniform_tokens() const override { return 1; }
   std::optional<ImageShape> image_shape() const override { return decision_.shape; }
+  bool has_masks() const override { return store_->has_masks(); }
   std::vector<std::string> classes() const override { return store_->classes(); }
+  void check_contents() const override { store_->check_contents(); }
   std::vector<std::string> remarks() const override {
     std::vector<std::string> remarks;
     if (!decision_.reason.empty()) remarks.push_back("of " + what_ + ", " + decision_.reason);
@@ -117,36 +125,37 @@ class ImageSource final : public Source {
  private:
   using Draws = std::span<const std::int64_t>;
 
+  /// What is written of the samples of a micro-batch, one behind the other, and what is used again.
+  struct Rows {
+    float* inputs;
+    std::int64_t* targets;
+    DecodedImage image, mask;
+    std::vector<std::uint8_t> planes, classes;
+  };
+
   /// Changes each image as its draw says; none where there are no draws.
   batch::MicroBatch fetch_as_drawn(std::span<const std::int64_t> indices, Draws draws) const {
     const ImageShape& shape = decision_.shape;
     const std::int64_t count = std::ssize(indices);
     batch::MicroBatch micro;
     micro.inputs = at::empty({count, shape.channels, shape.height, shape.width}, at::kFloat);
-    micro.targets = at::empty({count}, at::kLong);
-    auto* inputs = micro.inputs.mutable_data_ptr<float>();
-    auto* targets = micro.targets.mutable_data_ptr<std::int64_t>();
-    DecodedImage image;
-    const std::int64_t values = shape.channels * shape.height * shape.width;
-    std::vector<std::uint8_t> planes(static_cast<std::size_t>(values));
+    micro.targets = has_masks() ? at::empty({count, shape.height, shape.width}, at::kLong)
+                                : at::empty({count}, at::kLong);
+    Rows rows{.inputs = micro.inputs.mutable_data_ptr<float>(),
+              .targets = micro.targets.mutable_data_ptr<std::int64_t>(),
+              .image = {},
+              .mask = {},
+              .planes = std::vector<std::uint8_t>(static_cast<std::size_t>(values())),
+              .classes = {}};
     for (std::int64_t place = 0; place < count; ++place) {
-      const std::int64_t index = indices[static_cast<std::size_t>(place)];
-      require_index(index, size());
-      const ImageRead read = store_->read(index, image);
-      if (!read.failure.empty())
+      const auto i = static_cast<std::size_t>(place);
+      require_index(indices[i], size());
+      std::string failure;
+      if (add(indices[i], draws.empty() ? std::nullopt : std::optional(draws[i]), rows, failure))
+        micro.sample_ids.push_back(place);
+      else if (!failure.empty())
         micro.unreadable.push_back(
-            {place, store_->name(index) + " does not decode: " + read.failure});
-      if (!read.label) continue;
-      *targets++ = *read.label;
-      ImageChange change;
-      if (!draws.empty())
-        change = draw_change(augment_, {seed_, draws[static_cast<std::size_t>(place)]}, image.shape,
-                             shape);
-      fit_changed_image(image, shape, change, planes);
-      normalise_image(planes, inputs);
-      if (change.erased) erase_box(*change.erased, shape, std::span(inputs, planes.size()));
-      inputs += values;
-      micro.sample_ids.push_back(place);
+            {place, store_->name(indices[i]) + " does not decode: " + failure});
     }
     micro.tokens = std::ssize(micro.sample_ids);
     if (micro.tokens == count) {
@@ -156,6 +165,42 @@ class ImageSource final : public Source {
       micro.targets = micro.targets.narrow(0, 0, micro.tokens);
     }
     return micro;
+  }
+
+  /// Writes the next row; returns whether there is one, which there is not of an image that is
+  /// excluded or does not decode.
+  bool add(std::int64_t index, std::optional<std::int64_t> draw, Rows& rows,
+           std::string& failure) const {
+    ImageRead read = store_->read(index, rows.image);
+    if (read.label && has_masks()) read.failure = store_->read_mask(index, rows.mask);
+    failure = std::move(read.failure);
+    if (!read.label || !failure.empty()) return false;
+    const ImageShape& shape = decision_.shape;
+    ImageChange change;
+    if (draw) change = draw_change(augment_, {seed_, *draw}, rows.image.shape, shape);
+    fit_changed_image(rows.image, shape, change, rows.planes);
+    normalise_image(rows.planes, rows.inputs);
+    if (change.erased) erase_box(*change.erased, shape, std::span(rows.inputs, rows.planes.size()));
+    rows.inputs += values();
+    if (has_masks())
+      add_classes(change, rows);
+    else
+      *rows.targets++ = *read.label;
+    return true;
+  }
+
+  void add_classes(const ImageChange& change, Rows& rows) const {
+    const ImageShape& shape = decision_.shape;
+    rows.classes.resize(static_cast<std::size_t>(shape.height * shape.width));
+    fit_changed_mask(rows.mask, shape, change, rows.classes);
+    for (const std::uint8_t number : rows.classes)
+      *rows.targets++ = number == ignored_class ? ignored_target : std::int64_t{number};
+  }
+
+  /// Of one image.
+  std::int64_t values() const {
+    const ImageShape& shape = decision_.shape;
+    return shape.channels * shape.height * shape.width;
   }
 
   std::unique_ptr<const ImageStore> store_;

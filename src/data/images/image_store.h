@@ -17,8 +17,9 @@ namespace accrue::data {
 
 /// What became of an image that was asked for.
 struct ImageRead {
-  std::optional<std::int64_t> label;  ///< its class; none where there are no pixels
-  std::string failure;                ///< why it does not decode
+  /// Its class, 0 where it has a mask; none where there are no pixels.
+  std::optional<std::int64_t> label;
+  std::string failure;  ///< why it does not decode
 };
 
 /// Images and their classes, however they are kept. Safe from several threads.
@@ -31,6 +32,13 @@ class ImageStore {
   virtual std::vector<std::string> classes() const = 0;
   /// Reads image `index` as it is kept into `image`, whose memory is used again.
   virtual ImageRead read(std::int64_t index, DecodedImage& image) const = 0;
+  /// Whether each pixel has a class of its own, which read_mask() tells.
+  virtual bool has_masks() const { return false; }
+  /// Reads the classes of the pixels of image `index` into `mask`, as one channel. Returns why that
+  /// does not decode, or an empty string. Throws a usage Error where one is beyond classes().
+  virtual std::string read_mask(std::int64_t /*index*/, DecodedImage& /*mask*/) const { return ""; }
+  /// Source::check_contents().
+  virtual void check_contents() const {}
   /// Names the file that image `index` is.
   virtual std::string name(std::int64_t index) const { return "image " + std::to_string(index); }
   virtual std::string fingerprint() const = 0;
@@ -41,6 +49,7 @@ struct ImageOptions {
   std::vector<std::string> classes;          ///< known ones; empty: as the files say
   std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
   std::set<std::filesystem::path> excluded;  ///< paths that are not to be used
+  std::vector<std::string> masks = {};       ///< SourceOptions::masks
   ImageShape shape = {};                     ///< SourceOptions::image
   Augment augment = {};                      ///< of draws; `seed` is its key
   std::uint64_t seed = 0;
@@ -52,6 +61,10 @@ struct ImageOptions {
 /// Opens encoded images whose class is the name of the folder they lie in. Their shapes are read
 /// now, their pixels when asked for.
 std::unique_ptr<ImageStore> open_image_folders(std::vector<std::filesystem::path> paths,
+                                               const ImageOptions& options,
+                                               const std::string& what);
+/// Opens encoded images that have masks (SourceOptions::masks), in the order of `paths`.
+std::unique_ptr<ImageStore> open_masked_images(std::vector<std::filesystem::path> paths,
                                                const ImageOptions& options,
                                                const std::string& what);
 /// Opens CIFAR's binary version: records of a label (CIFAR-100: a coarse and a fine one) and 3

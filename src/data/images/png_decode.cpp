@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <vector>
 
 namespace accrue::data {
 namespace {
@@ -21,6 +22,28 @@ Context reader_of(std::span<const std::byte> encoded) {
   // Pixels have to be as they were written; what is said beside them does not matter.
   spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
   return context;
+}
+
+/// Decodes into `pixels`, which has the size that the format makes of the image.
+std::string decode_all(spng_ctx* context, int format, std::span<std::uint8_t> pixels) {
+  int error = spng_decode_image(context, pixels.data(), pixels.size(), format, 0);
+  // The checksum of the last pixels is compared when what comes after them is read.
+  if (error == 0) error = spng_decode_chunks(context);
+  return error == 0 ? "" : spng_strerror(error);
+}
+
+/// Takes apart rows of numbers of `bits` each, the first in the highest bits of a byte; each row
+/// begins in a byte of its own.
+void unpack_numbers(std::span<const std::uint8_t> rows, std::size_t width, unsigned bits,
+                    std::span<std::uint8_t> numbers) {
+  const std::size_t in_byte = 8 / bits;
+  const std::size_t row_bytes = (width + in_byte - 1) / in_byte;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t x = i % width;
+    const unsigned byte = rows[i / width * row_bytes + x / in_byte];
+    const auto below = static_cast<unsigned>(in_byte - 1 - x % in_byte) * bits;
+    numbers[i] = static_cast<std::uint8_t>((byte >> below) & ((1U << bits) - 1));
+  }
 }
 
 }  // namespace
@@ -46,14 +69,34 @@ std::optional<ImageShape> png_shape(std::span<const std::byte> encoded,
 std::string decode_png(std::span<const std::byte> encoded, std::span<std::uint8_t> interleaved) {
   const Context context = reader_of(encoded);
   std::size_t bytes = 0;
-  int error = spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &bytes);
-  if (error == 0 && bytes != interleaved.size()) return "another shape";
-  if (error == 0)
-    error =
-        spng_decode_image(context.get(), interleaved.data(), interleaved.size(), SPNG_FMT_RGB8, 0);
-  // The checksum of the last pixels is compared when what comes after them is read.
-  if (error == 0) error = spng_decode_chunks(context.get());
-  return error == 0 ? "" : spng_strerror(error);
+  const int error = spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &bytes);
+  if (error != 0) return spng_strerror(error);
+  if (bytes != interleaved.size()) return "another shape";
+  return decode_all(context.get(), SPNG_FMT_RGB8, interleaved);
+}
+
+bool png_holds_numbers(std::span<const std::byte> encoded) {
+  const Context context = reader_of(encoded);
+  spng_ihdr header{};
+  if (spng_get_ihdr(context.get(), &header) != 0) return false;
+  return header.bit_depth <= 8 && (header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
+                                   header.color_type == SPNG_COLOR_TYPE_INDEXED);
+}
+
+std::string decode_png_numbers(std::span<const std::byte> encoded,
+                               std::span<std::uint8_t> numbers) {
+  const Context context = reader_of(encoded);
+  spng_ihdr header{};
+  std::size_t bytes = 0;
+  int error = spng_get_ihdr(context.get(), &header);
+  if (error == 0) error = spng_decoded_image_size(context.get(), SPNG_FMT_RAW, &bytes);
+  if (error != 0) return spng_strerror(error);
+  if (std::size_t{header.height} * header.width != numbers.size()) return "another shape";
+  if (header.bit_depth == 8) return decode_all(context.get(), SPNG_FMT_RAW, numbers);
+  std::vector<std::uint8_t> rows(bytes);
+  std::string problem = decode_all(context.get(), SPNG_FMT_RAW, rows);
+  if (problem.empty()) unpack_numbers(rows, header.width, header.bit_depth, numbers);
+  return problem;
 }
 
 }  // namespace accrue::data

@@ -21,4 +21,11 @@ std::optional<ImageShape> png_shape(std::span<const std::byte> encoded,
 /// or an empty string.
 std::string decode_png(std::span<const std::byte> encoded, std::span<std::uint8_t> interleaved);
 
+/// Whether each pixel is one number of at most 8 bits: grey without alpha, or an index into a
+/// palette. The first 33 bytes are enough.
+bool png_holds_numbers(std::span<const std::byte> encoded);
+/// Writes these numbers as the file has them, also those of fewer bits. Returns why it failed, or
+/// an empty string.
+std::string decode_png_numbers(std::span<const std::byte> encoded, std::span<std::uint8_t> numbers);
+
 }  // namespace accrue::data

@@ -25,13 +25,21 @@ std::uint64_t drawn_seed() {
   return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
 }
 
+AcceleratedPass pass_of(const NamedParameters& parameters, const AccelerateOptions& options) {
+  return {.model = std::make_shared<AcceleratedModel>(parameters),
+          .context = {.seed = options.seed ? *options.seed : drawn_seed()}};
+}
+
 }  // namespace
 
-AcceleratedScope::AcceleratedScope(const NamedParameters& parameters, std::uint64_t seed)
-    : context_{.seed = seed}, outer_(innermost_scope) {
+AcceleratedModel::AcceleratedModel(const NamedParameters& parameters) {
   for (const NamedParameter& parameter : parameters)
     parameters_.emplace(parameter.tensor.unsafeGetTensorImpl(), parameter.tensor);
   install_interception();
+}
+
+AcceleratedScope::AcceleratedScope(AcceleratedPass of_pass)
+    : pass(std::move(of_pass)), outer_(innermost_scope) {
   innermost_scope = this;
   include_key_on_this_thread(true);
 }
@@ -43,32 +51,29 @@ AcceleratedScope::~AcceleratedScope() {
   if (innermost_scope == nullptr) include_key_on_this_thread(false);
 }
 
-AcceleratedScope* AcceleratedScope::innermost() { return innermost_scope; }
-
-AcceleratedScope* AcceleratedScope::of(const at::Tensor& parameter) {
-  AcceleratedScope* scope = innermost_scope;
-  while (scope != nullptr && !scope->parameters_.contains(parameter.unsafeGetTensorImpl()))
-    scope = scope->outer_;
-  return scope;
+AcceleratedPass* AcceleratedScope::innermost() {
+  return innermost_scope == nullptr ? nullptr : &innermost_scope->pass;
 }
 
-void AcceleratedScope::begin(std::vector<std::int64_t> sample_ids, std::int64_t window) {
-  context_.sample_ids = std::move(sample_ids);
-  context_.window = window;
-  sites_ = 0;
+AcceleratedPass* AcceleratedScope::of(const at::Tensor& parameter) {
+  AcceleratedScope* scope = innermost_scope;
+  while (scope != nullptr && !scope->pass.model->has(parameter)) scope = scope->outer_;
+  return scope == nullptr ? nullptr : &scope->pass;
 }
 
 }  // namespace kernels
 
 Accelerated::Accelerated(const NamedParameters& parameters, const AccelerateOptions& options)
-    : scope_(std::make_unique<kernels::AcceleratedScope>(
-          parameters, options.seed ? *options.seed : kernels::drawn_seed())) {}
+    : scope_(std::make_unique<kernels::AcceleratedScope>(kernels::pass_of(parameters, options))) {}
 Accelerated::~Accelerated() = default;
 
 void Accelerated::begin(std::vector<std::int64_t> sample_ids, std::int64_t window) {
-  scope_->begin(std::move(sample_ids), window);
+  kernels::AcceleratedPass& pass = scope_->pass;
+  pass.context.sample_ids = std::move(sample_ids);
+  pass.context.window = window;
+  pass.next_site = 0;
 }
 
-const AcceleratedCalls& Accelerated::calls() const { return scope_->calls; }
+const AcceleratedCalls& Accelerated::calls() const { return scope_->pass.model->calls; }
 
 }  // namespace accrue

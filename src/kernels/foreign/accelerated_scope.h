@@ -4,6 +4,7 @@
 #include <c10/core/DispatchKey.h>
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -18,33 +19,62 @@ namespace accrue::kernels {
 /// autocasting on a device of somebody else's.
 inline constexpr c10::DispatchKey accelerated_key = c10::DispatchKey::AutocastPrivateUse1;
 
-/// What an Accelerated knows, in the list of those that live on its thread.
-class AcceleratedScope {
+/// A model whose operations accrue does, and what came of it in all its passes.
+class AcceleratedModel {
  public:
-  AcceleratedScope(const NamedParameters& parameters, std::uint64_t seed);
-  ~AcceleratedScope();
-  AcceleratedScope(const AcceleratedScope&) = delete;
-  AcceleratedScope& operator=(const AcceleratedScope&) = delete;
+  /// Throws what install_interception() throws.
+  explicit AcceleratedModel(const NamedParameters& parameters);
 
-  /// The last one made on this thread, or null.
-  static AcceleratedScope* innermost();
-  /// The last one made on this thread for a model that has `parameter`, or null.
-  static AcceleratedScope* of(const at::Tensor& parameter);
-
-  void begin(std::vector<std::int64_t> sample_ids, std::int64_t window);
-  /// Samples of the pass that runs; 0: not known.
-  std::int64_t samples() const { return static_cast<std::int64_t>(context_.sample_ids.size()); }
-  const ForwardContext& context() const { return context_; }
-  /// What tells the next dropout of the pass from those before it.
-  std::int64_t next_site() { return sites_++; }
+  bool has(const at::Tensor& parameter) const {
+    return parameters_.contains(parameter.unsafeGetTensorImpl());
+  }
 
   AcceleratedCalls calls;
+  /// Dropouts of passes whose samples were told, and whose masks libtorch drew nevertheless.
+  std::int64_t unkeyed_dropouts = 0;
 
  private:
   /// The tensors are kept, so that no other gets the address of one.
   std::unordered_map<const c10::TensorImpl*, at::Tensor> parameters_;
-  ForwardContext context_;
-  std::int64_t sites_ = 0;
+};
+
+/// Which operations of a pass are accrue's.
+enum class Caught : std::uint8_t {
+  with_graph,  ///< all that it does, where a graph is recorded
+  always,      ///< also where none is, as the pass is to be run again with one
+  dropouts,    ///< these alone, by ForwardContext::operations: of passes to compare with
+};
+
+/// What a forward pass is accelerated by. A copy of it in the midst of the pass is where a second
+/// run of the rest begins.
+struct AcceleratedPass {
+  std::shared_ptr<AcceleratedModel> model;
+  Caught caught = Caught::with_graph;
+  ForwardContext context = {};
+  std::int64_t next_site = 0;  ///< tells a dropout of the pass from the others
+
+  /// Samples of the pass; 0: not known, or not a row each.
+  std::int64_t samples() const {
+    return context.spans.empty() ? static_cast<std::int64_t>(context.sample_ids.size()) : 0;
+  }
+};
+
+/// While it lives, a pass that runs on its thread is accelerated.
+class AcceleratedScope {
+ public:
+  explicit AcceleratedScope(AcceleratedPass pass);
+  ~AcceleratedScope();
+  AcceleratedScope(const AcceleratedScope&) = delete;
+  AcceleratedScope& operator=(const AcceleratedScope&) = delete;
+
+  /// That of the scope made last on this thread, or null.
+  static AcceleratedPass* innermost();
+  /// That of the scope made last on this thread for a model that has `parameter`, or null.
+  static AcceleratedPass* of(const at::Tensor& parameter);
+
+  AcceleratedPass pass;
+
+ private:
   AcceleratedScope* outer_;
 };
 

@@ -16,15 +16,6 @@ using torch::autograd::variable_list;
 
 constexpr const char* attention_name = "scaled_dot_product_attention";
 
-/// [B, heads, T, W] as [B, T, heads * W]; a view where the heads lie side by side.
-at::Tensor as_positions(const at::Tensor& heads) {
-  return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
-}
-
-at::Tensor as_heads(const at::Tensor& positions, std::int64_t heads) {
-  return positions.view({positions.size(0), positions.size(1), heads, -1}).transpose(1, 2);
-}
-
 /// Whether the parts of [B, T, heads * W] are those of one dense tensor [B, T, 3 * heads * W].
 bool are_packed(const Projections& of) {
   const std::int64_t width = of.q.size(2), length = of.q.size(1);
@@ -96,6 +87,14 @@ struct ForeignAttention : torch::autograd::Function<ForeignAttention> {
 };
 
 }  // namespace
+
+at::Tensor as_positions(const at::Tensor& heads) {
+  return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
+}
+
+at::Tensor as_heads(const at::Tensor& positions, std::int64_t heads) {
+  return positions.view({positions.size(0), positions.size(1), heads, -1}).transpose(1, 2);
+}
 
 at::Tensor foreign_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const GroupedAttentionOptions& options,

@@ -13,4 +13,9 @@ namespace accrue::kernels {
 at::Tensor foreign_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const GroupedAttentionOptions& options, const ForwardContext& context);
 
+/// [B, heads, T, W] as [B, T, heads * W]; a view where the heads lie side by side.
+at::Tensor as_positions(const at::Tensor& heads);
+/// The way back, of dense positions.
+at::Tensor as_heads(const at::Tensor& positions, std::int64_t heads);
+
 }  // namespace accrue::kernels

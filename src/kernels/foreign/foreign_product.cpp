@@ -24,18 +24,59 @@ bool is_transpose(const at::Tensor& view, const at::Tensor& of) {
          view.stride(0) == of.stride(1) && view.stride(1) == of.stride(0);
 }
 
-/// Whether nobody looks at the gradient of a transpose on its way to the parameter.
-bool is_unobserved(const at::Tensor& transpose) {
-  const auto& node = transpose.grad_fn();
-  return node->pre_hooks().empty() && node->post_hooks().empty() &&
-         node->tensor_pre_hooks().empty() && node->retains_grad_hooks().empty();
+/// The leaf behind a node of one output; undefined where something else is.
+at::Tensor leaf_behind(const torch::autograd::Node* node) {
+  if (node == nullptr || node->num_outputs() != 1) return {};
+  const auto* end =
+      dynamic_cast<const torch::autograd::AccumulateGrad*>(node->next_edge(0).function.get());
+  return end != nullptr ? end->variable : at::Tensor();
+}
+
+/// The leaf that autocasting made `cast` of; undefined where it did not.
+at::Tensor cast_leaf(const at::Tensor& cast) {
+  const auto* node = cast.grad_fn().get();
+  if (node == nullptr || node->name() != "ToCopyBackward0") return {};
+  const at::Tensor leaf = leaf_behind(node);
+  return leaf.defined() && leaf.scalar_type() == at::kFloat ? leaf : at::Tensor();
+}
+
+FactorOrigin origin_with_graph(const at::Tensor& factor) {
+  if (factor.is_leaf()) return {factor};
+  if (const at::Tensor leaf = leaf_behind(factor.grad_fn().get());
+      leaf.defined() && is_transpose(factor, leaf))
+    return {leaf, /*is_transposed=*/true};
+  if (const at::Tensor leaf = cast_leaf(factor); leaf.defined()) return {leaf};
+  if (!factor.is_view()) return {};
+  const at::Tensor base(factor._base());
+  const at::Tensor leaf = cast_leaf(base);
+  return leaf.defined() && is_transpose(factor, base) ? FactorOrigin{leaf, true} : FactorOrigin{};
+}
+
+/// Of a view that was made without a graph.
+FactorOrigin origin_without_graph(const at::Tensor& factor) {
+  if (at::GradMode::is_enabled() || !factor.is_view()) return {};
+  const at::Tensor base(factor._base());
+  const bool is_of_leaf = base.is_leaf() && base.requires_grad() && is_transpose(factor, base);
+  return is_of_leaf ? FactorOrigin{base, /*is_transposed=*/true} : FactorOrigin{};
+}
+
+/// Whether nobody looks at a gradient on its way to the parameter.
+bool is_unobserved(const at::Tensor& computed) {
+  const auto& node = computed.grad_fn();
+  return !node || (node->pre_hooks().empty() && node->post_hooks().empty() &&
+                   node->tensor_pre_hooks().empty() && node->retains_grad_hooks().empty());
+}
+
+bool is_way_unobserved(const at::Tensor& factor) {
+  return is_unobserved(factor) && (!factor.is_view() || is_unobserved(at::Tensor(factor._base())));
 }
 
 /// `grad` is contiguous.
 at::Tensor factor_gradient(const at::Tensor& factor, const at::Tensor& grad, const at::Tensor& x) {
-  if (factor.is_leaf()) return weight_gradient(factor, x, grad);
-  if (!is_unobserved(factor)) return x.t().mm(grad);
-  const at::Tensor gradient = weight_gradient(transposed_or_same_parameter(factor), grad, x);
+  const FactorOrigin origin = origin_of_factor(factor);
+  if (!origin.parameter.defined() || !is_way_unobserved(factor)) return x.t().mm(grad);
+  if (!origin.is_transposed) return weight_gradient(origin.parameter, x, grad);
+  const at::Tensor gradient = weight_gradient(origin.parameter, grad, x);
   return gradient.defined() ? gradient.t() : gradient;
 }
 
@@ -67,14 +108,8 @@ struct ForeignProduct : torch::autograd::Function<ForeignProduct> {
 
 }  // namespace
 
-at::Tensor transposed_or_same_parameter(const at::Tensor& factor) {
-  if (!factor.requires_grad()) return {};
-  if (factor.is_leaf()) return factor;
-  const auto& node = factor.grad_fn();
-  if (!node || node->num_outputs() != 1) return {};
-  const auto* end =
-      dynamic_cast<const torch::autograd::AccumulateGrad*>(node->next_edge(0).function.get());
-  return end != nullptr && is_transpose(factor, end->variable) ? end->variable : at::Tensor();
+FactorOrigin origin_of_factor(const at::Tensor& factor) {
+  return factor.requires_grad() ? origin_with_graph(factor) : origin_without_graph(factor);
 }
 
 at::Tensor foreign_product(const at::Tensor& x, const at::Tensor& factor, const at::Tensor& bias) {

@@ -1,6 +1,7 @@
 #include "kernels/foreign/interception.h"
 
 #include <ATen/ATen.h>
+#include <ATen/RedispatchFunctions.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -12,10 +13,12 @@
 #include "accrue/core/error.h"
 #include "kernels/foreign/accelerated_scope.h"
 #include "kernels/foreign/foreign_attention.h"
+#include "kernels/foreign/foreign_convolution.h"
 #include "kernels/foreign/foreign_embedding.h"
 #include "kernels/foreign/foreign_product.h"
 #include "kernels/foreign/foreign_rows.h"
 #include "kernels/foreign/sample_dropout.h"
+#include "kernels/operations.h"
 
 namespace accrue::kernels {
 namespace {
@@ -26,8 +29,24 @@ class Plainly {
   c10::impl::ExcludeDispatchKeyGuard guard_{accelerated_key};
 };
 
-bool records_a_graph() {
-  return at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(at::kCPU);
+/// The keys that come after accrue's.
+constexpr c10::DispatchKeySet later_keys(c10::DispatchKeySet::FULL_AFTER, accelerated_key);
+
+/// Whether operations are accrue's that the pass which runs does here and now.
+bool does_operations() {
+  const AcceleratedPass* pass = AcceleratedScope::innermost();
+  if (pass == nullptr || pass->caught == Caught::dropouts) return false;
+  return pass->caught == Caught::always || at::GradMode::is_enabled();
+}
+
+/// Whether libtorch casts the operands of products first, and then asks again.
+bool is_autocasting() { return at::autocast::is_autocast_enabled(at::kCPU); }
+
+/// Whether somebody wants the gradient of an operation on `inputs`, or will.
+bool is_differentiated(at::TensorList inputs) {
+  for (const at::Tensor& input : inputs)
+    if (input.requires_grad()) return true;
+  return AcceleratedScope::innermost()->caught == Caught::always;
 }
 
 /// Whether it is a dense tensor on the CPU, of the class that libtorch's own are, and without a
@@ -49,24 +68,29 @@ bool is_real_or_bf16(const at::Tensor& tensor) {
 }
 
 /// Whose parameter it is, where a gradient for it is recorded.
-AcceleratedScope* scope_of_trained(const at::Tensor& parameter) {
+AcceleratedPass* pass_of_trained(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.is_leaf() || !parameter.requires_grad()) return nullptr;
   return AcceleratedScope::of(parameter);
 }
 
-/// Whose parameter `factor` is or transposes, where accrue makes x · factor; null: libtorch does.
-AcceleratedScope* scope_of_product(const at::Tensor& x, const at::Tensor& factor) {
-  if (!records_a_graph() || !is_ordinary(x) || !is_ordinary(factor)) return nullptr;
+/// The pass for which accrue makes x · factor, of a parameter or its transpose; null: libtorch
+/// does.
+AcceleratedPass* pass_of_product(const at::Tensor& x, const at::Tensor& factor) {
+  if (!does_operations() || !is_ordinary(x) || !is_ordinary(factor)) return nullptr;
   if (x.dim() != 2 || factor.dim() != 2 || x.size(1) != factor.size(0)) return nullptr;
   if (!is_real_or_bf16(x) || factor.scalar_type() != x.scalar_type()) return nullptr;
-  return scope_of_trained(transposed_or_same_parameter(factor));
+  // Without a graph a cast does not show what it was made of.
+  AcceleratedPass* pass = AcceleratedScope::innermost();
+  if (pass->caught == Caught::always && x.scalar_type() == at::kBFloat16) return pass;
+  return pass_of_trained(origin_of_factor(factor).parameter);
 }
 
-at::Tensor asked_mm(const at::Tensor& x, const at::Tensor& factor) {
+at::Tensor asked_mm(c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& factor) {
+  if (is_autocasting()) return at::redispatch::mm(keys & later_keys, x, factor);
   const Plainly plainly;
-  AcceleratedScope* scope = scope_of_product(x, factor);
-  if (scope == nullptr) return at::mm(x, factor);
-  ++scope->calls.products;
+  AcceleratedPass* pass = pass_of_product(x, factor);
+  if (pass == nullptr) return at::mm(x, factor);
+  ++pass->model->calls.products;
   return foreign_product(x, factor, {});
 }
 
@@ -75,26 +99,27 @@ bool is_bias_of(const at::Tensor& bias, const at::Tensor& factor) {
          bias.scalar_type() == factor.scalar_type();
 }
 
-at::Tensor asked_addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& factor,
-                       const at::Scalar& beta, const at::Scalar& alpha) {
+at::Tensor asked_addmm(c10::DispatchKeySet keys, const at::Tensor& bias, const at::Tensor& x,
+                       const at::Tensor& factor, const at::Scalar& beta, const at::Scalar& alpha) {
+  if (is_autocasting())
+    return at::redispatch::addmm(keys & later_keys, bias, x, factor, beta, alpha);
   const Plainly plainly;
-  AcceleratedScope* scope = scope_of_product(x, factor);
-  if (scope == nullptr || !is_bias_of(bias, factor) || beta.toDouble() != 1 ||
-      alpha.toDouble() != 1)
+  AcceleratedPass* pass = pass_of_product(x, factor);
+  if (pass == nullptr || !is_bias_of(bias, factor) || beta.toDouble() != 1 || alpha.toDouble() != 1)
     return at::addmm(bias, x, factor, beta, alpha);
-  ++scope->calls.products;
+  ++pass->model->calls.products;
   return foreign_product(x, factor, bias);
 }
 
 at::Tensor asked_embedding(const at::Tensor& table, const at::Tensor& ids, std::int64_t padding,
                            bool scale_grad_by_freq, bool sparse) {
   const Plainly plainly;
-  AcceleratedScope* scope = nullptr;
-  if (records_a_graph() && !scale_grad_by_freq && !sparse && is_ordinary(table) &&
+  AcceleratedPass* pass = nullptr;
+  if (does_operations() && !scale_grad_by_freq && !sparse && is_ordinary(table) &&
       is_ordinary(ids) && table.dim() == 2 && is_real(table))
-    scope = scope_of_trained(table);
-  if (scope == nullptr) return at::embedding(table, ids, padding, scale_grad_by_freq, sparse);
-  ++scope->calls.embeddings;
+    pass = pass_of_trained(table);
+  if (pass == nullptr) return at::embedding(table, ids, padding, scale_grad_by_freq, sparse);
+  ++pass->model->calls.embeddings;
   return foreign_embedding(table, ids, padding);
 }
 
@@ -107,25 +132,50 @@ at::Tensor asked_layer_norm(const at::Tensor& x, at::IntArrayRef normalized_shap
                             const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, double eps, bool cudnn_enable) {
   const Plainly plainly;
-  AcceleratedScope* scope = nullptr;
-  if (records_a_graph() && weight && bias && is_ordinary(x) && is_real(x) &&
+  AcceleratedPass* pass = nullptr;
+  if (does_operations() && weight && bias && is_ordinary(x) && is_real(x) &&
       normalized_shape.size() == 1 && x.dim() >= 1 && x.size(-1) == normalized_shape[0] &&
       is_parameter_of_rows(*weight, x) && is_parameter_of_rows(*bias, x) &&
       weight->size(0) == x.size(-1) && bias->size(0) == x.size(-1))
-    scope = scope_of_trained(*weight);
-  if (scope == nullptr) return at::layer_norm(x, normalized_shape, weight, bias, eps, cudnn_enable);
-  ++scope->calls.layer_norms;
+    pass = pass_of_trained(*weight);
+  if (pass == nullptr) return at::layer_norm(x, normalized_shape, weight, bias, eps, cudnn_enable);
+  ++pass->model->calls.layer_norms;
   return foreign_layer_norm(x, *weight, *bias, eps);
 }
 
 at::Tensor asked_gelu(const at::Tensor& x, std::string_view approximate) {
   const Plainly plainly;
-  AcceleratedScope* scope = AcceleratedScope::innermost();
-  const bool fits = scope != nullptr && records_a_graph() && is_ordinary(x) && is_real(x) &&
-                    x.requires_grad() && approximate == "tanh";
+  const bool fits = does_operations() && is_ordinary(x) && is_real(x) && is_differentiated({x}) &&
+                    approximate == "tanh";
   if (!fits) return at::gelu(x, approximate);
-  ++scope->calls.gelus;
+  ++AcceleratedScope::innermost()->model->calls.gelus;
   return foreign_gelu(x);
+}
+
+/// Sums that a weight has a gradient of in fp32, by one to three dimensions of pixels.
+bool fits_convolution(const at::Tensor& x, const at::Tensor& weight) {
+  return at::GradMode::is_enabled() && does_operations() && is_ordinary(x) && is_ordinary(weight) &&
+         x.dim() >= 3 && x.dim() <= 5 && weight.dim() == x.dim() && x.scalar_type() == at::kFloat &&
+         weight.scalar_type() == at::kFloat;
+}
+
+at::Tensor asked_convolution(const at::Tensor& x, const at::Tensor& weight,
+                             const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                             at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                             at::IntArrayRef output_padding, std::int64_t groups) {
+  const Plainly plainly;
+  AcceleratedPass* pass = fits_convolution(x, weight) ? pass_of_trained(weight) : nullptr;
+  if (pass == nullptr)
+    return at::convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding,
+                           groups);
+  ++pass->model->calls.convolutions;
+  return foreign_convolution(x, weight, bias.value_or(at::Tensor()),
+                             {.stride = stride.vec(),
+                              .padding = padding.vec(),
+                              .dilation = dilation.vec(),
+                              .transposed = transposed,
+                              .output_padding = output_padding.vec(),
+                              .groups = groups});
 }
 
 bool fits_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -139,75 +189,92 @@ bool fits_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
          (k.size(1) == q.size(1) || (enable_gqa && q.size(1) % k.size(1) == 0));
 }
 
-at::Tensor asked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
-                           std::optional<double> scale, bool enable_gqa) {
-  const Plainly plainly;
-  AcceleratedScope* scope = AcceleratedScope::innermost();
-  const bool takes_gradient =
-      records_a_graph() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
-  const bool masks_by_sample = scope != nullptr && dropout > 0 && dropout < 1 && q.dim() > 0 &&
-                               scope->samples() == q.size(0);
-  const bool fits = scope != nullptr && (masks_by_sample || (takes_gradient && dropout == 0)) &&
-                    !mask && scale.value_or(1) > 0 && fits_attention(q, k, v, enable_gqa) &&
-                    !at::autocast::is_autocast_enabled(at::kCPU);
-  if (!fits)
-    return at::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
-  ++scope->calls.attentions;
-  return foreign_attention(q, k, v,
-                           {.heads = q.size(1),
-                            .kv_heads = k.size(1),
-                            .causal = is_causal,
-                            .scale = scale.value_or(0),
-                            .dropout = dropout,
-                            .site = masks_by_sample ? scope->next_site() : 0},
-                           scope->context());
+/// Attention by accrue's kernel, or where the pass's dropouts alone are accrue's by whom it asks
+/// for.
+at::Tensor attention_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const GroupedAttentionOptions& options, const AcceleratedPass& pass) {
+  if (pass.caught == Caught::dropouts)
+    return as_heads(operations_of(pass.context)
+                        .grouped_attention(as_positions(q), as_positions(k), as_positions(v),
+                                           options, pass.context),
+                    options.heads);
+  return foreign_attention(q, k, v, options, pass.context);
 }
 
-/// Whose samples key the mask of a dropout; null: libtorch draws it.
-AcceleratedScope* scope_of_dropout(const at::Tensor& x, double probability, bool training) {
-  AcceleratedScope* scope = AcceleratedScope::innermost();
-  const bool fits = scope != nullptr && scope->samples() > 0 && training && probability > 0 &&
-                    probability < 1 && is_ordinary(x) && is_real_or_bf16(x) &&
-                    sample_layout(x, scope->samples()) != SampleLayout::unknown;
-  if (!fits) return nullptr;
-  ++scope->calls.dropouts;
-  return scope;
+at::Tensor asked_attention(c10::DispatchKeySet keys, const at::Tensor& q, const at::Tensor& k,
+                           const at::Tensor& v, const std::optional<at::Tensor>& mask,
+                           double dropout, bool is_causal, std::optional<double> scale,
+                           bool enable_gqa) {
+  AcceleratedPass* pass = AcceleratedScope::innermost();
+  const bool drops = pass != nullptr && pass->samples() > 0 && dropout > 0 && dropout < 1;
+  const bool fits =
+      pass != nullptr && !mask && scale.value_or(1) > 0 && fits_attention(q, k, v, enable_gqa);
+  const bool is_made_of_others =
+      drops && !(fits && pass->samples() == q.size(0));  // a dropout, too
+  if (is_autocasting() || is_made_of_others)
+    return at::redispatch::scaled_dot_product_attention(keys & later_keys, q, k, v, mask, dropout,
+                                                        is_causal, scale, enable_gqa);
+  const Plainly plainly;
+  if (!fits || !(drops || (dropout == 0 && does_operations() && is_differentiated({q, k, v}))))
+    return at::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
+  ++pass->model->calls.attentions;
+  return attention_of(q, k, v,
+                      {.heads = q.size(1),
+                       .kv_heads = k.size(1),
+                       .causal = is_causal,
+                       .scale = scale.value_or(0),
+                       .dropout = dropout,
+                       .site = drops ? pass->next_site++ : 0},
+                      *pass);
+}
+
+/// What a dropout leaves out or keeps as one.
+enum class Dropped : std::uint8_t { elements, channels };
+
+bool has_rows_of_samples(const at::Tensor& x, std::int64_t samples, Dropped dropped) {
+  if (dropped == Dropped::elements) return sample_layout(x, samples) != SampleLayout::unknown;
+  return x.dim() >= 2 && samples > 0 && x.size(0) == samples;
+}
+
+/// The pass whose samples key the mask of a dropout; null: libtorch draws it.
+AcceleratedPass* pass_of_dropout(const at::Tensor& x, double probability, bool training,
+                                 Dropped dropped = Dropped::elements) {
+  AcceleratedPass* pass = AcceleratedScope::innermost();
+  if (pass == nullptr || pass->context.sample_ids.empty() || !training || probability <= 0 ||
+      probability >= 1)
+    return nullptr;
+  const bool fits =
+      is_ordinary(x) && is_real_or_bf16(x) && has_rows_of_samples(x, pass->samples(), dropped);
+  ++(fits ? pass->model->calls.dropouts : pass->model->unkeyed_dropouts);
+  return fits ? pass : nullptr;
 }
 
 at::Tensor asked_dropout(const at::Tensor& x, double probability, bool training) {
   const Plainly plainly;
-  AcceleratedScope* scope = scope_of_dropout(x, probability, training);
-  if (scope == nullptr) return at::dropout(x, probability, training);
-  return sample_dropout(x, probability, scope->context(), scope->next_site());
+  AcceleratedPass* pass = pass_of_dropout(x, probability, training);
+  if (pass == nullptr) return at::dropout(x, probability, training);
+  return sample_dropout(x, probability, pass->context, pass->next_site++);
 }
 
 at::Tensor& asked_dropout_in_place(at::Tensor& x, double probability, bool training) {
   const Plainly plainly;
-  AcceleratedScope* scope = scope_of_dropout(x, probability, training);
-  if (scope == nullptr) return at::dropout_(x, probability, training);
-  return x.mul_(sample_factors(x, probability, scope->context(), scope->next_site()));
-}
-
-/// Of whole channels, of which each sample has its own: the samples are the first dimension.
-AcceleratedScope* scope_of_feature_dropout(const at::Tensor& x, double probability, bool training) {
-  AcceleratedScope* scope = AcceleratedScope::innermost();
-  const bool fits = scope != nullptr && x.dim() >= 2 && x.size(0) == scope->samples();
-  return fits ? scope_of_dropout(x, probability, training) : nullptr;
+  AcceleratedPass* pass = pass_of_dropout(x, probability, training);
+  if (pass == nullptr) return at::dropout_(x, probability, training);
+  return x.mul_(sample_factors(x, probability, pass->context, pass->next_site++));
 }
 
 at::Tensor asked_feature_dropout(const at::Tensor& x, double probability, bool training) {
   const Plainly plainly;
-  AcceleratedScope* scope = scope_of_feature_dropout(x, probability, training);
-  if (scope == nullptr) return at::feature_dropout(x, probability, training);
-  return x * feature_factors(x, probability, scope->context(), scope->next_site());
+  AcceleratedPass* pass = pass_of_dropout(x, probability, training, Dropped::channels);
+  if (pass == nullptr) return at::feature_dropout(x, probability, training);
+  return x * feature_factors(x, probability, pass->context, pass->next_site++);
 }
 
 at::Tensor& asked_feature_dropout_in_place(at::Tensor& x, double probability, bool training) {
   const Plainly plainly;
-  AcceleratedScope* scope = scope_of_feature_dropout(x, probability, training);
-  if (scope == nullptr) return at::feature_dropout_(x, probability, training);
-  return x.mul_(feature_factors(x, probability, scope->context(), scope->next_site()));
+  AcceleratedPass* pass = pass_of_dropout(x, probability, training, Dropped::channels);
+  if (pass == nullptr) return at::feature_dropout_(x, probability, training);
+  return x.mul_(feature_factors(x, probability, pass->context, pass->next_site++));
 }
 
 /// Whether an out-of-tree device has registered its autocasting.
@@ -225,6 +292,7 @@ class Interception {
     }
     operations_.impl("mm", TORCH_FN(asked_mm));
     operations_.impl("addmm", TORCH_FN(asked_addmm));
+    operations_.impl("convolution", TORCH_FN(asked_convolution));
     operations_.impl("embedding", TORCH_FN(asked_embedding));
     operations_.impl("layer_norm", TORCH_FN(asked_layer_norm));
     operations_.impl("gelu", TORCH_FN(asked_gelu));

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "accrue/kernels/dropout.h"
+#include "kernels/operations.h"
 
 namespace accrue::kernels {
 namespace {
@@ -16,7 +16,10 @@ at::Tensor drop_shares(const at::Tensor& x, double probability, const ForwardCon
   const std::int64_t columns = x.dim() > 1 ? x.size(-1) : 1;
   ForwardContext training = context;
   training.training = true;
-  return dropout(x.reshape({samples, -1, columns}), probability, training, site).reshape(x.sizes());
+  return operations_of(context)
+      .dropout(x.reshape({samples, -1, columns}), probability, training, site)
+      .reshape(x.sizes())
+      .to(x.scalar_type());
 }
 
 }  // namespace

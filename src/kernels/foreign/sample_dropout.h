@@ -18,7 +18,8 @@ enum class SampleLayout : std::uint8_t {
 SampleLayout sample_layout(const at::Tensor& x, std::int64_t samples);
 
 // Dropout with masks keyed by sample (kernels/dropout.h), of tensors of any shape whose layout is
-// known. `context` has the samples, `site` tells the dropouts of a pass from each other.
+// known, by the operations that the context asks for. `context` has the samples, `site` tells the
+// dropouts of a pass from each other.
 
 at::Tensor sample_dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                           std::int64_t site);

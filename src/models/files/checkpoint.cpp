@@ -6,15 +6,19 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "kernels/foreign/accelerated_scope.h"
 #include "support/snapshot.h"
 
 namespace accrue {
 namespace {
 
+using kernels::AcceleratedPass;
+using kernels::AcceleratedScope;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -99,10 +103,14 @@ variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
 /// What the second run needs of the first.
 struct FirstRun : torch::CustomClassHolder {
   FirstRun(CheckpointedFunction function, const variable_list& inputs)
-      : fn(std::move(function)), state(inputs) {}
+      : fn(std::move(function)), state(inputs) {
+    if (const AcceleratedPass* running = AcceleratedScope::innermost()) pass = *running;
+  }
 
   CheckpointedFunction fn;
   RunState state;
+  /// What accelerates it, if anything does; backward may come when that has ended.
+  std::optional<AcceleratedPass> pass;
   std::string results;
 };
 
@@ -172,6 +180,8 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   static variable_list run_again(const FirstRun& first, const variable_list& leaves) {
     const Keep present{RunState(leaves)};
     first.state.restore();
+    std::optional<AcceleratedScope> accelerated;
+    if (first.pass) accelerated.emplace(*first.pass);
     const at::AutoGradMode with_graph(true);
     variable_list results = run(first.fn, leaves);
     if (text_of(results) != first.results)

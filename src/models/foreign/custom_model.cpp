@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/freeze.h"
 #include "models/files/named_tensors.h"
+#include "models/foreign/foreign_passes.h"
 #include "models/layers/compute_dtypes.h"
 
 namespace accrue::models {
@@ -33,15 +34,12 @@ void check_device(const NamedParameters& tensors) {
                         "model->to(device) before it is handed over");
 }
 
-void check(const Trainable& trainable, Compute compute) {
+void check(const Trainable& trainable) {
   NamedParameters tensors = trainable.parameters();
   if (trained_parameter_count(trainable) == 0)
     throw usage_error(take_model, "a parameter that wants a gradient",
                       tensors.empty() ? "no parameters" : "all of them frozen",
                       "register_module() and register_parameter() for what the model is made of");
-  if (compute == Compute::bf16)
-    throw usage_error(take_model, "precision.compute = \"fp32\" or \"fp64\"", "\"bf16\"",
-                      "precision.compute = \"fp32\"");
   for (const NamedParameter& buffer : trainable.buffers()) tensors.push_back(buffer);
   check_names(tensors);
   check_device(tensors);
@@ -58,11 +56,23 @@ void convert(const NamedParameters& tensors, at::ScalarType dtype) {
 }  // namespace
 
 CustomModel::CustomModel(std::unique_ptr<Trainable> trainable, Compute compute)
-    : trainable_(std::move(trainable)) {
-  check(*trainable_, compute);
+    : trainable_(std::move(trainable)), passes_(std::make_unique<ForeignPasses>(compute)) {
+  check(*trainable_);
   convert(trainable_->parameters(), master_dtype(compute));
   convert(trainable_->buffers(), master_dtype(compute));
 }
+
+CustomModel::~CustomModel() = default;
+
+std::vector<Segment> CustomModel::segments() { return passes_->of(trainable_->segments()); }
+std::vector<LossHead> CustomModel::losses() { return passes_->of(trainable_->losses()); }
+
+std::vector<ForeignLayer> CustomModel::foreign_layers() const {
+  return passes_->beyond_reach(trainable_->foreign_layers());
+}
+
+void CustomModel::accelerate(bool wanted) { passes_->accelerate(wanted, trainable_->parameters()); }
+AcceleratedCalls CustomModel::accelerated_calls() const { return passes_->calls(); }
 
 NamedParameters CustomModel::file_tensors() const {
   return file_tensors_of(trainable_->parameters(), trainable_->buffers());

@@ -31,11 +31,15 @@ bool drops_between_layers_as_any_of(const Module& module) {
   return (drops(module.as<Layers>()) || ...);
 }
 
-bool drops(const Module& module) {
+/// Whether its dropout is an operation that accrue has masks for (kernels/accelerate.h).
+bool drops_by_elements_or_channels(const Module& module) {
   using namespace torch::nn;
-  return drops_as_any_of<DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl,
-                         FeatureAlphaDropoutImpl>(module) ||
+  return drops_as_any_of<DropoutImpl, Dropout2dImpl, Dropout3dImpl>(module) ||
          drops_between_layers_as_any_of<MultiheadAttentionImpl, RNNImpl, LSTMImpl, GRUImpl>(module);
+}
+
+bool drops_to_a_saturated_value(const Module& module) {
+  return drops_as_any_of<torch::nn::AlphaDropoutImpl, torch::nn::FeatureAlphaDropoutImpl>(module);
 }
 
 template <class Layer>
@@ -70,7 +74,9 @@ std::vector<ForeignLayer> layers_inside(const Module& module, const std::string&
   std::vector<ForeignLayer> found;
   const auto look = [&](const std::string& path, const Module& part) {
     if (is_batch_norm(part)) found.push_back({ForeignLayer::Kind::batch_norm, path, reason});
-    if (drops(part)) found.push_back({ForeignLayer::Kind::dropout, path, reason});
+    const bool can_be_keyed = drops_by_elements_or_channels(part);
+    if (can_be_keyed || drops_to_a_saturated_value(part))
+      found.push_back({ForeignLayer::Kind::dropout, path, reason, can_be_keyed});
   };
   look(name, module);
   for (const auto& part : module.named_children())

@@ -4,7 +4,6 @@
 #include <torch/nn/modules/dropout.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "kernels/operations.h"
 #include "models/foreign/module_generator.h"
 #include "models/foreign/module_layers.h"
+#include "models/foreign/own_losses.h"
 #include "support/snapshot.h"
 
 namespace accrue::models {
@@ -53,6 +53,13 @@ at::Tensor drop(const at::Tensor& x, double probability, const ForwardContext& c
 at::Tensor in_dtype_of(const NamedParameters& parameters, const at::Tensor& inputs) {
   if (parameters.empty() || !at::isFloatingType(inputs.scalar_type())) return inputs.clone();
   return inputs.to(parameters.front().tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+/// The micro-batch as a module of the program's own sees it.
+batch::MicroBatch in_dtype_of(const NamedParameters& parameters, batch::MicroBatch micro) {
+  if (micro.inputs.defined()) micro.inputs = in_dtype_of(parameters, micro.inputs);
+  for (auto& [name, column] : micro.columns) column = in_dtype_of(parameters, column);
+  return micro;
 }
 
 /// Why what stands in a module of a Sequential cannot be reached.
@@ -218,53 +225,18 @@ class ModuleWithLosses final : public Trainable {
                            const ForwardContext& context) {
                set_training(*module_, context.training);
                const ModuleGenerator generator(context, 0);
-               batch::MicroBatch mine = micro;
-               mine.inputs = in_dtype_of(parameters(), micro.inputs);
-               return activations_of(losses_(mine));
+               return activations_of(checked_losses(micro), name_);
              }}};
   }
-  std::vector<LossHead> losses() override {
-    std::vector<LossHead> heads;
-    for (std::size_t i = 0; i < named_.size(); ++i)
-      heads.push_back({.name = named_[i].name,
-                       .forward =
-                           [i](const Activations& output, const batch::MicroBatch&,
-                               const ForwardContext&, double) {
-                             return Loss{.sum = output.at(2 * i),
-                                         .weight = output.at(2 * i + 1).item<double>()};
-                           },
-                       .weight = named_[i].weight,
-                       .coefficient = named_[i].coefficient});
-    return heads;
-  }
+  std::vector<LossHead> losses() override { return heads_of_own_losses(named_); }
 
  private:
-  Activations activations_of(const std::vector<Loss>& losses) const {
-    if (losses.size() != named_.size())
-      throw usage_error("losses of " + name_, std::to_string(named_.size()) + " losses",
-                        std::to_string(losses.size()), "a loss for each name, in their order");
-    Activations activations;
-    for (const Loss& loss : losses) {
-      check(loss);
-      activations.push_back(loss.sum);
-      activations.push_back(at::scalar_tensor(loss.weight, at::kDouble));
-    }
-    return activations;
-  }
-
-  void check(const Loss& loss) const {
-    const auto refuse = [&](const std::string& received, const std::string& suggestion) {
-      throw usage_error("loss of " + name_,
-                        "accrue::Loss{sum, weight}: a scalar that floats and the number of its "
-                        "terms",
-                        received, suggestion);
-    };
-    if (!loss.sum.defined()) refuse("no sum", "the sum of the loss's terms");
-    if (loss.sum.numel() != 1 || loss.sum.dim() > 1 || !at::isFloatingType(loss.sum.scalar_type()))
-      refuse(c10::str("a tensor ", loss.sum.scalar_type(), ' ', loss.sum.sizes()),
-             "sum() of it, and how many terms there were");
-    if (!(loss.weight >= 0) || !std::isfinite(loss.weight))
-      refuse("a weight of " + std::to_string(loss.weight), "how many terms the sum has");
+  /// The losses of a micro-batch, one for each name.
+  std::vector<Loss> checked_losses(const batch::MicroBatch& micro) const {
+    std::vector<Loss> losses = losses_(in_dtype_of(parameters(), micro));
+    if (losses.size() == named_.size()) return losses;
+    throw usage_error("losses of " + name_, std::to_string(named_.size()) + " losses",
+                      std::to_string(losses.size()), "a loss for each name, in their order");
   }
 
   std::shared_ptr<Module> module_;

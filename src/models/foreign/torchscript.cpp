@@ -9,19 +9,20 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
-#include "accrue/models/class_loss.h"
 #include "core/words.h"
 #include "models/files/named_tensors.h"
+#include "models/foreign/foreign_passes.h"
 #include "models/foreign/module_generator.h"
+#include "models/foreign/own_losses.h"
+#include "models/foreign/script_heads.h"
+#include "models/foreign/script_losses.h"
+#include "models/foreign/script_method.h"
 #include "models/foreign/torchscript_graph.h"
 
 namespace accrue::models {
 namespace {
 
 at::ScalarType dtype_of(const TorchScriptOptions& options) {
-  if (options.compute == Compute::bf16)
-    throw usage_error("load " + options.file.string(), "precision.compute \"fp32\" or \"fp64\"",
-                      "bf16", "fp32: mixed precision needs accrue's own layers");
   return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
 }
 
@@ -62,17 +63,33 @@ torch::jit::Module load(const TorchScriptOptions& options) {
   }
 }
 
+std::string in_words(const torch::jit::Kwargs& arguments) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : arguments)
+    words.push_back(
+        c10::str(name, ' ', value.toTensor().scalar_type(), ' ', value.toTensor().sizes()));
+  std::ranges::sort(words);
+  return listed(words, "and");
+}
+
 /// The error for inputs that a module does not take.
-Error refused_by_module(const at::Tensor& inputs, const std::exception& error) {
+Error refused_by_module(const batch::MicroBatch& micro, const torch::jit::Kwargs& arguments,
+                        const std::exception& error) {
   const std::string reason = first_line(error.what());
   const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;
   return runtime_error(
-      "run the TorchScript module on " + accrue::counted(inputs.size(0), "sample"),
-      c10::str("a module that takes inputs ", inputs.scalar_type(), ' ', inputs.sizes()), reason,
+      "run the TorchScript module on " + accrue::counted(micro.inputs.size(0), "sample"),
+      "a module that takes " + in_words(arguments), reason,
       has_one_value
           ? "batch.micro of 2 or more, and samples that it divides, where batch normalisation "
             "needs more than one value of a micro-batch"
           : "a module made for these data, or other data");
+}
+
+/// What stands for no losses stated: one, of the only output against the labels.
+std::vector<ScriptLoss> stated_or_usual(const TorchScriptOptions& options) {
+  if (!options.heads.empty() || !options.method.empty()) return options.heads;
+  return {{.name = "cross_entropy"}};
 }
 
 NamedParameters list(const torch::jit::named_parameter_list& tensors) {
@@ -88,44 +105,73 @@ bool contains(const std::vector<ForeignLayer>& layers, ForeignLayer::Kind kind) 
 }  // namespace
 
 struct TorchScriptModel::Impl {
+  std::string origin;
   torch::jit::Module module;
   at::ScalarType dtype;
   LossOptions loss;
+  std::vector<ScriptLoss> heads;
+  std::optional<ScriptLosses> own;      ///< of the module's own loss
+  std::optional<ScriptMethod> forward;  ///< without one
   NamedParameters parameters, buffers;
   std::vector<ForeignLayer> foreign;
+  ForeignPasses passes;
 
   explicit Impl(const TorchScriptOptions& options)
-      : module(load(options)),
+      : origin(options.file.string()),
+        module(load(options)),
         dtype(dtype_of(options)),
         loss(options.loss),
+        heads(stated_or_usual(options)),
         parameters(list(module.named_parameters())),
-        foreign() {
-    check_signature(module, options.file.string());
+        passes(options.compute) {
+    if (options.method.empty()) {
+      forward.emplace(module, "forward", origin);
+      check_outputs(*forward, outputs_read(heads), origin);
+    } else {
+      own.emplace(module, options.method, heads, origin);
+    }
     for (const auto& entry : module.named_buffers()) buffers.push_back({entry.name, entry.value});
-    if (std::ranges::none_of(parameters,
-                             [](const NamedParameter& p) { return p.tensor.requires_grad(); }))
-      throw usage_error(
-          "load " + options.file.string(), "parameters to train",
-          parameters.empty() ? "none" : "frozen ones only",
-          "a module that was not frozen (torch.jit.freeze turns weights into constants)");
-    foreign = layers_in_graph(module);
+    check_parameters();
+    foreign = layers_in_graph(module, own ? options.method : "forward");
   }
 
-  at::Tensor forward(const at::Tensor& inputs, const ForwardContext& context) {
+  /// The outputs that the losses read, or the losses that the module makes itself.
+  Activations run(const batch::MicroBatch& micro, const ForwardContext& context) {
     if (module.is_training() != context.training) module.train(context.training);
     const ModuleGenerator generator(context, 0);
+    const at::IValue result = run_method(micro);
+    if (own) return activations_of(own->losses_of(result), origin);
+    Activations outputs;
+    for (const std::string& name : outputs_read(heads))
+      outputs.push_back(named_output(result, name));
+    return outputs;
+  }
+
+ private:
+  at::IValue run_method(const batch::MicroBatch& micro) const {
+    const ScriptMethod& method = own ? own->method() : *forward;
+    const torch::jit::Kwargs arguments = method.arguments(micro, dtype);
     // The optimising executor changes the graph after its first runs, and with it the last bits.
     const torch::jit::GraphOptimizerEnabledGuard as_written(false);
-    const bool real = at::isFloatingType(inputs.scalar_type());
     try {
-      return module.forward({real ? inputs.to(dtype) : inputs}).toTensor();
+      return method.run(arguments);
     } catch (const c10::OutOfMemoryError&) {
       throw;
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
-      throw refused_by_module(inputs, error);
+      throw refused_by_module(micro, arguments, error);
     }
+  }
+
+  void check_parameters() const {
+    if (std::ranges::any_of(parameters,
+                            [](const NamedParameter& p) { return p.tensor.requires_grad(); }))
+      return;
+    throw usage_error("load " + origin, "parameters to train",
+                      parameters.empty() ? "none" : "frozen ones only",
+                      "a module that was not frozen (torch.jit.freeze turns weights into "
+                      "constants)");
   }
 };
 
@@ -136,17 +182,26 @@ TorchScriptModel::~TorchScriptModel() = default;
 
 NamedParameters TorchScriptModel::parameters() const { return impl_->parameters; }
 NamedParameters TorchScriptModel::buffers() const { return impl_->buffers; }
-std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const { return impl_->foreign; }
+std::vector<ForeignLayer> TorchScriptModel::foreign_layers() const {
+  return impl_->passes.beyond_reach(impl_->foreign);
+}
+
+void TorchScriptModel::accelerate(bool wanted) {
+  impl_->passes.accelerate(wanted, impl_->parameters);
+}
+AcceleratedCalls TorchScriptModel::accelerated_calls() const { return impl_->passes.calls(); }
 
 std::vector<Segment> TorchScriptModel::segments() {
   Impl* model = impl_.get();
-  return {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
-                              const ForwardContext& context) {
-             return Activations{model->forward(micro.inputs, context)};
-           }}};
+  return model->passes.of(
+      {{"forward", [model](const Activations&, const batch::MicroBatch& micro,
+                           const ForwardContext& context) { return model->run(micro, context); }}});
 }
 
-std::vector<LossHead> TorchScriptModel::losses() { return {class_cross_entropy_head(impl_->loss)}; }
+std::vector<LossHead> TorchScriptModel::losses() {
+  if (impl_->own) return heads_of_own_losses(impl_->own->named(impl_->dtype));
+  return heads_on_outputs(impl_->heads, impl_->loss);
+}
 
 NamedParameters TorchScriptModel::file_tensors() const {
   return file_tensors_of(impl_->parameters, impl_->buffers);

@@ -4,9 +4,12 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/inliner.h>
 
-#include <sstream>
+#include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "accrue/core/error.h"
+#include "models/foreign/script_method.h"
 
 namespace accrue::models {
 namespace {
@@ -17,24 +20,12 @@ using torch::jit::Value;
 
 constexpr const char* black_box = "a TorchScript module runs as a whole";
 
-bool takes_one_tensor(const c10::FunctionSchema& schema) {
-  const auto& arguments = schema.arguments();  // the first is the module itself
-  if (arguments.size() < 2 || !arguments[1].type()->isSubtypeOf(*c10::TensorType::get()))
-    return false;
-  for (std::size_t i = 2; i < arguments.size(); ++i)
-    if (!arguments[i].default_value()) return false;
-  return true;
-}
+bool is_one_tensor(const c10::TypePtr& type) { return type->isSubtypeOf(*c10::TensorType::get()); }
 
-bool returns_one_tensor(const c10::FunctionSchema& schema) {
-  return schema.returns().size() == 1 &&
-         schema.returns()[0].type()->isSubtypeOf(*c10::TensorType::get());
-}
-
-std::string text_of(const c10::FunctionSchema& schema) {
-  std::ostringstream text;
-  text << schema;
-  return text.str();
+std::string example_of(const std::vector<std::string>& names) {
+  return "loss.heads = [{name = \"...\", output = \"" +
+         (names.empty() ? std::string("logits") : names.front()) +
+         "\", target = \"labels\"}], or loss.method where the module makes its loss itself";
 }
 
 /// Whether the graph says that a layer stays in evaluation mode, as a layer traced there does.
@@ -66,33 +57,46 @@ bool is_dropout(const Node& node) {
   return drops && !is_fixed_to_evaluation(node, 2) && constant_probability(node).value_or(1) > 0;
 }
 
+/// Whether accrue has masks for it (kernels/accelerate.h).
+bool can_be_keyed(const Node& node) {
+  constexpr std::array known{"dropout", "dropout_", "feature_dropout", "feature_dropout_",
+                             "scaled_dot_product_attention"};
+  return std::ranges::find(known, std::string_view(node.kind().toUnqualString())) != known.end();
+}
+
 void look(const Block& block, std::vector<ForeignLayer>& found) {
   for (const Node* node : block.nodes()) {
     const std::string name = node->kind().toQualString();
     if (is_batch_norm(*node))
       found.push_back({ForeignLayer::Kind::batch_norm, name, black_box});
     else if (is_dropout(*node))
-      found.push_back({ForeignLayer::Kind::dropout, name, black_box});
+      found.push_back({ForeignLayer::Kind::dropout, name, black_box, can_be_keyed(*node)});
     for (const Block* inner : node->blocks()) look(*inner, found);
   }
 }
 
 }  // namespace
 
-void check_signature(const torch::jit::Module& module, const std::string& origin) {
-  const char* expected = "forward(inputs: Tensor) -> Tensor, the logits";
-  const auto method = module.find_method("forward");
-  if (!method)
-    throw usage_error("load " + origin, expected, "a module without forward",
-                      "scripting or tracing a module that has one");
-  const c10::FunctionSchema& schema = method->function().getSchema();
-  if (takes_one_tensor(schema) && returns_one_tensor(schema)) return;
-  throw usage_error("load " + origin, expected, text_of(schema),
-                    "wrapping the module in one whose forward has this signature");
+void check_outputs(const ScriptMethod& forward, const std::vector<std::string>& outputs,
+                   const std::string& origin) {
+  const c10::TypePtr& type = forward.result();
+  const std::vector<std::string> names = output_names(type);
+  const bool is_dict = type->kind() == c10::TypeKind::DictType;
+  for (const std::string& output : outputs) {
+    if (output.empty() ? is_one_tensor(type) : is_dict) continue;
+    if (std::ranges::find(names, output) != names.end()) continue;
+    throw usage_error(
+        "load " + origin,
+        output.empty() ? "a forward that returns one Tensor, the logits"
+                       : "a forward with an output \"" + output + '"',
+        forward.signature(),
+        is_one_tensor(type) ? "loss.heads without output: there is one" : example_of(names));
+  }
 }
 
-std::vector<ForeignLayer> layers_in_graph(const torch::jit::Module& module) {
-  const std::shared_ptr<torch::jit::Graph> graph = module.get_method("forward").graph()->copy();
+std::vector<ForeignLayer> layers_in_graph(const torch::jit::Module& module,
+                                          const std::string& method) {
+  const std::shared_ptr<torch::jit::Graph> graph = module.get_method(method).graph()->copy();
   torch::jit::Inline(*graph);
   std::vector<ForeignLayer> found;
   look(*graph->block(), found);

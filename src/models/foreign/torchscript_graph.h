@@ -11,11 +11,15 @@ struct Module;
 
 namespace accrue::models {
 
-/// Throws a usage Error naming `origin` and the signature found unless `module`'s forward takes one
-/// tensor and returns one.
-void check_signature(const torch::jit::Module& module, const std::string& origin);
+class ScriptMethod;
 
-/// Batch normalisations and dropout among the operators of the forward method and all it calls.
-std::vector<ForeignLayer> layers_in_graph(const torch::jit::Module& module);
+/// Throws a usage Error naming `origin` and the signature found where `forward` does not return
+/// these outputs; "" stands for a single tensor. What a dict has only a run tells.
+void check_outputs(const ScriptMethod& forward, const std::vector<std::string>& outputs,
+                   const std::string& origin);
+
+/// Batch normalisations and dropout among the operators of the method and all it calls.
+std::vector<ForeignLayer> layers_in_graph(const torch::jit::Module& module,
+                                          const std::string& method);
 
 }  // namespace accrue::models

@@ -75,6 +75,8 @@ RunRecord record_in(const json& run, const std::string& folder) {
                    .start = run.at("start").get<std::string>(),
                    .resumed = resumptions_in(run.at("resumed"))};
   integer_in(run.at("machine"), "threads", most_threads);
+  if (run.at("plan").contains("accelerate"))
+    record.accelerate = run.at("plan").at("accelerate").get<bool>();
   if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
   return record;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct RunRecord {
   RunData data;
   std::vector<RankRecord> ranks;  ///< the plan, by rank; not empty
   std::string plan_reason;
-  std::string start;  ///< digest of the parameters that it started from
+  std::optional<bool> accelerate;  ///< RunPlan::accelerate
+  std::string start;               ///< digest of the parameters that it started from
   std::vector<PastResumption> resumed;
 };
 

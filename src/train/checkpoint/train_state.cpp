@@ -157,6 +157,7 @@ json to_json(const TrainState& state) {
              {"samples", state.data.samples},
              {"held_out", state.data.held_out},
              {"checked", state.data.checked}}}};
+  if (state.accelerate) out["plan"]["accelerate"] = *state.accelerate;
   if (state.epoch_began) out["epoch_began"] = *state.epoch_began;
   if (state.ranks.size() > 1)
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
@@ -182,6 +183,7 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
   state.micro_batches = micro_batches_from_json(plan);
   if (plan.has("recompute"))
     state.recompute = parse_recompute(plan.text("recompute"), "plan.recompute");
+  if (plan.has("accelerate")) state.accelerate = plan.is_set("accelerate");
   if (reader.has("ranks"))
     for (const json& rank : reader.array("ranks"))
       state.ranks.push_back(rank_from_json({rank, "ranks.", operation}));

@@ -28,7 +28,8 @@ struct TrainState {
   /// The micro-batches of the plan: a resume does not measure anew.
   memory::RecoveryState micro_batches;
   Recompute recompute = Recompute::none;
-  std::vector<RankRecord> ranks = {};  ///< by rank; a checkpoint of one process has none
+  std::optional<bool> accelerate = {};  ///< RunPlan::accelerate
+  std::vector<RankRecord> ranks = {};   ///< by rank; a checkpoint of one process has none
   /// The last evaluation, so that a run that is resumed where it was made does not make it again.
   std::optional<std::int64_t> evaluated_step;
   std::optional<double> eval_loss;  ///< its loss; none where it was not finite

@@ -1,5 +1,6 @@
 #include "train/config/checks.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -64,6 +65,10 @@ void check_data(const Config& config, const StatedKeys& stated, const std::strin
     throw usage_error(where(stated, "data.val_fraction"), "either data.val or data.val_fraction",
                       "both", "removing one of them");
   check_augment(config, stated);
+  if (!config.data.columns.empty() && !config.data.weights.empty())
+    throw usage_error(where(stated, "data.columns"), "file patterns alone in data.train",
+                      "sources with weights, whose samples are tokens",
+                      "data.train = [\"...\"], or leaving data.columns out");
   if (config.run.eval_every && !has_val && config.data.val_fraction == 0 && !may_be_brought)
     throw usage_error(where(stated, "run.eval_every"), "validation data to evaluate on", "none",
                       "data.val or data.val_fraction, or removing run.eval_every");
@@ -106,6 +111,16 @@ void check_torchscript(const Config& config, const StatedKeys& stated) {
   if (config.model.from.empty())
     throw usage_error(where(stated, "model.kind"), "model.from to name the TorchScript file",
                       "nothing", "from = \"model.pt\" in [model]");
+  if (config.loss.method.empty()) return;
+  const bool changes_terms = config.loss.label_smoothing != 0 || config.loss.z_loss != 0;
+  const bool reads_outputs = std::ranges::any_of(
+      config.loss.heads, [](const models::ScriptLoss& head) { return !head.output.empty(); });
+  if (!changes_terms && !reads_outputs) return;
+  throw usage_error(
+      where(stated, "loss.method"),
+      "the module's own loss, of which loss.heads has the names and coefficients",
+      changes_terms ? "label smoothing or a z-loss beside it" : "a head with an output beside it",
+      changes_terms ? "both in the module" : "loss.heads without output");
 }
 
 void check_gpt2(const Config& config, const StatedKeys& stated) {

@@ -220,6 +220,9 @@ Key model_kind_key(std::string name);
 /// data.train, file patterns or sources with weights.
 Key sources_key(std::string name);
 
+/// loss.heads, a table for each loss of a TorchScript module.
+Key heads_key(std::string name);
+
 /// data.tokenizer, a word or a path.
 Key tokenizer_key(std::string name);
 

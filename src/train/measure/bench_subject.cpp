@@ -8,6 +8,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "train/pass/forward_backward.h"
+#include "train/plan/acceleration.h"
 #include "train/ranks/alone.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
@@ -66,7 +67,9 @@ void expect_rounds(std::int64_t rounds) {
 
 Workload BenchSubject::open(const Config& config) {
   use_resources(config);
-  return open_workload(config);
+  Workload work = open_workload(config);
+  decide_acceleration(work);
+  return work;
 }
 
 BenchSubject::BenchSubject(const Config& config)
@@ -106,7 +109,7 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
                                                    std::int64_t samples) {
   RunLog log;
   RunControl control;
-  MemoryRetries retries;
+  memory::Retries retries;
   Alone alone;
   const std::unique_ptr<Runner> runner = make_runner(
       work_.config, {model(), window, loader_, work_.config.run.seed, log, control, retries},

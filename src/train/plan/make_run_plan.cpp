@@ -48,6 +48,7 @@ std::vector<std::string> data_remarks(const Datasets& data) {
 std::vector<std::string> remarks_of(const Workload& work) {
   std::vector<std::string> remarks = data_remarks(work.data);
   remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
+  if (work.acceleration) remarks.push_back(work.acceleration->reason);
   return remarks;
 }
 
@@ -74,6 +75,7 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
   plan.total_steps = total_windows(config, schedule);
   plan.recompute = decision.recompute;
   plan.remarks = remarks_of(work);
+  if (work.acceleration) plan.accelerate = work.acceleration->on;
   plan.micro_reason = decision.reason;
   plan.trials = decision.trials;
   if (is_exact(config, *work.model)) {

@@ -3,6 +3,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
+#include "train/plan/acceleration.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/plan_choice.h"
@@ -38,7 +39,9 @@ std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& cho
 /// by the next plan, until one fits or memory::plan refuses.
 void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport& report) {
   for (;;) {
-    remeasure_beyond_budget(trials, report.question, report.facts);
+    remeasure_beyond_budget(
+        [&](const memory::PlanPoint& point) { return trials.run_afresh(point); }, report.question,
+        report.facts);
     report.plan = memory::plan(report.facts, report.question);
     const memory::PlanPoint& point = report.plan.chosen.point;
     if (options.progress) options.progress("running the plan: " + memory::describe(point));
@@ -82,6 +85,7 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
     Workload work = open_within_memory(with_whole_batch(config, options.ranks));
     work.ranks = ranks_that_share(config, options.ranks);
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
+    decide_acceleration(work);
     report = plan_workload(work, options);
     report.parameters = models::parameter_count(*work.model);
     report.batch_tokens = tokens_of_window(work);

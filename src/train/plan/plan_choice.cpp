@@ -4,6 +4,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
+#include "memory/plan_refusal.h"
 #include "train/pass/forward_backward.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/storage.h"
@@ -30,12 +31,12 @@ std::optional<std::int64_t> budget_of(const Config& config) {
   return memory::resolve_budget(config.memory.budget);
 }
 
+}  // namespace
+
 std::int64_t preferred_limit(const memory::Resident& resident) {
   const std::int64_t held = std::max(memory::usage().reserved, resident.total());
   return held + memory::available_bytes() / 2;
 }
-
-}  // namespace
 
 memory::PlanQuestion plan_question(const Workload& work) {
   const Config& config = work.config;
@@ -67,13 +68,13 @@ void take_what_is_left(memory::PlanQuestion& question) {
 
 }  // namespace
 
-void remeasure_beyond_budget(PlanTrials& trials, memory::PlanQuestion& question,
+void remeasure_beyond_budget(const memory::Trial& afresh, memory::PlanQuestion& question,
                              std::vector<memory::Fact>& facts) {
   if (!question.is_budget || !memory::tensor_budget()) return;
   take_what_is_left(question);
   for (memory::Fact& fact : facts) {
     if (!fact.measured.fits || fact.measured.peak_bytes <= question.limit_bytes) continue;
-    const memory::Measured again = trials.run_afresh(fact.point);
+    const memory::Measured again = afresh(fact.point);
     if (again.fits) fact.measured = again;
     take_what_is_left(question);
   }
@@ -93,10 +94,13 @@ std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuest
     if (!memory::is_out_of_memory(error)) throw;
   }
   question.resident = memory::state_bytes(question.parameter_count, storage_of(work.config));
+  refuse_what_is_held(question);
+}
+
+void refuse_what_is_held(const memory::PlanQuestion& question) {
   const memory::Measured failed{.fits = false,
                                 .peak_bytes = question.limit_bytes + memory::last_missing_bytes()};
-  memory::plan({{{1, question.modes.back()}, failed}}, question);  // this throws the refusal
-  return nullptr;
+  throw memory::refusal({{{1, question.modes.back()}, failed}}, question);
 }
 
 }  // namespace accrue::train

@@ -16,18 +16,25 @@ bool can_recompute(const Workload& work);
 /// Throws a usage Error where memory.recompute asks for what the model has not.
 memory::PlanQuestion plan_question(const Workload& work);
 
-/// Puts into `question` what a budget that holds leaves to tensors, now that `trials` have shown
-/// what the program takes besides. Facts that reach beyond it are measured again, as they may take
-/// less where there is less: an allocator that has room keeps free lists.
-void remeasure_beyond_budget(PlanTrials& trials, memory::PlanQuestion& question,
+/// Puts into `question` what a budget that holds leaves to tensors, now that trials have shown what
+/// the program takes besides. Facts that reach beyond it are measured again by `afresh`, as they
+/// may take less where there is less: an allocator that has room keeps free lists.
+void remeasure_beyond_budget(const memory::Trial& afresh, memory::PlanQuestion& question,
                              std::vector<memory::Fact>& facts);
+
+/// The limit where there is no budget: what is held and half of what is free.
+std::int64_t preferred_limit(const memory::Resident& resident);
 
 /// Whether config and limits leave a single answer.
 bool is_decided(const memory::PlanQuestion& question);
 
 /// The trials for `question`, whose resident bytes it fills in; and, where there is no budget, the
-/// limit: what is held then and half of what is free. Throws a refused Error with the bytes missing
-/// where not even what is resident fits.
+/// limit (preferred_limit). Throws a refused Error with the bytes missing where not even what is
+/// resident fits.
 std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question);
+
+/// Throws the refused Error of a budget that does not hold `question`'s resident bytes, after an
+/// allocation of them failed.
+[[noreturn]] void refuse_what_is_held(const memory::PlanQuestion& question);
 
 }  // namespace accrue::train

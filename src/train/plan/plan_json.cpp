@@ -65,6 +65,7 @@ json to_json(const RunPlan& plan, const std::vector<RankRecord>& records) {
            {"reason", plan.micro_reason},
            {"batch_samples", plan.batch_samples},
            {"effective_batch", effective_batch_json(plan.effective)}};
+  if (plan.accelerate) out["accelerate"] = *plan.accelerate;
   if (plan.batch_tokens > 0) out["batch_tokens"] = plan.batch_tokens;
   for (const RankRecord& rank : records)
     out["ranks"].push_back(

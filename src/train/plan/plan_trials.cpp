@@ -4,22 +4,16 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "accrue/core/clock.h"
-#include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "data/fetch.h"
-#include "memory/out_of_memory.h"
-#include "memory/thread_meter.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/activation_placement.h"
 
 namespace accrue::train {
 namespace {
 
-constexpr std::size_t most_repeats = 3;
-constexpr double enough_seconds = 0.02;  ///< of repeats together
 /// The most micro-batches that exist at once, which is in a replay: the one that runs, the one it
 /// is fetched again for, and two that the loader has ready.
 constexpr std::size_t micro_batches_at_once = 4;
@@ -53,27 +47,6 @@ at::Tensor hold_cuts(const Workload& work) {
   return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
 }
 
-/// Finds the most that is held while it lives: by the allocator's count, or without the allocator
-/// what is resident and what tensors took besides.
-class HeldPeak {
- public:
-  explicit HeldPeak(const memory::Resident& resident) : resident_bytes_(resident.total()) {
-    if (memory::caching_allocator_installed()) {
-      scope_.emplace();
-    } else {
-      meter_.emplace();
-    }
-  }
-  std::int64_t bytes() const {
-    return scope_ ? scope_->peak().reserved : resident_bytes_ + meter_->peak();
-  }
-
- private:
-  std::int64_t resident_bytes_;
-  std::optional<memory::PeakScope> scope_;
-  std::optional<memory::ThreadMeter> meter_;
-};
-
 }  // namespace
 
 PlanTrials::PlanTrials(const Workload& work)
@@ -86,6 +59,7 @@ PlanTrials::PlanTrials(const Workload& work)
                 .gradients = window_.buffer()->bytes(),
                 .optimizer = optimizer_->state_bytes(),
                 .cuts = cuts_.defined() ? cuts_.numel() : 0},
+      runs_(resident_, [this] { undo(); }),
       longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
 
 std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
@@ -108,48 +82,23 @@ memory::Resident PlanTrials::resident() const {
   return resident;
 }
 
-/// The peak while `work` runs, with the seconds that it returns. Where memory runs out, no window
-/// is left open and running statistics are as they were.
-template <class Work>
-memory::Measured PlanTrials::attempt(const Work& work) {
-  try {
-    const HeldPeak peak(resident_);
-    const double seconds = work();
-    buffers_.restore();
-    memory::measure_outside();
-    return {.peak_bytes = peak.bytes(), .seconds = seconds};
-  } catch (const std::exception& error) {
-    if (!memory::is_out_of_memory(error)) throw;
-    return out_of_memory();
-  }
+/// No window is left open, and running statistics are as they were.
+void PlanTrials::undo() {
+  window_.discard();
+  buffers_.restore();
 }
 
 memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
-  const bool is_first = tried_.insert(point).second;
-  // The peak is to be what the point takes by itself; times are those of a process that has its
-  // memory.
-  if (is_first) memory::release_cached();
-  return attempt([&] {
-    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
-    if (is_first) pass(micros.front(), point.recompute);
-    return seconds_of_passes(micros.front(), point.recompute);
+  return runs_.run(point, [&]() -> TrialRuns::Pass {
+    return [this, micros = fetch(point.micro_batch), recompute = point.recompute] {
+      return pass(micros.front(), recompute);
+    };
   });
 }
 
 memory::Measured PlanTrials::run_afresh(const memory::PlanPoint& point) {
-  tried_.erase(point);
+  runs_.forget(point);
   return run(point);
-}
-
-/// Seconds of one pass: the mean of several where one is too short for a clock.
-double PlanTrials::seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute) {
-  double total = 0;
-  std::size_t done = 0;
-  do {
-    total += pass(micro, recompute);
-    ++done;
-  } while (done < most_repeats && total < enough_seconds);
-  return total / static_cast<double>(done);
 }
 
 double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
@@ -169,19 +118,10 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
   return watch.seconds();
 }
 
-memory::Measured PlanTrials::out_of_memory() {
-  window_.discard();
-  buffers_.restore();
-  memory::release_cached();
-  memory::measure_outside();
-  const std::int64_t limit = memory::tensor_budget().value_or(resident_.total());
-  return {.fits = false, .peak_bytes = limit + memory::last_missing_bytes()};
-}
-
 PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   Step step{.micro = run_afresh(point)};
   if (!step.micro.fits) return step;
-  const memory::Measured whole = attempt([&] {
+  const memory::Measured whole = runs_.attempt([&] {
     const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
     const double seconds = open_and_pass(micros.front(), point.recompute);
     step.closing_seconds = close_and_step();

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "accrue/accum/window.h"
 #include "accrue/optim/optimizer.h"
 #include "memory/plan.h"
 #include "train/pass/buffer_snapshot.h"
+#include "train/plan/trial_runs.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -21,11 +21,10 @@ class PlanTrials {
   /// `work` must outlive it. What it allocates may run out of memory (is_out_of_memory).
   explicit PlanTrials(const Workload& work);
 
-  /// Runs the longest samples forward and backward into a window that is dropped. The first run of
-  /// a point has a pass before it that is not timed, and begins without memory kept for reuse; the
-  /// peak of a later run counts what other points left for reuse, too.
+  /// Runs the longest samples forward and backward into a window that is dropped, as TrialRuns
+  /// does.
   memory::Measured run(const memory::PlanPoint& point);
-  bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
+  bool has_run(const memory::PlanPoint& point) const { return runs_.has_run(point); }
   /// Runs a point that was run before as if it were the first time.
   memory::Measured run_afresh(const memory::PlanPoint& point);
 
@@ -45,14 +44,11 @@ class PlanTrials {
   memory::Resident resident() const;
 
  private:
-  template <class Work>
-  memory::Measured attempt(const Work& work);
   std::vector<batch::MicroBatch> fetch(std::int64_t samples) const;
-  double seconds_of_passes(const batch::MicroBatch& micro, Recompute recompute);
   double pass(const batch::MicroBatch& micro, Recompute recompute);
   double open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
   std::optional<double> close_and_step();
-  memory::Measured out_of_memory();
+  void undo();
 
   const Workload& work_;
   BufferSnapshot buffers_;
@@ -60,7 +56,7 @@ class PlanTrials {
   std::unique_ptr<optim::Optimizer> optimizer_;
   accum::Window window_;
   memory::Resident resident_;
-  std::set<memory::PlanPoint> tried_;
+  TrialRuns runs_;
   std::vector<std::int64_t> longest_;  ///< samples, the one with most tokens first
 };
 

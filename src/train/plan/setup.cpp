@@ -73,7 +73,8 @@ MicroDecision choose_micro_batch(const Workload& work) {
   std::vector<memory::Fact> facts =
       memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
   question.resident = trials->resident();
-  remeasure_beyond_budget(*trials, question, facts);
+  remeasure_beyond_budget([&](const memory::PlanPoint& point) { return trials->run_afresh(point); },
+                          question, facts);
   auto plan = std::make_shared<const memory::Plan>(memory::plan(facts, question));
   return {.samples = plan->chosen.point.micro_batch,
           .recompute = plan->chosen.point.recompute,

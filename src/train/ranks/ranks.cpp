@@ -113,10 +113,10 @@ void Ranks::check_divisible(const Workload& work) const {
            !found.uncut.empty() ? "one process, or the model saved with group normalisation"
            : share_windows      ? "batchnorm = \"exact\", or \"convert-group\""
                                 : "batchnorm = \"convert-group\"");
-  const bool interleave = is_exact(work.config, *work.model) || !share_windows;
-  if (work.model->losses().size() > 1 && interleave)
-    refuse("train", "one loss", "several, whose total weights would be each rank's own",
-           "ranks that share windows, without exact batch normalisation, or one process");
+  if (work.model->losses().size() > 1 && work.config.dist.takes_outer_steps())
+    refuse("dist.local_steps", "one loss",
+           "several, whose total weights would be each rank's own in steps that it takes alone",
+           "ranks that share windows (local_steps = 1), or one process");
   if (const auto conflict = conflict_of(work.config, world()))
     refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
 }
@@ -221,6 +221,13 @@ bool Ranks::as_first_says(bool mine) const {
   const at::Tensor said = at::full({1}, mine ? 1 : 0, at::kByte);
   group_->broadcast(said, 0, "what the first rank decided");
   return said.item<std::uint8_t>() != 0;
+}
+
+bool Ranks::all_say(bool mine) const {
+  if (!group_) return mine;
+  at::Tensor against = at::full({1}, mine ? 0 : 1, at::kDouble);
+  group_->start_sum(against, "what the ranks decided")->wait();
+  return against.item<double>() == 0;
 }
 
 std::vector<NamedParameters> Ranks::states_of_others(const NamedParameters& mine) const {

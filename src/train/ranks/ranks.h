@@ -65,6 +65,8 @@ class Ranks {
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
   /// Returns what the first rank says, on all ranks.
   bool as_first_says(bool mine) const;
+  /// Whether all ranks say so, on all ranks.
+  bool all_say(bool mine) const;
   /// The states of the other ranks on the first, by rank from the second on; nothing on the others.
   /// All have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
   std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;

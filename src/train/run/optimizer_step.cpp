@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "accum/window_remarks.h"
 #include "core/cause.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/make_run_plan.h"
@@ -60,6 +61,7 @@ OptimizerStep::Taken OptimizerStep::take() {
   if (!window) return Taken::went_back;
   if (window->interrupted) return Taken::stopped;
   tell_of(*window);
+  look_at_first(*window);
   require_a_finite_loss(*window);
   if (window->gradient) histograms_.see(*window->gradient, progress_.state.step + 1);
   const Update update = update_parameters(*window);
@@ -113,6 +115,12 @@ void OptimizerStep::tell_of(const WindowRun& window) {
   if (!window.unreadable.empty())
     flow_.log.event_of_this_rank("quarantine",
                                  "left out of the batch: " + describe(window.unreadable));
+}
+
+void OptimizerStep::look_at_first(const WindowRun& window) {
+  if (!window.gradient || std::exchange(looked_at_window_, true)) return;
+  for (const accum::WindowRemark& remark : accum::remarks_on(flow_.window))
+    flow_.log.event(remark.name, remark.reason);
 }
 
 void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {

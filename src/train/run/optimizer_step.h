@@ -53,6 +53,7 @@ class OptimizerStep {
   void settle_memory();
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
   void tell_of(const WindowRun& window);
+  void look_at_first(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
   Update update_parameters(WindowRun& window);
   std::optional<double> consume(accum::MeanGradient gradient, double lr);
@@ -79,6 +80,7 @@ class OptimizerStep {
   RollbackHistory rollback_history_;
   bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;
+  bool looked_at_window_ = false;  ///< a window that gave a gradient was remarked on
 };
 
 }  // namespace accrue::train

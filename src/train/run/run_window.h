@@ -1,7 +1,7 @@
 #pragma once
 
+#include "memory/retries.h"
 #include "train/ranks/parallelism.h"
-#include "train/window/memory_retries.h"
 #include "train/window/runner.h"
 
 namespace accrue::train {
@@ -11,7 +11,7 @@ struct WindowFlow {
   accum::Window& window;
   Runner& runner;
   Parallelism& parallelism;
-  MemoryRetries& retries;
+  memory::Retries& retries;
   RunLog& log;
 };
 

@@ -83,6 +83,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   events.add_all("dist", rank_remarks(config, start.plan.effective, start.ranks, resumed));
   if (!have_one_size(start.records)) events.add("plan", sizes_in_words(start.records));
   if (!resumed || resumed->checkpoint.empty()) events.add_all("model", start.work.remarks);
+  if (start.work.acceleration) events.add("accelerate", start.work.acceleration->reason);
   if (start.repeated) events.add_all("repeat", in_words(*start.repeated));
   if (!resumed) {
     events.add("plan", plan_in_words(start.plan));

@@ -19,6 +19,7 @@
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
 #include "train/run/run_notes.h"
+#include "train/run/settle_acceleration.h"
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
@@ -80,6 +81,7 @@ struct Trainer::Impl {
 
   const RunPlan& decide_plan() {
     if (plan) return *plan;
+    settle_acceleration(work, ranks, repeated);
     const bool alike = !fixed_micro_batch_reason(work.config).empty();
     if (repeated && repeated->repetition.keeps_plan) {
       records = records_for(ranks.world(), repeated->record->ranks, alike);
@@ -140,6 +142,7 @@ struct Trainer::Impl {
     const std::int64_t micro = decide_plan().micro_batch;
     return {.micro_batches = {.planned = micro, .micro_batch = micro},
             .recompute = plan->recompute,
+            .accelerate = plan->accelerate,
             .ranks = records,
             .data = data};
   }
@@ -197,6 +200,7 @@ struct Trainer::Impl {
     if (sizes.planned != mine.micro_batch)
       sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
     state.recompute = mine.recompute;
+    resume_acceleration(work, state.accelerate);
     state.ranks = records;
     plan_by_records("as the checkpoint says");
     if (state.window <= plan->total_steps) return;
@@ -337,6 +341,17 @@ struct Trainer::Impl {
     }
   }
 
+  /// What `action` gives; other ranks are told where it fails.
+  template <class Action>
+  auto telling_ranks(Action action) {
+    try {
+      return action();
+    } catch (const std::exception& error) {
+      ranks.fail(error.what());
+      throw;
+    }
+  }
+
   Config given;  ///< what the run directory keeps and a resume compares
   Ranks ranks;
   Workload work;
@@ -370,30 +385,15 @@ void Trainer::add_observer(std::shared_ptr<Observer> observer) {
 }
 
 const RunPlan& Trainer::plan() {
-  try {
-    return impl_->decide_plan();
-  } catch (const std::exception& error) {
-    impl_->ranks.fail(error.what());
-    throw;
-  }
+  return *impl_->telling_ranks([&] { return &impl_->decide_plan(); });
 }
 
 Preview Trainer::preview(const RunOptions& options) {
-  try {
-    return impl_->preview(options);
-  } catch (const std::exception& error) {
-    impl_->ranks.fail(error.what());
-    throw;
-  }
+  return impl_->telling_ranks([&] { return impl_->preview(options); });
 }
 
 RunResult Trainer::run(const RunOptions& options) {
-  try {
-    return impl_->begin(options);
-  } catch (const std::exception& error) {
-    impl_->ranks.fail(error.what());
-    throw;
-  }
+  return impl_->telling_ranks([&] { return impl_->begin(options); });
 }
 
 }  // namespace accrue::train

@@ -60,8 +60,8 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
 
-MemoryRetries TrainingLoop::make_retries() {
-  return MemoryRetries(
+memory::Retries TrainingLoop::make_retries() {
+  return memory::Retries(
       parallelism_->retries_alone() ? &recovery_ : nullptr,
       [this] { return memory_advice(run_.work, run_.plan); },
       [this](std::int64_t samples) {

@@ -27,7 +27,7 @@ class TrainingLoop {
   bool train();
   void expect_folder() const;
   void save_what_was_done() noexcept;
-  MemoryRetries make_retries();
+  memory::Retries make_retries();
 
   RunContext run_;
   Progress progress_;
@@ -38,7 +38,7 @@ class TrainingLoop {
   std::shared_ptr<accum::GradientBuffer> buffer_;
   data::Loader loader_;
   std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window
-  MemoryRetries retries_;
+  memory::Retries retries_;
   accum::Window window_;
   std::unique_ptr<Runner> runner_;
   Checkpointer checkpointer_;

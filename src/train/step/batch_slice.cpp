@@ -61,6 +61,10 @@ void take_spans(const MicroBatch& batch, std::int64_t begin, std::int64_t end, M
 }  // namespace
 
 std::int64_t batch_size(const MicroBatch& batch) {
+  if (batch.own.is_there())
+    throw usage_error("accrue::batch_size", "micro-batches whose samples are rows of tensors",
+                      "one that carries a batch type of the program's own",
+                      "that batch itself, with batch_size and batch_slice beside its type");
   if (batch.sequences_per_sample == 1) return samples_of(batch.inputs, "inputs");
   throw usage_error("accrue::batch_size", "samples of one sequence each",
                     std::to_string(batch.sequences_per_sample),
@@ -71,6 +75,8 @@ MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t
   MicroBatch slice{.inputs = batch.inputs.slice(0, begin, end),
                    .targets = batch.targets.slice(0, begin, end)};
   if (batch.weights.defined()) slice.weights = batch.weights.slice(0, begin, end);
+  for (const auto& [name, column] : batch.columns)
+    slice.columns[name] = column.slice(0, begin, end);
   if (!batch.spans.empty()) {
     take_spans(batch, begin, end, slice);
   } else if (!batch.sample_ids.empty()) {

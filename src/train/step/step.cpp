@@ -8,11 +8,11 @@
 #include "accrue/kernels/accelerate.h"
 #include "distributed/group/among_ranks.h"
 #include "memory/out_of_memory.h"
+#include "memory/retries.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
 #include "train/step/micro_batch_size.h"
 #include "train/step/optimizer_steps.h"
-#include "train/window/memory_retries.h"
 
 namespace accrue::detail {
 namespace {
@@ -97,6 +97,8 @@ class SliceStepper::Impl {
     accumulation.replay = [this](const MicroRef& micro) {
       return (*run_)(micro.sample_ids.front(), micro.sample_ids.back() + 1);
     };
+    // A size that did not fit is remembered here, for the steps to come.
+    accumulation.split_out_of_memory = false;
     accumulation.on_event = options_.on_event;
     accumulation.group = options_.group;
     accumulation.sharing = options_.sharing;
@@ -164,12 +166,11 @@ class SliceStepper::Impl {
 
   void run_slices(std::int64_t samples) {
     largest_ = 0;
-    for (std::int64_t begin = 0; begin < samples;) {
-      const std::int64_t end = std::min(begin + recovery_->state().micro_batch, samples);
-      if (!run_or_undo(begin, end, end == samples)) continue;
+    memory::run_in_parts(samples, *recovery_, [&](std::int64_t begin, std::int64_t end) {
+      if (!run_or_undo(begin, end, end == samples)) return false;
       largest_ = std::max(largest_, end - begin);
-      begin = end;
-    }
+      return true;
+    });
   }
 
   /// Returns false where the micro-batch ran out of memory and was undone.
@@ -197,7 +198,7 @@ class SliceStepper::Impl {
   Accumulator accumulator_;
   const RunSlice* run_ = nullptr;
   std::optional<memory::Recovery> recovery_;
-  std::optional<train::MemoryRetries> retries_;
+  std::optional<memory::Retries> retries_;
   std::int64_t planned_for_ = 0;  ///< samples of the largest batch so far
   std::optional<std::int64_t> bytes_per_sample_;
   std::int64_t samples_ = 0;  ///< samples of all steps

@@ -12,6 +12,7 @@
 #include "memory/out_of_memory.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/window/quarantine_limits.h"
+#include "train/window/rank_losses.h"
 
 namespace accrue::train {
 
@@ -53,12 +54,7 @@ Runner::Opening MicroBatchRunner::prepare(const WindowRequest& request) {
 void MicroBatchRunner::share_losses() {
   const std::vector<double> mine = losses_.sums();
   if (mine.empty()) return;
-  if (!losses_of_all_) {
-    const at::Tensor sums = at::tensor(mine, at::kDouble);
-    options_.reduce->add_up(sums);
-    const double* first = sums.const_data_ptr<double>();
-    losses_of_all_.emplace(first, first + sums.numel());
-  }
+  if (!losses_of_all_) losses_of_all_ = add_up_over_ranks(*options_.reduce, mine);
   losses_.take_sums(*losses_of_all_);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "accrue/core/ledger.h"
-#include "train/window/memory_retries.h"
+#include "memory/retries.h"
 
 namespace accrue::train {
 
@@ -18,7 +18,7 @@ namespace accrue::train {
 class RollbackHistory {
  public:
   /// It counts by a copy of the run's `retries`, which begin anew with each window.
-  explicit RollbackHistory(MemoryRetries retries) : retries_(std::move(retries)) {}
+  explicit RollbackHistory(memory::Retries retries) : retries_(std::move(retries)) {}
 
   /// First samples of the window's micro-batches by which earlier attempts were torn: they are to
   /// be quarantined untried.
@@ -29,12 +29,12 @@ class RollbackHistory {
   void torn_by_gradient(const LedgerView& torn, const std::string& reason);
   /// Throws a refused Error where nothing is left to try. `samples` are those of a micro-batch.
   void torn_by_memory(std::int64_t window, std::int64_t samples, const std::exception& error);
-  /// To be called for each window that was closed; returns MemoryRetries::take_story() where it was
-  /// short of memory.
+  /// To be called for each window that was closed; returns memory::Retries::take_story() where it
+  /// was short of memory.
   std::optional<std::string> closed(std::int64_t window);
 
  private:
-  MemoryRetries retries_;
+  memory::Retries retries_;
   std::map<std::int64_t, std::set<std::int64_t>> to_quarantine_;  ///< first samples, by window
   std::set<std::int64_t> torn_;
   std::optional<std::int64_t> short_of_memory_;  ///< the window that ran out of memory

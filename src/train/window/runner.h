@@ -13,8 +13,8 @@
 #include "batch/schedule.h"
 #include "data/loader.h"
 #include "distributed/reduce/deferred_reduce.h"
+#include "memory/retries.h"
 #include "optim/loss_scale.h"
-#include "train/window/memory_retries.h"
 #include "train/window/run_control.h"
 #include "train/window/run_log.h"
 
@@ -112,7 +112,7 @@ struct RunnerContext {
   std::uint64_t seed;
   RunLog& log;
   RunControl& control;
-  MemoryRetries& retries;
+  memory::Retries& retries;
 };
 
 struct RunnerOptions {

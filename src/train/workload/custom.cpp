@@ -1,9 +1,32 @@
 #include "accrue/train/custom.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
+#include "core/cause.h"
 
 namespace accrue::train {
+
+bool detail::is_in_double(const NamedParameters& parameters) {
+  return std::ranges::any_of(parameters, [](const NamedParameter& parameter) {
+    return parameter.tensor.scalar_type() == at::kDouble;
+  });
+}
+
+void detail::run_unconverted(const std::function<void()>& loss) {
+  try {
+    loss();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw usage_error("run loss_fn with a model in fp64",
+                      "batch_in_double(const Batch&) beside the batch type", cause_of(error),
+                      "an overload that returns the batch with its floating-point tensors as fp64");
+  }
+}
 
 Config with_custom(Config config, Custom custom) {
   config.model.kind = ModelKind::custom;

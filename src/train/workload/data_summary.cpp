@@ -182,7 +182,9 @@ FirstBatch first_batch_of(const Config& config, const std::shared_ptr<const data
 
 DataSummary summarize_images(const data::Source& source, const data::ImageShape& shape) {
   return {.samples = source.size(),
-          .images = ImageSummary{.shape = shape, .classes = source.classes()},
+          .images =
+              ImageSummary{
+                  .shape = shape, .classes = source.classes(), .has_masks = source.has_masks()},
           .remarks = source.remarks()};
 }
 
@@ -241,12 +243,31 @@ WindowSummary summarize_window(const Config& config, const FirstBatch& first) {
   return window;
 }
 
+/// Throws where samples are neither images nor rows of token ids with a label for each.
+void expect_tokens_or_images(const data::Source& source) {
+  if (source.image_shape()) return;
+  const std::int64_t first = 0;
+  const batch::MicroBatch sample = source.fetch(std::span(&first, 1));
+  const auto has_ids = [](const at::Tensor& rows) {
+    return rows.defined() && rows.dim() == 2 && rows.scalar_type() == at::kLong;
+  };
+  const bool has_tokens = sample.columns.empty() && has_ids(sample.inputs) &&
+                          has_ids(sample.targets) &&
+                          sample.inputs.sizes() == sample.targets.sizes();
+  if (has_tokens) return;
+  throw usage_error("show the data", "samples of tokens, or images",
+                    sample.columns.empty() ? "samples of another kind, which the program brings"
+                                           : "tensors by name, as data.columns says",
+                    "accrue plan, which tells how many there are and what a batch takes");
+}
+
 }  // namespace
 
 DataReport summarize_data(const Config& stated, std::int64_t shown,
                           const data::TellProgress& tell) {
   Config config = with_whole_batch(stated, 1);
   const Datasets data = open_data(config, tell);
+  expect_tokens_or_images(*data.train);
   const bool whole = config.loss.kind == models::LossKind::mlm;
   FirstBatch first = first_batch_of(config, data.train);
   DataReport report{.train = summarize(*data.train, whole, shown, &first),

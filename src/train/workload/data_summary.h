@@ -35,10 +35,12 @@ struct SourceSummary {
   std::int64_t samples = 0, tokens = 0;
 };
 
-/// What images are brought to, and the classes' names.
+/// What images are brought to, and the classes' names: of images, or of pixels where there are
+/// masks.
 struct ImageSummary {
   data::ImageShape shape;
   std::vector<std::string> classes;
+  bool has_masks = false;
 };
 
 /// What there is to learn from.

@@ -85,38 +85,54 @@ std::filesystem::path weights_file(const std::filesystem::path& from) {
   return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;
 }
 
-at::Tensor logits_of(models::Model& model, const batch::MicroBatch& micro) {
-  const at::NoGradGuard no_grad;
-  return models::run_segments(model, micro, batch::evaluation_context(micro)).at(0);
+std::string running_on_a_sample(const Config& config) {
+  return "run " + config.model.from + " on a sample";
+}
+
+std::string inputs_in_words(const batch::MicroBatch& sample) {
+  return c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
+}
+
+/// Throws where a single output is not the logits of the labels.
+void expect_logits(const Config& config, const data::Source& train, const batch::MicroBatch& sample,
+                   const at::Tensor& logits) {
+  const std::int64_t classes = config.model.vocab.value_or(0);
+  // Of images with masks [B, K, H, W], as torch has them.
+  const at::Tensor rows = train.has_masks() && logits.dim() == 4 ? logits.movedim(1, -1) : logits;
+  const bool fits = rows.dim() == sample.targets.dim() + 1 &&
+                    rows.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
+                        sample.targets.sizes() &&
+                    rows.size(-1) >= classes;
+  if (fits) return;
+  const std::string outputs = classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary";
+  const at::IntArrayRef sizes = sample.targets.sizes();
+  throw usage_error(running_on_a_sample(config),
+                    train.has_masks() ? c10::str("logits [", sizes[0], ", K, ", sizes[1], ", ",
+                                                 sizes[2], "], K being ", outputs)
+                                      : c10::str("logits ", sizes, " x ", outputs),
+                    c10::str(logits.sizes(), " for ", inputs_in_words(sample)),
+                    "a module made for these data, or other data");
 }
 
 void expect_to_take_a_sample(const Config& config, models::Model& model,
                              const data::Source& train) {
   const batch::MicroBatch sample = data::fetch_one(train);
-  const std::string operation = "run " + config.model.from + " on a sample";
-  const std::string inputs =
-      c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
-  at::Tensor logits;
+  const ForwardContext context = batch::evaluation_context(sample);
+  const bool has_usual_loss = config.loss.heads.empty() && config.loss.method.empty();
   try {
-    logits = logits_of(model, sample);
+    const at::NoGradGuard no_grad;
+    const models::Activations outputs = models::run_segments(model, sample, context);
+    if (has_usual_loss && sample.targets.defined())
+      expect_logits(config, train, sample, outputs.at(0));
+    for (const models::LossHead& head : model.losses()) head.forward(outputs, sample, context, 1);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::runtime) throw;
-    throw usage_error(operation, error.expected(), error.received(), error.suggestion());
+    throw usage_error(running_on_a_sample(config), error.expected(), error.received(),
+                      error.suggestion());
   } catch (const std::exception& error) {
-    throw usage_error(operation, "a module that takes " + inputs, cause_of(error),
-                      "a module made for these data, or other data");
+    throw usage_error(running_on_a_sample(config), "a module that takes " + inputs_in_words(sample),
+                      cause_of(error), "a module made for these data, or other data");
   }
-  const std::int64_t classes = config.model.vocab.value_or(0);
-  const bool fits = logits.dim() == sample.targets.dim() + 1 &&
-                    logits.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==
-                        sample.targets.sizes() &&
-                    logits.size(-1) >= classes;
-  if (fits) return;
-  throw usage_error(operation,
-                    c10::str("logits ", sample.targets.sizes(), " x ",
-                             classes > 0 ? std::to_string(classes) + " or more" : "the vocabulary"),
-                    c10::str(logits.sizes(), " for ", inputs),
-                    "a module made for these data, or other data");
 }
 
 }  // namespace
@@ -180,7 +196,9 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
     return std::make_unique<models::TorchScriptModel>(
         models::TorchScriptOptions{.file = config.model.from,
                                    .compute = config.precision.compute,
-                                   .loss = loss_options(config)});
+                                   .loss = loss_options(config),
+                                   .heads = config.loss.heads,
+                                   .method = config.loss.method});
   if (config.model.kind == ModelKind::llama)
     return std::make_unique<models::Llama>(llama_options(config), values);
   if (config.model.kind == ModelKind::bert)
@@ -191,6 +209,7 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
 std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
   std::unique_ptr<models::Model> model = make_whole_model(config, values);
   models::freeze_parameters(*model, config.model.freeze);
+  if (config.model.accelerate == Accelerate::on) model->accelerate(true);
   return model;
 }
 

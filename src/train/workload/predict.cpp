@@ -17,10 +17,27 @@ constexpr std::int64_t most_values_together = 1 << 20;
 
 data::ImageShape image_shape_of_model(const TrainedModel& trained) {
   const std::vector<std::int64_t>& image = trained.config.model.image;
+  if (!trained.config.data.masks.empty())
+    throw usage_error(
+        "predict", "a run whose images have a class each", "one of images with masks (data.masks)",
+        "accrue export, whose README.md has the Python that makes a mask of an image");
   if (image.size() == 3) return {image[0], image[1], image[2]};
   throw usage_error("predict", "a run of images",
                     "one of text or tokens (model.kind \"" + trained.model->kind() + "\")",
                     "accrue sample, which continues a text");
+}
+
+/// Throws where what the model passes to its first loss is not the logits of classes.
+void expect_classifier(const Config& config) {
+  const std::vector<models::ScriptLoss>& heads = config.loss.heads;
+  const bool is_classifier =
+      config.loss.method.empty() &&
+      (heads.empty() || heads.front().kind == models::ScriptLossKind::cross_entropy);
+  if (is_classifier) return;
+  throw usage_error("predict", "a run whose first loss is the cross-entropy of its classes",
+                    config.loss.method.empty() ? "loss.heads that begin with another"
+                                               : "a module with a loss of its own (loss.method)",
+                    "torch.jit.load on what accrue export writes");
 }
 
 /// Softmax of the logits [B, K] in fp64.
@@ -48,7 +65,9 @@ void expect_finite(const at::Tensor& probabilities, const TrainedModel& trained)
 }  // namespace
 
 Classifier::Classifier(TrainedModel trained)
-    : trained_(std::move(trained)), shape_(image_shape_of_model(trained_)) {}
+    : trained_(std::move(trained)), shape_(image_shape_of_model(trained_)) {
+  expect_classifier(trained_.config);
+}
 
 void Classifier::predict(std::span<const std::filesystem::path> files, std::int64_t most,
                          const std::function<void(const Prediction&)>& told) {

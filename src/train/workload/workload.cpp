@@ -13,6 +13,7 @@
 #include "accrue/optim/torch_optimizer.h"
 #include "accrue/train/custom.h"
 #include "batch/variable_windows.h"
+#include "core/words.h"
 #include "train/config/gradient_folding.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
@@ -56,8 +57,10 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.vocab = config.model.vocab.value_or(0);
   options.packing = config.data.packing;
   options.pairs = models::is_of_pairs(config.loss.kind);
+  options.columns = config.data.columns;
   options.whole = config.loss.kind == models::LossKind::mlm;
   options.classes = std::move(classes);
+  options.masks = config.data.masks;
   options.image = image;
   options.augment = augment;
   options.seed = config.run.seed;
@@ -133,9 +136,24 @@ void expect_labels(const data::Source& source, const std::string& key) {
                     "none in " + std::to_string(source.size()) + " samples", "other data");
 }
 
+/// Throws where samples that come in order are to be drawn in another one.
+void check_order(const Config& config, const data::Source& train) {
+  if (!train.reads_in_order()) return;
+  if (config.data.order != batch::Order::sequential)
+    throw usage_error("data.order of a stream", "\"sequential\"",
+                      in_quotes(batch::order_words.of(config.data.order)),
+                      "order = \"sequential\", or a source with random access");
+  if (config.data.val_fraction > 0)
+    throw usage_error("data.val_fraction of a stream", "0",
+                      std::to_string(config.data.val_fraction),
+                      "validation data of its own, as reading the stream's end would begin it anew "
+                      "after each evaluation");
+}
+
 /// `config` has the model's vocabulary, which held-out ids must be in, too.
 Datasets open_datasets(const Config& config, const TextReading& text,
                        std::shared_ptr<const data::Source> train) {
+  check_order(config, *train);
   if (config.data.val_fraction > 0) {
     Datasets sets = split_off_validation(train, config);
     expect_labels(*sets.train, "data.val_fraction (what it leaves to train on)");

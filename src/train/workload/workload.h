@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct Datasets {
   std::shared_ptr<const data::Source> val = nullptr;  ///< null where the config names none
 };
 
+/// Whether accrue does the operations of a model that is not its own.
+struct Acceleration {
+  bool on = false;
+  std::string reason;  ///< what was decided and why, for people
+};
+
 /// What a config comes to: what a run, a benchmark or a proof works on.
 struct Workload {
   /// The config as given, with the batch in samples or tokens and the model's shape filled in: from
@@ -37,6 +44,8 @@ struct Workload {
   /// What was decided about the model, a sentence each: the checkpoint of `model.from`, a shorter
   /// context.
   std::vector<std::string> remarks;
+  /// Set once it is decided (train/plan/acceleration.h), of a model that is not accrue's own.
+  std::optional<Acceleration> acceleration = {};
   RankSlice slice = {};    ///< what this process keeps of the optimizer's state
   std::int64_t ranks = 1;  ///< how many share each window (ranks_that_share)
 };

@@ -20,6 +20,7 @@
 #include "verify/config/loading_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/reference_optimizer.h"
+#include "verify/config/several_losses.h"
 #include "verify/config/trained_window.h"
 #include "verify/module_subject.h"
 #include "verify/running_errors.h"
@@ -58,20 +59,6 @@ std::string text_of(batch::Range samples) {
 /// Labels, whether they count or not.
 double terms_of(const batch::MicroBatch& micro) {
   return micro.targets.defined() ? static_cast<double>(micro.targets.numel()) : 1;
-}
-
-/// The sum of all heads' losses, by their coefficients.
-Loss loss_of(models::Model& model, const batch::MicroBatch& micro, const ForwardContext& context,
-             double weighting) {
-  const models::Activations output = models::run_segments(model, micro, context);
-  Loss total;
-  for (const models::LossHead& head : model.losses()) {
-    const Loss loss = head.forward(output, micro, context, 1);
-    const at::Tensor part = loss.sum * (head.coefficient * weighting);
-    total.sum = total.sum.defined() ? total.sum + part : part;
-    total.weight = loss.weight * weighting;
-  }
-  return total;
 }
 
 /// Plain autograd's; zeros for what the loss does not depend on.
@@ -135,7 +122,8 @@ void ConfigSubject::fill(accum::Window& window, const Parts& parts, const Condit
     context.training = conditions.mode == Mode::training;
     return context;
   };
-  const train::PassOptions options{.weighting = conditions.weighting};
+  const train::PassOptions options =
+      pass_options(loss_totals(model_, *loader_, parts), conditions.weighting);
   window.set_replay([&](const MicroRef& ref) {
     const batch::MicroBatch micro = loader_->fetch_draws(ref.sample_ids);
     const train::PassResult pass =
@@ -251,7 +239,8 @@ Gradients ConfigSubject::autograd_pass(batch::Range part, std::int64_t window,
   context.training = conditions.mode == Mode::training;
   context.operations = &operations;
   const at::AutoGradMode with_grad(true);
-  const Loss loss = loss_of(model_, micro, context, conditions.weighting);
+  const Loss loss =
+      loss_of(model_, micro, context, loss_totals(model_, micro), conditions.weighting);
   buffers_moved_ = buffers_moved_ || keep.buffers_moved();
   Gradients result{
       .weight = loss.weight, .loss_sum = loss.sum.item<double>(), .terms = terms_of(micro)};
@@ -372,6 +361,7 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
 bool ConfigSubject::counts(std::int64_t draw) const {
   const batch::MicroBatch micro = loader_->fetch({draw, draw + 1});
   if (micro.is_empty()) return false;
+  if (!micro.targets.defined()) return true;  // what counts is the loss's own matter
   at::Tensor counted = micro.targets.ne(kernels::ignored_label);
   if (micro.weights.defined()) counted = counted.logical_and(micro.weights.gt(0));
   return counted.any().item<bool>();

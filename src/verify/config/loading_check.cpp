@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace accrue::proof {
 namespace {
 
@@ -51,7 +53,28 @@ bool is_same_sequence(const MicroBatch& micro, std::int64_t i, const MicroBatch&
   return fills_its_row || place.behind(micro.targets).eq(padded_label).all().item<bool>();
 }
 
+/// Whether row `i` of a column is that of the sample alone, and padding behind it.
+bool is_same_row(const at::Tensor& column, std::int64_t i, const at::Tensor& alone) {
+  if (column.dim() != alone.dim()) return false;
+  if (column.dim() == 1) return at::equal(column[i], alone[0]);
+  const std::int64_t length = alone.size(1);
+  if (column.size(1) < length || !at::equal(column[i].slice(0, 0, length), alone[0])) return false;
+  const at::Tensor behind = column[i].slice(0, length);
+  return behind.eq(0).logical_or(behind.eq(padded_label)).all().item<bool>();
+}
+
+bool has_same_columns(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
+  if (micro.columns.size() != alone.columns.size()) return false;
+  return std::ranges::all_of(alone.columns, [&](const auto& column) {
+    const auto of_micro = micro.columns.find(column.first);
+    return of_micro != micro.columns.end() && is_same_row(of_micro->second, i, column.second);
+  });
+}
+
+/// What a batch of the program's own holds is not looked into: its rows of inputs are numbers.
 bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
+  if (!alone.columns.empty()) return has_same_columns(micro, i, alone);
+  if (!alone.targets.defined()) return at::equal(micro.inputs[i], alone.inputs[0]);
   if (micro.sequences_per_sample != alone.sequences_per_sample) return false;
   if (micro.reference.defined() != alone.reference.defined()) return false;
   if (alone.reference.defined() && !at::equal(micro.reference[i], alone.reference[0])) return false;

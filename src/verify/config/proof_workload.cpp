@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "accrue/models/normalisation.h"
+#include "train/plan/acceleration.h"
 #include "train/plan/setup.h"
 #include "train/workload/pair_reference.h"
 
@@ -20,6 +21,7 @@ train::Workload open_for_proof(train::Config config, std::int64_t ranks) {
   work.ranks = train::ranks_that_share(work.config, ranks);
   models::check_batch_norms(*work.model, work.config.model.batchnorm);
   train::take_reference(work);
+  train::decide_acceleration(work);
   return work;
 }
 

@@ -72,7 +72,7 @@ class TrainedWindow {
   train::TrainState state_;
   train::RunLog log_;
   train::RunControl control_;
-  train::MemoryRetries retries_;
+  memory::Retries retries_;
   accum::Window window_;
   train::Parallelism& parallelism_;
   std::unique_ptr<train::Runner> runner_;

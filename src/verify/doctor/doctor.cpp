@@ -14,6 +14,7 @@
 #include "memory/thread_meter.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
+#include "train/plan/acceleration.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
 
@@ -49,6 +50,7 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
 
 /// Targets of a batch and the weight of those that count, from the labels alone.
 void take_labels(const batch::MicroBatch& micro, RunFacts& facts) {
+  if (!micro.targets.defined()) return;  // what counts is the loss's own matter
   const at::Tensor counts = micro.targets.ne(-100);
   const at::Tensor weights = micro.weights.defined() ? micro.weights * counts : counts;
   facts.first_terms += static_cast<double>(micro.targets.numel());
@@ -179,7 +181,8 @@ class Measurements {
 
 Examination doctor(const train::Config& config, const DoctorOptions& options) {
   train::use_resources(config);
-  const train::Workload work = train::open_workload(config);
+  train::Workload work = train::open_workload(config);
+  train::decide_acceleration(work);
   Examination result;
   result.facts.config = work.config;
   take_model(work, result.facts);

@@ -202,6 +202,29 @@ TEST_P(Loops, LeaveOutWhatIsNotFiniteOnAllRanksAlike) {
   }
 }
 
+/// Also in a rank's last micro-batch of the window, whose sums travel during its backward.
+TEST_P(Loops, WhatRunsOutOfMemoryOnOneRankIsSplitThere) {
+  const std::vector<double> expected = reference(mean_of_window);
+  bool split_somewhere = false;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Case c{.world = world(), .seed = seed, .fault = "out of memory"};
+    std::vector<Numbers> ranks = train(c);
+    for (Numbers& numbers : ranks)
+      EXPECT_LT(difference(numbers["parameters"], expected), kExact) << c;
+    const std::size_t scarce_rank = world() == 1 ? 0 : 1;
+    const bool runs_out =
+        std::ranges::any_of(random_split(seed, 1, world()), [&](const LoopMicro& micro) {
+          return micro.rank == static_cast<std::int64_t>(scarce_rank) &&
+                 micro.end - micro.begin > 2;
+        });
+    split_somewhere = split_somewhere || runs_out;
+    Numbers& scarce = ranks[scarce_rank];
+    EXPECT_EQ(scarce["retries"].at(1) > 1, runs_out) << c << ": once more, and then in parts";
+    EXPECT_EQ(scarce["retries"].at(0), 0) << c;
+  }
+  EXPECT_TRUE(split_somewhere);
+}
+
 TEST_P(Loops, InFixedPointHaveTheBitsOfOneProcess) {
   const Case c{.world = world(), .fault = "fixed"};
   Case alone = c;
@@ -251,7 +274,7 @@ TEST(LoopsOfTwoRanks, OfTheExampleLearnWhatOneProcessDoes) {
     }
   std::filesystem::remove_all(folder);
   EXPECT_EQ(losses[1], losses[2]) << "on both ranks";
-  EXPECT_NEAR(losses[0], losses[1], 1e-3 * losses[0]) << "60 steps in single precision";
+  EXPECT_NEAR(losses[0], losses[1], 1e-9 * losses[0]) << "60 steps in double precision";
 }
 #endif
 

@@ -82,7 +82,7 @@ struct Flow {
   Alone alone;
   memory::Recovery recovery{{.planned = 4, .micro_batch = 4}};
   ScriptedRunner runner;
-  MemoryRetries retries;
+  memory::Retries retries;
 };
 
 TEST(RunWindow, FillsAgainAsOftenAsTheRunnerAsksBeforeAndAfterTheClose) {

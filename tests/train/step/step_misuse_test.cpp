@@ -99,6 +99,52 @@ TEST(StepMisuse, AStrayGradientIsCalledByItsName) {
       AllOf(HasSubstr("gradients left alone while the window is open"), HasSubstr("'2.weight'")));
 }
 
+/// What a Stepper of micro-batches of 5 samples tells of two steps.
+template <class LossFn>
+std::vector<std::string> told_of_steps(Regression& r, LossFn loss_fn) {
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  std::vector<std::string> names;
+  Stepper stepper(r.model, optimizer, {.micro_batch = 5, .on_event = [&](const Event& event) {
+                                         names.push_back(event.name);
+                                       }});
+  for (int i = 0; i < 2; ++i) stepper.step(r.batch(), loss_fn);
+  return names;
+}
+
+TEST(StepMisuse, AMeanAndAParameterWithoutAGradientAreToldOnce) {
+  using Micro = std::vector<torch::Tensor>;
+  Regression r;
+  EXPECT_TRUE(told_of_steps(r, weighted_error).empty());
+  const auto mean = [](torch::nn::Sequential& m, const Micro& micro) {
+    return Loss{(m->forward(micro[0]) - micro[1]).square().mean(), 1};
+  };
+  EXPECT_THAT(told_of_steps(r, mean), ::testing::ElementsAre("loss_weight"));
+  r.model->push_back(torch::nn::Linear(1, 1));
+  r.model->to(torch::kDouble);
+  const auto without_last = [](torch::nn::Sequential& m, const Micro& micro) {
+    torch::Tensor x = micro[0];
+    for (std::size_t i = 0; i < 3; ++i)
+      x = i == 1 ? x.tanh() : m->ptr<torch::nn::LinearImpl>(i)->forward(x);
+    return Loss{(x - micro[1]).square().sum(), static_cast<double>(x.size(0))};
+  };
+  EXPECT_THAT(told_of_steps(r, without_last), ::testing::ElementsAre("unused"));
+}
+
+TEST(StepMisuse, ALossThatChangesAParameterIsNamedWithIt) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  const auto changes = [](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+    {
+      const torch::NoGradGuard no_grad;
+      m->named_parameters()["2.weight"].mul_(1.5);
+    }
+    return weighted_error(m, micro);
+  };
+  EXPECT_THAT(
+      usage_message([&] { step(r.model, optimizer, r.batch(), changes, {.micro_batch = 5}); }),
+      HasSubstr("a changed parameter, as by step() of an optimizer: '2.weight'"));
+}
+
 /// The least that a model of one's own has.
 struct OwnModel {
   torch::Tensor weight = torch::ones({4, 1}, torch::kDouble).requires_grad_();

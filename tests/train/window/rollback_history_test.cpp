@@ -26,7 +26,7 @@ std::vector<LedgerEntry> quarantined(const std::vector<std::int64_t>& first_samp
 
 TEST(RollbackHistory, EachAttemptQuarantinesWhatTheOneBeforeWasTornBy) {
   memory::Recovery recovery({.planned = 4, .micro_batch = 4});
-  RollbackHistory history{MemoryRetries(&recovery)};
+  RollbackHistory history{memory::Retries(&recovery)};
   const auto tear = [&](const std::vector<std::int64_t>& first_samples, const std::string& reason) {
     const std::vector<LedgerEntry> entries = quarantined(first_samples);
     history.torn_by_gradient({.window = 5, .entries = entries}, reason);
@@ -50,7 +50,7 @@ TEST(RollbackHistory, EachAttemptQuarantinesWhatTheOneBeforeWasTornBy) {
 
 TEST(RollbackHistory, WhatDidNotFitTwiceIsSplit) {
   memory::Recovery recovery({.planned = 4, .micro_batch = 4});
-  RollbackHistory torn{MemoryRetries(&recovery)};
+  RollbackHistory torn{memory::Retries(&recovery)};
   torn.torn_by_memory(5, 4, no_memory());
   EXPECT_EQ(recovery.state().micro_batch, 4);
   torn.closed(4);  // an earlier window that is done again
@@ -60,7 +60,7 @@ TEST(RollbackHistory, WhatDidNotFitTwiceIsSplit) {
   torn.torn_by_memory(9, 2, no_memory());
   EXPECT_EQ(recovery.state().micro_batch, 2) << "another window has a first failure of its own";
   memory::Recovery fixed({.planned = 4, .micro_batch = 4}, "it is fixed");
-  RollbackHistory unsplit{MemoryRetries(&fixed, [] { return std::string("less"); })};
+  RollbackHistory unsplit{memory::Retries(&fixed, [] { return std::string("less"); })};
   unsplit.torn_by_memory(5, 4, no_memory());
   EXPECT_THROW(unsplit.torn_by_memory(5, 4, no_memory()), Error);
 }

@@ -121,7 +121,7 @@ std::vector<LossOutcome> run_parts(const std::vector<batch::Range>& parts,
     TrainState state;
     RunLog log(observers, state, true);
     RunControl control;
-    MemoryRetries retries;
+    memory::Retries retries;
     Parts sums(reduce);
     MicroBatchRunner runner({model, window, loader, 1, log, control, retries},
                             {.max_quarantined = 0.5, .reduce = &reduce});

@@ -1,80 +1,18 @@
-#include <ATen/ATen.h>
+#include "train/workload/custom_run.h"
+
+#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
 #include <numeric>
 
 #include "accrue/core/error.h"
-#include "accrue/data/own_source.h"
-#include "accrue/train/custom.h"
-#include "train/tiny_run.h"
 
-namespace accrue::train {
+namespace accrue::train::custom_run {
 namespace {
-
-using ::testing::HasSubstr;
-
-constexpr std::int64_t samples = 30, batch_samples = 12, inputs = 5, classes = 3;
-
-struct NetImpl : torch::nn::Module {
-  NetImpl() : first(inputs, 8), second(8, classes) {
-    register_module("first", first);
-    register_module("second", second);
-    const at::NoGradGuard no_grad;
-    double value = 0.1;
-    for (at::Tensor& parameter : this->parameters())
-      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
-                      2);
-  }
-  at::Tensor forward(const at::Tensor& x) { return second(first(x).tanh()); }
-
-  torch::nn::Linear first, second;
-};
-TORCH_MODULE(Net);
-
-using Summed = torch::nn::functional::CrossEntropyFuncOptions;
-
-Loss summed_loss(Net& net, const batch::MicroBatch& micro) {
-  return {.sum = torch::nn::functional::cross_entropy(net->forward(micro.inputs), micro.targets,
-                                                      Summed().reduction(torch::kSum)),
-          .weight = static_cast<double>(micro.targets.size(0))};
-}
-
-/// What many loops do: the mean of each micro-batch, which counts as one.
-Loss mean_of_micro_batch(Net& net, const batch::MicroBatch& micro) {
-  const Loss loss = summed_loss(net, micro);
-  return {.sum = loss.sum / loss.weight, .weight = 1};
-}
-
-at::Tensor all_inputs() {
-  return at::arange(samples * inputs, at::kDouble).mul(0.37).sin().view({samples, inputs});
-}
-at::Tensor all_targets() { return at::arange(samples).mul(7).remainder(classes); }
-std::shared_ptr<const data::Source> all_samples() {
-  return data::tensor_source(all_inputs(), all_targets());
-}
-
-class CustomRun : public testing::TinyRun {
- protected:
-  Config config_of_steps(std::int64_t steps, std::optional<std::int64_t> micro) const {
-    Config c = config();
-    c.run.steps = steps;
-    c.data.train.clear();
-    c.data.val_fraction = 0;
-    c.data.order = batch::Order::sequential;
-    c.batch = {.samples = batch_samples, .micro = micro};
-    c.precision.compute = models::Compute::fp64;
-    c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0};
-    c.optim.clip = 0;
-    c.optim.schedule.kind = optim::ScheduleKind::constant;
-    return c;
-  }
-};
 
 /// The same steps by libtorch alone, each over its whole batch at once.
 std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps, double lr) {
@@ -92,13 +30,6 @@ std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps, double lr) {
     begin = end == samples ? 0 : end;
   }
   return net->parameters();
-}
-
-double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
-  return largest;
 }
 
 TEST_F(CustomRun, StepsAsLibtorchDoesOverTheWholeBatch) {
@@ -247,55 +178,41 @@ TEST_F(CustomRun, TakesAChainThatIsCutAtItsBatchNorms) {
   EXPECT_LT(largest_difference(trained[0], trained[1]), 1e-12);
 }
 
-TEST_F(CustomRun, RefusesWhatCannotBeTrained) {
-  const auto refusal = [&](const auto& begin) {
-    std::filesystem::remove_all(config().run.out);
-    try {
-      begin();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
-      return std::string(error.what());
+/// The same steps under libtorch's autocasting, whose gradients are added up in fp32.
+TEST_F(CustomRun, InBf16StepsAsAutocastingDoes) {
+  Net expected;
+  for (const auto& [begin, end] : {std::pair{0, 12}, {12, 24}, {24, 30}}) {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const at::Tensor logits = expected->forward(all_inputs().to(at::kFloat).slice(0, begin, end));
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    expected->zero_grad();
+    torch::nn::functional::cross_entropy(logits.to(at::kFloat), all_targets().slice(0, begin, end))
+        .backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : expected->parameters()) parameter.sub_(0.3 * parameter.grad());
+  }
+  const Net start;
+  for (const Accelerate accelerate : {Accelerate::on, Accelerate::off})
+    for (const std::int64_t micro : {5, 12}) {
+      std::filesystem::remove_all(config().run.out);
+      Config c = config_of_steps(3, micro);
+      c.precision.compute = models::Compute::bf16;
+      c.model.accelerate = accelerate;
+      Net net;
+      Trainer(c, net, summed_loss, all_samples()).run();
+      EXPECT_EQ(net->first->weight.scalar_type(), at::kFloat);
+      const double way = largest_difference(start->parameters(), expected->parameters());
+      EXPECT_LT(largest_difference(net->parameters(), expected->parameters()), way / 32) << micro;
     }
-    return std::string("none");
-  };
-  const Config c = config_of_steps(2, 4);
-  Config bf16 = c;
-  bf16.precision.compute = models::Compute::bf16;
-  EXPECT_THAT(refusal([&] { Trainer(bf16, Net(), summed_loss, all_samples()); }),
-              HasSubstr("precision.compute"));
-  EXPECT_THAT(refusal([&] { Trainer(c, Net(), summed_loss); }), HasSubstr("data.train"));
-  Net frozen;
-  for (at::Tensor& parameter : frozen->parameters()) parameter.requires_grad_(false);
-  EXPECT_THAT(refusal([&] { Trainer(c, frozen, summed_loss, all_samples()); }),
-              HasSubstr("all of them frozen"));
-  Net elsewhere;
-  elsewhere->register_parameter("far", at::empty({2}, at::TensorOptions().device(at::kMeta)));
-  EXPECT_THAT(refusal([&] { Trainer(c, elsewhere, summed_loss, all_samples()); }),
-              HasSubstr("one device"));
-  const auto not_summed = [](Net& net, const batch::MicroBatch& micro) {
-    return Loss{.sum = net->forward(micro.inputs), .weight = 4};
-  };
-  EXPECT_THAT(refusal([&] { Trainer(c, Net(), not_summed, all_samples()).run(); }),
-              HasSubstr("the number of its terms"));
-  const auto less = [](std::span<const std::int64_t> indices) {
-    const auto rows = static_cast<std::int64_t>(indices.size()) - 1;
-    return batch::MicroBatch{.inputs = all_inputs().narrow(0, 0, rows)};
-  };
-  EXPECT_THAT(refusal([&] {
-                Trainer(c, Net(), summed_loss,
-                        data::own_source({.size = samples, .fetch = less, .identity = "less"}))
-                    .run();
-              }),
-              HasSubstr("a row for each of 4 samples"));
-  EXPECT_THAT(refusal([&] { data::own_source({.size = samples, .fetch = less}); }),
-              HasSubstr("no identity"));
-  EXPECT_THAT(refusal([&] { data::tensor_source(all_inputs(), all_targets().slice(0, 1)); }),
-              HasSubstr("30 inputs and 29 targets"));
-  Config alone = c;
-  alone.model.kind = ModelKind::custom;
-  alone.data.train = {(folder_ / "text.txt").string()};
-  EXPECT_THAT(refusal([&] { Trainer{alone}; }), HasSubstr("the program that brings the model"));
+  Net fp32;
+  std::filesystem::remove_all(config().run.out);
+  Config c = config_of_steps(3, 12);
+  c.precision.compute = models::Compute::fp32;
+  Trainer(c, fp32, summed_loss, all_samples()).run();
+  EXPECT_GT(largest_difference(fp32->parameters(), expected->parameters()), 1e-5)
+      << "operands are rounded";
 }
 
 }  // namespace
-}  // namespace accrue::train
+}  // namespace accrue::train::custom_run

@@ -12,9 +12,20 @@ Key read_with_format(std::vector<std::string> formats, Key key) {
                    std::move(key));
 }
 
+Key read_with_columns(Key key) {
+  key = read_with("data.format", {"jsonl", "parquet", "auto"}, std::move(key));
+  return read_with("model.kind", {"torchscript", "custom"}, std::move(key));
+}
+
 Key read_with_images(Key key) {
   key = read_with("data.format", {"images", "auto"}, std::move(key));
   return read_with("model.kind", {"vit", "resnet", "torchscript", "custom"}, std::move(key));
+}
+
+/// Classifiers have no outputs for pixels.
+Key read_with_masks(Key key) {
+  key = read_with("data.format", {"images", "auto"}, std::move(key));
+  return read_with("model.kind", {"torchscript", "custom"}, std::move(key));
 }
 
 /// A key of what becomes of training images.
@@ -56,6 +67,12 @@ std::vector<Key> data_keys() {
       read_with_format({"jsonl", "chat", "parquet"},
                        boolean_key(
                            "data.packing", [](auto& c) -> auto& { return c.data.packing; })),
+      read_with_columns(strings_key(
+          "data.columns", "an array of the lines' fields, such as [\"input_ids\", \"labels\"]",
+          [](auto& c) -> auto& { return c.data.columns; })),
+      read_with_masks(strings_key(
+          "data.masks", "an array of file patterns",
+          [](auto& c) -> auto& { return c.data.masks; })),
       read_with_images(resumable(image_size_key("data.image"))),
       read_with_images(crop_key("data.augment.crop")),
       read_with_crop(ratio_key("data.augment.ratio")),

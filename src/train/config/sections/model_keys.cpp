@@ -92,6 +92,10 @@ std::vector<Key> model_keys() {
                 choice_key(
                     "model.batchnorm", models::batch_norm_policy_words, {},
                     [](auto& c) -> auto& { return c.model.batchnorm; })),
+      read_with("model.kind", {"torchscript", "custom"},
+                choice_key(
+                    "model.accelerate", accelerate_words, {},
+                    [](auto& c) -> auto& { return c.model.accelerate; })),
   };
 }
 

@@ -121,6 +121,11 @@ std::vector<Key> loss_keys() {
       read_with("loss.kind", {"lm", "mlm"},
                 number_key(
                     "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; })),
+      read_with("model.kind", {"torchscript"}, heads_key("loss.heads")),
+      read_with("model.kind", {"torchscript"},
+                string_key(
+                    "loss.method", "the name of a method of the module, such as \"loss\"",
+                    [](auto& c) -> auto& { return c.loss.method; })),
   };
 }
 

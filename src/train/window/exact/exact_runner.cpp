@@ -4,6 +4,7 @@
 
 #include "accrue/core/clock.h"
 #include "train/window/quarantine_limits.h"
+#include "train/window/rank_losses.h"
 
 namespace accrue::train {
 
@@ -17,16 +18,23 @@ ExactRunner::ExactRunner(const RunnerContext& context, RunnerOptions options)
           [&loader = context.loader](batch::Range range) { return loader.fetch(range); },
           context.seed, exact_options()) {
   context_.window.set_replay([this](const MicroRef&) { return exact_.replay(); });
+  if (options_.reduce != nullptr)
+    options_.reduce->set_loss_sums(
+        [this] { return losses_.sums(); },
+        [this](const std::vector<double>& of_all) { return losses_.take_sums(of_all); });
 }
 
-ExactRunner::~ExactRunner() { context_.window.set_replay({}); }
+ExactRunner::~ExactRunner() {
+  context_.window.set_replay({});
+  if (options_.reduce != nullptr) options_.reduce->set_loss_sums({}, {});
+}
 
 ExactOptions ExactRunner::exact_options() {
   AllReduce all_reduce;
   if (options_.reduce != nullptr) all_reduce = [this](at::Tensor& sums) { add_up(sums); };
   return {.cut_folder = options_.cut_folder,
           .all_reduce = std::move(all_reduce),
-          .losses = [this] { return losses_.pass_options(); },
+          .losses = [this] { return losses_of_attempt(); },
           .interrupted = [this] { return stops_here(); },
           .on_progress = [this](std::int64_t done, std::int64_t all) { tell_progress(done, all); },
           .on_quarantine = [this](const MicroRef& micro,
@@ -38,6 +46,13 @@ void ExactRunner::add_up(const at::Tensor& sums) {
   const Stopwatch watch;
   options_.reduce->add_up(sums);
   reducing_seconds_ += watch.seconds();
+}
+
+/// The ranks make each attempt together, and each without what was quarantined until then.
+PassOptions ExactRunner::losses_of_attempt() {
+  if (options_.reduce != nullptr)
+    losses_.take_sums(add_up_over_ranks(*options_.reduce, losses_.sums()));
+  return losses_.pass_options();
 }
 
 bool ExactRunner::stops_here() const {
@@ -76,7 +91,7 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   const ExactRun filled = exact_.run(request.index, request.micro_batches);
   run.tokens = filled.tokens;
   run.micro_batches = micro_batches_;
-  run.losses = means_of(context_.model.losses(), filled.heads);
+  losses_.note(0, filled.heads);
   run.unreadable = filled.unreadable;
   run.seconds = watch.seconds();
   run.own_seconds = run.seconds - reducing_seconds_;
@@ -85,7 +100,10 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   return filled.interrupted ? Filled::interrupted : Filled::whole;
 }
 
-Filled ExactRunner::closed(WindowRequest&, WindowRun&) { return Filled::whole; }
+Filled ExactRunner::closed(WindowRequest&, WindowRun& run) {
+  run.losses = losses_.means();
+  return Filled::whole;
+}
 
 void ExactRunner::undo() { at_open_.restore(); }
 

@@ -23,6 +23,7 @@ class ExactRunner final : public Runner {
 
  private:
   ExactOptions exact_options();
+  PassOptions losses_of_attempt();
   bool stops_here() const;
   void add_up(const at::Tensor& sums);
   void tell_progress(std::int64_t passes_done, std::int64_t passes);

@@ -51,9 +51,27 @@ PipelineRunner::PipelineRunner(const RunnerContext& context, PipelineStage stage
     : context_(context),
       stage_(std::move(stage)),
       link_(stage_.group),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      losses_(context.model) {
+  options_.reduce->set_loss_sums(
+      [this] { return loss_sums(); },
+      [this](const std::vector<double>& of_all) { return losses_.take_sums(of_all); });
+}
 
-Runner::Opening PipelineRunner::prepare(const WindowRequest&) { return {}; }
+PipelineRunner::~PipelineRunner() { options_.reduce->set_loss_sums({}, {}); }
+
+Runner::Opening PipelineRunner::prepare(const WindowRequest& request) {
+  losses_.count(request.micro_batches,
+                [this](batch::Range range) { return context_.loader.fetch(range); });
+  return {};
+}
+
+/// The last stage alone runs the losses; the others have as many zeros to add.
+std::vector<double> PipelineRunner::loss_sums() const {
+  std::vector<double> sums = losses_.sums();
+  if (!stage_.is_last()) std::ranges::fill(sums, 0);
+  return sums;
+}
 
 Filled PipelineRunner::fill(WindowRequest& request, WindowRun& run) {
   begin(request);
@@ -72,10 +90,12 @@ void PipelineRunner::begin(const WindowRequest& request) {
   kept_.clear();
   for (std::int64_t micro = 0; micro < std::ssize(micro_batches_); ++micro) {
     const std::int64_t first = micro_batches_[static_cast<std::size_t>(micro)].begin;
-    if (request.to_quarantine.contains(first))
+    if (request.to_quarantine.contains(first)) {
       quarantined_.insert(micro);
-    else
+      losses_.quarantine(micro);
+    } else {
       kept_.push_back(micro);
+    }
   }
   quarantined_here_.clear();
   unreadable_.clear();
@@ -157,15 +177,16 @@ void PipelineRunner::run_backward(bool is_last) {
 
 bool PipelineRunner::backward_from_loss(InFlight& flight) {
   const models::Activations output = as_leaves(std::exchange(flight.output, {}));
-  const HeadLosses::Total total =
-      HeadLosses(context_.model, {}).total(output, flight.micro, flight.context);
+  const HeadLosses::Total total = HeadLosses(context_.model, losses_.pass_options())
+                                      .total(output, flight.micro, flight.context);
+  losses_.check(flight.ref, total.heads.weights);
   if (!std::isfinite(total.sum)) {
     quarantine(flight.ref, kNotFinite);
     return false;
   }
   if (!total.roots.empty()) torch::autograd::backward(total.roots, total.gradients);
   backward(flight, gradients_of(output));
-  settle(flight.ref, total.sum, total.weight);
+  if (settle(flight.ref, total.sum, total.weight)) losses_.note(flight.ref.index, total.heads);
   return true;
 }
 
@@ -210,14 +231,18 @@ std::vector<at::Tensor> PipelineRunner::receive(std::int64_t from, const char* w
   return tensors;
 }
 
-void PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
+/// Returns whether the micro-batch is part of the window.
+bool PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
   // A window that is lost looks at nothing when it commits, and one run is to find all that is not
   // finite.
   const bool looks = audits_ || context_.window.is_lost();
-  if (looks && !sums_are_finite(*context_.window.buffer()))
-    return quarantine(ref, kGradientNotFinite);
-  if (context_.window.commit(loss_sum, weight) == MicroStatus::quarantined)
-    quarantined_here_.emplace(ref.index, kGradientNotFinite);
+  if (looks && !sums_are_finite(*context_.window.buffer())) {
+    quarantine(ref, kGradientNotFinite);
+    return false;
+  }
+  const MicroStatus status = context_.window.commit(loss_sum, weight);
+  if (status == MicroStatus::quarantined) quarantined_here_.emplace(ref.index, kGradientNotFinite);
+  return status == MicroStatus::committed;
 }
 
 void PipelineRunner::quarantine(const MicroRef& ref, const char* reason) {
@@ -272,7 +297,8 @@ bool PipelineRunner::learn_of_quarantined(const at::Tensor& found) {
   return agree;
 }
 
-/// Whether the stages' sums are of the same micro-batches, and would be no better another time.
+/// Whether the stages' sums are of the same micro-batches, and would be no better another time: of
+/// several losses they would, with factors without what was just quarantined.
 /// Where they are not, the window is discarded, and the next fill goes by what is known now. All
 /// stages decide alike.
 bool PipelineRunner::all_settled(std::set<std::int64_t>& to_quarantine) {
@@ -285,7 +311,8 @@ bool PipelineRunner::all_settled(std::set<std::int64_t>& to_quarantine) {
   const bool more_known = quarantined_.size() > known_before;
   for (const std::int64_t micro : quarantined_)
     to_quarantine.insert(micro_batches_[static_cast<std::size_t>(micro)].begin);
-  if (agree && !(any_lost && (more_known || any_retried))) return true;
+  const bool factors_change = more_known && context_.model.losses().size() > 1;
+  if (agree && !factors_change && !(any_lost && (more_known || any_retried))) return true;
   context_.window.discard();
   // What a quarantined micro-batch needed must not change the units of the others' sums.
   const at::Tensor units_by_stage = rows.slice(1, kFindings + micro_batches);
@@ -299,6 +326,7 @@ Filled PipelineRunner::closed(WindowRequest&, WindowRun& run) {
   require_few_quarantined(window.ledger(), options_.max_quarantined, std::ssize(micro_batches_));
   require_few_unreadable(unreadable_, options_.max_quarantined, micro_batches_,
                          window.ledger().window);
+  run.losses = losses_.means();
   if (run.gradient || !window.is_lost()) return Filled::whole;
   // The window is lost for units that ranks made larger at the close, or for a norm that is not
   // finite.

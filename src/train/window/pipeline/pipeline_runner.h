@@ -9,6 +9,7 @@
 
 #include "distributed/schedule/stage_link.h"
 #include "train/pass/chain_run.h"
+#include "train/pass/window_losses.h"
 #include "train/window/pipeline/pipeline_stage.h"
 #include "train/window/runner.h"
 
@@ -28,6 +29,7 @@ class PipelineRunner final : public Runner {
  public:
   /// `options.reduce` belongs to the stage's group, and does not overlap.
   PipelineRunner(const RunnerContext& context, PipelineStage stage, RunnerOptions options);
+  ~PipelineRunner() override;
 
   Opening prepare(const WindowRequest& request) override;
   /// All stages call it. WindowRun::seconds are those of this rank with its waiting for other
@@ -60,7 +62,8 @@ class PipelineRunner final : public Runner {
   void tell_stage_before(bool is_quarantined, const models::Activations& gradients);
   void send(std::int64_t to, const std::vector<at::Tensor>& tensors, const char* what);
   std::vector<at::Tensor> receive(std::int64_t from, const char* what);
-  void settle(const MicroRef& ref, double loss_sum, double weight);
+  bool settle(const MicroRef& ref, double loss_sum, double weight);
+  std::vector<double> loss_sums() const;
   void quarantine(const MicroRef& ref, const char* reason);
   void quarantine_before(std::int64_t micro);
   MicroRef ref_of(std::int64_t micro) const;
@@ -72,6 +75,7 @@ class PipelineRunner final : public Runner {
   PipelineStage stage_;
   distributed::StageLink link_;
   RunnerOptions options_;
+  WindowLosses losses_;
 
   std::vector<batch::Range> micro_batches_;  ///< those of the window that runs
   std::vector<std::int64_t> tokens_;         ///< by micro-batch, quarantined ones too

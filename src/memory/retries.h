@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -8,19 +9,30 @@
 
 #include "memory/recovery.h"
 
-namespace accrue::train {
+namespace accrue::memory {
 
-/// What a window does about memory that runs out, as memory::Recovery decides it. However often it
+/// Runs `samples` samples in order, in parts of the size that `recovery` has come to. `run(begin,
+/// end)` returns false where a part ran out of memory and was undone: it runs anew then, in the
+/// size that this left.
+template <class Run>
+void run_in_parts(std::int64_t samples, const Recovery& recovery, const Run& run) {
+  for (std::int64_t begin = 0; begin < samples;) {
+    const std::int64_t end = std::min(begin + recovery.state().micro_batch, samples);
+    if (run(begin, end)) begin = end;
+  }
+}
+
+/// What a window does about memory that runs out, as Recovery decides it. However often it
 /// runs out in a window, one line tells of it.
-class MemoryRetries {
+class Retries {
  public:
   using Advice = std::function<std::string()>;
   /// A memory.budget that is enough for micro-batches of so many samples, where one is known.
   using Enough = std::function<std::optional<std::int64_t>(std::int64_t samples)>;
 
-  MemoryRetries() = default;  ///< nothing is retried
+  Retries() = default;  ///< nothing is retried
   /// Without a `recovery` nothing is retried. `advice` says what would fit, for who has to give up.
-  explicit MemoryRetries(memory::Recovery* recovery, Advice advice = {}, Enough enough = {})
+  explicit Retries(Recovery* recovery, Advice advice = {}, Enough enough = {})
       : recovery_(recovery), advice_(std::move(advice)), enough_(std::move(enough)) {}
 
   bool enabled() const { return recovery_ != nullptr; }
@@ -31,12 +43,12 @@ class MemoryRetries {
   /// `what` (as in "micro-batch 3 (samples 12 to 15)"), a micro-batch of `samples`, ran out of
   /// memory. Returns whether and with which size it is to be run again. Throws a refused Error
   /// where nothing is left to try.
-  memory::Recovery::Decision failed(const std::string& what, std::int64_t samples,
-                                    const std::exception& error);
+  Recovery::Decision failed(const std::string& what, std::int64_t samples,
+                            const std::exception& error);
   /// Decides for a whole window, which is to begin anew. Micro-batches that pass in between change
   /// nothing: what failed may come after them.
-  memory::Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
-                                           const std::exception& error);
+  Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
+                                   const std::exception& error);
   /// What memory did to a window that has gone through, in words. Nothing where it did not run out
   /// since the last story was taken.
   std::optional<std::string> take_story();
@@ -52,13 +64,13 @@ class MemoryRetries {
     std::int64_t budget = 0;        ///< bytes of a budget that is enough; 0: not known
   };
 
-  memory::Recovery::Decision decide(std::int64_t& failures, const std::string& what,
-                                    std::int64_t samples, const std::exception& error);
+  Recovery::Decision decide(std::int64_t& failures, const std::string& what, std::int64_t samples,
+                            const std::exception& error);
   void note(const std::string& what, const std::exception& error);
   std::string in_words() const;
   std::string budget_in_words() const;
 
-  memory::Recovery* recovery_ = nullptr;
+  Recovery* recovery_ = nullptr;
   Advice advice_ = {};
   Enough enough_ = {};
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
@@ -66,4 +78,4 @@ class MemoryRetries {
   Story story_;
 };
 
-}  // namespace accrue::train
+}  // namespace accrue::memory

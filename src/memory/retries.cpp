@@ -1,4 +1,4 @@
-#include "train/window/memory_retries.h"
+#include "memory/retries.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,55 +10,52 @@
 #include "core/words.h"
 #include "memory/out_of_memory.h"
 
-namespace accrue::train {
+namespace accrue::memory {
 
-void MemoryRetries::start() {
+void Retries::start() {
   count_ = failures_ = restarts_ = told_ = 0;
   story_ = {};
 }
 
-memory::Recovery::Decision MemoryRetries::failed(const std::string& what, std::int64_t samples,
-                                                 const std::exception& error) {
+Recovery::Decision Retries::failed(const std::string& what, std::int64_t samples,
+                                   const std::exception& error) {
   return decide(failures_, what, samples, error);
 }
 
-memory::Recovery::Decision MemoryRetries::window_failed(std::int64_t window, std::int64_t samples,
-                                                        const std::exception& error) {
+Recovery::Decision Retries::window_failed(std::int64_t window, std::int64_t samples,
+                                          const std::exception& error) {
   return decide(restarts_, "window " + std::to_string(window), samples, error);
 }
 
-memory::Recovery::Decision MemoryRetries::decide(std::int64_t& failures, const std::string& what,
-                                                 std::int64_t samples,
-                                                 const std::exception& error) {
-  using Action = memory::Recovery::Action;
+Recovery::Decision Retries::decide(std::int64_t& failures, const std::string& what,
+                                   std::int64_t samples, const std::exception& error) {
+  using Action = Recovery::Action;
   ++count_;
   note(what, error);
-  memory::Recovery::Decision decision =
-      recovery_->failed(samples, ++failures, memory::least_need(error));
+  Recovery::Decision decision = recovery_->failed(samples, ++failures, least_need(error));
   if (decision.action == Action::give_up)
     throw Error(Error::Kind::refused, "run " + what, "memory for it",
-                "none: " + decision.reason + " (" + memory::why_out_of_memory(error) + ")",
+                "none: " + decision.reason + " (" + why_out_of_memory(error) + ")",
                 advice_ ? advice_() : "a larger memory.budget, or a smaller model");
   if (decision.action == Action::split) failures = 0;
   story_.to = decision.micro_batch;
   return decision;
 }
 
-void MemoryRetries::note(const std::string& what, const std::exception& error) {
+void Retries::note(const std::string& what, const std::exception& error) {
   if (count_ == 1)
-    story_ = {.what = what,
-              .cause = memory::why_out_of_memory(error),
-              .from = recovery_->state().micro_batch};
-  const std::int64_t need = memory::least_need(error);
-  if (need > 0) story_.budget = std::max(story_.budget, need + memory::left_outside());
+    story_ = {
+        .what = what, .cause = why_out_of_memory(error), .from = recovery_->state().micro_batch};
+  const std::int64_t need = least_need(error);
+  if (need > 0) story_.budget = std::max(story_.budget, need + left_outside());
 }
 
-std::optional<std::string> MemoryRetries::take_story() {
+std::optional<std::string> Retries::take_story() {
   if (std::exchange(told_, count_) == count_) return std::nullopt;
   return in_words();
 }
 
-std::string MemoryRetries::in_words() const {
+std::string Retries::in_words() const {
   const std::string why = " ran out of memory (" + story_.cause + "): ";
   if (story_.from == story_.to)
     return story_.what + why +
@@ -72,13 +69,12 @@ std::string MemoryRetries::in_words() const {
 
 /// What budget is enough: the allocation that failed tells only what was needed until then, and
 /// more may have followed it.
-std::string MemoryRetries::budget_in_words() const {
+std::string Retries::budget_in_words() const {
   if (story_.budget == 0) return "";
   const std::string from = std::to_string(story_.from);
   const std::optional<std::int64_t> enough = enough_ ? enough_(story_.from) : std::nullopt;
-  if (enough && *enough > story_.budget)
-    return "; for " + from + " try " + memory::larger_budget(enough);
+  if (enough && *enough > story_.budget) return "; for " + from + " try " + larger_budget(enough);
   return "; " + from + " take a memory.budget of more than " + format_bytes(story_.budget);
 }
 
-}  // namespace accrue::train
+}  // namespace accrue::memory

@@ -1,5 +1,5 @@
 // What a window does about memory that runs out, and what it tells of it.
-#include "train/window/memory_retries.h"
+#include "memory/retries.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -11,7 +11,7 @@
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 
-namespace accrue::train {
+namespace accrue::memory {
 namespace {
 
 using ::testing::HasSubstr;
@@ -19,17 +19,17 @@ using ::testing::HasSubstr;
 std::runtime_error out_of_memory() { return std::runtime_error("no memory"); }
 
 /// A replay, or the close, may need what each micro-batch alone did not.
-TEST(MemoryRetries, MicroBatchesThatPassDoNotMakeAWindowBeginAnewForEver) {
-  memory::Recovery recovery({.planned = 4, .micro_batch = 4});
-  MemoryRetries retries(&recovery, [] { return std::string("less"); });
+TEST(Retries, MicroBatchesThatPassDoNotMakeAWindowBeginAnewForEver) {
+  Recovery recovery({.planned = 4, .micro_batch = 4});
+  Retries retries(&recovery, [] { return std::string("less"); });
   retries.start();
-  std::vector<memory::Recovery::Action> actions;
+  std::vector<Recovery::Action> actions;
   for (int restart = 0; restart < 4; ++restart) {
     actions.push_back(
         retries.window_failed(7, recovery.state().micro_batch, out_of_memory()).action);
     for (int micro = 0; micro < 3; ++micro) retries.passed();
   }
-  using Action = memory::Recovery::Action;
+  using Action = Recovery::Action;
   EXPECT_THAT(actions,
               ::testing::ElementsAre(Action::retry, Action::split, Action::retry, Action::split));
   EXPECT_EQ(retries.window_failed(7, 1, out_of_memory()).action, Action::retry);
@@ -37,9 +37,9 @@ TEST(MemoryRetries, MicroBatchesThatPassDoNotMakeAWindowBeginAnewForEver) {
   EXPECT_EQ(retries.count(), 6);
 }
 
-TEST(MemoryRetries, TellOnceAWindowHoweverOftenItWasSplit) {
-  memory::Recovery recovery({.planned = 16, .micro_batch = 16});
-  MemoryRetries retries(&recovery);
+TEST(Retries, TellOnceAWindowHoweverOftenItWasSplit) {
+  Recovery recovery({.planned = 16, .micro_batch = 16});
+  Retries retries(&recovery);
   retries.start();
   EXPECT_EQ(retries.take_story(), std::nullopt);
   for (const std::int64_t size : {16, 16, 8, 8})
@@ -63,23 +63,23 @@ TEST(MemoryRetries, TellOnceAWindowHoweverOftenItWasSplit) {
 
 /// What an allocation throws that goes beyond the budget.
 void fail_beyond_budget(const std::function<void(const std::exception&)>& failed) {
-  memory::install_caching_allocator();
-  memory::set_budget(memory::usage().live + (std::int64_t{1} << 20));
+  install_caching_allocator();
+  set_budget(usage().live + (std::int64_t{1} << 20));
   try {
     const at::Tensor large = at::empty({std::int64_t{8} << 20}, at::kByte);
     ADD_FAILURE() << "8 MiB fitted in 1 MiB";
   } catch (const c10::OutOfMemoryError& error) {
     failed(error);
   }
-  memory::set_budget(std::nullopt);
+  set_budget(std::nullopt);
 }
 
 /// The allocation that failed is not all that a larger micro-batch takes.
-TEST(MemoryRetries, NameTheBudgetThatIsEnoughWhereItIsKnown) {
+TEST(Retries, NameTheBudgetThatIsEnoughWhereItIsKnown) {
   constexpr std::int64_t kEnough = std::int64_t{330} << 20;
-  const auto told_with = [](const MemoryRetries::Enough& enough) {
-    memory::Recovery recovery({.planned = 16, .micro_batch = 16});
-    MemoryRetries retries(&recovery, {}, enough);
+  const auto told_with = [](const Retries::Enough& enough) {
+    Recovery recovery({.planned = 16, .micro_batch = 16});
+    Retries retries(&recovery, {}, enough);
     retries.start();
     fail_beyond_budget([&](const std::exception& error) {
       for (int attempt = 0; attempt < 2; ++attempt)
@@ -102,4 +102,4 @@ TEST(MemoryRetries, NameTheBudgetThatIsEnoughWhereItIsKnown) {
 }
 
 }  // namespace
-}  // namespace accrue::train
+}  // namespace accrue::memory

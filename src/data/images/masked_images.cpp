@@ -1,0 +1,200 @@
+#include <ATen/Parallel.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "data/files/fingerprint.h"
+#include "data/files/glob.h"
+#include "data/images/image_file.h"
+#include "data/images/image_mask.h"
+#include "data/images/image_store.h"
+#include "data/source_errors.h"
+
+namespace accrue::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Which of the numbers of 8 bits there are.
+using Numbers = std::array<bool, 256>;
+
+/// Beyond any number of 8 bits.
+constexpr std::int64_t any_class = 256;
+
+std::vector<std::string> numbered(std::int64_t count) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+/// Images with a mask each. The files are the images, then their masks; what is excluded has none.
+class MaskedImages final : public ImageStore {
+ public:
+  MaskedImages(const std::vector<fs::path>& images, const ImageOptions& options,
+               const std::string& what)
+      : count_(images.size()), is_training_(options.classes.empty()) {
+    std::vector<fs::path> used, files = images;
+    for (const fs::path& image : images) {
+      const bool is_excluded = options.excluded.contains(image);
+      masks_.push_back(is_excluded ? no_mask : images.size() + used.size());
+      if (!is_excluded) used.push_back(image);
+    }
+    for (fs::path& mask : masks_of(used, expand_globs(options.masks, "data.masks")))
+      files.push_back(std::move(mask));
+    files_ = std::make_unique<const FilePool>(std::move(files), what);
+    take_shapes(what);
+    classes_ = options.classes;
+    if (classes_.empty() && options.class_bound > 0) classes_ = numbered(options.class_bound);
+    if (classes_.empty()) classes_ = numbered(highest_class() + 1);
+    fingerprint_.emplace("images, masks", *files_,
+                         std::vector{std::to_string(classes_.size()) + " classes"});
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(count_); }
+  ShapeCounts shapes() const override { return shapes_; }
+  std::vector<std::string> classes() const override { return classes_; }
+  bool has_masks() const override { return true; }
+  std::string fingerprint() const override { return fingerprint_->text(); }
+  std::vector<DataFile> files() const override { return fingerprint_->files(); }
+
+  ImageRead read(std::int64_t index, DecodedImage& image) const override {
+    const auto file = static_cast<std::size_t>(index);
+    if (masks_[file] == no_mask) return {};
+    std::string failure = decode_image_file(*files_, file, image);
+    if (!failure.empty()) return {.label = {}, .failure = std::move(failure)};
+    return {.label = 0, .failure = {}};
+  }
+
+  std::string read_mask(std::int64_t index, DecodedImage& mask) const override {
+    const std::size_t file = masks_[static_cast<std::size_t>(index)];
+    std::string failure = decode_mask_file(*files_, file, mask);
+    if (!failure.empty()) return files_->path(file).string() + ": " + failure;
+    expect_classes(file, mask);
+    return "";
+  }
+
+  std::string name(std::int64_t index) const override {
+    return files_->path(static_cast<std::size_t>(index)).string();
+  }
+
+  /// Held-out masks may lack classes; those that are trained on may not all be of one.
+  void check_contents() const override {
+    std::call_once(checked_, [this] {
+      const Numbers found = numbers_in_masks(std::ssize(classes_));
+      if (is_training_) expect_several(found);
+    });
+  }
+
+ private:
+  static constexpr std::size_t no_mask = 0;  ///< the first file is an image
+
+  void take_shapes(const std::string& what) {
+    for (std::size_t image = 0; image < count_; ++image) {
+      if (masks_[image] == no_mask) continue;
+      const ImageShape shape = require_image_shape(*files_, image, what);
+      ++shapes_[shape];
+      expect_mask_of(image, shape);
+    }
+  }
+
+  void expect_mask_of(std::size_t image, const ImageShape& shape) const {
+    const std::size_t mask = masks_[image];
+    const std::string name = files_->path(mask).string();
+    const std::string problem = why_no_mask_file(*files_, mask);
+    if (!problem.empty())
+      throw usage_error("data.masks", "PNG files whose pixels are numbers of at most 8 bits",
+                        name + ": " + problem,
+                        "saving the class of each pixel as grey or as a palette's index");
+    const ImageShape its = require_image_shape(*files_, mask, "data.masks");
+    if (its.height == shape.height && its.width == shape.width) return;
+    const auto size = [](const ImageShape& of) {
+      return std::to_string(of.height) + " x " + std::to_string(of.width);
+    };
+    throw usage_error("data.masks", "a mask of its image's size, " + size(shape),
+                      name + ": " + size(its) + ", of " + files_->path(image).string(),
+                      "the mask that was drawn for this image");
+  }
+
+  /// Reads all masks; throws where a class is not below `bound`. A mask that does not decode is
+  /// found when it is fetched.
+  Numbers numbers_in_masks(std::int64_t bound) const {
+    std::array<std::atomic<bool>, 256> found{};
+    std::atomic<std::size_t> bad{0};
+    at::parallel_for(0, size(), 1, [&](std::int64_t begin, std::int64_t end) {
+      DecodedImage mask;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::size_t file = masks_[static_cast<std::size_t>(i)];
+        if (file == no_mask || !decode_mask_file(*files_, file, mask).empty()) continue;
+        for (const std::uint8_t number : mask.bytes) found[number] = true;
+        if (has_class_from(mask, bound)) bad = file;
+      }
+    });
+    if (const std::size_t file = bad; file != 0) throw_beyond(file, bound);
+    Numbers numbers{};
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = found[i];
+    return numbers;
+  }
+
+  std::int64_t highest_class() const {
+    const Numbers found = numbers_in_masks(any_class);
+    expect_several(found);
+    std::int64_t highest = ignored_class - 1;
+    while (!found[static_cast<std::size_t>(highest)]) --highest;
+    return highest;
+  }
+
+  void expect_several(const Numbers& found) const {
+    for (std::size_t i = 1; i < ignored_class; ++i)
+      if (found[i]) return;
+    throw usage_error(
+        "data.masks", "pixels of at least two classes, which are numbered from 0",
+        found[ignored_class] ? "masks of 0 and 255 alone, and 255 is ignored" : "masks of 0 alone",
+        "1, 2, ... for what is not background");
+  }
+
+  static bool has_class_from(const DecodedImage& mask, std::int64_t bound) {
+    return std::ranges::any_of(mask.bytes, [bound](std::uint8_t number) {
+      return number != ignored_class && number >= bound;
+    });
+  }
+
+  void expect_classes(std::size_t file, const DecodedImage& mask) const {
+    if (has_class_from(mask, std::ssize(classes_))) throw_beyond(file, std::ssize(classes_));
+  }
+
+  [[noreturn]] void throw_beyond(std::size_t file, std::int64_t bound) const {
+    DecodedImage mask;
+    decode_mask_file(*files_, file, mask);
+    const auto pixel = std::ranges::find_if(mask.bytes, [bound](std::uint8_t number) {
+      return number != ignored_class && number >= bound;
+    });
+    const std::int64_t place = pixel - mask.bytes.begin();
+    throw usage_error("read " + files_->path(file).string(),
+                      "classes below " + std::to_string(bound) + ", or 255 (ignored)",
+                      std::to_string(*pixel) + " at row " +
+                          std::to_string(place / mask.shape.width) + ", column " +
+                          std::to_string(place % mask.shape.width),
+                      "a larger model.vocab, or masks of the classes of the training data");
+  }
+
+  std::size_t count_;
+  bool is_training_;                ///< the classes are not those of other data
+  std::vector<std::size_t> masks_;  ///< by image the file of its mask, or no_mask
+  std::unique_ptr<const FilePool> files_;
+  ShapeCounts shapes_;
+  std::vector<std::string> classes_;
+  std::optional<Fingerprint> fingerprint_;
+  mutable std::once_flag checked_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageStore> open_masked_images(std::vector<fs::path> paths,
+                                               const ImageOptions& options,
+                                               const std::string& what) {
+  return std::make_unique<MaskedImages>(paths, options, what);
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "accrue/models/compute.h"
+#include "accrue/models/trainable.h"
+#include "kernels/foreign/accelerated_scope.h"
+
+namespace accrue::models {
+
+/// The passes of a model that knows nothing of accrue, run in its kernels or as they are written;
+/// in bf16 by the rules of libtorch's autocasting, but that what a segment gives is fp32, and
+/// losses are taken without it. Each segment and each loss is a pass by itself, whose dropouts are
+/// numbered apart from those of the others: a segment that is run again alone finds its masks.
+class ForeignPasses {
+ public:
+  explicit ForeignPasses(Compute compute) : is_cast_(compute == Compute::bf16) {}
+
+  /// Throws what Accelerated throws.
+  void accelerate(bool wanted, const NamedParameters& parameters);
+
+  std::vector<Segment> of(std::vector<Segment> segments) const;
+  std::vector<LossHead> of(std::vector<LossHead> losses) const;
+  /// Those that accrue's promises do not cover: not the dropouts whose masks it makes.
+  std::vector<ForeignLayer> beyond_reach(std::vector<ForeignLayer> layers) const;
+  AcceleratedCalls calls() const;
+
+ private:
+  bool is_cast_;
+  std::shared_ptr<kernels::AcceleratedModel> model_;  ///< null: they run as they are written
+};
+
+}  // namespace accrue::models

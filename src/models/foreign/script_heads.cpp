@@ -1,0 +1,94 @@
+#include "models/foreign/script_heads.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "accrue/models/class_loss.h"
+#include "models/foreign/script_method.h"
+
+namespace accrue::models {
+namespace {
+
+/// A micro-batch whose labels are those of `loss`; what each counts is told of its own labels only.
+batch::MicroBatch with_labels_of(const ScriptLoss& loss, const batch::MicroBatch& micro) {
+  const at::Tensor target = named_tensor(micro, loss.target);
+  if (!target.defined())
+    throw usage_error("loss \"" + loss.name + '"', "data with \"" + loss.target + '"',
+                      columns_in_words(micro),
+                      "target = \"...\" of a column in loss.heads, or the field in data.columns");
+  batch::MicroBatch labelled{.inputs = micro.inputs, .targets = target};
+  if (micro.targets.defined() && target.is_same(micro.targets)) labelled.weights = micro.weights;
+  labelled.sample_ids = micro.sample_ids;
+  return labelled;
+}
+
+Loss squared_error(const ScriptLoss& loss, const at::Tensor& output, const at::Tensor& target) {
+  const bool has_column = output.dim() == target.dim() + 1 && output.size(-1) == 1;
+  const at::Tensor values = has_column ? output.squeeze(-1) : output;
+  if (values.sizes() != target.sizes())
+    throw usage_error("loss \"" + loss.name + '"',
+                      c10::str("an output ", target.sizes(), ", as \"", loss.target, "\" is"),
+                      c10::str(output.sizes()), "a module whose output goes with the data");
+  return {.sum = (values - target.to(values.scalar_type())).square().sum(),
+          .weight = static_cast<double>(target.numel())};
+}
+
+LossHead squared_error_head(const ScriptLoss& loss, std::size_t place) {
+  return {.name = loss.name,
+          .forward =
+              [loss, place](const Activations& outputs, const batch::MicroBatch& micro,
+                            const ForwardContext&, double) {
+                return squared_error(loss, outputs.at(place), with_labels_of(loss, micro).targets);
+              },
+          .weight =
+              [loss](const batch::MicroBatch& micro) {
+                return static_cast<double>(with_labels_of(loss, micro).targets.numel());
+              },
+          .coefficient = loss.coefficient};
+}
+
+LossHead cross_entropy_head(const ScriptLoss& loss, std::size_t place, const LossOptions& options) {
+  const LossHead of_labels = class_cross_entropy_head(options);
+  return {.name = loss.name,
+          .forward =
+              [of_labels, loss, place](const Activations& outputs, const batch::MicroBatch& micro,
+                                       const ForwardContext& context, double scale) {
+                return of_labels.forward({outputs.at(place)}, with_labels_of(loss, micro), context,
+                                         scale);
+              },
+          .weight =
+              [of_labels, loss](const batch::MicroBatch& micro) {
+                return of_labels.weight(with_labels_of(loss, micro));
+              },
+          .coefficient = loss.coefficient,
+          .correct =
+              [of_labels, loss, place](const Activations& outputs, const batch::MicroBatch& micro) {
+                return of_labels.correct({outputs.at(place)}, with_labels_of(loss, micro));
+              }};
+}
+
+}  // namespace
+
+std::vector<std::string> outputs_read(const std::vector<ScriptLoss>& losses) {
+  std::vector<std::string> outputs;
+  for (const ScriptLoss& loss : losses)
+    if (std::ranges::find(outputs, loss.output) == outputs.end()) outputs.push_back(loss.output);
+  return outputs;
+}
+
+std::vector<LossHead> heads_on_outputs(const std::vector<ScriptLoss>& losses,
+                                       const LossOptions& options) {
+  const std::vector<std::string> outputs = outputs_read(losses);
+  std::vector<LossHead> heads;
+  for (const ScriptLoss& loss : losses) {
+    const auto place =
+        static_cast<std::size_t>(std::ranges::find(outputs, loss.output) - outputs.begin());
+    heads.push_back(loss.kind == ScriptLossKind::mse ? squared_error_head(loss, place)
+                                                     : cross_entropy_head(loss, place, options));
+  }
+  return heads;
+}
+
+}  // namespace accrue::models

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "accrue/core/parameter.h"
+
+namespace accrue {
+
+/// u of a dtype: half the distance from 1 to the next number.
+inline double unit_roundoff(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return 0x1p-53;
+    case at::kBFloat16:
+      return 0x1p-8;
+    case at::kHalf:
+      return 0x1p-11;
+    default:
+      return 0x1p-24;
+  }
+}
+
+inline double l2_norm(const at::Tensor& tensor) {
+  return at::linalg_vector_norm(tensor.detach(), 2, {}, false, at::kDouble).item<double>();
+}
+
+/// Moves every element by a unit in the last place or by `least` of it, up or down at random.
+inline void perturb(const NamedParameters& parameters, std::uint64_t seed, double least = 0) {
+  const at::NoGradGuard no_grad;
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (const NamedParameter& parameter : parameters) {
+    const at::Tensor& tensor = parameter.tensor;
+    const double unit = std::max(2 * unit_roundoff(tensor.scalar_type()), least);
+    const at::Tensor factor =
+        at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
+    at::Tensor(tensor).mul_(factor);
+  }
+}
+
+/// What a parameter's gradient may lose to rounding is made of. Norms are L2, of gradients of the
+/// sum of losses.
+struct RoundingTerms {
+  double gradient_norm = 0;  ///< of one pass
+  /// What adding up the micro-batches may lose: the running error bound, u_acc times the sum over
+  /// micro-batches of the norm of the sum so far (Higham, "Accuracy and Stability of Numerical
+  /// Algorithms", 2002, section 4.3), or what the accumulation's precision has in its place.
+  double accumulation = 0;
+  /// Largest change of the one-pass gradient when every parameter moves by one unit in the last
+  /// place, up or down at random, and the loss is scaled, by which every sum of the backward pass
+  /// rounds otherwise: what forward and backward make of rounding.
+  double noise = 0;
+  double unit_roundoff = 0;  ///< u of the parameter's dtype
+};
+
+/// 8 noise + 4 accumulation + 8 u gradient_norm (docs/numerics.md, "verify's bound").
+inline double rounding_bound(const RoundingTerms& terms) {
+  // Both sides round, so that on average their difference is below twice the noise. One or two
+  // draws may have come out at a quarter of what is usual, hence 8. A sum may be rounded several
+  // times within one product that adds into it, hence 4 times its error; and each side rounds its
+  // result a few times, hence 8 u.
+  return 8 * terms.noise + 4 * terms.accumulation + 8 * terms.unit_roundoff * terms.gradient_norm;
+}
+
+}  // namespace accrue

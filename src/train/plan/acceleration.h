@@ -1,0 +1,17 @@
+#pragma once
+
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// Decides whether accrue does the operations of a model that is not its own, as model.accelerate
+/// says: "auto" where they agree with libtorch's on the first samples (check_acceleration) and
+/// there is one that it does. Puts the decision into effect: the model, the config, from which
+/// copies of it are made, and Workload::acceleration. Does nothing of other models. Whoever trains,
+/// plans, measures or proves decides before its first pass.
+void decide_acceleration(Workload& work);
+
+/// Puts a decision that was made elsewhere into effect: by a checkpoint, or with other ranks.
+void accelerate(Workload& work, bool on, const std::string& reason);
+
+}  // namespace accrue::train

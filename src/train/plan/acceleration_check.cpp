@@ -1,0 +1,232 @@
+#include "train/plan/acceleration_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "accrue/models/normalisation.h"
+#include "core/words.h"
+#include "data/loader.h"
+#include "kernels/operations.h"
+#include "kernels/plain/plain_operations.h"
+#include "memory/out_of_memory.h"
+#include "support/rounding.h"
+#include "train/pass/buffer_snapshot.h"
+#include "train/pass/run_micro_batch.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr std::int64_t most_tried = 8;  ///< micro-batches that are looked at for one with a loss
+constexpr std::uint64_t noise_draws = 2;
+
+/// What a pass over a micro-batch gave.
+struct PassGradients {
+  double loss = 0;                ///< mean
+  std::vector<at::Tensor> means;  ///< of each trained parameter
+};
+
+std::string in_words(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", number);
+  return text;
+}
+
+std::string samples_in_words(const batch::MicroBatch& micro) {
+  const auto count = static_cast<std::int64_t>(micro.sample_ids.size());
+  return count == 1 ? "the first sample" : "the first " + counted(count, "sample");
+}
+
+AcceleratedCalls less(AcceleratedCalls calls, const AcceleratedCalls& before) {
+  calls.products -= before.products;
+  calls.convolutions -= before.convolutions;
+  calls.embeddings -= before.embeddings;
+  calls.layer_norms -= before.layer_norms;
+  calls.gelus -= before.gelus;
+  calls.attentions -= before.attentions;
+  calls.dropouts -= before.dropouts;
+  return calls;
+}
+
+/// Two ways to run one micro-batch of a model, and what is between them.
+class Comparison {
+ public:
+  Comparison(const Workload& work, const batch::MicroBatch& micro)
+      : work_(work), micro_(micro), window_(buffer_of(*work.model)) {
+    for (const accum::GradientBuffer::Entry& entry : window_.buffer()->entries())
+      trained_.push_back({entry.name, entry.parameter});
+  }
+
+  /// Nothing where the loss is not finite, or has no weight.
+  std::optional<PassGradients> run(const kernels::Operations* operations, double weighting = 1) {
+    const Keep buffers{BufferSnapshot(*work_.model)};
+    const std::vector<models::LossHead> heads = work_.model->losses();
+    ForwardContext context = batch::training_context(micro_, work_.config.run.seed, 0);
+    context.operations = operations;
+    window_.open(0);
+    const PassResult pass =
+        run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro_.sample_ids},
+                        micro_, context,
+                        {.factors = std::vector<double>(heads.size(), 1.0), .weighting = weighting})
+            .pass;
+    std::optional<PassGradients> result;
+    if (pass.finite && pass.weight > 0) result = means_of(pass);
+    window_.discard();
+    return result;
+  }
+
+  /// What differs more than rounding explains; empty: nothing does.
+  std::string difference(const PassGradients& mine, const PassGradients& plain) {
+    const bool is_bf16 = work_.config.precision.compute == models::Compute::bf16;
+    // Kernels round at other places than libtorch's operators, which draws of these do not show.
+    const double loss_bound = 8 * loss_noise_ +
+                              64 * unit_roundoff(trained_.front().tensor.scalar_type()) +
+                              (is_bf16 ? unit_roundoff(at::kBFloat16) : 0);
+    const double loss_error = std::abs(mine.loss - plain.loss);
+    const double loss_size = std::abs(plain.loss);
+    std::string found = beyond("the loss", loss_error, loss_bound * loss_size, loss_size);
+    for (std::size_t i = 0; i < trained_.size() && found.empty(); ++i) {
+      const double size = l2_norm(plain.means[i]);
+      const double bound =
+          rounding_bound({.gradient_norm = size,
+                          .noise = noise_[i],
+                          .unit_roundoff = unit_roundoff(trained_[i].tensor.scalar_type())});
+      found = beyond("the gradient of " + trained_[i].name, l2_norm(mine.means[i] - plain.means[i]),
+                     bound, size);
+    }
+    return found;
+  }
+
+  /// What differs where the same pass is run again, which is hardly to round otherwise.
+  std::string difference_of_repetition(const PassGradients& plain) {
+    noise_.assign(trained_.size(), 0.0);
+    const auto again = run(&kernels::plain_operations());
+    const std::string found = again ? difference(*again, plain) : "a loss that is not finite";
+    largest_share_ = 0;
+    return found;
+  }
+
+  /// What rounding makes of the plain pass: its change where parameters and loss are rounded anew.
+  void draw_noise(const PassGradients& plain) {
+    for (std::uint64_t seed = 1; seed <= noise_draws; ++seed) {
+      const Keep values{TensorSnapshot(trained_)};
+      perturb(trained_, seed);
+      const auto moved = run(&kernels::plain_operations(), scale_of(seed));
+      if (!moved) continue;
+      loss_noise_ = std::max(
+          loss_noise_, std::abs(moved->loss - plain.loss) / std::max(std::abs(plain.loss), 1e-30));
+      for (std::size_t i = 0; i < noise_.size(); ++i)
+        noise_[i] = std::max(noise_[i], l2_norm(moved->means[i] - plain.means[i]));
+    }
+    raise_to_usual(plain);
+  }
+
+  /// Of a difference's bound, the most that was found.
+  double largest_share() const { return largest_share_; }
+
+ private:
+  static std::shared_ptr<accum::GradientBuffer> buffer_of(const models::Model& model) {
+    return std::make_shared<accum::GradientBuffer>(model.parameters());
+  }
+
+  /// Exact in every dtype, and no power of two: products and sums of the backward pass round anew.
+  static double scale_of(std::uint64_t seed) { return (128.0 + 2.0 * double(seed) + 1.0) / 256.0; }
+
+  PassGradients means_of(const PassResult& pass) const {
+    PassGradients result{.loss = pass.loss_sum / pass.weight};
+    for (const accum::GradientBuffer::Entry& entry : window_.buffer()->entries())
+      result.means.push_back(entry.slot->fresh ? at::zeros_like(entry.parameter.detach())
+                                               : entry.slot->main / pass.weight);
+    return result;
+  }
+
+  std::string beyond(const std::string& what, double error, double bound, double size) {
+    if (error <= bound) {
+      if (bound > 0) largest_share_ = std::max(largest_share_, error / bound);
+      return {};
+    }
+    const double relative = size > 0 ? size : 1;
+    return what + " differs by " + in_words(error / relative) +
+           " of itself, where rounding makes " + in_words(bound / relative);
+  }
+
+  /// A parameter whose draws were small by chance has the usual noise, relative to its gradient.
+  void raise_to_usual(const PassGradients& plain) {
+    std::vector<double> shares;
+    std::vector<double> sizes;
+    for (std::size_t i = 0; i < noise_.size(); ++i) {
+      sizes.push_back(l2_norm(plain.means[i]));
+      if (sizes[i] > 0) shares.push_back(noise_[i] / sizes[i]);
+    }
+    if (shares.empty()) return;
+    const auto middle = shares.begin() + std::ssize(shares) / 2;
+    std::nth_element(shares.begin(), middle, shares.end());
+    for (std::size_t i = 0; i < noise_.size(); ++i)
+      noise_[i] = std::max(noise_[i], *middle * sizes[i]);
+  }
+
+  const Workload& work_;
+  const batch::MicroBatch& micro_;
+  accum::Window window_;
+  NamedParameters trained_;
+  std::vector<double> noise_;
+  double loss_noise_ = 0;
+  double largest_share_ = 0;
+};
+
+/// Nothing where the micro-batch has no loss to compare.
+std::optional<AccelerationCheck> check_on(const Workload& work, const batch::MicroBatch& micro) {
+  const std::string where = samples_in_words(micro);
+  const kernels::Operations* libtorchs = &kernels::plain_operations();
+  Comparison comparison(work, micro);
+  const auto plain = comparison.run(libtorchs);
+  if (!plain) return std::nullopt;
+  if (const std::string difference = comparison.difference_of_repetition(*plain);
+      !difference.empty())
+    return AccelerationCheck{
+        false, {}, "two passes of libtorch's over " + where + " are not alike: " + difference};
+  comparison.draw_noise(*plain);
+  const AcceleratedCalls before = work.model->accelerated_calls();
+  const auto mine = comparison.run(nullptr);
+  const AcceleratedCalls calls = less(work.model->accelerated_calls(), before);
+  if (!mine) return AccelerationCheck{false, calls, "the loss of " + where + " is not finite then"};
+  const std::string difference = comparison.difference(*mine, *plain);
+  if (!difference.empty()) return AccelerationCheck{false, calls, "on " + where + ' ' + difference};
+  return AccelerationCheck{true, calls,
+                           "loss and gradients of " + where +
+                               " are libtorch's but for rounding (at most " +
+                               in_words(comparison.largest_share()) + " of its bound)"};
+}
+
+AccelerationCheck check_on_first_samples(const Workload& work) {
+  const data::Loader loader(work.data.train, make_sampler(work.config, *work.data.train));
+  const batch::Range window = work.schedule.window(0);
+  // Batch normalisation may refuse a single sample.
+  const std::int64_t samples = models::find_batch_norms(*work.model).none() ? 1 : 2;
+  std::int64_t tried = 0;
+  for (const batch::Range part : batch::split(window, samples)) {
+    if (tried++ == most_tried) break;
+    const batch::MicroBatch micro = loader.fetch(part);
+    if (micro.is_empty()) continue;
+    if (auto check = check_on(work, micro)) return *std::move(check);
+  }
+  return {false, {}, "none of the first samples has a finite loss to compare"};
+}
+
+}  // namespace
+
+AccelerationCheck check_acceleration(const Workload& work) {
+  const Keep buffers{BufferSnapshot(*work.model)};
+  try {
+    return check_on_first_samples(work);
+  } catch (const std::exception& error) {
+    const std::string reason =
+        memory::is_out_of_memory(error) ? memory::why_out_of_memory(error) : error.what();
+    return {false, {}, "a pass to compare failed: " + reason.substr(0, reason.find('\n'))};
+  }
+}
+
+}  // namespace accrue::train

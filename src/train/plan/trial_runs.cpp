@@ -1,0 +1,83 @@
+#include "train/plan/trial_runs.h"
+
+#include <optional>
+
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "memory/out_of_memory.h"
+#include "memory/thread_meter.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr int kMostRepeats = 3;
+constexpr double kEnoughSeconds = 0.02;  ///< of repeats together
+
+/// Finds the most that is held while it lives: by the allocator's count, or without the allocator
+/// what is resident and what tensors took besides.
+class HeldPeak {
+ public:
+  explicit HeldPeak(std::int64_t resident_bytes) : resident_bytes_(resident_bytes) {
+    if (memory::caching_allocator_installed()) {
+      scope_.emplace();
+    } else {
+      meter_.emplace();
+    }
+  }
+  std::int64_t bytes() const {
+    return scope_ ? scope_->peak().reserved : resident_bytes_ + meter_->peak();
+  }
+
+ private:
+  std::int64_t resident_bytes_;
+  std::optional<memory::PeakScope> scope_;
+  std::optional<memory::ThreadMeter> meter_;
+};
+
+/// Seconds of one pass: the mean of several where one is too short for a clock.
+double seconds_of(const TrialRuns::Pass& pass) {
+  double total = 0;
+  int done = 0;
+  do {
+    total += pass();
+    ++done;
+  } while (done < kMostRepeats && total < kEnoughSeconds);
+  return total / done;
+}
+
+}  // namespace
+
+memory::Measured TrialRuns::run(const memory::PlanPoint& point, const Prepare& prepare) {
+  const bool is_first = tried_.insert(point).second;
+  // The peak is to be what the point takes by itself; times are those of a process that has its
+  // memory.
+  if (is_first) memory::release_cached();
+  return attempt([&] {
+    const Pass pass = prepare();
+    if (is_first) pass();
+    return seconds_of(pass);
+  });
+}
+
+memory::Measured TrialRuns::attempt(const Pass& pass) {
+  try {
+    const HeldPeak peak(resident_bytes_);
+    const double seconds = pass();
+    undo_();
+    memory::measure_outside();
+    return {.peak_bytes = peak.bytes(), .seconds = seconds};
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    return out_of_memory();
+  }
+}
+
+memory::Measured TrialRuns::out_of_memory() {
+  undo_();
+  memory::release_cached();
+  memory::measure_outside();
+  const std::int64_t limit = memory::tensor_budget().value_or(resident_bytes_);
+  return {.fits = false, .peak_bytes = limit + memory::last_missing_bytes()};
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+
+#include "memory/plan.h"
+
+namespace accrue::train {
+
+/// Measures passes of one micro-batch each, as facts for memory::plan.
+class TrialRuns {
+ public:
+  /// Runs once and returns the seconds that it took.
+  using Pass = std::function<double()>;
+  /// Makes what a pass needs, whose memory counts.
+  using Prepare = std::function<Pass()>;
+
+  /// `resident` is held beside the passes. `undo` puts back what a pass changed, whole or not.
+  TrialRuns(const memory::Resident& resident, std::function<void()> undo)
+      : resident_bytes_(resident.total()), undo_(std::move(undo)) {}
+
+  /// Runs a point. Its first run has a pass before it that is not timed, and begins without memory
+  /// kept for reuse; the peak of a later run counts what other points left for reuse, too.
+  memory::Measured run(const memory::PlanPoint& point, const Prepare& prepare);
+  bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
+  /// Has the next run of the point be as if it were the first.
+  void forget(const memory::PlanPoint& point) { tried_.erase(point); }
+  /// The peak while `pass` runs, with the seconds that it returns. Running out of memory is an
+  /// answer.
+  memory::Measured attempt(const Pass& pass);
+
+ private:
+  memory::Measured out_of_memory();
+
+  std::int64_t resident_bytes_;
+  std::function<void()> undo_;
+  std::set<memory::PlanPoint> tried_;
+};
+
+}  // namespace accrue::train

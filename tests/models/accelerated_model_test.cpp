@@ -1,0 +1,262 @@
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+
+#include "accrue/models/checkpoint.h"
+#include "accrue/models/custom_model.h"
+#include "accrue/models/torch_module.h"
+#include "kernels/plain/plain_operations.h"
+#include "support.h"
+#include "support/tolerance.h"
+
+/// Passes of models that know nothing of accrue, in its kernels.
+namespace accrue::models {
+namespace {
+
+using accrue::testing::relative_error;
+using ::testing::ElementsAre;
+using namespace models::testing;
+
+constexpr std::int64_t samples = 6, length = 3, width = 8, terms = 200;
+
+/// Attention with dropout of its own, GELU, a linear layer that a mask of libtorch's passes through
+/// as well, and LSTM layers with dropout between them.
+struct ForeignImpl : torch::nn::Module {
+  ForeignImpl()
+      : in(register_module("in", torch::nn::Linear(width, 3 * width))),
+        drop(register_module("drop", torch::nn::Dropout(0.3))),
+        planes(register_module("planes", torch::nn::Dropout2d(0.3))),
+        lstm(register_module(
+            "lstm",
+            torch::nn::LSTM(torch::nn::LSTMOptions(width, width).num_layers(2).dropout(0.4)))),
+        out(register_module("out", torch::nn::Linear(width, 1))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    std::vector<at::Tensor> parts = in(x).chunk(3, 2);
+    for (at::Tensor& part : parts) part = part.unflatten(2, {2, width / 2}).transpose(1, 2);
+    at::Tensor y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {},
+                                                    is_training() ? 0.2 : 0, true);
+    y = planes(y).transpose(1, 2).flatten(2);
+    if (masked) {
+      const at::Tensor mask = at::ones({length, length}, at::kBool).tril();
+      y = y + at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask,
+                                               is_training() ? 0.2 : 0)
+                  .transpose(1, 2)
+                  .flatten(2);
+    }
+    y = drop(torch::nn::functional::gelu(
+        y, torch::nn::functional::GELUFuncOptions().approximate("tanh")));
+    return out(std::get<0>(lstm(y.transpose(0, 1))).transpose(0, 1));
+  }
+
+  bool masked = true;
+  torch::nn::Linear in;
+  torch::nn::Dropout drop;
+  torch::nn::Dropout2d planes;
+  torch::nn::LSTM lstm;
+  torch::nn::Linear out;
+};
+TORCH_MODULE(Foreign);
+
+Loss squares(const at::Tensor& output, const batch::MicroBatch& micro) {
+  const at::Tensor factors = micro.targets.to(output.scalar_type()).view({-1, 1, 1});
+  return {.sum = ((output - 0.3).square() * factors).sum(),
+          .weight = static_cast<double>(output.size(0))};
+}
+
+/// A module as a model, all of which it owns.
+std::unique_ptr<CustomModel> model_of(const std::shared_ptr<torch::nn::Module>& module,
+                                      ModuleForward forward, bool accelerated) {
+  auto model = std::make_unique<CustomModel>(
+      from_module(module, std::move(forward), squares, "model"), Compute::fp64);
+  model->accelerate(accelerated);
+  return model;
+}
+
+std::unique_ptr<CustomModel> foreign(bool accelerated) {
+  at::manual_seed(4);
+  Foreign module;
+  return model_of(
+      module.ptr(),
+      [module](const batch::MicroBatch& micro) mutable { return module->forward(micro.inputs); },
+      accelerated);
+}
+
+batch::MicroBatch sequences(std::int64_t begin, std::int64_t end) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  const at::Tensor all = at::randn({samples, length, width}, generator, at::kDouble);
+  batch::MicroBatch micro;
+  micro.inputs = all.slice(0, begin, end);
+  micro.targets = at::arange(begin + 1, end + 1);
+  for (std::int64_t i = begin; i < end; ++i) micro.sample_ids.push_back(50 + i);
+  return micro;
+}
+
+/// The sum of the losses of micro-batches of `size`, and the sums of their gradients.
+std::vector<at::Tensor> sums_of(Trainable& model, std::int64_t size,
+                                const kernels::Operations* operations = nullptr) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& [name, tensor] : model.parameters()) leaves.push_back(tensor);
+  std::vector<at::Tensor> sums(leaves.size() + 1);
+  for (std::int64_t begin = 0; begin < samples; begin += size) {
+    const batch::MicroBatch micro = sequences(begin, std::min(begin + size, samples));
+    ForwardContext context = context_of(micro);
+    context.operations = operations;
+    const Loss loss = forward(model, micro, context);
+    std::vector<at::Tensor> found{loss.sum.detach()};
+    for (const at::Tensor& gradient : torch::autograd::grad({loss.sum}, leaves))
+      found.push_back(gradient);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i] = sums[i].defined() ? sums[i] + found[i] : found[i];
+  }
+  return sums;
+}
+
+double largest_error(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, relative_error(a[i], b[i]));
+  return largest;
+}
+
+TEST(AcceleratedModel, HasTheSameMasksForAnySplit) {
+  const auto model = foreign(true);
+  const std::vector<at::Tensor> whole = sums_of(*model, samples);
+  for (const std::int64_t size : {1, 2, 4})
+    EXPECT_LT(largest_error(sums_of(*model, size), whole), 1e-12) << size;
+  const auto as_written = foreign(false);
+  EXPECT_GT(largest_error(sums_of(*as_written, 2), sums_of(*as_written, samples)), 1e-3)
+      << "libtorch's masks";
+}
+
+TEST(AcceleratedModel, IsComparedWithLibtorchUnderTheSameMasks) {
+  const auto model = foreign(true);
+  const std::vector<at::Tensor> mine = sums_of(*model, samples);
+  const AcceleratedCalls calls = model->accelerated_calls();
+  EXPECT_GT(calls.products, 0);
+  EXPECT_GT(calls.attentions, 0);
+  EXPECT_GT(calls.dropouts, 2) << "of elements, of planes, between layers, of masked attention";
+  const std::vector<at::Tensor> plain = sums_of(*model, samples, &kernels::plain_operations());
+  EXPECT_LT(largest_error(mine, plain), 1e-12);
+  EXPECT_EQ(model->accelerated_calls().products, calls.products) << "libtorch did them";
+}
+
+TEST(AcceleratedModel, RunsWithoutAGraphToTheSameBits) {
+  const auto model = foreign(true);
+  const batch::MicroBatch micro = sequences(0, samples);
+  const at::Tensor with_graph = forward(*model, micro, context_of(micro)).sum;
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(forward(*model, micro, context_of(micro)).sum, with_graph));
+}
+
+TEST(AcceleratedModel, InBf16RunsWithoutAGraphToTheSameBits) {
+  at::manual_seed(4);
+  Foreign module;
+  CustomModel model(from_module(
+                        module.ptr(),
+                        [module](const batch::MicroBatch& micro) mutable {
+                          return module->forward(micro.inputs.to(at::kFloat));
+                        },
+                        squares, "model"),
+                    Compute::bf16);
+  model.accelerate(true);
+  const batch::MicroBatch micro = sequences(0, samples);
+  const at::Tensor with_graph = forward(model, micro, context_of(micro)).sum;
+  EXPECT_EQ(with_graph.scalar_type(), at::kFloat);
+  EXPECT_GT(model.accelerated_calls().products, 0);
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(forward(model, micro, context_of(micro)).sum, with_graph));
+}
+
+TEST(AcceleratedModel, IsEvaluatedAsItIsWritten) {
+  const batch::MicroBatch micro = sequences(0, samples);
+  ForwardContext context = context_of(micro);
+  context.training = false;
+  const auto accelerated = foreign(true), as_written = foreign(false);
+  EXPECT_TRUE(at::equal(evaluate(*accelerated, micro, context).sum,
+                        evaluate(*as_written, micro, context).sum));
+  EXPECT_EQ(accelerated->accelerated_calls().products, 0);
+}
+
+std::vector<std::string> dropouts_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const ForeignLayer& layer : model.foreign_layers()) names.push_back(layer.name);
+  return names;
+}
+
+TEST(AcceleratedModel, NamesTheDropoutsThatAccrueHasNoMasksFor) {
+  EXPECT_THAT(dropouts_of(*foreign(false)), ElementsAre("drop", "planes", "lstm"));
+  EXPECT_THAT(dropouts_of(*foreign(true)), ElementsAre());
+  torch::nn::Sequential net(torch::nn::Linear(width, 4), torch::nn::AlphaDropout(0.5),
+                            torch::nn::Dropout(0.5));
+  const auto run = [net](const batch::MicroBatch& micro) mutable {
+    return net->forward(micro.inputs);
+  };
+  EXPECT_THAT(dropouts_of(*model_of(net.ptr(), run, false)), ElementsAre("1", "2"));
+  const auto accelerated = model_of(net.ptr(), run, true);
+  EXPECT_THAT(dropouts_of(*accelerated), ElementsAre("1"));
+  // Once a dropout has met a tensor whose rows are no samples', none of them is sure.
+  const auto odd = model_of(
+      net.ptr(),
+      [net](const batch::MicroBatch& micro) mutable {
+        const at::Tensor y = at::dropout(micro.inputs.flatten().slice(0, 1), 0.5, true);
+        return net->forward(micro.inputs) + y.sum();
+      },
+      true);
+  sums_of(*odd, samples);
+  EXPECT_THAT(dropouts_of(*odd), ElementsAre("1", "2"));
+}
+
+struct InnerImpl : torch::nn::Module {
+  InnerImpl() : drop(register_module("drop", torch::nn::Dropout(0.5))) {}
+  at::Tensor forward(const at::Tensor& x) { return drop(x); }
+  torch::nn::Dropout drop;
+};
+TORCH_MODULE(Inner);
+
+TEST(AcceleratedModel, MasksOfASequentialsOwnDropoutAreNotThoseOfOneInside) {
+  torch::nn::Sequential net;
+  net->push_back(torch::nn::Dropout(0.5));
+  net->push_back(Inner());
+  net->push_back(torch::nn::Linear(width, 1));
+  CustomModel model(from_sequential(net, squares, "net"), Compute::fp64);
+  model.accelerate(true);
+  const batch::MicroBatch micro = sequences(0, samples);
+  batch::MicroBatch ones = micro;
+  ones.inputs = at::ones({samples, 64, width}, at::kDouble);
+  const at::NoGradGuard no_grad;
+  net[2]->as<torch::nn::Linear>()->weight.fill_(1);
+  net[2]->as<torch::nn::Linear>()->bias.fill_(0);
+  // What both keep is worth 4: a quarter of the elements, not half of them.
+  const double kept =
+      run_segments(model, ones, context_of(ones))[0].mean().item<double>() / width / 4;
+  EXPECT_NEAR(kept, 0.25, 0.05);
+}
+
+TEST(AcceleratedModel, RunsACheckpointAgainWithTheMasksItHad) {
+  const auto gradients = [](bool checkpointed) {
+    at::manual_seed(4);
+    Foreign module;
+    const auto model = model_of(
+        module.ptr(),
+        [module, checkpointed](const batch::MicroBatch& micro) mutable {
+          const auto run = [module](const at::Tensor& x) mutable { return module->forward(x); };
+          const at::Tensor x = at::dropout(micro.inputs, 0.5, true);
+          return checkpointed ? checkpoint(run, x) : run(x);
+        },
+        true);
+    const batch::MicroBatch micro = sequences(0, samples);
+    const Loss loss = forward(*model, micro, context_of(micro));
+    loss.sum.backward();
+    std::vector<at::Tensor> found{loss.sum.detach()};
+    for (const auto& [name, tensor] : model->parameters()) found.push_back(tensor.grad());
+    return found;
+  };
+  EXPECT_LT(largest_error(gradients(true), gradients(false)), 1e-12);
+}
+
+}  // namespace
+}  // namespace accrue::models

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "accrue/data/own_source.h"
+#include "accrue/train/trainer.h"
+
+/// A batch type of a program's own that no slice cuts, a model and losses for it, and what libtorch
+/// alone makes of them.
+namespace accrue::train::testing {
+
+/// Bags of unequal sizes, one behind the other: no dimension is that of samples.
+struct Bags {
+  at::Tensor words, begins;   ///< [words of all], [B]
+  at::Tensor scales, labels;  ///< fp32 [B], [B]
+};
+inline Bags batch_in_double(const Bags& bags) {
+  Bags converted = bags;
+  converted.scales = bags.scales.to(at::kDouble);
+  return converted;
+}
+inline std::int64_t batch_size(const Bags& bags) { return bags.begins.size(0); }
+
+inline constexpr std::int64_t samples = 30, batch_samples = 12, vocabulary = 9, classes = 3;
+
+inline Bags bags_of(std::span<const std::int64_t> indices) {
+  std::vector<std::int64_t> words, begins, labels;
+  std::vector<float> scales;
+  for (const std::int64_t i : indices) {
+    begins.push_back(std::ssize(words));
+    for (std::int64_t word = 0; word <= i % 4; ++word) words.push_back((i * 5 + word) % vocabulary);
+    scales.push_back(0.5F + 0.25F * static_cast<float>(i % 5));
+    labels.push_back(i * 7 % classes);
+  }
+  return {at::tensor(words), at::tensor(begins), at::tensor(scales), at::tensor(labels)};
+}
+
+inline std::shared_ptr<const data::Source> all_bags(const std::string& identity = "bags 1") {
+  return data::own_source<Bags>({.size = samples, .fetch = bags_of, .identity = identity});
+}
+
+struct NetImpl : torch::nn::Module {
+  NetImpl()
+      : embed(torch::nn::EmbeddingBagOptions(vocabulary, 6).mode(torch::kSum)), head(6, classes) {
+    register_module("embed", embed);
+    register_module("head", head);
+    const at::NoGradGuard no_grad;
+    double value = 0.1;
+    for (at::Tensor& parameter : this->parameters())
+      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
+                      2);
+  }
+  at::Tensor forward(const Bags& bags) {
+    return head(embed(bags.words, bags.begins).tanh() * bags.scales.unsqueeze(1));
+  }
+  torch::nn::EmbeddingBag embed;
+  torch::nn::Linear head;
+};
+TORCH_MODULE(Net);
+
+inline Loss summed_loss(Net& net, const Bags& bags) {
+  using Options = torch::nn::functional::CrossEntropyFuncOptions;
+  return {.sum = torch::nn::functional::cross_entropy(net->forward(bags), bags.labels,
+                                                      Options().reduction(torch::kSum)),
+          .weight = static_cast<double>(bags.labels.size(0))};
+}
+
+inline Loss mean_of_micro_batch(Net& net, const Bags& bags) {
+  const Loss loss = summed_loss(net, bags);
+  return {.sum = loss.sum / loss.weight, .weight = 1};
+}
+
+/// The same steps by libtorch alone, each over its whole batch but the samples `left_out`.
+inline std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps,
+                                                   std::span<const std::int64_t> left_out = {}) {
+  Net net;
+  net->to(torch::kFloat64);
+  std::int64_t begin = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::int64_t end = std::min(begin + batch_samples, samples);
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = begin; i < end; ++i)
+      if (std::ranges::find(left_out, i) == left_out.end()) indices.push_back(i);
+    const Bags batch = batch_in_double(bags_of(indices));
+    net->zero_grad();
+    torch::nn::functional::cross_entropy(net->forward(batch), batch.labels).backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : net->parameters()) parameter.sub_(0.3 * parameter.grad());
+    begin = end == samples ? 0 : end;
+  }
+  return net->parameters();
+}
+
+/// `c` as a run of `steps` batches of the bags, in order, by plain gradient descent in fp64.
+inline Config with_bags(Config c, std::int64_t steps, std::optional<std::int64_t> micro) {
+  c.run.steps = steps;
+  c.data.train.clear();
+  c.data.val_fraction = 0;
+  c.data.order = batch::Order::sequential;
+  c.batch = {.samples = batch_samples, .micro = micro};
+  c.precision.compute = models::Compute::fp64;
+  c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0};
+  c.optim.clip = 0;
+  c.optim.schedule.kind = optim::ScheduleKind::constant;
+  return c;
+}
+
+}  // namespace accrue::train::testing

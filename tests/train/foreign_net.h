@@ -1,0 +1,102 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
+#include "accrue/data/own_source.h"
+#include "accrue/train/custom.h"
+#include "train/tiny_run.h"
+
+namespace accrue::train::testing {
+
+inline constexpr std::int64_t foreign_samples = 30, foreign_inputs = 5, foreign_classes = 3;
+
+/// Layers of torch::nn with dropout that no cut reaches.
+struct ForeignNetImpl : torch::nn::Module {
+  explicit ForeignNetImpl(double dropout = 0.3)
+      : first(register_module("first", torch::nn::Linear(foreign_inputs, 8))),
+        second(register_module("second", torch::nn::Linear(8, foreign_classes))),
+        drop(register_module("drop", torch::nn::Dropout(dropout))) {
+    const at::NoGradGuard no_grad;
+    double value = 0.1;
+    for (at::Tensor& parameter : this->parameters())
+      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
+                      2);
+  }
+  virtual at::Tensor forward(const at::Tensor& x) {
+    return second(drop(torch::nn::functional::gelu(
+        first(x), torch::nn::functional::GELUFuncOptions().approximate("tanh"))));
+  }
+
+  torch::nn::Linear first, second;
+  torch::nn::Dropout drop;
+};
+
+/// One in which accrue's product is followed by a gradient that is off by a thousandth.
+struct FaultyNetImpl : ForeignNetImpl {
+  using ForeignNetImpl::ForeignNetImpl;
+  at::Tensor forward(const at::Tensor& x) override {
+    const at::Tensor y = first(x);
+    const auto& node = y.grad_fn();
+    const bool is_accrues = node && node->name().find("ForeignProduct") != std::string::npos;
+    const at::Tensor same = is_accrues ? y + 1e-3 * (y - y.detach()) : y;
+    return second(drop(same));
+  }
+};
+
+/// One that does not do the same twice.
+struct DriftingNetImpl : ForeignNetImpl {
+  using ForeignNetImpl::ForeignNetImpl;
+  at::Tensor forward(const at::Tensor& x) override {
+    return ForeignNetImpl::forward(x) * (1 + 0.01 * static_cast<double>(passes++));
+  }
+  std::int64_t passes = 0;
+};
+
+using SharedNet = std::shared_ptr<ForeignNetImpl>;
+
+inline Loss foreign_loss(SharedNet& net, const batch::MicroBatch& micro) {
+  const at::Tensor logits = net->forward(micro.inputs);
+  return {.sum = at::cross_entropy_loss(logits, micro.targets, {}, at::Reduction::Sum),
+          .weight = static_cast<double>(micro.targets.size(0))};
+}
+
+inline std::shared_ptr<const data::Source> foreign_data() {
+  return data::tensor_source(at::arange(foreign_samples * foreign_inputs, at::kDouble)
+                                 .mul(0.37)
+                                 .sin()
+                                 .view({foreign_samples, foreign_inputs}),
+                             at::arange(foreign_samples).mul(7).remainder(foreign_classes));
+}
+
+/// Runs of such nets in fp64, of which libtorch's are the same but for 1e-12.
+class ForeignRun : public TinyRun {
+ protected:
+  Config foreign_config(std::int64_t steps, std::int64_t micro,
+                        const std::string& out = "run") const {
+    Config c = config(out);
+    c.run.steps = steps;
+    c.data.train.clear();
+    c.data.val_fraction = 0;
+    c.data.order = batch::Order::sequential;
+    c.batch = {.samples = 12, .micro = micro};
+    c.precision.compute = models::Compute::fp64;
+    c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0.5};
+    c.optim.clip = 0;
+    c.optim.schedule.kind = optim::ScheduleKind::constant;
+    return c;
+  }
+
+  static double largest_difference(const SharedNet& a, const SharedNet& b) {
+    const std::vector<at::Tensor> left = a->parameters(), right = b->parameters();
+    double largest = 0;
+    for (std::size_t i = 0; i < left.size(); ++i)
+      largest = std::max(largest, (left[i] - right[i]).abs().max().item<double>());
+    return largest;
+  }
+};
+
+}  // namespace accrue::train::testing

@@ -1,0 +1,264 @@
+// accrue::plan and Accumulator::plan: what they choose for a loop of one's own, what they leave as
+// it was, and what they refuse.
+#include "accrue/train/loop_plan.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/models/gpt2.h"
+#include "support/errors.h"
+#include "train/regression.h"
+
+namespace accrue {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::Regression;
+using testing::usage_message;
+using testing::weighted_error;
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+
+/// A sample takes about half a MiB in a forward pass, and the parameters next to nothing.
+struct Wide {
+  static constexpr std::int64_t kFeatures = 32 * 1024;
+  Wide() {
+    torch::manual_seed(2);
+    weight = torch::rand({kFeatures}).requires_grad_();
+  }
+  std::vector<torch::Tensor> parameters() const { return {weight}; }
+  static Loss loss(Wide& model, const torch::Tensor& slice) {
+    const torch::Tensor all = (slice * model.weight).tanh().sin().exp();
+    return {all.sum(), static_cast<double>(all.numel())};
+  }
+  torch::Tensor weight;
+};
+
+class LoopPlans : public ::testing::Test {
+ protected:
+  void SetUp() override { memory::install_caching_allocator(); }
+  void TearDown() override { memory::set_budget(std::nullopt); }
+
+  static std::string budget_beyond_now(std::int64_t mebibytes) {
+    memory::release_cached();
+    return std::to_string(memory::usage().reserved / kMebibyte + mebibytes) + "MiB";
+  }
+};
+
+TEST_F(LoopPlans, TheSizeFollowsTheBudgetAndFitsIt) {
+  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  std::int64_t before = 0;
+  for (const std::int64_t budget : {6, 20, 200}) {
+    Wide wide;
+    std::vector<std::string> told;
+    const std::string text = budget_beyond_now(budget);
+    const LoopPlan plan = accrue::plan(
+        wide, batch, Wide::loss,
+        {.budget = text, .progress = [&](const std::string& what) { told.push_back(what); }});
+    EXPECT_EQ(memory::budget(), std::nullopt) << "it holds during the trials alone";
+    EXPECT_GE(plan.micro_batch, before);
+    EXPECT_EQ(plan.micro_batches, (32 + plan.micro_batch - 1) / plan.micro_batch);
+    EXPECT_EQ(plan.batch_samples, 32);
+    EXPECT_EQ(plan.recompute, Recompute::none);
+    EXPECT_THAT(plan.recompute_reason, HasSubstr("no cuts"));
+    EXPECT_FALSE(plan.reason.empty());
+    EXPECT_GT(plan.seconds_per_sample, 0);
+    EXPECT_TRUE(plan.within_limit);
+    EXPECT_THAT(told, ::testing::Contains(HasSubstr("trying 1 sample")));
+    before = plan.micro_batch;
+
+    const std::int64_t limit = *memory::resolve_budget(text);
+    EXPECT_LE(plan.measured_peak_bytes, limit);
+    EXPECT_LE(plan.predicted_peak_bytes, limit);
+    memory::set_budget(limit);
+    torch::optim::SGD optimizer(wide.parameters(), 1e-3);
+    Stepper stepper(wide, optimizer, {.micro_batch = plan.micro_batch});
+    EXPECT_EQ(stepper.step(batch, Wide::loss).retries, 0) << plan.micro_batch << " samples fit";
+    memory::set_budget(std::nullopt);
+  }
+  EXPECT_GT(before, 4) << "with 200 MiB several samples run at once";
+}
+
+/// The prediction's control: twice the batch takes more than what was predicted for it.
+TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
+  Wide wide;
+  const torch::Tensor more = torch::rand({64, Wide::kFeatures}), batch = more.slice(0, 0, 32);
+  const LoopPlan plan = accrue::plan(wide, batch, Wide::loss, {.budget = budget_beyond_now(20)});
+  const auto peak_of = [&](std::int64_t samples) {
+    memory::release_cached();
+    const memory::PeakScope scope;
+    const Loss loss = Wide::loss(wide, more.slice(0, 0, samples));
+    torch::autograd::grad({loss.sum}, {wide.weight});
+    return static_cast<double>(scope.peak().reserved);
+  };
+  const auto predicted = static_cast<double>(plan.predicted_peak_bytes);
+  EXPECT_NEAR(peak_of(plan.micro_batch) / predicted, 1, 0.15);
+  EXPECT_GT(peak_of(2 * plan.micro_batch) / predicted, 1.2);
+}
+
+TEST_F(LoopPlans, ABudgetThatHoldsIsTakenAsItIs) {
+  Wide wide;
+  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  memory::set_budget(*memory::resolve_budget(budget_beyond_now(6)));
+  const std::optional<std::int64_t> budget = memory::budget();
+  EXPECT_LT(accrue::plan(wide, batch, Wide::loss).micro_batch, 32);
+  EXPECT_EQ(memory::budget(), budget);
+}
+
+TEST_F(LoopPlans, WhatIsReservedIsNotPlannedAway) {
+  Wide wide;
+  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  const std::string budget = budget_beyond_now(24);
+  const std::int64_t all = accrue::plan(wide, batch, Wide::loss, {.budget = budget}).micro_batch;
+  const std::int64_t less =
+      accrue::plan(wide, batch, Wide::loss, {.budget = budget, .reserve_bytes = 18 * kMebibyte})
+          .micro_batch;
+  EXPECT_LT(less, all);
+}
+
+TEST_F(LoopPlans, ASampleThatDoesNotFitIsRefusedWithWhatIsMissing) {
+  Wide wide;
+  const torch::Tensor batch = torch::rand({32, Wide::kFeatures}), before = wide.weight.clone();
+  memory::release_cached();
+  memory::set_budget(memory::usage().reserved + 200 * 1024);
+  const std::string message =
+      error_of([&] { accrue::plan(wide, batch, Wide::loss); }, Error::Kind::refused);
+  EXPECT_THAT(message, HasSubstr("plan the micro-batch: expected memory for 1 sample"));
+  EXPECT_THAT(message, HasSubstr("are missing"));
+  EXPECT_TRUE(at::equal(wide.weight, before));
+}
+
+TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
+  Wide wide;
+  const torch::Tensor one = torch::rand({1, Wide::kFeatures});
+  Accumulator by_samples(wide.parameters(), {.batch = Samples{24}});
+  EXPECT_EQ(by_samples.plan(wide, one, Wide::loss).batch_samples, 24)
+      << "one sample is repeated as often as it takes";
+  Accumulator by_tokens(wide.parameters(), {.batch = Tokens{10 * Wide::kFeatures}});
+  EXPECT_EQ(by_tokens.plan(wide, one, Wide::loss).batch_samples, 10);
+  Accumulator unstated(wide.parameters());
+  EXPECT_EQ(unstated.plan(wide, one, Wide::loss, {.batch_samples = 7}).batch_samples, 7);
+  unstated.backward(Wide::loss(wide, one));
+  EXPECT_THAT(usage_message([&] { unstated.plan(wide, one, Wide::loss); }),
+              HasSubstr("parameters that no open window is accumulating"));
+}
+
+TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
+  Wide wide;
+  batch::MicroBatch batch;
+  batch.inputs = torch::rand({3, Wide::kFeatures});
+  batch.targets = torch::zeros({3}, torch::kLong);
+  batch.sample_ids = {0, 1, 2};
+  const auto loss_fn = [](Wide& model, const batch::MicroBatch& slice) {
+    return Wide::loss(model, slice.inputs);
+  };
+  const LoopPlan plan = accrue::plan(wide, batch, loss_fn, {.batch_samples = 12});
+  EXPECT_LE(plan.micro_batch, 3);
+  EXPECT_EQ(plan.micro_batches, (12 + plan.micro_batch - 1) / plan.micro_batch);
+}
+
+/// A model that draws random numbers and moves statistics.
+struct Moving {
+  Moving() {
+    torch::manual_seed(4);
+    model = torch::nn::Sequential(torch::nn::Linear(4, 6), torch::nn::BatchNorm1d(6),
+                                  torch::nn::Dropout(0.5), torch::nn::Linear(6, 1));
+    batch = torch::randn({12, 4});
+    loss_of(model, batch).sum.backward();
+  }
+  static Loss loss_of(torch::nn::Sequential& model, const torch::Tensor& slice) {
+    return {model->forward(slice).square().sum(), static_cast<double>(slice.size(0))};
+  }
+  std::vector<torch::Tensor> all() const {
+    std::vector<torch::Tensor> all{at::globalContext().defaultGenerator(at::kCPU).get_state()};
+    for (const torch::Tensor& p : model->parameters()) {
+      all.push_back(p.detach().clone());
+      all.push_back(p.grad().clone());
+    }
+    for (const torch::Tensor& b : model->buffers()) all.push_back(b.clone());
+    return all;
+  }
+  torch::nn::Sequential model{nullptr};
+  torch::Tensor batch;
+};
+
+TEST_F(LoopPlans, EverythingIsPutBack) {
+  Moving moving;
+  const std::vector<torch::Tensor> before = moving.all();
+  EXPECT_GE(accrue::plan(moving.model, moving.batch, Moving::loss_of).micro_batch, 1);
+  const std::vector<torch::Tensor> after = moving.all();
+  ASSERT_EQ(after.size(), before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(after[i], before[i])) << i;
+  Moving::loss_of(moving.model, moving.batch);
+  EXPECT_FALSE(at::equal(moving.all().back(), before.back())) << "a pass of it does move them";
+}
+
+TEST_F(LoopPlans, ALossThatChangesTheModelIsRefusedAndItsChangeTakenBack) {
+  Regression r;
+  const torch::Tensor before = r.model->parameters()[2].detach().clone();
+  const auto changes = [](torch::nn::Sequential& model, const std::vector<torch::Tensor>& micro) {
+    const torch::NoGradGuard no_grad;
+    model->named_parameters()["2.weight"].data().mul_(1.5);
+    return weighted_error(model, micro);
+  };
+  EXPECT_THAT(usage_message([&] { accrue::plan(r.model, r.batch(), changes); }),
+              HasSubstr("one that changed '2.weight', which is as before now"));
+  EXPECT_TRUE(at::equal(r.model->parameters()[2], before));
+}
+
+TEST_F(LoopPlans, ALossThatIsNoSumIsRefused) {
+  Regression r;
+  using Batch = std::vector<torch::Tensor>;
+  const auto message = [&](const auto& loss_fn) {
+    return usage_message([&] { accrue::plan(r.model, r.batch(), loss_fn); });
+  };
+  EXPECT_THAT(message([](torch::nn::Sequential& model, const Batch& micro) {
+                return Loss{(model->forward(micro[0]) - micro[1]).square().mean(), 1};
+              }),
+              HasSubstr("a loss whose weight adds up over the samples"));
+  EXPECT_THAT(message([](torch::nn::Sequential& model, const Batch& micro) {
+                const torch::Tensor error = (model->forward(micro[0]) - micro[1]).square();
+                return Loss{error.mean(), static_cast<double>(error.numel())};
+              }),
+              HasSubstr("the sum of the terms in place of their mean"));
+  EXPECT_THAT(message([](torch::nn::Sequential& model, const Batch& micro) {
+                const torch::Tensor out = model->forward(micro[0]);
+                return Loss{out.matmul(out.t()).sum(), static_cast<double>(out.size(0))};
+              }),
+              HasSubstr("accrue::coupled_step"));
+}
+
+TEST_F(LoopPlans, ABatchWithoutSamplesIsNamed) {
+  Wide wide;
+  EXPECT_THAT(usage_message([&] {
+                accrue::plan(wide, torch::rand({0, Wide::kFeatures}), Wide::loss);
+              }),
+              HasSubstr("accrue::plan: expected a batch of at least one sample"));
+}
+
+TEST_F(LoopPlans, AChainIsRecomputedWhereThatMakesItFit) {
+  models::Gpt2 model({.layers = 4, .heads = 2, .width = 32, .context = 128, .vocab = 64});
+  batch::MicroBatch batch;
+  batch.inputs = torch::randint(64, {16, 128}, torch::kLong);
+  batch.targets = torch::randint(64, {16, 128}, torch::kLong);
+  for (std::int64_t i = 0; i < 16; ++i) batch.sample_ids.push_back(i);
+  batch.tokens = 16 * 128;
+  const LoopPlan roomy = accrue::plan(model, batch);
+  EXPECT_EQ(roomy.recompute, Recompute::none) << "which costs time alone where there is room";
+  EXPECT_TRUE(roomy.recompute_reason.empty());
+  std::int64_t single = 0;
+  {
+    memory::release_cached();
+    const std::int64_t held = memory::usage().reserved;
+    single = accrue::plan(model, batch_slice(batch, 0, 1)).measured_peak_bytes - held;
+  }
+  memory::release_cached();
+  memory::set_budget(memory::usage().reserved + single * 3 / 4);
+  EXPECT_NE(accrue::plan(model, batch).recompute, Recompute::none);
+}
+
+}  // namespace
+}  // namespace accrue
