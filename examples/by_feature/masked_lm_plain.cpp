@@ -28,11 +28,10 @@ struct Encoder : nn::Module {
 
 using Batch = std::vector<torch::Tensor>;  // letters [B, T], and what is hidden of them
 
-// Texts that go through the alphabet in steps of one length, of which some letters are hidden.
+// Texts of one letter each, of which some places are hidden: the others tell what stands there.
 Batch next_batch(std::int64_t texts) {
-  const torch::Tensor first = torch::randint(kLetters, {texts, 1}, torch::kLong);
-  const torch::Tensor step = torch::randint(1, 4, {texts, 1}, torch::kLong);
-  const torch::Tensor letters = (first + step * torch::arange(kLength)).remainder(kLetters);
+  const torch::Tensor letters =
+      torch::randint(kLetters, {texts, 1}, torch::kLong).repeat({1, kLength});
   const torch::Tensor hidden = torch::rand(letters.sizes()) < 0.15;
   return {letters.masked_fill(hidden, kMask), letters.masked_fill(~hidden, kIgnored)};
 }
