@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace plain {
 
@@ -95,23 +96,30 @@ inline Shape shape_of(std::map<std::string, int64_t>& values) {
   return {values["layers"], values["heads"], values["width"], values["context"], values["vocab"]};
 }
 
+inline void print_list(const char* name, const std::vector<double>& numbers) {
+  std::printf("\"%s\": [", name);
+  for (size_t i = 0; i < numbers.size(); ++i) std::printf("%s%.6f", i ? ", " : "", numbers[i]);
+  std::printf("]");
+}
+
 /// Runs `step`, which returns its loss and takes so many tokens or images, once to warm up and
 /// `steps` times for the figures; prints one JSON object.
 template <class Step>
 void measure(std::map<std::string, int64_t>& values, int64_t units, const Step& step) {
-  double loss = step();
+  std::vector<double> losses{step()};
   std::printf("{\"per_second\": [");
   for (int64_t i = 0; i < values["steps"]; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    loss = step();
+    losses.push_back(step());
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("%s%.2f", i ? ", " : "", static_cast<double>(units) / seconds);
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("], \"loss\": %.4f, \"peak_resident_bytes\": %lld}\n", loss,
-              static_cast<long long>(usage.ru_maxrss) * 1024);
+  std::printf("], ");
+  print_list("losses", losses);
+  std::printf(", \"peak_resident_bytes\": %lld}\n", static_cast<long long>(usage.ru_maxrss) * 1024);
 }
 
 }  // namespace plain

@@ -2,6 +2,8 @@
 // random micro-batches. It uses nothing of accrue.
 #pragma once
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <functional>
 #include <memory>
 
@@ -30,21 +32,25 @@ inline std::unique_ptr<torch::optim::Optimizer> adamw(const torch::nn::Module& m
       module.parameters(), torch::optim::AdamWOptions(3e-4).betas({0.9, 0.95}).weight_decay(0.1));
 }
 
+/// Draws of a job's own, the same in every loop.
+inline at::Generator own_draws() { return at::make_generator<at::CPUGeneratorImpl>(7); }
+
 inline Job gpt2_job(Values v) {
   const Shape shape = shape_of(v);
   Gpt2 model(shape);
   const int64_t micro = v["micro"];
-  return {
-      .module = model.ptr(),
-      .optimizer = adamw(*model),
-      .loss_sum =
-          [=]() mutable {
-            const auto ids = torch::randint(shape.vocab, {micro, shape.context + 1}, torch::kInt64);
-            return cross_entropy_sum(model(ids.narrow(1, 0, shape.context)).view({-1, shape.vocab}),
-                                     ids.narrow(1, 1, shape.context).reshape({-1}));
-          },
-      .terms = micro * shape.context,
-      .units = micro * shape.context};
+  return {.module = model.ptr(),
+          .optimizer = adamw(*model),
+          .loss_sum =
+              [=, draws = own_draws()]() mutable {
+                const auto ids =
+                    torch::randint(shape.vocab, {micro, shape.context + 1}, draws, torch::kInt64);
+                return cross_entropy_sum(
+                    model(ids.narrow(1, 0, shape.context)).view({-1, shape.vocab}),
+                    ids.narrow(1, 1, shape.context).reshape({-1}));
+              },
+          .terms = micro * shape.context,
+          .units = micro * shape.context};
 }
 
 inline Job resnet50_job(Values v) {
@@ -56,9 +62,10 @@ inline Job resnet50_job(Values v) {
           .optimizer = std::make_unique<torch::optim::SGD>(
               model->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(1e-4)),
           .loss_sum =
-              [=]() mutable {
-                return cross_entropy_sum(model(torch::randn({micro, 3, side, side})),
-                                         torch::randint(classes, {micro}, torch::kInt64));
+              [=, draws = own_draws()]() mutable {
+                const auto images = torch::randn({micro, 3, side, side}, draws);
+                return cross_entropy_sum(model(images),
+                                         torch::randint(classes, {micro}, draws, torch::kInt64));
               },
           .terms = micro,
           .units = micro};
@@ -71,10 +78,10 @@ inline Job lstm_job(Values v) {
   return {.module = model.ptr(),
           .optimizer = adamw(*model),
           .loss_sum =
-              [=]() mutable {
-                return cross_entropy_sum(
-                    model(torch::randint(vocab, {micro, context}, torch::kInt64)),
-                    torch::randint(classes, {micro}, torch::kInt64));
+              [=, draws = own_draws()]() mutable {
+                const auto ids = torch::randint(vocab, {micro, context}, draws, torch::kInt64);
+                return cross_entropy_sum(model(ids),
+                                         torch::randint(classes, {micro}, draws, torch::kInt64));
               },
           .terms = micro,
           .units = micro * context};

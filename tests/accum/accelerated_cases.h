@@ -209,6 +209,10 @@ inline std::vector<Case> convolution_cases() {
                 {2, 4, 7, 6}, in_some_dtypes),
       of_module("convolution without bias", nn::Conv2d(nn::Conv2dOptions(4, 16, 1).bias(false)),
                 {2, 4, 6, 5}, in_some_dtypes),
+      of_weights(
+          "convolution by one number for both", {{6, 4, 3, 3}, {6}}, {2, 4, 6, 5},
+          [](const Tensors& w, const at::Tensor& x) { return at::conv2d(x, w[0], w[1], 2, 1); },
+          in_some_dtypes),
       of_module("grouped convolution", nn::Conv2d(nn::Conv2dOptions(4, 6, 3).groups(2)),
                 {2, 4, 6, 5}, in_some_dtypes),
       of_module("convolution of each channel", nn::Conv2d(nn::Conv2dOptions(4, 4, 3).groups(4)),
@@ -217,6 +221,10 @@ inline std::vector<Case> convolution_cases() {
                 nn::ConvTranspose2d(
                     nn::ConvTranspose2dOptions(4, 6, 3).stride(2).padding(1).output_padding(1)),
                 {2, 4, 3, 4}, in_some_dtypes),
+      of_module(
+          "transposed convolution of more pixels",
+          nn::ConvTranspose2d(nn::ConvTranspose2dOptions(4, 6, 3).dilation(2).output_padding(1)),
+          {2, 4, 3, 4}, in_some_dtypes),
       of_module("grouped transposed convolution",
                 nn::ConvTranspose2d(nn::ConvTranspose2dOptions(4, 6, 2).stride(2).groups(2)),
                 {2, 4, 3, 4}, in_some_dtypes),

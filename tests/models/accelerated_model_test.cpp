@@ -214,6 +214,39 @@ TEST(AcceleratedModel, NamesTheDropoutsThatAccrueHasNoMasksFor) {
   EXPECT_THAT(dropouts_of(*odd), ElementsAre("1", "2"));
 }
 
+/// Drops elements of a table, whose rows are no samples'.
+struct TableImpl : torch::nn::Module {
+  TableImpl()
+      : table(register_parameter("table", at::randn({6, foreign_width}))),
+        drop(register_module("drop", torch::nn::Dropout(0.5))) {}
+  at::Tensor forward(const at::Tensor& x) { return x + drop(table).sum(0); }
+  at::Tensor table;
+  torch::nn::Dropout drop;
+};
+TORCH_MODULE(Table);
+
+TEST(AcceleratedModel, NamesDropoutsThatPassesShowNotToBeBySample) {
+  const auto pass = [](Trainable& model, std::int64_t size) {
+    const batch::MicroBatch micro = sequences(0, size);
+    forward(model, micro, context_of(micro));
+  };
+  Table module;
+  const auto table = model_of(
+      module.ptr(),
+      [module](const batch::MicroBatch& micro) mutable { return module->forward(micro.inputs); },
+      true);
+  pass(*table, 3);
+  EXPECT_THAT(dropouts_of(*table), ElementsAre()) << "6 rows may be 3 samples' of 2";
+  pass(*table, 2);
+  EXPECT_THAT(dropouts_of(*table), ElementsAre("drop")) << "and not 2 samples', then of 3";
+  const auto sequences_first = foreign(true);
+  pass(*sequences_first, 2);
+  EXPECT_THAT(dropouts_of(*sequences_first), ElementsAre());
+  pass(*sequences_first, foreign_length);
+  EXPECT_THAT(dropouts_of(*sequences_first), ElementsAre("drop", "planes", "lstm"))
+      << "as many positions as samples";
+}
+
 struct InnerImpl : torch::nn::Module {
   InnerImpl() : drop(register_module("drop", torch::nn::Dropout(0.5))) {}
   at::Tensor forward(const at::Tensor& x) { return drop(x); }

@@ -84,6 +84,9 @@ class Accelerated {
   /// split, when it is replayed, and in the second run of accrue::checkpoint. The samples are x's
   /// first dimension, or the second of three or more, or equal shares of the first (heads,
   /// flattened positions); where none fits, the mask is libtorch's. So it is of alpha dropout.
+  /// Sizes alone tell: sequences first of as many positions as there are samples, and a first
+  /// dimension that is a multiple of them without being theirs (a table of positions), have a mask
+  /// that is sound and depends on the split.
   void begin(std::vector<std::int64_t> sample_ids, std::int64_t window = 0);
 
   const AcceleratedCalls& calls() const;

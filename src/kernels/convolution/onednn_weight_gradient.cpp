@@ -94,7 +94,19 @@ struct CompiledGradient {
   dnnl::reorder arrange_x, arrange_grad, write, add;
 };
 
+/// Whether grad has the pixels that such a convolution of x makes. A transposed one may have been
+/// asked for more.
+bool is_of_one_convolution(const WeightGradient& sizes) {
+  for (std::size_t i = 0; i < sizes.stride.size(); ++i) {
+    const std::int64_t reach = sizes.dilation[i] * (sizes.weight[i + 2] - 1) + 1;
+    const std::int64_t pixels = sizes.x[i + 2] + 2 * sizes.padding[i] - reach;
+    if (pixels < 0 || pixels / sizes.stride[i] + 1 != sizes.grad[i + 2]) return false;
+  }
+  return true;
+}
+
 CompiledGradient compile_gradient(const WeightGradient& sizes, const dnnl::engine& engine) {
+  if (!is_of_one_convolution(sizes)) return {};
   const auto description = describe_weight_gradient(sizes, engine);
   // The reference implementation is there for any shape, and slower than libtorch.
   if (!description ||

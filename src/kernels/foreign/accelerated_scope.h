@@ -30,10 +30,16 @@ class AcceleratedModel {
   }
 
   AcceleratedCalls calls;
-  /// Dropouts of passes whose samples were told, and whose masks libtorch drew nevertheless.
+  /// Dropouts of passes whose samples were told, and whose masks depend on the split nevertheless:
+  /// libtorch drew them, or more than one layout fits.
   std::int64_t unkeyed_dropouts = 0;
+  /// Whether the dropout `site` had as many rows of a sample in each pass so far.
+  bool has_rows(std::int64_t site, std::int64_t rows) {
+    return rows_.emplace(site, rows).first->second == rows;
+  }
 
  private:
+  std::unordered_map<std::int64_t, std::int64_t> rows_;
   /// The tensors are kept, so that no other gets the address of one.
   std::unordered_map<const c10::TensorImpl*, at::Tensor> parameters_;
 };

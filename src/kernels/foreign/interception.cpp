@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "accrue/core/error.h"
 #include "kernels/foreign/accelerated_scope.h"
@@ -159,6 +160,12 @@ bool fits_convolution(const at::Tensor& x, const at::Tensor& weight) {
          weight.scalar_type() == at::kFloat;
 }
 
+/// One number stands for all dimensions of pixels.
+std::vector<std::int64_t> of_each_dimension(at::IntArrayRef numbers, const at::Tensor& x) {
+  const auto dimensions = static_cast<std::size_t>(x.dim() - 2);
+  return numbers.size() == 1 ? std::vector(dimensions, numbers[0]) : numbers.vec();
+}
+
 at::Tensor asked_convolution(const at::Tensor& x, const at::Tensor& weight,
                              const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
                              at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
@@ -170,11 +177,11 @@ at::Tensor asked_convolution(const at::Tensor& x, const at::Tensor& weight,
                            groups);
   ++pass->model->calls.convolutions;
   return foreign_convolution(x, weight, bias.value_or(at::Tensor()),
-                             {.stride = stride.vec(),
-                              .padding = padding.vec(),
-                              .dilation = dilation.vec(),
+                             {.stride = of_each_dimension(stride, x),
+                              .padding = of_each_dimension(padding, x),
+                              .dilation = of_each_dimension(dilation, x),
                               .transposed = transposed,
-                              .output_padding = output_padding.vec(),
+                              .output_padding = of_each_dimension(output_padding, x),
                               .groups = groups});
 }
 
@@ -245,7 +252,11 @@ AcceleratedPass* pass_of_dropout(const at::Tensor& x, double probability, bool t
     return nullptr;
   const bool fits =
       is_ordinary(x) && is_real_or_bf16(x) && has_rows_of_samples(x, pass->samples(), dropped);
-  ++(fits ? pass->model->calls.dropouts : pass->model->unkeyed_dropouts);
+  const bool is_sure = fits &&
+                       (dropped == Dropped::channels || !is_layout_ambiguous(x, pass->samples())) &&
+                       pass->model->has_rows(pass->next_site, rows_of_sample(x, pass->samples()));
+  if (fits) ++pass->model->calls.dropouts;
+  if (!is_sure) ++pass->model->unkeyed_dropouts;
   return fits ? pass : nullptr;
 }
 

@@ -32,6 +32,14 @@ SampleLayout sample_layout(const at::Tensor& x, std::int64_t samples) {
   return SampleLayout::unknown;
 }
 
+bool is_layout_ambiguous(const at::Tensor& x, std::int64_t samples) {
+  return samples > 1 && x.dim() >= 3 && x.size(0) == samples && x.size(1) == samples;
+}
+
+std::int64_t rows_of_sample(const at::Tensor& x, std::int64_t samples) {
+  return sample_layout(x, samples) == SampleLayout::second ? 0 : x.size(0) / samples;
+}
+
 at::Tensor sample_dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                           std::int64_t site) {
   const auto samples = static_cast<std::int64_t>(context.sample_ids.size());

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "accrue/models/normalisation.h"
 #include "core/words.h"
 #include "data/loader.h"
 #include "kernels/operations.h"
@@ -22,8 +21,9 @@ namespace {
 
 constexpr std::int64_t most_tried = 8;  ///< micro-batches that are looked at for one with a loss
 constexpr std::uint64_t noise_draws = 2;
-/// Batch normalisation may refuse a single sample, and of two it leaves next to no gradient.
-constexpr std::int64_t samples_to_normalise = 4;
+/// Batch normalisation needs some; and an odd number tells rows of samples from other dimensions,
+/// which are mostly even.
+constexpr std::int64_t samples_compared = 3;
 
 /// What a pass over a micro-batch gave.
 struct PassGradients {
@@ -37,8 +37,7 @@ std::string in_words(double number) {
   return text;
 }
 
-std::string samples_in_words(const batch::MicroBatch& micro) {
-  const auto count = static_cast<std::int64_t>(micro.sample_ids.size());
+std::string samples_in_words(std::int64_t count) {
   return count == 1 ? "the first sample" : "the first " + counted(count, "sample");
 }
 
@@ -56,8 +55,8 @@ AcceleratedCalls less(AcceleratedCalls calls, const AcceleratedCalls& before) {
 /// Two ways to run one micro-batch of a model, and what is between them.
 class Comparison {
  public:
-  Comparison(const Workload& work, const batch::MicroBatch& micro)
-      : work_(work), micro_(micro), window_(buffer_of(*work.model)) {
+  Comparison(const Workload& work, const data::Loader& loader, batch::Range samples)
+      : work_(work), loader_(loader), samples_(samples), window_(buffer_of(*work.model)) {
     for (const accum::GradientBuffer::Entry& entry : window_.buffer()->entries())
       trained_.push_back({entry.name, entry.parameter});
   }
@@ -66,12 +65,14 @@ class Comparison {
   std::optional<PassGradients> run(const kernels::Operations* operations, double weighting = 1) {
     const Keep buffers{BufferSnapshot(*work_.model)};
     const std::vector<models::LossHead> heads = work_.model->losses();
-    ForwardContext context = batch::training_context(micro_, work_.config.run.seed, 0);
+    const batch::MicroBatch micro = loader_.fetch(samples_);  // a pass may write into it
+    if (micro.is_empty()) return std::nullopt;
+    ForwardContext context = batch::training_context(micro, work_.config.run.seed, 0);
     context.operations = operations;
     window_.open(0);
     const PassResult pass =
-        run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro_.sample_ids},
-                        micro_, context,
+        run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
+                        context,
                         {.factors = std::vector<double>(heads.size(), 1.0), .weighting = weighting})
             .pass;
     std::optional<PassGradients> result;
@@ -171,7 +172,8 @@ class Comparison {
   }
 
   const Workload& work_;
-  const batch::MicroBatch& micro_;
+  const data::Loader& loader_;
+  batch::Range samples_;
   accum::Window window_;
   NamedParameters trained_;
   std::vector<double> noise_;
@@ -180,10 +182,11 @@ class Comparison {
 };
 
 /// Nothing where the micro-batch has no loss to compare.
-std::optional<AccelerationCheck> check_on(const Workload& work, const batch::MicroBatch& micro) {
-  const std::string where = samples_in_words(micro);
+std::optional<AccelerationCheck> check_on(const Workload& work, const data::Loader& loader,
+                                          batch::Range samples) {
+  const std::string where = samples_in_words(samples.size());
   const kernels::Operations* libtorchs = &kernels::plain_operations();
-  Comparison comparison(work, micro);
+  Comparison comparison(work, loader, samples);
   const auto plain = comparison.run(libtorchs);
   if (!plain) return std::nullopt;
   if (const std::string difference = comparison.difference_of_repetition(*plain);
@@ -203,17 +206,24 @@ std::optional<AccelerationCheck> check_on(const Workload& work, const batch::Mic
                                in_words(comparison.largest_share()) + " of its bound)"};
 }
 
-AccelerationCheck check_on_first_samples(const Workload& work) {
+/// A pass over fewer samples, which shows dropouts whose rows are not theirs.
+void look_at_dropouts(const Workload& work, const data::Loader& loader, batch::Range samples) {
+  if (samples.size() < 2) return;
+  const at::NoGradGuard no_grad;
+  const batch::MicroBatch micro = loader.fetch({samples.begin, samples.end - 1});
+  if (micro.is_empty()) return;
+  models::run_segments(*work.model, micro, batch::training_context(micro, work.config.run.seed, 0));
+}
+
+AccelerationCheck check_on_first_samples(const Workload& work, std::int64_t samples) {
   const data::Loader loader(work.data.train, make_sampler(work.config, *work.data.train));
-  const batch::Range window = work.schedule.window(0);
-  const std::int64_t samples =
-      models::find_batch_norms(*work.model).none() ? 1 : samples_to_normalise;
   std::int64_t tried = 0;
-  for (const batch::Range part : batch::split(window, samples)) {
+  for (const batch::Range part : batch::split(work.schedule.window(0), samples)) {
     if (tried++ == most_tried) break;
-    const batch::MicroBatch micro = loader.fetch(part);
-    if (micro.is_empty()) continue;
-    if (auto check = check_on(work, micro)) return *std::move(check);
+    const std::optional<AccelerationCheck> check = check_on(work, loader, part);
+    if (!check) continue;
+    if (check->calls.dropouts > 0) look_at_dropouts(work, loader, part);
+    return *check;
   }
   return {false, {}, "none of the first samples has a finite loss to compare"};
 }
@@ -222,13 +232,17 @@ AccelerationCheck check_on_first_samples(const Workload& work) {
 
 AccelerationCheck check_acceleration(const Workload& work) {
   const Keep buffers{BufferSnapshot(*work.model)};
-  try {
-    return check_on_first_samples(work);
-  } catch (const std::exception& error) {
-    const std::string reason =
-        memory::is_out_of_memory(error) ? memory::why_out_of_memory(error) : error.what();
-    return {false, {}, "a pass to compare failed: " + reason.substr(0, reason.find('\n'))};
+  for (const std::int64_t samples : {samples_compared, std::int64_t{1}}) {
+    try {
+      return check_on_first_samples(work, samples);
+    } catch (const std::exception& error) {
+      const bool is_memory = memory::is_out_of_memory(error);
+      if (is_memory && samples > 1) continue;
+      const std::string reason = is_memory ? memory::why_out_of_memory(error) : error.what();
+      return {false, {}, "a pass to compare failed: " + reason.substr(0, reason.find('\n'))};
+    }
   }
+  return {};
 }
 
 }  // namespace accrue::train

@@ -28,10 +28,14 @@ void take_model(const train::Workload& work, RunFacts& facts) {
   facts.cut_batch_norms = norms.cut;
   for (const models::ForeignLayer& layer : norms.uncut)
     facts.uncut_batch_norms.push_back(layer.name);
-  for (const models::ForeignLayer& layer : work.model->foreign_layers())
+  facts.parameters = models::parameter_count(*work.model);
+}
+
+/// Those that passes have shown to depend on the split are among them.
+void take_dropouts(const models::Model& model, RunFacts& facts) {
+  for (const models::ForeignLayer& layer : model.foreign_layers())
     if (layer.kind == models::ForeignLayer::Kind::dropout)
       facts.foreign_dropouts.push_back(layer.name);
-  facts.parameters = models::parameter_count(*work.model);
 }
 
 void take_shape(const train::Workload& work, RunFacts& facts) {
@@ -188,6 +192,7 @@ Examination doctor(const train::Config& config, const DoctorOptions& options) {
   take_model(work, result.facts);
   take_shape(work, result.facts);
   Measurements(work, options, result.facts).take();
+  take_dropouts(*work.model, result.facts);
   result.findings = examine(result.facts);
   return result;
 }

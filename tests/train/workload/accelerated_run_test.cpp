@@ -46,7 +46,7 @@ class AcceleratedRun : public testing::ForeignRun {
 TEST_F(AcceleratedRun, SaysWhatItDecidedAndWhy) {
   EXPECT_THAT(train(foreign_config(2, 5), std::make_shared<ForeignNetImpl>()),
               AllOf(HasSubstr("accrue does 2 products, 1 GELU and 1 dropout of a pass"),
-                    HasSubstr("loss and gradients of the first sample are libtorch's")));
+                    HasSubstr("loss and gradients of the first 3 samples are libtorch's")));
   std::ifstream metrics(foreign_config(2, 5).run.out + "/metrics.jsonl");
   const std::string lines((std::istreambuf_iterator<char>(metrics)), {});
   EXPECT_THAT(lines, HasSubstr("\"event\":\"accelerate\""));
@@ -88,20 +88,20 @@ TEST_F(AcceleratedRun, FallsBackWhereTheCheckDoesNotAgreeAndNamesIt) {
   train_as_written(expected);
   EXPECT_THAT(
       train(foreign_config(5, 5), net),
-      HasSubstr("the model's operations are libtorch's: on the first sample the gradient of "
+      HasSubstr("the model's operations are libtorch's: on the first 3 samples the gradient of "
                 "first.weight differs by 0.001 of itself"));
   EXPECT_EQ(largest_difference(net, expected), 0);
   Config forced = foreign_config(5, 5);
   forced.model.accelerate = Accelerate::on;
   const SharedNet wrong = std::make_shared<FaultyNetImpl>();
-  EXPECT_THAT(train(forced, wrong), HasSubstr("although on the first sample the gradient of"));
+  EXPECT_THAT(train(forced, wrong), HasSubstr("although on the first 3 samples the gradient of"));
   EXPECT_GT(largest_difference(wrong, expected), 1e-6);
 }
 
 TEST_F(AcceleratedRun, TellsThatAModelDoesNotRepeatItself) {
   EXPECT_THAT(train(foreign_config(2, 5), std::make_shared<DriftingNetImpl>()),
               HasSubstr("the model's operations are libtorch's: two passes of libtorch's over the "
-                        "first sample are not alike: the loss differs"));
+                        "first 3 samples are not alike: the loss differs"));
 }
 
 TEST_F(AcceleratedRun, LeavesTheModelAsItWas) {
