@@ -66,6 +66,20 @@ struct WeightGradient {
   onednn::WeightGradient sizes;
 };
 
+/// Puts the weight's gradient into its slot; false where it has none, or oneDNN no fast way.
+bool is_put_into_slot(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& grad,
+                      const ConvolutionOptions& of) {
+  GradSlot* slot = open_slot_of(weight);
+  if (slot == nullptr) return false;
+  const WeightGradient gradient(weight, x, grad, of);
+  const bool is_made = onednn::has_weight_gradient(gradient.sizes);
+  if (is_made) gradient.put_into(*slot);
+  return is_made;
+}
+
+/// The sum over images and pixels: a bias's gradient.
+at::Tensor channel_sums(const at::Tensor& grad) { return grad.flatten(2).sum({0, 2}); }
+
 struct ForeignConvolution : torch::autograd::Function<ForeignConvolution> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias,
@@ -89,17 +103,21 @@ struct ForeignConvolution : torch::autograd::Function<ForeignConvolution> {
     const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2];
     std::array<bool, 3> wanted{context->needs_input_grad(0), context->needs_input_grad(1),
                                bias.defined() && context->needs_input_grad(2)};
-    if (GradSlot* slot = wanted[1] ? open_slot_of(weight) : nullptr) {
-      const WeightGradient gradient(weight, x, grads[0], of);
-      wanted[1] = !onednn::has_weight_gradient(gradient.sizes);
-      if (!wanted[1]) gradient.put_into(*slot);
+    variable_list gradients(4);
+    if (wanted[1] && is_put_into_slot(weight, x, grads[0], of)) {
+      // libtorch makes a bias's gradient together with the weight's.
+      if (wanted[2]) gradients[2] = channel_sums(grads[0]);
+      wanted[1] = wanted[2] = false;
     }
-    if (wanted == std::array{false, false, false}) return variable_list(4);
-    const auto [of_x, of_weight, of_bias] = at::convolution_backward(
+    if (wanted == std::array{false, false, false}) return gradients;
+    const auto made = at::convolution_backward(
         grads[0], x, weight,
         bias.defined() ? at::OptionalIntArrayRef(bias.sizes()) : at::OptionalIntArrayRef(),
         of.stride, of.padding, of.dilation, of.transposed, of.output_padding, of.groups, wanted);
-    return {of_x, of_weight, of_bias, {}};
+    if (wanted[0]) gradients[0] = std::get<0>(made);
+    if (wanted[1]) gradients[1] = std::get<1>(made);
+    if (wanted[2]) gradients[2] = std::get<2>(made);
+    return gradients;
   }
 };
 

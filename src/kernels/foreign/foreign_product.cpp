@@ -32,12 +32,15 @@ at::Tensor leaf_behind(const torch::autograd::Node* node) {
   return end != nullptr ? end->variable : at::Tensor();
 }
 
-/// The leaf that autocasting made `cast` of; undefined where it did not.
-at::Tensor cast_leaf(const at::Tensor& cast) {
+/// Where autocasting made `cast` of a leaf, or of one's transpose; undefined where it did not.
+FactorOrigin origin_of_cast(const at::Tensor& cast) {
   const auto* node = cast.grad_fn().get();
   if (node == nullptr || node->name() != "ToCopyBackward0") return {};
-  const at::Tensor leaf = leaf_behind(node);
-  return leaf.defined() && leaf.scalar_type() == at::kFloat ? leaf : at::Tensor();
+  const auto* before = node->next_edge(0).function.get();
+  const bool is_transposed = before != nullptr && before->name() == "TBackward0";
+  const at::Tensor leaf = leaf_behind(is_transposed ? before : node);
+  const bool fits = leaf.defined() && leaf.scalar_type() == at::kFloat && leaf.dim() == 2;
+  return fits ? FactorOrigin{leaf, is_transposed} : FactorOrigin{};
 }
 
 FactorOrigin origin_with_graph(const at::Tensor& factor) {
@@ -45,11 +48,12 @@ FactorOrigin origin_with_graph(const at::Tensor& factor) {
   if (const at::Tensor leaf = leaf_behind(factor.grad_fn().get());
       leaf.defined() && is_transpose(factor, leaf))
     return {leaf, /*is_transposed=*/true};
-  if (const at::Tensor leaf = cast_leaf(factor); leaf.defined()) return {leaf};
+  if (const FactorOrigin origin = origin_of_cast(factor); origin.parameter.defined()) return origin;
   if (!factor.is_view()) return {};
   const at::Tensor base(factor._base());
-  const at::Tensor leaf = cast_leaf(base);
-  return leaf.defined() && is_transpose(factor, base) ? FactorOrigin{leaf, true} : FactorOrigin{};
+  const FactorOrigin origin = origin_of_cast(base);
+  const bool fits = origin.parameter.defined() && is_transpose(factor, base);
+  return fits ? FactorOrigin{origin.parameter, !origin.is_transposed} : FactorOrigin{};
 }
 
 /// Of a view that was made without a graph.
@@ -60,15 +64,19 @@ FactorOrigin origin_without_graph(const at::Tensor& factor) {
   return is_of_leaf ? FactorOrigin{base, /*is_transposed=*/true} : FactorOrigin{};
 }
 
-/// Whether nobody looks at a gradient on its way to the parameter.
-bool is_unobserved(const at::Tensor& computed) {
-  const auto& node = computed.grad_fn();
-  return !node || (node->pre_hooks().empty() && node->post_hooks().empty() &&
-                   node->tensor_pre_hooks().empty() && node->retains_grad_hooks().empty());
+bool is_unobserved(const torch::autograd::Node& node) {
+  return node.pre_hooks().empty() && node.post_hooks().empty() && node.tensor_pre_hooks().empty() &&
+         node.retains_grad_hooks().empty();
 }
 
+/// Whether nobody looks at a gradient on its way from `factor` to the parameter behind it.
 bool is_way_unobserved(const at::Tensor& factor) {
-  return is_unobserved(factor) && (!factor.is_view() || is_unobserved(at::Tensor(factor._base())));
+  using torch::autograd::AccumulateGrad;
+  for (const auto* node = factor.grad_fn().get();
+       node != nullptr && dynamic_cast<const AccumulateGrad*>(node) == nullptr;
+       node = node->next_edge(0).function.get())
+    if (!is_unobserved(*node)) return false;
+  return true;
 }
 
 /// `grad` is contiguous.
