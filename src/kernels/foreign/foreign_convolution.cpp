@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "accrue/kernels/grad_slot.h"
 #include "kernels/convolution/onednn_weight_gradient.h"
@@ -78,7 +79,11 @@ bool is_put_into_slot(const at::Tensor& weight, const at::Tensor& x, const at::T
 }
 
 /// The sum over images and pixels: a bias's gradient.
-at::Tensor channel_sums(const at::Tensor& grad) { return grad.flatten(2).sum({0, 2}); }
+at::Tensor channel_sums(const at::Tensor& grad) {
+  std::vector<std::int64_t> others{0};
+  for (std::int64_t dimension = 2; dimension < grad.dim(); ++dimension) others.push_back(dimension);
+  return grad.sum(others);
+}
 
 struct ForeignConvolution : torch::autograd::Function<ForeignConvolution> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
