@@ -95,6 +95,12 @@ TEST_F(Columns, HaveAFingerprintOfTheirNames) {
   EXPECT_NE(open(std::string(three_lines) + " ", four_columns)->fingerprint(), of_all);
 }
 
+TEST_F(Columns, TellHowLongListsAreWithoutPadding) {
+  const batch::MicroBatch micro = fetch(*open(three_lines, four_columns), {2, 0});
+  EXPECT_TRUE(at::equal(micro.columns.at("input_ids/length"), whole({2, 3}, {2})));
+  EXPECT_FALSE(micro.columns.contains("extent/length")) << "numbers have none";
+}
+
 TEST_F(Columns, RefuseLinesThatDoNotFitByTheirPlace) {
   EXPECT_THAT(refused("{\"x\": [1]}\n{\"y\": [1]}\n", {"x"}),
               AllOf(HasSubstr("lines.jsonl:2"), HasSubstr("a field \"x\"")));

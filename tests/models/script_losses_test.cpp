@@ -107,6 +107,20 @@ TEST_F(ScriptLossesTest, ReadOutputsAndColumnsByName) {
             logits().argmax(1).eq(micro.columns.at("kind")).sum().item<double>());
 }
 
+TEST_F(ScriptLossesTest, LeaveOutThePaddingOfLists) {
+  TorchScriptModel model =
+      load({"def forward(self, x):\n  return x * self.w.sum()\n"},
+           {{.name = "values", .kind = ScriptLossKind::mse, .target = "values"}});
+  micro.columns["values"] = at::zeros({4, 3});
+  micro.columns["values/length"] = at::tensor({1, 3, 2, 3}, at::kLong);
+  const Loss loss = losses_of(model, micro).at(0);
+  const at::Tensor values = column("x") * weight.sum();
+  at::Tensor expected = values.square().sum() - values[0].slice(0, 1).square().sum() -
+                        values[2].slice(0, 2).square().sum();
+  EXPECT_LT(relative_error(loss.sum, expected), exact);
+  EXPECT_EQ(loss.weight, 9);
+}
+
 TEST_F(ScriptLossesTest, GiveDefaultsOnlyToWhatTheDataHaveNot) {
   TorchScriptModel model = load({two_outputs}, kind_and_size);
   const double without = losses_of(model, micro).at(1).sum.item<double>();

@@ -45,7 +45,8 @@ template <class Batch>
 struct OwnBatches {
   std::int64_t size = 0;  ///< how many samples there are
   /// Makes samples `indices`, in order, as one batch. It is a pure function of the indices, which
-  /// several threads call: any micro-batch can be made again, and none is ever cut.
+  /// several threads call: any micro-batch can be made again, and none is ever cut. Whoever gets a
+  /// batch leaves it as it is, tensors in it included: a pass may run again from the same one.
   std::function<Batch(std::span<const std::int64_t> indices)> fetch;
   std::string identity;     ///< as of OwnSamples
   std::int64_t tokens = 1;  ///< of each sample

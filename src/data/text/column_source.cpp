@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "accrue/batch/column_length.h"
 #include "accrue/core/error.h"
 #include "core/words.h"
 #include "data/source_errors.h"
@@ -102,6 +103,28 @@ void ColumnSource::add(const std::vector<ColumnValue>& values, const std::string
                     "model.context = " + std::to_string(length) + ", or cutting the samples");
 }
 
+void ColumnSource::take_types_of(const ColumnSource& known, const std::string& what) {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    Column& own = columns_[i];
+    const Column& theirs = known.columns_.at(i);
+    const bool is_alike = own.is_made == theirs.is_made && own.is_list == theirs.is_list &&
+                          own.inner == theirs.inner && (theirs.is_real || !own.is_real);
+    if (!is_alike)
+      throw usage_error(what, "columns as the training data have them",
+                        "another \"" + own.name +
+                            "\": of another shape, with fractions where "
+                            "those are whole, or there where those have none",
+                        "lines of the same form in data.train and data.val");
+    own.is_real = theirs.is_real;
+  }
+}
+
+void take_column_types(const Source& known, Source& source, const std::string& what) {
+  const auto* of_known = dynamic_cast<const ColumnSource*>(&known);
+  auto* of_source = dynamic_cast<ColumnSource*>(&source);
+  if (of_known != nullptr && of_source != nullptr) of_source->take_types_of(*of_known, what);
+}
+
 std::int64_t ColumnSource::tokens(std::int64_t index) const {
   require_index(index, size());
   return lines_[static_cast<std::size_t>(index)].tokens;
@@ -156,6 +179,13 @@ at::Tensor ColumnSource::tensor_of(std::size_t column,
   return tensor.to(of.is_real ? at::kFloat : at::kLong);
 }
 
+at::Tensor ColumnSource::lengths_of(std::size_t column,
+                                    const std::vector<std::vector<ColumnValue>>& samples) const {
+  std::vector<std::int64_t> lengths;
+  for (const auto& sample : samples) lengths.push_back(sample[column].length());
+  return at::tensor(lengths, at::kLong);
+}
+
 at::Tensor ColumnSource::mask_of(const std::vector<std::vector<ColumnValue>>& samples) const {
   at::Tensor mask = at::zeros({std::ssize(samples), longest_of(0, samples)}, at::kLong);
   for (std::size_t i = 0; i < samples.size(); ++i)
@@ -170,9 +200,12 @@ batch::MicroBatch ColumnSource::fetch(std::span<const std::int64_t> indices) con
     samples.push_back(read(index));
     micro.tokens += samples.back().front().length();
   }
-  for (std::size_t i = 0; i < columns_.size(); ++i)
-    micro.columns[columns_[i].name] =
-        columns_[i].is_made ? mask_of(samples) : tensor_of(i, samples);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
+    micro.columns[column.name] = column.is_made ? mask_of(samples) : tensor_of(i, samples);
+    if (column.is_list && !column.is_made)
+      micro.columns[batch::length_column(column.name)] = lengths_of(i, samples);
+  }
   micro.inputs = micro.columns.at(columns_.front().name);
   for (const char* name : {"targets", "labels"}) {
     const auto column = micro.columns.find(name);

@@ -37,6 +37,12 @@ class ColumnSource final : public Source {
   std::optional<std::int64_t> uniform_tokens() const override;
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
   std::string fingerprint() const override { return fingerprint_.text(); }
+
+  /// Makes tensors of the types and shapes that `known` has, which is where training's samples come
+  /// from: whole numbers become fp32 where its are. Throws a usage Error, its operation being
+  /// `what`, where these samples have other shapes, fractions where its numbers are whole, or an
+  /// attention mask where it has none or none where it has one.
+  void take_types_of(const ColumnSource& known, const std::string& what);
   std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
  private:
@@ -60,6 +66,8 @@ class ColumnSource final : public Source {
   std::vector<ColumnValue> read(std::int64_t index) const;
   at::Tensor tensor_of(std::size_t column,
                        const std::vector<std::vector<ColumnValue>>& samples) const;
+  at::Tensor lengths_of(std::size_t column,
+                        const std::vector<std::vector<ColumnValue>>& samples) const;
   at::Tensor mask_of(const std::vector<std::vector<ColumnValue>>& samples) const;
 
   std::unique_ptr<const FilePool> files_;
@@ -69,5 +77,8 @@ class ColumnSource final : public Source {
   std::vector<std::int64_t> ends_;  ///< of each file, in samples
   Fingerprint fingerprint_;
 };
+
+/// ColumnSource::take_types_of() where both are lines as tensors; else does nothing.
+void take_column_types(const Source& known, Source& source, const std::string& what);
 
 }  // namespace accrue::data

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "accrue/batch/column_length.h"
 #include "accrue/core/error.h"
 #include "accrue/models/class_loss.h"
 #include "models/foreign/script_method.h"
@@ -24,29 +25,47 @@ batch::MicroBatch with_labels_of(const ScriptLoss& loss, const batch::MicroBatch
   return labelled;
 }
 
-Loss squared_error(const ScriptLoss& loss, const at::Tensor& output, const at::Tensor& target) {
+/// Which elements of a target are no padding of its lists; undefined where all of them are.
+at::Tensor counted_elements(const ScriptLoss& loss, const batch::MicroBatch& micro,
+                            const at::Tensor& target) {
+  const auto lengths = micro.columns.find(batch::length_column(loss.target));
+  if (lengths == micro.columns.end() || target.dim() < 2) return {};
+  at::Tensor mask = at::arange(target.size(1)).unsqueeze(0) < lengths->second.unsqueeze(1);
+  while (mask.dim() < target.dim()) mask = mask.unsqueeze(-1);
+  return mask.expand(target.sizes());
+}
+
+double count_of(const ScriptLoss& loss, const batch::MicroBatch& micro, const at::Tensor& target) {
+  const at::Tensor mask = counted_elements(loss, micro, target);
+  return mask.defined() ? mask.sum().item<double>() : static_cast<double>(target.numel());
+}
+
+Loss squared_error(const ScriptLoss& loss, const at::Tensor& output,
+                   const batch::MicroBatch& micro) {
+  const at::Tensor target = with_labels_of(loss, micro).targets;
   const bool has_column = output.dim() == target.dim() + 1 && output.size(-1) == 1;
   const at::Tensor values = has_column ? output.squeeze(-1) : output;
   if (values.sizes() != target.sizes())
     throw usage_error("loss \"" + loss.name + '"',
                       c10::str("an output ", target.sizes(), ", as \"", loss.target, "\" is"),
                       c10::str(output.sizes()), "a module whose output goes with the data");
-  return {.sum = (values - target.to(values.scalar_type())).square().sum(),
-          .weight = static_cast<double>(target.numel())};
+  at::Tensor error = values - target.to(values.scalar_type());
+  if (const at::Tensor mask = counted_elements(loss, micro, target); mask.defined())
+    error = error.masked_fill(mask.logical_not(), 0);
+  return {.sum = error.square().sum(), .weight = count_of(loss, micro, target)};
 }
 
 LossHead squared_error_head(const ScriptLoss& loss, std::size_t place) {
-  return {.name = loss.name,
-          .forward =
-              [loss, place](const Activations& outputs, const batch::MicroBatch& micro,
-                            const ForwardContext&, double) {
-                return squared_error(loss, outputs.at(place), with_labels_of(loss, micro).targets);
-              },
-          .weight =
-              [loss](const batch::MicroBatch& micro) {
-                return static_cast<double>(with_labels_of(loss, micro).targets.numel());
-              },
-          .coefficient = loss.coefficient};
+  return {
+      .name = loss.name,
+      .forward = [loss, place](const Activations& outputs, const batch::MicroBatch& micro,
+                               const ForwardContext&,
+                               double) { return squared_error(loss, outputs.at(place), micro); },
+      .weight =
+          [loss](const batch::MicroBatch& micro) {
+            return count_of(loss, micro, with_labels_of(loss, micro).targets);
+          },
+      .coefficient = loss.coefficient};
 }
 
 LossHead cross_entropy_head(const ScriptLoss& loss, std::size_t place, const LossOptions& options) {

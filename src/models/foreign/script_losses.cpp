@@ -39,7 +39,11 @@ bool is_dict_of_losses(const c10::TypePtr& type) {
 }
 
 double number_of(const at::IValue& value) {
-  return value.isTensor() ? value.toTensor().item<double>() : value.toScalar().toDouble();
+  if (!value.isTensor()) return value.toScalar().toDouble();
+  const at::Tensor number = value.toTensor();
+  if (number.numel() == 1) return number.item<double>();
+  throw usage_error("losses of a TorchScript module", "a weight that is one number",
+                    c10::str("a tensor ", number.sizes()), "sum() of it: how many terms there are");
 }
 
 /// The element of a dict or NamedTuple that is called `name`; none: it has none.
@@ -133,7 +137,7 @@ std::vector<NamedLoss> ScriptLosses::named(at::ScalarType dtype) const {
       loss.weight = [weights = *weights_, name = head.name, is_single = is_single_,
                      dtype](const batch::MicroBatch& micro) {
         const at::NoGradGuard no_grad;
-        const at::IValue result = weights.run(weights.arguments(micro, dtype));
+        const at::IValue result = weights.run(micro, dtype);
         const bool is_alone = is_single && (result.isTensor() || result.isScalar());
         return number_of(is_alone ? result : expected_element(result, name, weights.signature()));
       };

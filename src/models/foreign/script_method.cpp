@@ -1,8 +1,10 @@
 #include "models/foreign/script_method.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
+#include <new>
 #include <sstream>
 
 #include "accrue/core/error.h"
@@ -40,6 +42,35 @@ at::Tensor tensor_of(const at::IValue& value, const std::string& name) {
   if (value.isTensor()) return value.toTensor();
   throw usage_error("read what the TorchScript module returns", "a tensor as \"" + name + '"',
                     value.type()->annotation_str(), "a forward that returns tensors");
+}
+
+/// The first line: libtorch's messages go on with stack traces.
+std::string reason_of(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::string in_words(const torch::jit::Kwargs& arguments) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : arguments)
+    words.push_back(
+        c10::str(name, ' ', value.toTensor().scalar_type(), ' ', value.toTensor().sizes()));
+  std::ranges::sort(words);
+  return listed(words, "and");
+}
+
+/// The error for inputs that a module does not take.
+Error refused_by_module(const batch::MicroBatch& micro, const torch::jit::Kwargs& arguments,
+                        const std::exception& error) {
+  const std::string reason = reason_of(error);
+  const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;
+  return runtime_error(
+      "run the TorchScript module on " + accrue::counted(micro.inputs.size(0), "sample"),
+      "a module that takes " + in_words(arguments), reason,
+      has_one_value
+          ? "batch.micro of 2 or more, and samples that it divides, where batch normalisation "
+            "needs more than one value of a micro-batch"
+          : "a module made for these data, or other data");
 }
 
 torch::jit::Method method_of(const torch::jit::Module& module, const std::string& name,
@@ -85,7 +116,10 @@ torch::jit::Kwargs ScriptMethod::arguments(const batch::MicroBatch& micro,
     at::Tensor value = named_tensor(micro, name);
     if (!value.defined() && i == 1) value = micro.inputs;
     if (value.defined()) {
-      taken[name] = at::isFloatingType(value.scalar_type()) ? value.to(dtype) : value;
+      // A copy: a module may work in place, and a pass may run again from the same micro-batch.
+      const bool is_real = at::isFloatingType(value.scalar_type());
+      taken[name] = value.to(is_real ? dtype : value.scalar_type(), /*non_blocking=*/false,
+                             /*copy=*/true);
     } else if (!arguments[i].default_value()) {
       throw usage_error("run " + method_.name() + " of " + origin_, "data with \"" + name + '"',
                         columns_in_words(micro) + " for " + signature(),
@@ -96,8 +130,19 @@ torch::jit::Kwargs ScriptMethod::arguments(const batch::MicroBatch& micro,
   return taken;
 }
 
-at::IValue ScriptMethod::run(const torch::jit::Kwargs& arguments) const {
-  return method_({}, arguments);
+at::IValue ScriptMethod::run(const batch::MicroBatch& micro, at::ScalarType dtype) const {
+  const torch::jit::Kwargs taken = arguments(micro, dtype);
+  // The optimising executor changes the graph after its first runs, and with it the last bits.
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);
+  try {
+    return method_({}, taken);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw refused_by_module(micro, taken, error);
+  }
 }
 
 at::Tensor named_tensor(const batch::MicroBatch& micro, const std::string& name) {
@@ -109,7 +154,8 @@ at::Tensor named_tensor(const batch::MicroBatch& micro, const std::string& name)
 
 std::string columns_in_words(const batch::MicroBatch& micro) {
   std::vector<std::string> names;
-  for (const auto& [name, column] : micro.columns) names.push_back(name);
+  for (const auto& [name, column] : micro.columns)
+    if (name.find('/') == std::string::npos) names.push_back(name);  // no lengths of columns
   if (names.empty() && micro.inputs.defined()) names.emplace_back("inputs");
   if (names.empty() || (micro.columns.empty() && micro.targets.defined()))
     names.emplace_back("labels");

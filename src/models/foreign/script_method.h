@@ -20,10 +20,10 @@ class ScriptMethod {
   ScriptMethod(const torch::jit::Module& module, const std::string& name,
                const std::string& origin);
 
-  /// The arguments that `micro` has, floating-point ones as `dtype`. Throws a usage Error that
-  /// names the columns there are where one is missing.
-  torch::jit::Kwargs arguments(const batch::MicroBatch& micro, at::ScalarType dtype) const;
-  at::IValue run(const torch::jit::Kwargs& arguments) const;
+  /// Runs the method on copies of what `micro` has for its arguments, floating-point ones as
+  /// `dtype`. Throws a usage Error that names the columns there are where one is missing, and a
+  /// runtime Error where the module does not take them; memory that runs out comes out as it was.
+  at::IValue run(const batch::MicroBatch& micro, at::ScalarType dtype) const;
 
   const c10::TypePtr& result() const;
   /// "forward(Tensor x) -> Tensor", for people.
@@ -31,6 +31,7 @@ class ScriptMethod {
 
  private:
   const c10::FunctionSchema& schema() const;
+  torch::jit::Kwargs arguments(const batch::MicroBatch& micro, at::ScalarType dtype) const;
 
   torch::jit::Method method_;
   std::string origin_;

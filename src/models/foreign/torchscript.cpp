@@ -63,29 +63,6 @@ torch::jit::Module load(const TorchScriptOptions& options) {
   }
 }
 
-std::string in_words(const torch::jit::Kwargs& arguments) {
-  std::vector<std::string> words;
-  for (const auto& [name, value] : arguments)
-    words.push_back(
-        c10::str(name, ' ', value.toTensor().scalar_type(), ' ', value.toTensor().sizes()));
-  std::ranges::sort(words);
-  return listed(words, "and");
-}
-
-/// The error for inputs that a module does not take.
-Error refused_by_module(const batch::MicroBatch& micro, const torch::jit::Kwargs& arguments,
-                        const std::exception& error) {
-  const std::string reason = first_line(error.what());
-  const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;
-  return runtime_error(
-      "run the TorchScript module on " + accrue::counted(micro.inputs.size(0), "sample"),
-      "a module that takes " + in_words(arguments), reason,
-      has_one_value
-          ? "batch.micro of 2 or more, and samples that it divides, where batch normalisation "
-            "needs more than one value of a micro-batch"
-          : "a module made for these data, or other data");
-}
-
 /// What stands for no losses stated: one, of the only output against the labels.
 std::vector<ScriptLoss> stated_or_usual(const TorchScriptOptions& options) {
   if (!options.heads.empty() || !options.method.empty()) return options.heads;
@@ -139,7 +116,7 @@ struct TorchScriptModel::Impl {
   Activations run(const batch::MicroBatch& micro, const ForwardContext& context) {
     if (module.is_training() != context.training) module.train(context.training);
     const ModuleGenerator generator(context, 0);
-    const at::IValue result = run_method(micro);
+    const at::IValue result = (own ? own->method() : *forward).run(micro, dtype);
     if (own) return activations_of(own->losses_of(result), origin);
     Activations outputs;
     for (const std::string& name : outputs_read(heads))
@@ -148,22 +125,6 @@ struct TorchScriptModel::Impl {
   }
 
  private:
-  at::IValue run_method(const batch::MicroBatch& micro) const {
-    const ScriptMethod& method = own ? own->method() : *forward;
-    const torch::jit::Kwargs arguments = method.arguments(micro, dtype);
-    // The optimising executor changes the graph after its first runs, and with it the last bits.
-    const torch::jit::GraphOptimizerEnabledGuard as_written(false);
-    try {
-      return method.run(arguments);
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw refused_by_module(micro, arguments, error);
-    }
-  }
-
   void check_parameters() const {
     if (std::ranges::any_of(parameters,
                             [](const NamedParameter& p) { return p.tensor.requires_grad(); }))

@@ -72,8 +72,8 @@ std::int64_t batch_size(const MicroBatch& batch) {
 }
 
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end) {
-  MicroBatch slice{.inputs = batch.inputs.slice(0, begin, end),
-                   .targets = batch.targets.slice(0, begin, end)};
+  MicroBatch slice{.inputs = batch.inputs.slice(0, begin, end), .targets = {}};
+  if (batch.targets.defined()) slice.targets = batch.targets.slice(0, begin, end);
   if (batch.weights.defined()) slice.weights = batch.weights.slice(0, begin, end);
   for (const auto& [name, column] : batch.columns)
     slice.columns[name] = column.slice(0, begin, end);

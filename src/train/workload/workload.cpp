@@ -14,6 +14,7 @@
 #include "accrue/train/custom.h"
 #include "batch/variable_windows.h"
 #include "core/words.h"
+#include "data/text/column_source.h"
 #include "train/config/gradient_folding.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
@@ -40,12 +41,10 @@ data::ImageShape stated_shape(const Config& config) {
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
 }
 
-std::shared_ptr<const data::Source> open_files(const Config& config, const TextReading& text,
-                                               const std::vector<std::string>& globs,
-                                               const std::string& key,
-                                               const data::ImageShape& image,
-                                               std::vector<std::string> classes = {},
-                                               const data::Augment& augment = {}) {
+std::shared_ptr<const data::Source> open_files(
+    const Config& config, const TextReading& text, const std::vector<std::string>& globs,
+    const std::string& key, const data::ImageShape& image, std::vector<std::string> classes = {},
+    const data::Augment& augment = {}, const data::Source* of_training = nullptr) {
   data::SourceOptions options;
   options.globs = globs;
   options.exclude = config.data.exclude;
@@ -64,7 +63,9 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.image = image;
   options.augment = augment;
   options.seed = config.run.seed;
-  return data::open_source(options, key);
+  std::unique_ptr<data::Source> source = data::open_source(options, key);
+  if (of_training != nullptr) data::take_column_types(*of_training, *source, key);
+  return source;
 }
 
 std::shared_ptr<const data::Source> mix(std::vector<data::MixturePart> parts,
@@ -164,9 +165,9 @@ Datasets open_datasets(const Config& config, const TextReading& text,
   if (config.custom && config.custom->val) sets.val = config.custom->val;
   if (sets.val || config.data.val.empty()) return sets;
   const bool images = sets.train->image_shape().has_value();
-  sets.val =
-      open_files(config, text, config.data.val, "data.val",
-                 sets.train->image_shape().value_or(data::ImageShape{}), sets.train->classes());
+  sets.val = open_files(config, text, config.data.val, "data.val",
+                        sets.train->image_shape().value_or(data::ImageShape{}),
+                        sets.train->classes(), {}, sets.train.get());
   check_text_is_of_model(config, *sets.val, "data.val");
   if (sets.val->image_shape().has_value() == images) return sets;
   throw usage_error("data.val",

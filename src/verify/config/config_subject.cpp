@@ -379,6 +379,10 @@ batch::Range ConfigSubject::counting(batch::Range samples, std::int64_t count) c
 DataCheck ConfigSubject::check_data(const Parts& parts) const {
   DataCheck check = check_draws(work_);
   check.loading_faults = faults_of_loading(*loader_, parts);
+  if (loader_->fetch({window_.begin, window_.begin + 1}).own.is_there())
+    check.left_out.emplace_back(
+        "whether samples are the same in each micro-batch: a batch type of the program's own is "
+        "not looked into");
   const data::Source& train = *work_.data.train;
   const bool is_own = config_.custom && config_.custom->train;
   const bool is_running_text = train.uniform_tokens() && !train.image_shape() && !is_own;

@@ -71,10 +71,21 @@ bool has_same_columns(const MicroBatch& micro, std::int64_t i, const MicroBatch&
   });
 }
 
-/// What a batch of the program's own holds is not looked into: its rows of inputs are numbers.
+/// Whether sample `i` has the same columns and, as these do, rows of the same values, of which
+/// longer ones are padding behind it.
+bool is_same_of_columns(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
+  const auto is_same_tensor = [&](const at::Tensor& rows, const at::Tensor& own) {
+    if (rows.defined() != own.defined()) return false;
+    return !own.defined() || is_same_row(rows, i, own);
+  };
+  return has_same_columns(micro, i, alone) && is_same_tensor(micro.inputs, alone.inputs) &&
+         is_same_tensor(micro.targets, alone.targets) &&
+         is_same_tensor(micro.weights, alone.weights);
+}
+
 bool is_same(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
-  if (!alone.columns.empty()) return has_same_columns(micro, i, alone);
-  if (!alone.targets.defined()) return at::equal(micro.inputs[i], alone.inputs[0]);
+  if (!alone.columns.empty() || !alone.targets.defined())
+    return is_same_of_columns(micro, i, alone);
   if (micro.sequences_per_sample != alone.sequences_per_sample) return false;
   if (micro.reference.defined() != alone.reference.defined()) return false;
   if (alone.reference.defined() && !at::equal(micro.reference[i], alone.reference[0])) return false;
