@@ -264,8 +264,9 @@ TEST_F(MaskedTokensTest, RefusesSamplesThatAreNotWholeRowsOfTokens) {
   const auto refused = [](const std::shared_ptr<const Source>& source) {
     return refusal(Error::Kind::usage, [&] { with_masks(source, masking_of_bytes()); });
   };
+  int files = 0;
   const auto opened = [&](SourceOptions options, const std::string& line) {
-    options.globs = {folder_.write("one.jsonl", line + "\n")};
+    options.globs = {folder_.write("lines" + std::to_string(files++) + ".jsonl", line + "\n")};
     options.context = 24;
     return std::shared_ptr<const Source>(open_source(options, "data.train"));
   };
