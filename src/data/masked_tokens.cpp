@@ -74,6 +74,18 @@ class TokenChoices {
   std::array<std::uint32_t, 4> name_;
 };
 
+/// Whether a sample is one row of tokens, of which the labels are those at their own places.
+bool is_whole(const batch::MicroBatch& sample) {
+  const bool has_rows = is_rows_of_tokens(sample) && sample.sequences_per_sample == 1 &&
+                        sample.targets.defined() && sample.targets.scalar_type() == at::kLong &&
+                        sample.targets.is_contiguous() &&
+                        sample.targets.sizes() == sample.inputs.sizes();
+  return has_rows && sample.targets.eq(sample.inputs)
+                         .logical_or(sample.targets.eq(ignored_target))
+                         .all()
+                         .item<bool>();
+}
+
 void check_masking(const Source& tokens, const TokenMasking& masking) {
   constexpr const char* operation = "hide tokens";
   if (!(masking.fraction > 0 && masking.fraction <= 1))
@@ -85,6 +97,13 @@ void check_masking(const Source& tokens, const TokenMasking& masking) {
                       "the id of [MASK] in the tokenizer");
   if (tokens.image_shape())
     throw usage_error(operation, "text or tokens", "images", "another loss");
+  const std::int64_t first = 0;
+  if (tokens.size() > 0 && !is_whole(tokens.fetch(std::span(&first, 1))))
+    throw usage_error(operation,
+                      "samples that are a row of token ids each, whose labels are the tokens at "
+                      "their own places",
+                      "others (pairs, columns, labels of what follows)",
+                      "SourceOptions::whole for data that have such samples");
 }
 
 class MaskedTokens final : public Source {

@@ -31,7 +31,8 @@ struct TokenMasking {
 /// see padding.
 ///
 /// vocab() counts `mask_token`. Throws a usage Error where the fraction is out of range, there is
-/// no other token to draw, or the source has images.
+/// no other token to draw, or the first sample shows that the source has images, pairs, columns, or
+/// labels of other tokens than those at their own places.
 std::unique_ptr<Source> with_masks(std::shared_ptr<const Source> tokens, TokenMasking masking);
 
 }  // namespace accrue::data

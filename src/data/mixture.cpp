@@ -180,6 +180,11 @@ void require_mixable(const MixturePart& part, const std::string& what) {
     throw usage_error(what, "text, tokens or JSON lines where sources have weights",
                       part.name + ": images",
                       "the images as one list of patterns, without weights");
+  const std::int64_t first = 0;
+  if (part.source->size() > 0 && !is_rows_of_tokens(part.source->fetch(std::span(&first, 1))))
+    throw usage_error(what, "samples that are rows of token ids where sources have weights",
+                      part.name + ": columns, or a batch of the program's own",
+                      "these files as one list of patterns, without weights");
   if (!(part.weight > 0) || !std::isfinite(part.weight))
     throw usage_error(what, "weights above 0", weight_in_words(part.weight) + " for " + part.name,
                       "leaving the source out");

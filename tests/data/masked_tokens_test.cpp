@@ -1,5 +1,6 @@
 #include "data/masked_tokens.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "accrue/data/own_source.h"
 #include "data/fetch.h"
 #include "folder.h"
 #include "refusal.h"
@@ -256,6 +258,34 @@ TEST_F(MaskedTokensTest, RefusesWhatItCannotHide) {
     EXPECT_THAT(refused(masking_of_bytes(fraction)), HasSubstr("a fraction above 0"));
   EXPECT_THAT(refused({.mask_token = -1, .vocab = 9}), HasSubstr("mask token"));
   EXPECT_THAT(refused({.mask_token = 3, .vocab = 1}), HasSubstr("vocabulary"));
+}
+
+TEST_F(MaskedTokensTest, RefusesSamplesThatAreNotWholeRowsOfTokens) {
+  const auto refused = [](const std::shared_ptr<const Source>& source) {
+    return refusal(Error::Kind::usage, [&] { with_masks(source, masking_of_bytes()); });
+  };
+  int files = 0;
+  const auto opened = [&](SourceOptions options, const std::string& line) {
+    options.globs = {folder_.write("lines" + std::to_string(files++) + ".jsonl", line + "\n")};
+    options.context = 24;
+    return std::shared_ptr<const Source>(open_source(options, "data.train"));
+  };
+  const std::string ids = R"({"input_ids": [1, 2, 3], "labels": [1, 2, 3]})";
+  const std::shared_ptr<const Source> not_whole = opened({}, ids);
+  const std::shared_ptr<const Source> others =
+      opened({.whole = true}, R"({"input_ids": [1, 2, 3], "labels": [1, 4, 3]})");
+  const std::shared_ptr<const Source> columns =
+      opened({.columns = {"input_ids", "labels"}, .whole = true}, ids);
+  const std::shared_ptr<const Source> pairs =
+      opened({.pairs = true}, R"({"prompt": "a", "chosen": "bb", "rejected": "cc"})");
+  const at::Tensor rows = at::ones({2, 3}, at::kLong);
+  for (const auto& source :
+       {not_whole, others, columns, pairs, tensor_source(rows, rows.to(at::kInt)),
+        tensor_source(rows.to(at::kFloat), rows),
+        tensor_source(rows, rows.narrow(1, 0, 2).contiguous())})
+    EXPECT_THAT(refused(source), HasSubstr("at their own places"));
+  EXPECT_NO_THROW(with_masks(opened({.whole = true}, ids), masking_of_bytes()));
+  EXPECT_NO_THROW(with_masks(tensor_source(rows, rows), masking_of_bytes()));
 }
 
 TEST_F(MaskedTokensTest, CountTheMaskAmongTheirIds) {

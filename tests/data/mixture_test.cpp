@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,6 +6,7 @@
 #include <random>
 
 #include "accrue/core/error.h"
+#include "accrue/data/own_source.h"
 #include "data/fetch.h"
 #include "folder.h"
 #include "refusal.h"
@@ -12,6 +14,7 @@
 namespace accrue::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::fetch;
 using testing::Folder;
@@ -166,6 +169,26 @@ TEST_F(MixtureTest, RefusesWhatIsNoMixture) {
   const auto mixture = mixed(parts());
   for (const std::int64_t outside : {std::int64_t{-1}, mixture->size()})
     EXPECT_THROW(fetch(*mixture, {outside}), Error);
+}
+
+/// Rows are taken apart and put together, where columns and batches of a program's own would go.
+TEST_F(MixtureTest, RefusesPartsThatAreNoRowsOfTokens) {
+  const std::shared_ptr<const Source> columns =
+      open_source({.globs = {folder_.write("c.jsonl", R"({"input_ids": [1, 2], "labels": [1, 2]})"
+                                                      "\n")},
+                   .context = mixed_context,
+                   .columns = {"input_ids", "labels"}},
+                  "data.train");
+  const std::shared_ptr<const Source> own = own_source(OwnBatches<int>{
+      .size = 3, .fetch = [](std::span<const std::int64_t>) { return 1; }, .identity = "own"});
+  const std::shared_ptr<const Source> reals =
+      tensor_source(at::ones({2, 3}), at::ones({2, 3}, at::kLong));
+  for (const auto& source : {columns, own, reals}) {
+    std::vector<MixturePart> of_all = parts();
+    of_all[1] = {"other", source, 1};
+    EXPECT_THAT(refusal(Error::Kind::usage, [&] { mixed(std::move(of_all)); }),
+                AllOf(HasSubstr("rows of token ids"), HasSubstr("other")));
+  }
 }
 
 }  // namespace

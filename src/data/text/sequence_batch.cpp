@@ -11,6 +11,12 @@ constexpr std::int64_t padding_id = 0;
 
 }  // namespace
 
+bool is_rows_of_tokens(const batch::MicroBatch& micro) {
+  return micro.columns.empty() && !micro.own.is_there() && micro.inputs.defined() &&
+         micro.inputs.dim() == 2 && micro.inputs.scalar_type() == at::kLong &&
+         micro.inputs.is_contiguous();
+}
+
 std::vector<SampleSpan> one_a_row(std::span<const std::int64_t> lengths) {
   std::vector<SampleSpan> spans;
   for (const std::int64_t length : lengths)

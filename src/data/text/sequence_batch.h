@@ -18,6 +18,10 @@ struct Sequence {
   float weight = 1;                   ///< what each term of its loss counts
 };
 
+/// Whether a micro-batch is rows of token ids alone, without columns or a batch of the program's
+/// own: what sources that look into rows can take apart.
+bool is_rows_of_tokens(const batch::MicroBatch& micro);
+
 /// The spans of samples that have a row each, in order of the samples. Their sample_id is left 0,
 /// here and in first_fit().
 std::vector<SampleSpan> one_a_row(std::span<const std::int64_t> lengths);
