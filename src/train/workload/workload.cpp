@@ -57,6 +57,7 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.pairs = models::is_of_pairs(config.loss.kind);
   options.classes = std::move(classes);
   options.masks = config.data.masks;
+  if (key == "data.val") options.other_images = config.data.train;
   options.image = image;
   options.augment = augment;
   options.seed = config.run.seed;
