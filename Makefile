@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -48,6 +48,7 @@ help:
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
+	@echo 'make bench-unet   the memory of a U-Net on images of 3840 x 2160 under 4 GiB; 10 minutes'
 	@echo 'make bench-decoding   how fast a model writes, beside transformers; 10 minutes'
 	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
 	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
@@ -165,6 +166,13 @@ bench-parts: setup-test
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
 	@cmake --build build/release -j $(JOBS) --target accrue recompute_bench data_bench kernels_bench
 	@for part in micro demo; do .venv/bin/python bench/e2e/$$part.py $(ARGS) || exit 1; done
+
+# The memory of a U-Net on images of 3840 x 2160; about 10 minutes. ARGS=--quick: half a minute.
+bench-unet: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON)
+	@cmake --build build/release -j $(JOBS) --target example_unet
+	@.venv/bin/python bench/e2e/unet.py $(ARGS)
 
 # How long training waits beside a checkpoint after every step; about 15 minutes. ARGS=--quick: a minute.
 bench-stalls: build

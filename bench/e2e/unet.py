@@ -6,20 +6,22 @@
 Real steps on batches of three images as micro-batches of one, first by full recomputation under 4 GiB, then as it would
 be without: the resident memory of the operating system (ru_maxrss, which is VmHWM) beside what accrue's meter says of
 its tensors and of what lies outside of them. What is measured is memory, which other programs do not change; no times.
---quick takes 480 x 270 under a budget in proportion, and keeps nothing. Only the standard library.
+--quick takes 960 x 544 and 480 MiB, and keeps nothing. Only the standard library.
 """
 import argparse
 import json
 import pathlib
 import random
+import re
 import struct
 import tempfile
 import zlib
 
 from runs import BUILD, Refused, gib, run, save, steps_of, table
 
-CLASSES, IMAGES, BATCH, STEPS = 3, 6, 3, 2
-MIB = 1 << 20
+CLASSES, IMAGES, BATCH = 3, 6, 3
+UNET = BUILD / "examples" / "by_feature" / "unet"
+SIZES = {"quick": (544, 960, "480MiB"), "whole": (2160, 3840, "4GiB")}
 
 
 def png(height: int, rows: list[bytes], channels: int) -> bytes:
@@ -55,15 +57,15 @@ def write_images(folder: pathlib.Path, height: int, width: int) -> None:
         (folder / "masks" / f"{number}.png").write_bytes(png(height, [bytes(row) for row in mask], 1))
 
 
-def config_of(folder: pathlib.Path, options: argparse.Namespace) -> pathlib.Path:
+def config_of(folder: pathlib.Path, levels: int, width: int) -> pathlib.Path:
     config = folder / "unet.toml"
     config.write_text(f"""
         [run]
-        steps = {STEPS}
+        steps = 2
         checkpoint_every = "1000 steps"
         [model]
-        layers = {options.levels}
-        width = {options.width}
+        layers = {levels}
+        width = {width}
         [data]
         train = ["{folder}/images/*.png"]
         masks = ["{folder}/masks/*.png"]
@@ -79,18 +81,24 @@ def config_of(folder: pathlib.Path, options: argparse.Namespace) -> pathlib.Path
     return config
 
 
-def trained(folder: pathlib.Path, name: str, options: argparse.Namespace, *overrides: str) -> dict:
+def reserved_in(said: str) -> int:
+    """What the end of a run says of its memory."""
+    number, unit = re.search(r"([\d.]+) ([MG]iB) reserved", said).groups()
+    return int(float(number) * {"MiB": 2**20, "GiB": 2**30}[unit])
+
+
+def trained(unet: pathlib.Path, config: pathlib.Path, name: str, *overrides: str) -> dict:
     """What a run took; where its budget refused it, why."""
-    command = [str(BUILD / "examples" / "by_feature" / "unet"), "train", str(config_of(folder, options)),
-               f"--run.out={folder / name}", *overrides]
+    out = config.parent / name
     try:
-        _, resident = run(command)
+        said, resident = run([str(unet), "train", str(config), f"--run.out={out}", *overrides])
     except Refused as refused:
         return {"refused": str(refused)}
-    steps = steps_of(folder / name)
+    steps = steps_of(out)
     return {"peak_resident_bytes": resident, "peak_tensor_bytes": max(step["peak_bytes"] for step in steps),
-            "steps": len(steps), "losses": [step["loss"] for step in steps],
-            "micro_batches": steps[0]["micro_batches"], "retries": sum(step.get("retries", 0) for step in steps)}
+            "peak_reserved_bytes": reserved_in(said),
+            "losses": [step["loss"] for step in steps], "micro_batches": steps[0]["micro_batches"],
+            "retries": sum(step.get("retries", 0) for step in steps)}
 
 
 def main() -> None:
@@ -98,19 +106,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--levels", type=int, default=4, help="below the first")
     parser.add_argument("--width", type=int, default=8, help="channels of the first level")
-    parser.add_argument("--budget", help='4GiB, with --quick "512MiB"')
+    parser.add_argument("--budget", help="4GiB, with --quick 480MiB")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
-    height, width = (270, 480) if options.quick else (2160, 3840)
-    budget = options.budget or ("512MiB" if options.quick else "4GiB")
+    height, width, budget = SIZES["quick" if options.quick else "whole"]
+    budget = options.budget or budget
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write_images(folder, height, width)
-        rows = {"full recomputation": trained(folder, "full", options, "--memory.recompute=full", f"--memory.budget={budget}"),
-                "no recomputation": trained(folder, "none", options, "--memory.recompute=none")}
-    print(table(["", "most resident", "in tensors", "losses"],
-                [[kind, "refused", "", ""] if "refused" in row else
-                 [kind, gib(row["peak_resident_bytes"]), gib(row["peak_tensor_bytes"]),
+        config = config_of(folder, options.levels, options.width)
+        rows = {"full recomputation": trained(UNET, config, "full", "--memory.recompute=full", f"--memory.budget={budget}"),
+                "no recomputation": trained(UNET, config, "none", "--memory.recompute=none", "--run.steps=1")}
+    print(table(["", "most resident", "reserved for tensors", "in tensors", "losses"],
+                [[kind, "refused", "", "", ""] if "refused" in row else
+                 [kind, *(gib(row[f"peak_{what}_bytes"]) for what in ("resident", "reserved", "tensor")),
                   ", ".join(f"{loss:.7g}" for loss in row["losses"])] for kind, row in rows.items()]), flush=True)
     save("unet.json", {"unet": {"image": [height, width], "levels": options.levels, "width": options.width,
                                 "batch": BATCH, "budget": budget, **rows}}, options.out, options.quick)

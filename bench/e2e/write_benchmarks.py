@@ -5,7 +5,7 @@
     bench/e2e/write_benchmarks.py --check   says which files differ from what would be written; the exit status is 1 then
 
 docs/benchmarks.md comes from docs/benchmarks.in.md, in which {{EXPRESSION}} stands for a figure (figures.py), and lines
-{{if CONDITION}}, {{else}} and {{end}} around others choose between them. In README.md and the notes of acceleration, kernels, observation and reports,
+{{if CONDITION}}, {{else}} and {{end}} around others choose between them. In README.md and the notes of acceleration, kernels, observation, reports and the U-Net,
 <!-- figure: EXPRESSION -->...<!-- end --> has a figure between its marks. The tables beside the results follow, too.
 Only the standard library.
 """
@@ -23,7 +23,7 @@ import peers_memory_report  # noqa: E402
 import peers_report  # noqa: E402
 
 TEMPLATE, WRITTEN = ROOT / "docs" / "benchmarks.in.md", ROOT / "docs" / "benchmarks.md"
-MARKED = (ROOT / "README.md", *(ROOT / "docs" / "notes" / f"{note}.md" for note in ("accelerate", "kernels", "observation", "report")))
+MARKED = (ROOT / "README.md", *(ROOT / "docs" / "notes" / f"{note}.md" for note in ("accelerate", "kernels", "observation", "report", "unet")))
 figures.TABLES["kernels"] = lambda: kernels.overview(kernels.sections_of(figures.file("kernels")))
 MARK = re.compile(r"(<!-- figure: (.*?) -->)(.*?)(<!-- end -->)", re.S)
 PLACE = re.compile(r"{{(.*?)}}")

@@ -11,7 +11,7 @@ constexpr std::int64_t kBatch = 24, kSide = 24, kSteps = 40, kIgnored = -100;
 
 /// Bright discs (class 1) and boxes (class 2) on noise; their outlines count for nothing.
 std::vector<at::Tensor> images_and_masks() {
-  const at::Tensor place = torch::randint(6, kSide - 6, {2, kBatch, 1, 1});
+  const at::Tensor place = torch::randint(6, kSide - 6, {2, kBatch, 1, 1}, torch::kFloat);
   const at::Tensor y = (torch::arange(kSide).view({1, kSide, 1}) - place[0]).abs();
   const at::Tensor x = (torch::arange(kSide).view({1, 1, kSide}) - place[1]).abs();
   const at::Tensor is_box = torch::rand({kBatch, 1, 1}).gt(0.5);

@@ -7,7 +7,7 @@
 
 namespace nn = torch::nn;
 using accrue::models::Activations, accrue::models::LossHead, accrue::models::Segment;
-
+constexpr auto kLast = torch::MemoryFormat::ChannelsLast;  // what convolutions need not copy
 enum class Step { level, down, up };
 
 struct UNet : accrue::models::Trainable {
@@ -35,7 +35,7 @@ struct UNet : accrue::models::Trainable {
     for (const auto& entry : layer->named_parameters())
       named.push_back({name + "." + entry.key(), entry.value()});
     const auto run = [=](Activations x, const auto& micro, const auto& /*context*/) mutable {
-      if (x.empty()) x = {micro.inputs.to(layer->parameters()[0].scalar_type())};
+      if (x.empty()) x = {micro.inputs.to(layer->parameters()[0].options().memory_format(kLast))};
       if (step == Step::down) x.push_back(torch::max_pool2d(x.back(), 2));
       if (step == Step::up) {
         at::Tensor& skip = x.at(x.size() - 2);

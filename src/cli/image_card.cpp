@@ -116,7 +116,10 @@ constexpr const char* mask_loading = R"(
 config = json.loads(Path(FOLDER, "config.json").read_text())
 model = torch.jit.load(str(Path(FOLDER, "model.pt"))).eval()
 with torch.no_grad():
-    mask = model(read("image.png").to(next(model.parameters()).dtype))[0].argmax(0)  # [HEIGHT, WIDTH]
+    outputs = model(read("image.png").to(next(model.parameters()).dtype))
+    if not isinstance(outputs, torch.Tensor):  # the first of several
+        outputs = next(iter(outputs.values() if isinstance(outputs, dict) else outputs))
+    mask = outputs[0, :len(config["label_names"])].argmax(0)  # [HEIGHT, WIDTH]
 Image.fromarray(mask.numpy().astype(numpy.uint8)).save("mask.png")
 for index, count in zip(*(found.tolist() for found in mask.unique(return_counts=True))):
     print(config["label_names"][index], count / mask.numel())

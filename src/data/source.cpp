@@ -45,6 +45,16 @@ void check_columns(const SourceOptions& options, Format format, const std::strin
                       "the names of the lines' fields");
 }
 
+/// Images of another source that masks may be of.
+Paths other_images_of(const SourceOptions& options) {
+  if (options.masks.empty() || options.other_images.empty()) return {};
+  Paths others = expand_globs(options.other_images, "data.masks");
+  const std::set<std::filesystem::path> excluded =
+      matching(others, options.exclude, "data.exclude");
+  std::erase_if(others, [&](const auto& path) { return excluded.contains(path); });
+  return others;
+}
+
 /// Throws a usage Error where an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
   if (format != Format::images && options.context < 1) {
@@ -167,6 +177,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
                         .masks = options.masks,
+                        .other_images = other_images_of(options),
                         .shape = options.image,
                         .augment = options.augment,
                         .seed = options.seed},

@@ -77,6 +77,29 @@ TEST_F(Masks, AreThoseOfTheirFolderWhereSeveralHaveAName) {
   EXPECT_THAT(refused(both), HasSubstr("one mask for each image"));
 }
 
+/// Whose names are those of images that are trained on, in another folder.
+TEST_F(Masks, OfTrainingImagesAreNotThoseOfHeldOutOnes) {
+  const Picture image = make_picture(1, 2, 3, 1);
+  add("train/1", image, grey(1, 2, {1, 0}));
+  add("train/2", image, grey(1, 2, {0, 1}));
+  add("val/2", image, grey(1, 2, {1, 1}));
+  SourceOptions held_out = options();
+  held_out.globs = {folder.path("images/val/*")};
+  held_out.other_images = {folder.path("images/train/*")};
+  EXPECT_THAT(values(fetch(*open_source(held_out, "data.val"), {0}).targets), ElementsAre(1, 1));
+  folder.write("images/val/1.png", png(image));
+  EXPECT_THAT(refused(held_out), AllOf(HasSubstr("none for"), HasSubstr("val/1.png")));
+  std::filesystem::remove_all(folder.root() / "masks/val");
+  std::filesystem::remove(folder.root() / "images/val/1.png");
+  EXPECT_THAT(refused(held_out), AllOf(HasSubstr("a mask of its own"), HasSubstr("2.png")))
+      << "no folder of masks is called as theirs";
+  held_out.exclude = {folder.path("images/train/2.png")};
+  EXPECT_THAT(values(fetch(*open_source(held_out, "data.val"), {0}).targets), ElementsAre(0, 1));
+  held_out.exclude.clear();
+  held_out.other_images.clear();
+  EXPECT_NO_THROW(open_source(held_out, "data.val")) << "the same as is seen beside them";
+}
+
 TEST_F(Masks, AreRefusedWhereTheyDoNotGoWithTheirImages) {
   write_three();
   folder.write("images/d.png", png(make_picture(2, 3, 3, 1)));

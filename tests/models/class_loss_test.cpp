@@ -7,7 +7,6 @@ namespace accrue::models {
 namespace {
 
 using accrue::testing::close;
-using accrue::testing::relative_error;
 using ::testing::HasSubstr;
 using namespace models::testing;
 
@@ -22,6 +21,7 @@ batch::MicroBatch masks_of_pixels() {
   micro.targets.masked_fill_(
       at::rand({mask_count, mask_height, mask_width}, generator, at::TensorOptions()).lt(0.2),
       -100);
+  micro.inputs = at::zeros({mask_count, 1, mask_height, mask_width});
   for (std::int64_t i = 0; i < mask_count; ++i) micro.sample_ids.push_back(i);
   return micro;
 }
@@ -70,7 +70,7 @@ TEST(PixelCrossEntropy, IsSeenToBeWrongWhereClassesAreTakenForRows) {
   const at::Tensor logits = logits_of_pixels(at::kDouble);
   const at::Tensor by_rows = at::cross_entropy_loss(
       logits.reshape({-1, mask_classes}), micro.targets.flatten(), {}, at::Reduction::Sum, -100);
-  EXPECT_GT(relative_error(by_rows, by_definition(logits, micro)), 0.01);
+  EXPECT_FALSE(close(by_rows, by_definition(logits, micro), at::kDouble, micro.targets.numel()));
 }
 
 TEST(PixelCrossEntropy, IsTheLossOfModelsWhoseTargetsAreMasks) {
@@ -85,6 +85,25 @@ TEST(PixelCrossEntropy, IsTheLossOfModelsWhoseTargetsAreMasks) {
       at::cross_entropy_loss(logits, micro.targets, {}, at::Reduction::Sum, -100, 0.1);
   EXPECT_TRUE(close(smoothed.sum, expected, at::kDouble, 90));
   const at::Tensor right = logits.argmax(1).eq(micro.targets);
+  EXPECT_EQ(head.correct({logits}, micro), right.sum().item<double>());
+}
+
+/// Lists within lists, with as many classes as the last list is long: a swap would fit, too.
+TEST(PixelCrossEntropy, IsNotThatOfOtherTargetsOfThreeDimensions) {
+  batch::MicroBatch micro = masks_of_pixels();
+  micro.inputs = at::zeros({mask_count, mask_classes}, at::kLong);
+  micro.targets = micro.targets.narrow(1, 0, mask_classes).narrow(2, 0, mask_classes).contiguous();
+  const at::Tensor logits = logits_of_pixels(at::kDouble)
+                                .detach()
+                                .narrow(2, 0, mask_classes)
+                                .narrow(3, 0, mask_classes)
+                                .contiguous();
+  // Here [B, K, K, K] is [B, T, 4, K].
+  const LossHead head = class_cross_entropy_head();
+  const Loss loss = head.forward({logits}, micro, {.training = true}, 1);
+  EXPECT_TRUE(close(loss.sum, by_definition(logits.movedim(-1, 1), micro), at::kDouble, 48));
+  EXPECT_FALSE(close(loss.sum, by_definition(logits, micro), at::kDouble, 48));
+  const at::Tensor right = logits.argmax(-1).eq(micro.targets);
   EXPECT_EQ(head.correct({logits}, micro), right.sum().item<double>());
 }
 

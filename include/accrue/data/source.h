@@ -145,6 +145,10 @@ struct SourceOptions {
   /// Patterns like `globs` for the masks of images (PNG), one for each; empty: an image is of one
   /// class.
   std::vector<std::string> masks = {};
+  /// Patterns for the images of another source that have masks among these (the training data's,
+  /// where this is held out): a mask of one of them is no other image's here. Not those that
+  /// `exclude` names.
+  std::vector<std::string> other_images = {};
   /// What images are brought to, where it is known (data.image, the training data's). A 0
   /// is left to the files.
   ImageShape image = {};
@@ -196,8 +200,8 @@ struct SourceOptions {
 ///
 /// images with masks: PNG or JPEG files in the order of their paths, whatever their folders are
 /// called; targets are int64 [B, H, W], the class of each pixel. The mask of an image is the PNG of
-/// its name (without suffix); where several have that name it is the one whose folder has the name
-/// of the image's, too. It has the image's height and width, and one number for each pixel, of at
+/// its name (without suffix); where folders of masks are called as the image's folder is, the one
+/// in such a folder. It has the image's height and width, and one number for each pixel, of at
 /// most 8 bits: grey, or an index into a palette. 255 is ignored (target -100), others are classes:
 /// `vocab` many, or `classes`, or one more than the highest number in all masks, which are read
 /// once for it. Throws a usage Error where an image has no mask, or two images have one, or its

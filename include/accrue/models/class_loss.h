@@ -14,8 +14,8 @@ Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micr
 /// (-100: ignored), else as class_cross_entropy(): the sum over pixels, and how many count.
 Loss pixel_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
-/// The loss of a model whose output is logits: pixel_cross_entropy() where the targets are
-/// [B, H, W], else class_cross_entropy(). `options` hold in training. It tells what is predicted
+/// The loss of a model whose output is logits: pixel_cross_entropy() where the inputs are images
+/// [B, C, H, W] and the targets [B, H, W], else class_cross_entropy(). `options` hold in training. It tells what is predicted
 /// right, too: the accuracy is by pixel where the loss is.
 LossHead class_cross_entropy_head(const LossOptions& options = {});
 

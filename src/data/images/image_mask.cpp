@@ -14,26 +14,34 @@ namespace fs = std::filesystem;
 
 constexpr const char* masks_key = "data.masks";
 
-using MasksByName = std::map<std::string, std::vector<fs::path>>;
+/// Masks by the name of their file, without suffix.
+struct NamedMasks {
+  std::map<std::string, std::vector<fs::path>> by_name;
+  std::set<std::string> folders;  ///< names of the folders that they lie in
+};
 
-MasksByName by_name(const std::vector<fs::path>& masks) {
-  MasksByName named;
-  for (const fs::path& mask : masks) named[mask.stem().string()].push_back(mask);
+std::string folder_name(const fs::path& file) { return file.parent_path().filename().string(); }
+
+NamedMasks by_name(const std::vector<fs::path>& masks) {
+  NamedMasks named;
+  for (const fs::path& mask : masks) {
+    named.by_name[mask.stem().string()].push_back(mask);
+    named.folders.insert(folder_name(mask));
+  }
   return named;
 }
 
-/// The masks that may be an image's: those of its name, and of several those whose folder has the
-/// name of its folder, too. An image that the masks' patterns match is no mask of itself.
-std::vector<fs::path> masks_for(const fs::path& image, const MasksByName& named) {
-  const auto found = named.find(image.stem().string());
-  if (found == named.end()) return {};
+/// The masks that may be an image's: those of its name; where a folder of masks has the name of its
+/// folder, only those in such a one. An image that the masks' patterns match is no mask of itself.
+std::vector<fs::path> masks_for(const fs::path& image, const NamedMasks& named) {
+  const auto found = named.by_name.find(image.stem().string());
+  if (found == named.by_name.end()) return {};
   std::vector<fs::path> masks = found->second;
   std::erase(masks, image);
-  if (masks.size() <= 1) return masks;
-  const fs::path folder = image.parent_path().filename();
-  std::erase_if(masks,
-                [&](const fs::path& mask) { return mask.parent_path().filename() != folder; });
-  return masks.empty() ? found->second : masks;
+  if (named.folders.contains(folder_name(image)))
+    std::erase_if(masks,
+                  [&](const fs::path& mask) { return folder_name(mask) != folder_name(image); });
+  return masks;
 }
 
 void require_masks(const std::vector<fs::path>& without_mask, std::size_t images) {
@@ -67,7 +75,7 @@ std::string decode_mask(std::span<const std::byte> encoded, DecodedImage& mask) 
 
 std::vector<fs::path> masks_of(const std::vector<fs::path>& images,
                                const std::vector<fs::path>& masks) {
-  const MasksByName named = by_name(masks);
+  const NamedMasks named = by_name(masks);
   std::vector<fs::path> found, without_mask;
   std::set<fs::path> taken;
   for (const fs::path& image : images) {
@@ -82,7 +90,7 @@ std::vector<fs::path> masks_of(const std::vector<fs::path>& images,
                         mask.string() + " and " + candidates[1].string() + " for " + image.string(),
                         "patterns that match one of them, or folders called as the images' are");
     if (!taken.insert(mask).second)
-      throw usage_error(masks_key, "a mask of its own for each image",
+      throw usage_error(masks_key, "a mask of its own for each image of data.train and data.val",
                         mask.string() + " for " + image.string() + " and for another of that name",
                         "names that differ, or folders of masks called as the images' are");
     found.push_back(mask);

@@ -50,6 +50,8 @@ struct ImageOptions {
   std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
   std::set<std::filesystem::path> excluded;  ///< paths that are not to be used
   std::vector<std::string> masks = {};       ///< SourceOptions::masks
+  /// SourceOptions::other_images, without those that are not to be used.
+  std::vector<std::filesystem::path> other_images = {};
   ImageShape shape = {};                     ///< SourceOptions::image
   Augment augment = {};                      ///< of draws; `seed` is its key
   std::uint64_t seed = 0;

@@ -1,7 +1,7 @@
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -17,8 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which of the numbers of 8 bits there are.
-using Numbers = std::array<bool, 256>;
+constexpr std::size_t no_mask = 0;  // the first file is an image
+
+/// Of each number of 8 bits a mask that has it, or no_mask.
+using Numbers = std::array<std::size_t, 256>;
 
 /// Beyond any number of 8 bits.
 constexpr std::int64_t any_class = 256;
@@ -27,6 +29,17 @@ std::vector<std::string> numbered(std::int64_t count) {
   std::vector<std::string> names;
   for (std::int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
   return names;
+}
+
+/// The masks of `images`, none of which is that of another source's image.
+std::vector<fs::path> own_masks(const std::vector<fs::path>& images, const ImageOptions& options) {
+  std::vector<fs::path> all = images;
+  const std::set<fs::path> own(images.begin(), images.end());
+  for (const fs::path& other : options.other_images)
+    if (!own.contains(other)) all.push_back(other);
+  std::vector<fs::path> masks = masks_of(all, expand_globs(options.masks, "data.masks"));
+  masks.resize(images.size());
+  return masks;
 }
 
 /// Images with a mask each. The files are the images, then their masks; what is excluded has none.
@@ -41,13 +54,12 @@ class MaskedImages final : public ImageStore {
       masks_.push_back(is_excluded ? no_mask : images.size() + used.size());
       if (!is_excluded) used.push_back(image);
     }
-    for (fs::path& mask : masks_of(used, expand_globs(options.masks, "data.masks")))
-      files.push_back(std::move(mask));
+    for (fs::path& mask : own_masks(used, options)) files.push_back(std::move(mask));
     files_ = std::make_unique<const FilePool>(std::move(files), what);
     take_shapes(what);
     classes_ = options.classes;
     if (classes_.empty() && options.class_bound > 0) classes_ = numbered(options.class_bound);
-    if (classes_.empty()) classes_ = numbered(highest_class() + 1);
+    if (classes_.empty()) classes_ = numbered(highest_class() + 1);  // reads all masks
     fingerprint_.emplace("images, masks", *files_,
                          std::vector{std::to_string(classes_.size()) + " classes"});
   }
@@ -81,15 +93,11 @@ class MaskedImages final : public ImageStore {
 
   /// Held-out masks may lack classes; those that are trained on may not all be of one.
   void check_contents() const override {
-    std::call_once(checked_, [this] {
-      const Numbers found = numbers_in_masks(std::ssize(classes_));
-      if (is_training_) expect_several(found);
-    });
+    const Numbers& found = numbers_in_masks(std::ssize(classes_));
+    if (is_training_) expect_several(found);
   }
 
  private:
-  static constexpr std::size_t no_mask = 0;  ///< the first file is an image
-
   void take_shapes(const std::string& what) {
     for (std::size_t image = 0; image < count_; ++image) {
       if (masks_[image] == no_mask) continue;
@@ -117,37 +125,48 @@ class MaskedImages final : public ImageStore {
                       "the mask that was drawn for this image");
   }
 
-  /// Reads all masks; throws where a class is not below `bound`. A mask that does not decode is
-  /// found when it is fetched.
-  Numbers numbers_in_masks(std::int64_t bound) const {
-    std::array<std::atomic<bool>, 256> found{};
-    std::atomic<std::size_t> bad{0};
-    at::parallel_for(0, size(), 1, [&](std::int64_t begin, std::int64_t end) {
-      DecodedImage mask;
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::size_t file = masks_[static_cast<std::size_t>(i)];
-        if (file == no_mask || !decode_mask_file(*files_, file, mask).empty()) continue;
-        for (const std::uint8_t number : mask.bytes) found[number] = true;
-        if (has_class_from(mask, bound)) bad = file;
-      }
+  /// The numbers that all masks have, which are read once, on all threads. Throws where a class is
+  /// not below `bound`. A mask that does not decode is found when it is fetched.
+  const Numbers& numbers_in_masks(std::int64_t bound) const {
+    std::call_once(read_, [&] {
+      std::size_t bad = no_mask;
+      std::mutex mutex;  // guards numbers_ and bad
+      at::parallel_for(0, size(), 1, [&](std::int64_t begin, std::int64_t end) {
+        const Numbers found = numbers_in(begin, end);
+        const std::lock_guard lock(mutex);
+        for (std::size_t i = 0; i < found.size(); ++i)
+          if (found[i] != no_mask) numbers_[i] = found[i];
+      });
+      for (std::int64_t number = bound; number < ignored_class; ++number)
+        bad = std::max(bad, numbers_[static_cast<std::size_t>(number)]);
+      if (bad != no_mask) throw_beyond(bad, bound);
     });
-    if (const std::size_t file = bad; file != 0) throw_beyond(file, bound);
-    Numbers numbers{};
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = found[i];
-    return numbers;
+    return numbers_;
+  }
+
+  /// Those in the masks of images [begin, end).
+  Numbers numbers_in(std::int64_t begin, std::int64_t end) const {
+    Numbers found{};
+    DecodedImage mask;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::size_t file = masks_[static_cast<std::size_t>(i)];
+      if (file == no_mask || !decode_mask_file(*files_, file, mask).empty()) continue;
+      for (const std::uint8_t number : mask.bytes) found[number] = file;
+    }
+    return found;
   }
 
   std::int64_t highest_class() const {
-    const Numbers found = numbers_in_masks(any_class);
+    const Numbers& found = numbers_in_masks(any_class);
     expect_several(found);
     std::int64_t highest = ignored_class - 1;
-    while (!found[static_cast<std::size_t>(highest)]) --highest;
+    while (found[static_cast<std::size_t>(highest)] == no_mask) --highest;
     return highest;
   }
 
   void expect_several(const Numbers& found) const {
     for (std::size_t i = 1; i < ignored_class; ++i)
-      if (found[i]) return;
+      if (found[i] != no_mask) return;
     throw usage_error(
         "data.masks", "pixels of at least two classes, which are numbered from 0",
         found[ignored_class] ? "masks of 0 and 255 alone, and 255 is ignored" : "masks of 0 alone",
@@ -186,7 +205,8 @@ class MaskedImages final : public ImageStore {
   ShapeCounts shapes_;
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;
-  mutable std::once_flag checked_;
+  mutable std::once_flag read_;
+  mutable Numbers numbers_{};  ///< once all masks were read
 };
 
 }  // namespace

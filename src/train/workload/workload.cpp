@@ -60,6 +60,7 @@ std::shared_ptr<const data::Source> open_files(
   options.whole = config.loss.kind == models::LossKind::mlm;
   options.classes = std::move(classes);
   options.masks = config.data.masks;
+  if (key == "data.val") options.other_images = config.data.train;
   options.image = image;
   options.augment = augment;
   options.seed = config.run.seed;

@@ -29,6 +29,7 @@ const std::vector<std::vector<std::string>> kinds{{"optim.lr=1e305"},
                                                   {"dist.local_steps=2"},
                                                   {"model.from=a"},
                                                   {"model.from=a", "lora.rank=4"},
+                                                  {"model.kind=torchscript", "model.from=a.pt"},
                                                   {"model.kind=gpt2", "model.width=384000"}};
 
 std::string said(const std::vector<std::string>& overrides) {
