@@ -115,7 +115,7 @@ class LoopTrials {
   double pass(const memory::PlanPoint& point) {
     const Stopwatch watch;
     window_.open(0);
-    subject_.pass(window_, std::max(point.micro_batch, subject_.least_samples), point.recompute);
+    subject_.pass(window_, point.micro_batch, point.recompute);
     const double seconds = watch.seconds();
     window_.discard();
     return seconds;
@@ -144,13 +144,13 @@ memory::PlanQuestion question_of(const Subject& subject, std::optional<std::int6
           memory::budget_of() == memory::BudgetOf::process ? memory::budget().value_or(0) : 0,
       .is_budget = limit.has_value(),
       .modes = subject.modes,
+      .least_micro_batch = subject.least_samples,
       .resident = {.parameters = parameters, .gradients = parameters, .optimizer = reserve_bytes},
       .parameter_count = count};
 }
 
-LoopPlanEntry entry_of(const memory::PlanEntry& entry, const Subject& subject) {
-  const std::int64_t size = std::max(entry.point.micro_batch, subject.least_samples);
-  const std::int64_t batch_samples = subject.batch_samples;
+LoopPlanEntry entry_of(const memory::PlanEntry& entry, std::int64_t batch_samples) {
+  const std::int64_t size = entry.point.micro_batch;
   return {.micro_batch = size,
           .micro_batches = (batch_samples + size - 1) / size,
           .recompute = entry.point.recompute,
@@ -172,7 +172,7 @@ std::unique_ptr<LoopTrials> begin_trials(const Subject& subject,
 
 /// Plans, and runs the plan, until one went through.
 LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
-                      std::vector<memory::Fact>& facts, const Subject& subject) {
+                      std::vector<memory::Fact>& facts, std::int64_t batch_samples) {
   const memory::Trial afresh = [&](const memory::PlanPoint& point) {
     return trials.run_afresh(point);
   };
@@ -184,11 +184,14 @@ LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
       facts.push_back({made.chosen.point, measured});
       continue;
     }
-    LoopPlan plan{
-        entry_of(made.chosen, subject), subject.batch_samples, measured.peak_bytes, made.reason,
-        /*recompute_reason=*/{},        /*alternatives=*/{}};
+    LoopPlan plan{entry_of(made.chosen, batch_samples),
+                  batch_samples,
+                  measured.peak_bytes,
+                  made.reason,
+                  /*recompute_reason=*/{},
+                  /*alternatives=*/{}};
     for (const memory::PlanEntry& other : made.alternatives)
-      plan.alternatives.push_back(entry_of(other, subject));
+      plan.alternatives.push_back(entry_of(other, batch_samples));
     return plan;
   }
 }
@@ -210,7 +213,7 @@ LoopPlan plan_subject(const Subject& subject, const LoopPlanOptions& options) {
         return trials->run(point);
       },
       question);
-  return plan_and_run(*trials, question, facts, subject);
+  return plan_and_run(*trials, question, facts, subject.batch_samples);
 }
 
 /// Runs a module's samples as a micro-batch. The forward pass sees closed slots, as in a loop.

@@ -160,6 +160,26 @@ TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
   EXPECT_EQ(plan.micro_batches, (12 + plan.micro_batch - 1) / plan.micro_batch);
 }
 
+/// A single sample cannot run, and what two take says nothing of what one more costs.
+TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
+  constexpr std::int64_t kSamples = 64, kBudget = 10;
+  torch::nn::Sequential normalised(torch::nn::BatchNorm1d(Wide::kFeatures), torch::nn::Tanh());
+  const torch::Tensor batch = torch::rand({kSamples, Wide::kFeatures});
+  std::int64_t least = kSamples, most = 0;
+  const auto loss_fn = [&](torch::nn::Sequential& model, const torch::Tensor& slice) {
+    least = std::min(least, slice.size(0));
+    most = std::max(most, slice.size(0));
+    return Loss{model->forward(slice).sum(), static_cast<double>(slice.numel())};
+  };
+  const LoopPlan plan =
+      accrue::plan(normalised, batch, loss_fn, {.budget = budget_beyond_now(kBudget)});
+  EXPECT_EQ(least, 2);
+  EXPECT_GE(plan.micro_batch, 2);
+  const std::int64_t of_two_tensors = 2 * most * Wide::kFeatures * std::int64_t{sizeof(float)};
+  EXPECT_LE(of_two_tensors, kBudget * kMebibyte) << "both are held by the backward pass";
+  for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
+}
+
 /// A model that draws random numbers and moves statistics.
 struct Moving {
   Moving() {
