@@ -32,10 +32,10 @@ void Accumulator::expect(LossTotals totals) {
   });
 }
 
-void Accumulator::backward(const std::vector<Loss>& losses, BatchSize size,
+void Accumulator::backward(std::vector<Loss> losses, BatchSize size,
                            std::vector<std::int64_t> sample_ids) {
   if (losses.size() == 1 && !(counters_.losses && window_.is_open()))
-    return backward(losses.front(), size, std::move(sample_ids));
+    return backward(std::move(losses.front()), size, std::move(sample_ids));
   among_ranks<Error>([&] {
     if (!counters_.losses || !window_.is_open())
       throw usage_error("backward",
@@ -43,6 +43,7 @@ void Accumulator::backward(const std::vector<Loss>& losses, BatchSize size,
                             " losses before the window's first backward",
                         "none", "expect({{W_first, W_second}}), counted from the labels");
     Micro micro = weighed(losses);
+    losses.clear();  // a micro-batch that runs out of memory frees its graph
     micro.units = units_of(micro.loss, size);
     micro.samples = samples_of(micro.units, size);
     micro.sample_ids = std::move(sample_ids);

@@ -1,11 +1,13 @@
 // Memory that runs out in Accumulator::backward: what is undone, split and finished, and what is
 // not.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize/archive.h>
 
+#include <memory>
 #include <sstream>
 
 #include "accrue/accum/accumulator.h"
@@ -245,6 +247,28 @@ TEST(AccumulatorMemory, SeveralLossesKeepTheirDenominators) {
   EXPECT_GE(report.retries, 4);
   EXPECT_LT(largest_error(gradients_of(task.problem), task.reference(task.problem.all())),
             kRounding);
+}
+
+/// The replay needs the memory of what failed. The control keeps a copy of the losses.
+TEST(AccumulatorMemory, TheGraphOfSeveralLossesIsGoneBeforeTheyRunAgain) {
+  for (const bool keeps : {false, true}) {
+    ThreeLosses task(4), scarce = task;
+    scarce.problem.parameters[0].tensor = RunsOut::apply(task.problem.parameters[0].tensor);
+    std::weak_ptr<torch::autograd::Node> graph;
+    std::vector<bool> was_gone;
+    Accumulator accumulator(task.problem.parameters, {.replay_losses = [&](const MicroRef& micro) {
+                              was_gone.push_back(graph.expired());
+                              return task.losses(micro.sample_ids);
+                            }});
+    accumulator.expect(task.totals(kMicros[1]));
+    std::vector<Loss> losses = scarce.losses(kMicros[1]);
+    graph = losses[0].sum.grad_fn();
+    scarce = task;
+    const std::vector<Loss> kept = keeps ? losses : std::vector<Loss>{};
+    accumulator.backward(std::move(losses), {}, kMicros[1]);
+    EXPECT_EQ(was_gone, std::vector<bool>{!keeps});
+    EXPECT_EQ(accumulator.step(kTake).retries, 1);
+  }
 }
 
 TEST(AccumulatorMemory, WhatBatchNormalisationTakesItsStatisticsFromIsNotHalved) {

@@ -213,8 +213,9 @@ class Accumulator {
   /// `replay_losses`.
   void expect(LossTotals totals);
   /// One micro-batch of the window that expect() opened, each loss once; without it, several losses
-  /// are a usage Error. Without `size`, it counts by the weight of the first loss that has any.
-  void backward(const std::vector<Loss>& losses, BatchSize size = {},
+  /// are a usage Error. Without `size`, it counts by the weight of the first loss that has any. The
+  /// graph of losses that are made in the call, or moved into it, is freed before others run again.
+  void backward(std::vector<Loss> losses, BatchSize size = {},
                 std::vector<std::int64_t> sample_ids = {});
 
   /// Differentiates `outputs` with the upstream `gradients` into the open window, as a micro-batch
