@@ -75,8 +75,10 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   if (options_.replay || options_.replay_losses)
     throw usage_error("backward_from", "an accumulator without a replay", "one with",
                       "leaving it out: a replay cannot give the gradients of outputs");
-  window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), {}, 0});
+  const std::int64_t entry = std::ssize(window_.ledger().entries);
+  window_.begin({entry, {}, 0});
   counters_.loss_weights.emplace_back(counters_.losses ? counters_.losses->size() : 0, 0.0);
+  counters_.first_entries.push_back(entry);
   Loss none;
   if (ranks_) ranks_->begin_backward(false);
   if (!window_.is_lost())

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize/archive.h>
 
+#include <limits>
 #include <memory>
 #include <sstream>
 
@@ -192,6 +193,31 @@ TEST(AccumulatorMemory, AMicroBatchCountsOnceHoweverItWasSplit) {
   }
   EXPECT_TRUE(accumulator.full());
   EXPECT_EQ(accumulator.step(kTake).micro_batches, 7) << "2, and 2 + 2 + 1 twice";
+}
+
+/// The third micro-batch fails half-way, so that the parts of the second run again.
+TEST(AccumulatorMemory, APartThatIsQuarantinedLaterLeavesItsMicroBatchCounted) {
+  Loop loop;
+  bool is_bad = false;
+  loop.replay = [&](const MicroRef& micro) {
+    Loss loss = loss_within(loop.problem, micro.sample_ids, loop.most);
+    if (is_bad && micro.sample_ids == Ids{2, 3})
+      loss.sum = loss.sum * std::numeric_limits<double>::quiet_NaN();
+    return loss;
+  };
+  AccumulatorOptions three = loop.options();
+  three.micro_batches = 3;
+  three.accumulate = accum::Accumulation::fixed;  // which sees at once what is not finite
+  Accumulator accumulator(loop.problem.parameters, three);
+  for (const Ids& micro : kMicros) {
+    EXPECT_FALSE(accumulator.full()) << micro.front();
+    is_bad = micro.front() == 7;
+    accumulator.backward(loss_within(loop.problem, micro, 2), {}, micro);
+  }
+  EXPECT_TRUE(accumulator.full());
+  const StepReport report = accumulator.step(kTake);
+  EXPECT_EQ(report.quarantined, 1);
+  EXPECT_EQ(report.micro_batches, 6) << "1, 2 of 3, and 3";
 }
 
 TEST(AccumulatorMemory, StatedSizesOfPartsComeToTheWhole) {
