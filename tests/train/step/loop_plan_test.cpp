@@ -7,7 +7,9 @@
 
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/class_loss.h"
 #include "accrue/models/gpt2.h"
+#include "accrue/models/torch_module.h"
 #include "support/errors.h"
 #include "train/regression.h"
 
@@ -146,6 +148,24 @@ TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
               HasSubstr("parameters that no open window is accumulating"));
 }
 
+/// Only one sample, or none, fits in any pass.
+TEST_F(LoopPlans, TokensAreCountedWithinMemory) {
+  Wide wide;
+  const torch::Tensor batch = torch::rand({4, Wide::kFeatures});
+  Accumulator accumulator(wide.parameters(), {.batch = Tokens{10 * Wide::kFeatures}});
+  const auto plan_within = [&](std::int64_t samples) {
+    return accumulator.plan(wide, batch, [&](Wide& model, const torch::Tensor& slice) {
+      TORCH_CHECK_WITH(OutOfMemoryError, slice.size(0) <= samples, "no memory");
+      return Wide::loss(model, slice);
+    });
+  };
+  const LoopPlan one = plan_within(1);
+  EXPECT_EQ(one.micro_batch, 1);
+  EXPECT_EQ(one.batch_samples, 10);
+  EXPECT_THAT(error_of([&] { plan_within(0); }, Error::Kind::refused),
+              HasSubstr("plan the micro-batch: expected memory for 1 sample"));
+}
+
 TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
   Wide wide;
   batch::MicroBatch batch;
@@ -251,12 +271,48 @@ TEST_F(LoopPlans, ALossThatIsNoSumIsRefused) {
               HasSubstr("accrue::coupled_step"));
 }
 
+/// Each of the three sums is rounded to 8 bits, two of them up and one down. The control: of a mean
+/// they are as far apart in bf16 as in any other dtype.
+TEST_F(LoopPlans, ALossIsMeasuredByTheRoundingOfItsDtype) {
+  constexpr double kStep = 0x1p-7;  // of bf16 above 1; twice that above 2
+  struct Scale {
+    torch::Tensor weight = torch::ones({1}).requires_grad_();
+    std::vector<torch::Tensor> parameters() const { return {weight}; }
+  } scale;
+  const torch::Tensor batch = torch::tensor({1.0, 0.55 * kStep, 1.0, 1.55 * kStep}).view({4, 1});
+  const auto sum = [](Scale& model, const torch::Tensor& slice) {
+    return Loss{(slice * model.weight).sum().to(torch::kBFloat16),
+                static_cast<double>(slice.size(0))};
+  };
+  const auto mean = [](Scale& model, const torch::Tensor& slice) {
+    return Loss{(slice * model.weight).mean().to(torch::kBFloat16),
+                static_cast<double>(slice.size(0))};
+  };
+  EXPECT_GE(accrue::plan(scale, batch, sum).micro_batch, 1);
+  EXPECT_THAT(usage_message([&] { accrue::plan(scale, batch, mean); }),
+              HasSubstr("the sum of the terms in place of their mean"));
+}
+
 TEST_F(LoopPlans, ABatchWithoutSamplesIsNamed) {
   Wide wide;
   EXPECT_THAT(usage_message([&] {
                 accrue::plan(wide, torch::rand({0, Wide::kFeatures}), Wide::loss);
               }),
               HasSubstr("accrue::plan: expected a batch of at least one sample"));
+}
+
+TEST_F(LoopPlans, AChainWithBatchNormalisationIsTriedFromTwoSamples) {
+  const torch::nn::Sequential net(torch::nn::Linear(4, 6), torch::nn::BatchNorm1d(6),
+                                  torch::nn::Linear(6, 3));
+  const auto model = models::from_sequential(net, models::class_cross_entropy, "net");
+  batch::MicroBatch batch;
+  batch.inputs = torch::rand({8, 4});
+  batch.targets = torch::randint(3, {8}, torch::kLong);
+  for (std::int64_t i = 0; i < 8; ++i) batch.sample_ids.push_back(i);
+  batch.tokens = 8;
+  const LoopPlan plan = accrue::plan(*model, batch);
+  EXPECT_GE(plan.micro_batch, 2);
+  for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
 TEST_F(LoopPlans, AChainIsRecomputedWhereThatMakesItFit) {
