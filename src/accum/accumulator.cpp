@@ -70,7 +70,7 @@ void Accumulator::open_lazily() {
   counters_.window_units = 0;
   counters_.losses.reset();
   counters_.loss_weights.clear();
-  counters_.more_parts = 0;
+  counters_.first_entries.clear();
   micro_statistics_ = false;
   out_of_memory_ = 0;
   since_open_.restart();
@@ -118,9 +118,10 @@ void Accumulator::add(Micro micro) {
 }
 
 void Accumulator::add_once(Micro& micro, bool is_last) {
-  window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), micro.sample_ids,
-                 micro.loss.weight});
+  const std::int64_t entry = std::ssize(window_.ledger().entries);
+  window_.begin({entry, micro.sample_ids, micro.loss.weight});
   counters_.loss_weights.push_back(micro.weights);
+  counters_.first_entries.push_back(micro.first_entry.value_or(entry));
   if (!std::isfinite(micro.sum)) {
     window_.abort(MicroStatus::quarantined, "the loss is " + std::to_string(micro.sum));
     return check_quarantined("backward");
@@ -168,9 +169,7 @@ void Accumulator::check_quarantined(const char* call) const {
 bool Accumulator::full() const {
   if (!window_.is_open()) return share_ && share_->size() == 0;
   if (window_.is_lost()) return true;
-  if (options_.micro_batches > 0)
-    return window_.ledger().count(MicroStatus::committed) - counters_.more_parts >=
-           options_.micro_batches;
+  if (options_.micro_batches > 0) return micro_batches_in() >= options_.micro_batches;
   const std::optional<std::int64_t> own = own_batch();
   return own && counters_.window_units >= static_cast<double>(*own);
 }

@@ -2,6 +2,8 @@
 
 #include <torch/serialize/archive.h>
 
+#include <numeric>
+
 #include "accrue/core/error.h"
 
 namespace accrue {
@@ -143,11 +145,15 @@ std::vector<int> read_units(torch::serialize::InputArchive& archive) {
   return {units.begin(), units.end()};
 }
 
-/// Archives of earlier versions have none.
-std::int64_t read_more_parts(torch::serialize::InputArchive& archive) {
+/// Archives of earlier versions have none: nothing was split.
+std::vector<std::int64_t> read_first_entries(torch::serialize::InputArchive& archive,
+                                             std::size_t entries) {
   at::Tensor there;
-  if (!archive.try_read("more_parts", there)) return 0;
-  return read_list<std::int64_t>(archive, "more_parts", 1)[0];
+  if (archive.try_read("ledger.first_entries", there))
+    return read_list<std::int64_t>(archive, "ledger.first_entries", entries);
+  std::vector<std::int64_t> own(entries);
+  std::iota(own.begin(), own.end(), 0);
+  return own;
 }
 
 }  // namespace
@@ -159,8 +165,8 @@ void write(const AccumulatorState& state, torch::serialize::OutputArchive& archi
                               static_cast<std::int64_t>(window.entries.size()),
                               static_cast<std::int64_t>(window.sums.size())}));
   archive.write("units", tensor_of(std::vector<double>{state.window_units, state.total_units}));
-  archive.write("more_parts", tensor_of(std::vector<std::int64_t>{state.more_parts}));
   write_ledger(window.entries, archive);
+  archive.write("ledger.first_entries", tensor_of(state.first_entries));
   write_losses(state, archive);
   archive.write("sum.contributions", tensor_of(window.contributions));
   archive.write(
@@ -183,11 +189,11 @@ AccumulatorState read_accumulator_state(torch::serialize::InputArchive& archive)
   state.windows = counts[1];
   state.window_units = units[0];
   state.total_units = units[1];
-  state.more_parts = read_more_parts(archive);
   state.window.index = counts[2];
   state.window.open = counts[3] != 0;
   state.window.lost = counts[4] != 0;
   state.window.entries = read_ledger(archive, static_cast<std::size_t>(counts[5]));
+  state.first_entries = read_first_entries(archive, state.window.entries.size());
   read_losses(archive, state);
   state.window.contributions =
       read_list<std::int64_t>(archive, "sum.contributions", static_cast<std::size_t>(counts[6]));

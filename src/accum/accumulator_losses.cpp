@@ -32,10 +32,10 @@ void Accumulator::expect(LossTotals totals) {
   });
 }
 
-void Accumulator::backward(const std::vector<Loss>& losses, BatchSize size,
+void Accumulator::backward(std::vector<Loss> losses, BatchSize size,
                            std::vector<std::int64_t> sample_ids) {
   if (losses.size() == 1 && !(counters_.losses && window_.is_open()))
-    return backward(losses.front(), size, std::move(sample_ids));
+    return backward(std::move(losses.front()), size, std::move(sample_ids));
   among_ranks<Error>([&] {
     if (!counters_.losses || !window_.is_open())
       throw usage_error("backward",
@@ -43,6 +43,7 @@ void Accumulator::backward(const std::vector<Loss>& losses, BatchSize size,
                             " losses before the window's first backward",
                         "none", "expect({{W_first, W_second}}), counted from the labels");
     Micro micro = weighed(losses);
+    losses.clear();  // a micro-batch that runs out of memory frees its graph
     micro.units = units_of(micro.loss, size);
     micro.samples = samples_of(micro.units, size);
     micro.sample_ids = std::move(sample_ids);
@@ -74,8 +75,10 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   if (options_.replay || options_.replay_losses)
     throw usage_error("backward_from", "an accumulator without a replay", "one with",
                       "leaving it out: a replay cannot give the gradients of outputs");
-  window_.begin({static_cast<std::int64_t>(window_.ledger().entries.size()), {}, 0});
+  const std::int64_t entry = std::ssize(window_.ledger().entries);
+  window_.begin({entry, {}, 0});
   counters_.loss_weights.emplace_back(counters_.losses ? counters_.losses->size() : 0, 0.0);
+  counters_.first_entries.push_back(entry);
   Loss none;
   if (ranks_) ranks_->begin_backward(false);
   if (!window_.is_lost())

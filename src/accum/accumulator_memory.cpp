@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 
 #include "accrue/accum/accumulator.h"
@@ -79,12 +78,13 @@ void Accumulator::run_in_parts(const Micro& whole, bool is_last, const std::exce
       is_mathematics ? "batch normalisation takes the statistics of the micro-batch" : "");
   memory::Retries retries(&recovery, [] { return std::string(kSmallerSample); });
   WeightsOfParts weights(whole.all_weights());
-  const std::int64_t before = window_.ledger().count(MicroStatus::committed);
+  const std::int64_t first_entry = std::ssize(window_.ledger().entries) - 1;
   try {
     retries.failed(what, samples, error);
     memory::run_in_parts(samples, recovery, [&](std::int64_t begin, std::int64_t end) {
       try {
         Micro part = part_of(whole, begin, end);
+        part.first_entry = first_entry;
         if (end == samples) weights.require_whole_with(part.all_weights());
         add_once(part, is_last && end == samples);
         if (end < samples) weights.add(part.all_weights());
@@ -100,8 +100,6 @@ void Accumulator::run_in_parts(const Micro& whole, bool is_last, const std::exce
     if (!window_.is_lost()) window_.lose(last.what());
     throw;
   }
-  const std::int64_t parts = window_.ledger().count(MicroStatus::committed) - before;
-  counters_.more_parts += std::max<std::int64_t>(0, parts - 1);
   out_of_memory_ += retries.count();
   const std::int64_t size = recovery.state().micro_batch;
   emit("out_of_memory",
@@ -109,6 +107,19 @@ void Accumulator::run_in_parts(const Micro& whole, bool is_last, const std::exce
            (size == samples ? "when it was run once more"
                             : "in parts of at most " + counted(size, "sample") +
                                   "; micro-batches of that size would not have to run again"));
+}
+
+/// Of the open window; what was split counts once, if any of its parts is in.
+std::int64_t Accumulator::micro_batches_in() const {
+  const LedgerView ledger = window_.ledger();
+  std::int64_t count = 0, last = -1;
+  for (std::size_t i = 0; i < ledger.entries.size(); ++i) {
+    const std::int64_t first = counters_.first_entries.at(i);
+    if (ledger.entries[i].status != MicroStatus::committed || first == last) continue;
+    ++count;
+    last = first;
+  }
+  return count;
 }
 
 Accumulator::Micro Accumulator::part_of(const Micro& whole, std::int64_t begin, std::int64_t end) {

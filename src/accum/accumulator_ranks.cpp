@@ -198,9 +198,7 @@ std::optional<std::int64_t> Accumulator::own_batch() const {
 
 /// Whether a micro-batch of `units` is the window's last of this rank.
 bool Accumulator::would_fill(double units) const {
-  if (options_.micro_batches > 0)
-    return window_.ledger().count(MicroStatus::committed) - counters_.more_parts + 1 >=
-           options_.micro_batches;
+  if (options_.micro_batches > 0) return micro_batches_in() + 1 >= options_.micro_batches;
   const std::optional<std::int64_t> own = own_batch();
   return own && counters_.window_units + units >= static_cast<double>(*own);
 }

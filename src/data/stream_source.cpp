@@ -23,6 +23,18 @@ struct StreamPart {
   std::int64_t end() const { return begin + rows.inputs.size(0); }
 };
 
+/// Throws a usage Error where `rows` have what JoinedRows cannot put together.
+void require_joinable(const batch::MicroBatch& rows) {
+  const auto refuse = [](const char* received) {
+    throw usage_error(kStream, "rows of inputs, targets, weights and columns", received,
+                      "columns, or data::own_source, which nothing has to be put together for");
+  };
+  if (rows.own.is_there()) refuse("a batch of the program's own type");
+  if (!rows.spans.empty()) refuse("rows that several sequences share (spans)");
+  if (rows.reference.defined()) refuse("a reference's log-probabilities");
+  if (rows.sequences_per_sample != 1) refuse("samples of several sequences");
+}
+
 /// Rows [from, to) of parts, put together tensor by tensor.
 class JoinedRows {
  public:
@@ -99,6 +111,7 @@ class KeptStream {
                         "StreamSamples::size as many as there are");
     }
     check_rows(rows, rows.inputs.size(0));
+    require_joinable(rows);
     require_at_most(count, rows.inputs.size(0));
     parts_.push_back({read_, std::move(rows)});
     read_ = parts_.back().end();

@@ -80,6 +80,9 @@ struct PlanQuestion {
   /// The modes that may be chosen, in the order in which they are tried; not empty.
   std::vector<Recompute> modes{Recompute::none};
   std::optional<std::int64_t> micro_batch;  ///< stated, so that only the mode is open
+  /// The smallest micro-batch that the model can run, >= 1: none below it is tried or chosen but
+  /// a batch that is smaller itself.
+  std::int64_t least_micro_batch = 1;
   Resident resident;
   // These are for advice where nothing fits:
   std::string open_micro_batch = "batch.micro = \"auto\"";  ///< how to leave `micro_batch` open
@@ -90,7 +93,7 @@ struct PlanQuestion {
 };
 
 struct MeasureOptions {
-  /// No micro-batch that is predicted to take longer is tried beyond sizes 1 and 2.
+  /// No micro-batch that is predicted to take longer is tried beyond the two smallest.
   double longest_seconds = 5;
   /// Tries all modes even where the first is not short of memory: for showing the alternatives.
   bool all_modes = false;
@@ -98,10 +101,11 @@ struct MeasureOptions {
   double most_seconds = 15;
 };
 
-/// Runs the trials that a plan needs: for each mode sizes 1, 2 and one check point, the largest
-/// power of two that the limit, the batch and `longest_seconds` allow by what 1 and 2 took (halved
-/// while it runs out of memory). A stated micro-batch is tried alone. Modes after the first that
-/// memory does not hold back are left out, since recomputation only costs time there.
+/// Runs the trials that a plan needs: for each mode the smallest size that may be chosen, twice
+/// that and one check point, the largest of its doublings that the limit, the batch and
+/// `longest_seconds` allow by what these two took (halved while it runs out of memory). A stated
+/// micro-batch is tried alone. Modes after the first that memory does not hold back are left out,
+/// since recomputation only costs time there.
 ///
 /// Then all points that fit run again in turn, up to nine times, until their times relative to each
 /// other are known to half of kPlanTolerance: what else runs on the machine slows all points of a

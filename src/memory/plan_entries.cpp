@@ -66,7 +66,11 @@ bool is_within(const PlanQuestion& question, const CostModel& model, std::int64_
 
 std::vector<std::int64_t> sizes_of(const PlanQuestion& question) {
   if (question.micro_batch) return {std::min(*question.micro_batch, question.window_samples)};
-  return micro_batch_candidates(rounded_up(question.window_samples, question.ranks));
+  std::vector<std::int64_t> sizes =
+      micro_batch_candidates(rounded_up(question.window_samples, question.ranks));
+  const std::int64_t least = std::min(question.least_micro_batch, sizes.back());
+  std::erase_if(sizes, [&](std::int64_t size) { return size < least; });
+  return sizes;
 }
 
 std::vector<PlanEntry> entries_of(const std::vector<CostModel>& models,

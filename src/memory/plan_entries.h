@@ -15,7 +15,8 @@ bool leaves_margin(const PlanQuestion& question, std::int64_t peak_bytes);
 /// Whether a micro-batch of `size` may be chosen: with the margin, or as it was measured to fit.
 bool is_within(const PlanQuestion& question, const CostModel& model, std::int64_t size);
 
-/// The micro-batches that may be chosen: the stated one, or the candidates for a rank's share.
+/// The micro-batches that may be chosen (one at least): the stated one, or the candidates for a
+/// rank's share from the smallest that can run.
 std::vector<std::int64_t> sizes_of(const PlanQuestion& question);
 /// All entries to be considered, in every mode that has a model.
 std::vector<PlanEntry> entries_of(const std::vector<CostModel>& models,

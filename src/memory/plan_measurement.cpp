@@ -31,12 +31,14 @@ class ModeTrials {
       : trial_(trial), question_(question), mode_(mode) {}
 
   std::vector<Fact> run(double longest_seconds) {
-    const std::int64_t most = sizes_of(question_).back();
+    const std::vector<std::int64_t> sizes = sizes_of(question_);
+    const std::int64_t least = sizes.front(), most = sizes.back();
+    const std::int64_t second = std::min(2 * least, most);
     if (question_.micro_batch) {
       attempt(most);
-    } else if (attempt(1) && most > 1 && attempt(2)) {
-      for (std::int64_t size = check_point(most, longest_seconds); size > 2 && !attempt(size);
-           size /= 2)
+    } else if (attempt(least) && second > least && attempt(second)) {
+      for (std::int64_t size = check_point(second, most, longest_seconds);
+           size > second && !attempt(size); size /= 2)
         ;
     }
     return facts_;
@@ -49,9 +51,8 @@ class ModeTrials {
     return facts_.back().measured.fits;
   }
 
-  std::int64_t check_point(std::int64_t most, double longest_seconds) const {
+  std::int64_t check_point(std::int64_t size, std::int64_t most, double longest_seconds) const {
     const CostModel model(mode_, facts_, question_.resident);
-    std::int64_t size = 2;
     while (size <= most / 2 && is_within(question_, model, 2 * size) &&
            model.seconds(2 * size) <= longest_seconds)
       size *= 2;

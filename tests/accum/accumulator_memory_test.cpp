@@ -1,11 +1,14 @@
 // Memory that runs out in Accumulator::backward: what is undone, split and finished, and what is
 // not.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize/archive.h>
 
+#include <limits>
+#include <memory>
 #include <sstream>
 
 #include "accrue/accum/accumulator.h"
@@ -192,6 +195,31 @@ TEST(AccumulatorMemory, AMicroBatchCountsOnceHoweverItWasSplit) {
   EXPECT_EQ(accumulator.step(kTake).micro_batches, 7) << "2, and 2 + 2 + 1 twice";
 }
 
+/// The third micro-batch fails half-way, so that the parts of the second run again.
+TEST(AccumulatorMemory, APartThatIsQuarantinedLaterLeavesItsMicroBatchCounted) {
+  Loop loop;
+  bool is_bad = false;
+  loop.replay = [&](const MicroRef& micro) {
+    Loss loss = loss_within(loop.problem, micro.sample_ids, loop.most);
+    if (is_bad && micro.sample_ids == Ids{2, 3})
+      loss.sum = loss.sum * std::numeric_limits<double>::quiet_NaN();
+    return loss;
+  };
+  AccumulatorOptions three = loop.options();
+  three.micro_batches = 3;
+  three.accumulate = accum::Accumulation::fixed;  // which sees at once what is not finite
+  Accumulator accumulator(loop.problem.parameters, three);
+  for (const Ids& micro : kMicros) {
+    EXPECT_FALSE(accumulator.full()) << micro.front();
+    is_bad = micro.front() == 7;
+    accumulator.backward(loss_within(loop.problem, micro, 2), {}, micro);
+  }
+  EXPECT_TRUE(accumulator.full());
+  const StepReport report = accumulator.step(kTake);
+  EXPECT_EQ(report.quarantined, 1);
+  EXPECT_EQ(report.micro_batches, 6) << "1, 2 of 3, and 3";
+}
+
 TEST(AccumulatorMemory, StatedSizesOfPartsComeToTheWhole) {
   Loop loop;
   AccumulatorOptions stated = loop.options();
@@ -245,6 +273,28 @@ TEST(AccumulatorMemory, SeveralLossesKeepTheirDenominators) {
   EXPECT_GE(report.retries, 4);
   EXPECT_LT(largest_error(gradients_of(task.problem), task.reference(task.problem.all())),
             kRounding);
+}
+
+/// The replay needs the memory of what failed. The control keeps a copy of the losses.
+TEST(AccumulatorMemory, TheGraphOfSeveralLossesIsGoneBeforeTheyRunAgain) {
+  for (const bool keeps : {false, true}) {
+    ThreeLosses task(4), scarce = task;
+    scarce.problem.parameters[0].tensor = RunsOut::apply(task.problem.parameters[0].tensor);
+    std::weak_ptr<torch::autograd::Node> graph;
+    std::vector<bool> was_gone;
+    Accumulator accumulator(task.problem.parameters, {.replay_losses = [&](const MicroRef& micro) {
+                              was_gone.push_back(graph.expired());
+                              return task.losses(micro.sample_ids);
+                            }});
+    accumulator.expect(task.totals(kMicros[1]));
+    std::vector<Loss> losses = scarce.losses(kMicros[1]);
+    graph = losses[0].sum.grad_fn();
+    scarce = task;
+    const std::vector<Loss> kept = keeps ? losses : std::vector<Loss>{};
+    accumulator.backward(std::move(losses), {}, kMicros[1]);
+    EXPECT_EQ(was_gone, std::vector<bool>{!keeps});
+    EXPECT_EQ(accumulator.step(kTake).retries, 1);
+  }
 }
 
 TEST(AccumulatorMemory, WhatBatchNormalisationTakesItsStatisticsFromIsNotHalved) {

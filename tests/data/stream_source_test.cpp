@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -154,6 +155,29 @@ TEST(StreamSource, WhatCannotBeReadIsNamed) {
   };
   EXPECT_THAT(usage_message([&] { stream_source(uneven)->fetch(Indices{0}); }),
               HasSubstr("targets with a row for each of 2 samples"));
+}
+
+TEST(StreamSource, WhatCannotBePutTogetherIsNamed) {
+  const auto message = [](const std::function<void(batch::MicroBatch&)>& add) {
+    StreamSamples more = Numbers().samples(4);
+    more.open = [add](std::int64_t) {
+      return [add](std::int64_t count) {
+        batch::MicroBatch made{.inputs = at::zeros({count, 1})};
+        add(made);
+        return made;
+      };
+    };
+    return usage_message([&] { stream_source(more)->fetch(Indices{0}); });
+  };
+  EXPECT_THAT(message([](batch::MicroBatch& made) { made.own = batch::OwnBatch::of(1); }),
+              HasSubstr("a batch of the program's own type"));
+  EXPECT_THAT(message([](batch::MicroBatch& made) { made.spans.resize(1); }), HasSubstr("spans"));
+  EXPECT_THAT(message([](batch::MicroBatch& made) {
+                made.reference = at::zeros({4, 2});
+              }),
+              HasSubstr("a reference's log-probabilities"));
+  EXPECT_THAT(message([](batch::MicroBatch& made) { made.sequences_per_sample = 2; }),
+              HasSubstr("samples of several sequences"));
 }
 
 }  // namespace

@@ -100,6 +100,18 @@ TEST(Measure, HalvesACheckPointThatRunsOutOfMemory) {
   EXPECT_LT(chosen.chosen.point.micro_batch, 16) << "16 is known not to fit";
 }
 
+TEST(Measure, BeginsWithTheSmallestSizeThatCanRun) {
+  PlanQuestion asked = question(64, 3000);  // 97% of it hold 1100 + 100 b up to b = 18
+  asked.least_micro_batch = 2;
+  asked.modes = {Recompute::none};
+  const auto at = [](std::int64_t size) { return PlanPoint{size, Recompute::none}; };
+  EXPECT_EQ(tried(machine(), asked), (std::vector<PlanPoint>{at(2), at(4), at(16)}));
+  asked.window_samples = 3;
+  EXPECT_EQ(tried(machine(), asked), (std::vector<PlanPoint>{at(2), at(3)}));
+  asked.window_samples = 1;
+  EXPECT_EQ(tried(machine(), asked), std::vector<PlanPoint>{at(1)}) << "the batch has no more";
+}
+
 TEST(Measure, TriesAStatedSizeAlone) {
   PlanQuestion asked = question(64, 1900);
   asked.micro_batch = 10;

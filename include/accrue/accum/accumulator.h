@@ -98,8 +98,9 @@ struct AccumulatorState {
   std::int64_t windows = 0;  ///< windows opened
   double window_units = 0;   ///< counted so far in the open window, in the batch's unit
   double total_units = 0;    ///< counted in all windows that were closed
-  /// Ledger entries of the open window that its micro-batches are more by, as they were split.
-  std::int64_t more_parts = 0;
+  /// Of each ledger entry of the open window, in order, the first entry of its micro-batch: itself
+  /// but where a micro-batch was split.
+  std::vector<std::int64_t> first_entries{};
   std::optional<LossTotals> losses{};  ///< what expect() said of the open window
   std::vector<std::vector<double>>
       loss_weights{};  ///< of the open window's micro-batches, in order
@@ -213,8 +214,9 @@ class Accumulator {
   /// `replay_losses`.
   void expect(LossTotals totals);
   /// One micro-batch of the window that expect() opened, each loss once; without it, several losses
-  /// are a usage Error. Without `size`, it counts by the weight of the first loss that has any.
-  void backward(const std::vector<Loss>& losses, BatchSize size = {},
+  /// are a usage Error. Without `size`, it counts by the weight of the first loss that has any. The
+  /// graph of losses that are made in the call, or moved into it, is freed before others run again.
+  void backward(std::vector<Loss> losses, BatchSize size = {},
                 std::vector<std::int64_t> sample_ids = {});
 
   /// Differentiates `outputs` with the upstream `gradients` into the open window, as a micro-batch
@@ -267,6 +269,7 @@ class Accumulator {
     double samples = 0;           ///< of them, where they are stated in samples
     std::vector<double> weights;  ///< of each loss, where there are several
     std::vector<std::int64_t> sample_ids;
+    std::optional<std::int64_t> first_entry{};  ///< of the micro-batch that this is a part of
     /// The weights of all its losses, also of one.
     std::vector<double> all_weights() const {
       return weights.empty() ? std::vector<double>{loss.weight} : weights;
@@ -312,6 +315,7 @@ class Accumulator {
   void tell_ranks(const char* reason) noexcept;
   std::optional<std::int64_t> own_batch() const;
   bool would_fill(double units) const;
+  std::int64_t micro_batches_in() const;
 
   class Ranks;
 

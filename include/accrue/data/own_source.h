@@ -98,7 +98,8 @@ struct StreamSamples {
 /// A stream as a source: sequential order only (data.order), and validation data of its own. Where
 /// `open` gives the same samples each time, all of a run holds: replay, evaluation, resumption to
 /// the bit. Throws a usage Error where there are none, or no identity; its fetches do where the
-/// stream ends before `size` samples or goes on behind them, by number.
+/// stream ends before `size` samples or goes on behind them, by number, and where its rows have
+/// more than inputs, targets, weights and columns.
 std::shared_ptr<const Source> stream_source(StreamSamples samples);
 
 }  // namespace accrue::data

@@ -125,9 +125,7 @@ LoopPlan plan(models::Trainable& model, const batch::MicroBatch& batch,
 template <class Model, class Batch, class LossFn>
 LoopPlan Accumulator::plan(Model& model, const Batch& batch, LossFn&& loss_fn,
                            const LoopPlanOptions& options) {
-  // Sums that ranks share tell each other of every backward pass.
-  auto sums = options_.group ? nullptr : window_.buffer();
-  return detail::plan_loop(model, batch, loss_fn, options_.batch, std::move(sums), options);
+  return detail::plan_loop(model, batch, loss_fn, options_.batch, window_.buffer(), options);
 }
 template <class Model, class Batch, class LossFn>
 LoopPlan Accumulator::plan(Model& model, const Batch& batch, LossFn&& loss_fn) {

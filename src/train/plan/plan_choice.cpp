@@ -100,7 +100,7 @@ std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuest
 void refuse_what_is_held(const memory::PlanQuestion& question) {
   const memory::Measured failed{.fits = false,
                                 .peak_bytes = question.limit_bytes + memory::last_missing_bytes()};
-  throw memory::refusal({{{1, question.modes.back()}, failed}}, question);
+  throw memory::refusal({{{question.least_micro_batch, question.modes.back()}, failed}}, question);
 }
 
 }  // namespace accrue::train

@@ -9,6 +9,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/normalisation.h"
 #include "accrue/models/trainable.h"
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
@@ -115,7 +116,7 @@ class LoopTrials {
   double pass(const memory::PlanPoint& point) {
     const Stopwatch watch;
     window_.open(0);
-    subject_.pass(window_, std::max(point.micro_batch, subject_.least_samples), point.recompute);
+    subject_.pass(window_, point.micro_batch, point.recompute);
     const double seconds = watch.seconds();
     window_.discard();
     return seconds;
@@ -144,13 +145,13 @@ memory::PlanQuestion question_of(const Subject& subject, std::optional<std::int6
           memory::budget_of() == memory::BudgetOf::process ? memory::budget().value_or(0) : 0,
       .is_budget = limit.has_value(),
       .modes = subject.modes,
+      .least_micro_batch = subject.least_samples,
       .resident = {.parameters = parameters, .gradients = parameters, .optimizer = reserve_bytes},
       .parameter_count = count};
 }
 
-LoopPlanEntry entry_of(const memory::PlanEntry& entry, const Subject& subject) {
-  const std::int64_t size = std::max(entry.point.micro_batch, subject.least_samples);
-  const std::int64_t batch_samples = subject.batch_samples;
+LoopPlanEntry entry_of(const memory::PlanEntry& entry, std::int64_t batch_samples) {
+  const std::int64_t size = entry.point.micro_batch;
   return {.micro_batch = size,
           .micro_batches = (batch_samples + size - 1) / size,
           .recompute = entry.point.recompute,
@@ -172,7 +173,7 @@ std::unique_ptr<LoopTrials> begin_trials(const Subject& subject,
 
 /// Plans, and runs the plan, until one went through.
 LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
-                      std::vector<memory::Fact>& facts, const Subject& subject) {
+                      std::vector<memory::Fact>& facts, std::int64_t batch_samples) {
   const memory::Trial afresh = [&](const memory::PlanPoint& point) {
     return trials.run_afresh(point);
   };
@@ -184,11 +185,14 @@ LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
       facts.push_back({made.chosen.point, measured});
       continue;
     }
-    LoopPlan plan{
-        entry_of(made.chosen, subject), subject.batch_samples, measured.peak_bytes, made.reason,
-        /*recompute_reason=*/{},        /*alternatives=*/{}};
+    LoopPlan plan{entry_of(made.chosen, batch_samples),
+                  batch_samples,
+                  measured.peak_bytes,
+                  made.reason,
+                  /*recompute_reason=*/{},
+                  /*alternatives=*/{}};
     for (const memory::PlanEntry& other : made.alternatives)
-      plan.alternatives.push_back(entry_of(other, subject));
+      plan.alternatives.push_back(entry_of(other, batch_samples));
     return plan;
   }
 }
@@ -210,7 +214,7 @@ LoopPlan plan_subject(const Subject& subject, const LoopPlanOptions& options) {
         return trials->run(point);
       },
       question);
-  return plan_and_run(*trials, question, facts, subject);
+  return plan_and_run(*trials, question, facts, subject.batch_samples);
 }
 
 /// Runs a module's samples as a micro-batch. The forward pass sees closed slots, as in a loop.
@@ -224,24 +228,50 @@ void run_module(accum::Window& window, const RunSlice& run, std::int64_t samples
 }
 
 /// Batch normalisation in training has no statistics of a single value.
-std::int64_t least_samples_of(const detail::PlannedLoop& loop) {
-  const bool takes_statistics = loop.model.batch_norms && !loop.model.batch_norms().empty();
-  return takes_statistics ? std::min<std::int64_t>(2, loop.samples) : 1;
+std::int64_t fewest_of(std::int64_t samples, bool takes_statistics) {
+  return takes_statistics ? std::min<std::int64_t>(2, samples) : 1;
 }
 
-/// Of a batch that is stated in tokens, as many samples as have them.
-std::int64_t samples_of_step(const detail::PlannedLoop& loop, const LoopPlanOptions& options) {
-  if (options.batch_samples > 0) return options.batch_samples;
-  if (!is_stated(loop.batch)) return loop.samples;
-  const std::int64_t count = count_of(loop.batch);
-  if (std::holds_alternative<Samples>(loop.batch)) return count;
+std::int64_t least_samples_of(const detail::PlannedLoop& loop) {
+  return fewest_of(loop.samples, loop.model.batch_norms && !loop.model.batch_norms().empty());
+}
+
+/// The mean over the first `samples`; nothing where there is no memory for them.
+std::optional<double> tokens_of_a_sample(const detail::PlannedLoop& loop, std::int64_t samples) {
   const Keep generators{GeneratorSnapshot(devices_of(detail::tensors_of(loop.model.parameters)))};
   const Keep buffers{TensorSnapshot(loop.model.buffers)};
   const at::NoGradGuard no_graph;
-  const std::int64_t looked_at = std::min<std::int64_t>(loop.samples, 2);
-  const double tokens = loop.run(0, looked_at).weight / static_cast<double>(looked_at);
-  return tokens > 0 ? std::max<std::int64_t>(1, std::llround(static_cast<double>(count) / tokens))
-                    : loop.samples;
+  try {
+    return loop.run(0, samples).weight / static_cast<double>(samples);
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    return std::nullopt;
+  }
+}
+
+/// As many samples as have the tokens of a batch; nothing where not even one fits in memory.
+std::optional<std::int64_t> samples_with(std::int64_t tokens, const detail::PlannedLoop& loop) {
+  std::optional<double> of_a_sample =
+      tokens_of_a_sample(loop, std::min<std::int64_t>(loop.samples, 2));
+  if (!of_a_sample) of_a_sample = tokens_of_a_sample(loop, least_samples_of(loop));
+  if (!of_a_sample) return std::nullopt;
+  if (*of_a_sample <= 0) return loop.samples;
+  return std::max<std::int64_t>(1, std::llround(static_cast<double>(tokens) / *of_a_sample));
+}
+
+std::optional<std::int64_t> samples_of_step(const detail::PlannedLoop& loop,
+                                            const LoopPlanOptions& options) {
+  if (options.batch_samples > 0) return options.batch_samples;
+  if (!is_stated(loop.batch)) return loop.samples;
+  const std::int64_t count = count_of(loop.batch);
+  return std::holds_alternative<Samples>(loop.batch) ? count : samples_with(count, loop);
+}
+
+[[noreturn]] void refuse_the_smallest(const Subject& subject, const LoopPlanOptions& options) {
+  memory::PlanQuestion question =
+      question_of(subject, memory::tensor_budget(), options.reserve_bytes);
+  if (!question.is_budget) question.limit_bytes = train::preferred_limit(question.resident);
+  train::refuse_what_is_held(question);
 }
 
 /// Looks at the loss function, for which there may be no memory.
@@ -277,8 +307,10 @@ LoopPlan plan_loop(const PlannedLoop& loop, const LoopPlanOptions& options) {
                   .pass = [&](accum::Window& window, std::int64_t samples,
                               Recompute) { run_module(window, loop.run, samples); },
                   .least_samples = least_samples_of(loop),
-                  .most_samples = loop.repeats ? 0 : loop.samples,
-                  .batch_samples = samples_of_step(loop, options)};
+                  .most_samples = loop.repeats ? 0 : loop.samples};
+  const std::optional<std::int64_t> batch_samples = samples_of_step(loop, options);
+  if (!batch_samples) refuse_the_smallest(subject, options);
+  subject.batch_samples = *batch_samples;
   LoopPlan plan = plan_subject(subject, options);
   plan.recompute_reason =
       "a module is run as a whole, which leaves no cuts to recompute from; a models::Trainable has "
@@ -295,6 +327,7 @@ LoopPlan plan(models::Trainable& model, const batch::MicroBatch& batch,
   std::vector<at::Tensor> buffers;
   for (const NamedParameter& buffer : model.buffers()) buffers.push_back(buffer.tensor);
   const bool has_cuts = model.segments().size() > 1;
+  const bool takes_statistics = !models::find_batch_norms(model).none();
   Subject subject{.parameters = model.parameters(),
                   .buffers = buffers,
                   .pass =
@@ -306,6 +339,7 @@ LoopPlan plan(models::Trainable& model, const batch::MicroBatch& batch,
                             {.factors = std::vector<double>(model.losses().size(), 1.0),
                              .recompute = recompute});
                       },
+                  .least_samples = fewest_of(samples, takes_statistics),
                   .most_samples = samples,
                   .batch_samples = options.batch_samples > 0 ? options.batch_samples : samples};
   if (has_cuts) subject.modes = {Recompute::none, Recompute::selective, Recompute::full};

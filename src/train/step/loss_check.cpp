@@ -7,6 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "core/words.h"
+#include "support/rounding.h"
 #include "support/snapshot.h"
 
 namespace accrue::train {
@@ -14,24 +15,27 @@ namespace {
 
 constexpr std::int64_t kSamples = 4;
 
-/// Between it and what a mean or a loss over pairs is off by lies an order of magnitude and more.
+/// What sums may be off by, beside what their dtype rounds. Between both together and what a mean
+/// or a loss over pairs is off by lies an order of magnitude and more, also in bf16.
 constexpr double kRounding = 1e-3;
+constexpr double kRoundoffs = 4;  ///< of a sum, which is rounded a few times
 
 struct Looked {
   double sum = 0, weight = 0;
+  double rounding = kRounding;  ///< of the sum, relative
 };
 
 Looked look(const detail::RunSlice& run, std::int64_t begin, std::int64_t end) {
   const Loss loss = run(begin, end);
-  return {loss.sum.item<double>(), loss.weight};
+  return {loss.sum.item<double>(), loss.weight,
+          kRounding + kRoundoffs * unit_roundoff(loss.sum.scalar_type())};
 }
 
-bool are_close(double a, double b, double scale) { return std::abs(a - b) <= kRounding * scale; }
-
 void require_additive(const char* operation, const char* what, double whole, double first,
-                      double second, std::int64_t samples, const char* suggestion) {
+                      double second, double rounding, std::int64_t samples,
+                      const char* suggestion) {
   const double scale = std::abs(whole) + std::abs(first) + std::abs(second);
-  if (are_close(whole, first + second, scale)) return;
+  if (std::abs(whole - (first + second)) <= rounding * scale) return;
   throw usage_error(std::string(operation) + " (loss_fn)",
                     std::string("a loss whose ") + what + " adds up over the samples",
                     std::to_string(whole) + " of " + counted(samples, "sample") + ", and " +
@@ -74,12 +78,14 @@ void check_loss_function(const char* operation, const detail::SteppedModel& mode
   require_untouched(operation, model.parameters, before);
   if (half == 0 || (takes_statistics && looked_at < kSamples)) return;
   const Looked first = look(run, 0, half), second = look(run, half, looked_at);
-  require_additive(operation, "weight", whole.weight, first.weight, second.weight, looked_at,
+  require_additive(operation, "weight", whole.weight, first.weight, second.weight, kRounding,
+                   looked_at,
                    "Loss{sum of the terms, how many terms there are}; of a mean over n terms, "
                    "Loss{mean * n, n}");
-  const bool repeats = are_close(look(run, 0, looked_at).sum, whole.sum, std::abs(whole.sum));
+  const bool repeats =
+      std::abs(look(run, 0, looked_at).sum - whole.sum) <= whole.rounding * std::abs(whole.sum);
   if (takes_statistics || !repeats || !std::isfinite(whole.sum)) return;
-  require_additive(operation, "sum", whole.sum, first.sum, second.sum, looked_at,
+  require_additive(operation, "sum", whole.sum, first.sum, second.sum, whole.rounding, looked_at,
                    "the sum of the terms in place of their mean (reduction = sum); of a loss that "
                    "compares the samples of a batch, accrue::coupled_step");
 }

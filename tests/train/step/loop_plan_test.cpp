@@ -7,7 +7,9 @@
 
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/models/class_loss.h"
 #include "accrue/models/gpt2.h"
+#include "accrue/models/torch_module.h"
 #include "support/errors.h"
 #include "train/regression.h"
 
@@ -146,6 +148,24 @@ TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
               HasSubstr("parameters that no open window is accumulating"));
 }
 
+/// Only one sample, or none, fits in any pass.
+TEST_F(LoopPlans, TokensAreCountedWithinMemory) {
+  Wide wide;
+  const torch::Tensor batch = torch::rand({4, Wide::kFeatures});
+  Accumulator accumulator(wide.parameters(), {.batch = Tokens{10 * Wide::kFeatures}});
+  const auto plan_within = [&](std::int64_t samples) {
+    return accumulator.plan(wide, batch, [&](Wide& model, const torch::Tensor& slice) {
+      TORCH_CHECK_WITH(OutOfMemoryError, slice.size(0) <= samples, "no memory");
+      return Wide::loss(model, slice);
+    });
+  };
+  const LoopPlan one = plan_within(1);
+  EXPECT_EQ(one.micro_batch, 1);
+  EXPECT_EQ(one.batch_samples, 10);
+  EXPECT_THAT(error_of([&] { plan_within(0); }, Error::Kind::refused),
+              HasSubstr("plan the micro-batch: expected memory for 1 sample"));
+}
+
 TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
   Wide wide;
   batch::MicroBatch batch;
@@ -158,6 +178,26 @@ TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
   const LoopPlan plan = accrue::plan(wide, batch, loss_fn, {.batch_samples = 12});
   EXPECT_LE(plan.micro_batch, 3);
   EXPECT_EQ(plan.micro_batches, (12 + plan.micro_batch - 1) / plan.micro_batch);
+}
+
+/// A single sample cannot run, and what two take says nothing of what one more costs.
+TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
+  constexpr std::int64_t kSamples = 64, kBudget = 10;
+  torch::nn::Sequential normalised(torch::nn::BatchNorm1d(Wide::kFeatures), torch::nn::Tanh());
+  const torch::Tensor batch = torch::rand({kSamples, Wide::kFeatures});
+  std::int64_t least = kSamples, most = 0;
+  const auto loss_fn = [&](torch::nn::Sequential& model, const torch::Tensor& slice) {
+    least = std::min(least, slice.size(0));
+    most = std::max(most, slice.size(0));
+    return Loss{model->forward(slice).sum(), static_cast<double>(slice.numel())};
+  };
+  const LoopPlan plan =
+      accrue::plan(normalised, batch, loss_fn, {.budget = budget_beyond_now(kBudget)});
+  EXPECT_EQ(least, 2);
+  EXPECT_GE(plan.micro_batch, 2);
+  const std::int64_t of_two_tensors = 2 * most * Wide::kFeatures * std::int64_t{sizeof(float)};
+  EXPECT_LE(of_two_tensors, kBudget * kMebibyte) << "both are held by the backward pass";
+  for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
 /// A model that draws random numbers and moves statistics.
@@ -231,12 +271,48 @@ TEST_F(LoopPlans, ALossThatIsNoSumIsRefused) {
               HasSubstr("accrue::coupled_step"));
 }
 
+/// Each of the three sums is rounded to 8 bits, two of them up and one down. The control: of a mean
+/// they are as far apart in bf16 as in any other dtype.
+TEST_F(LoopPlans, ALossIsMeasuredByTheRoundingOfItsDtype) {
+  constexpr double kStep = 0x1p-7;  // of bf16 above 1; twice that above 2
+  struct Scale {
+    torch::Tensor weight = torch::ones({1}).requires_grad_();
+    std::vector<torch::Tensor> parameters() const { return {weight}; }
+  } scale;
+  const torch::Tensor batch = torch::tensor({1.0, 0.55 * kStep, 1.0, 1.55 * kStep}).view({4, 1});
+  const auto sum = [](Scale& model, const torch::Tensor& slice) {
+    return Loss{(slice * model.weight).sum().to(torch::kBFloat16),
+                static_cast<double>(slice.size(0))};
+  };
+  const auto mean = [](Scale& model, const torch::Tensor& slice) {
+    return Loss{(slice * model.weight).mean().to(torch::kBFloat16),
+                static_cast<double>(slice.size(0))};
+  };
+  EXPECT_GE(accrue::plan(scale, batch, sum).micro_batch, 1);
+  EXPECT_THAT(usage_message([&] { accrue::plan(scale, batch, mean); }),
+              HasSubstr("the sum of the terms in place of their mean"));
+}
+
 TEST_F(LoopPlans, ABatchWithoutSamplesIsNamed) {
   Wide wide;
   EXPECT_THAT(usage_message([&] {
                 accrue::plan(wide, torch::rand({0, Wide::kFeatures}), Wide::loss);
               }),
               HasSubstr("accrue::plan: expected a batch of at least one sample"));
+}
+
+TEST_F(LoopPlans, AChainWithBatchNormalisationIsTriedFromTwoSamples) {
+  const torch::nn::Sequential net(torch::nn::Linear(4, 6), torch::nn::BatchNorm1d(6),
+                                  torch::nn::Linear(6, 3));
+  const auto model = models::from_sequential(net, models::class_cross_entropy, "net");
+  batch::MicroBatch batch;
+  batch.inputs = torch::rand({8, 4});
+  batch.targets = torch::randint(3, {8}, torch::kLong);
+  for (std::int64_t i = 0; i < 8; ++i) batch.sample_ids.push_back(i);
+  batch.tokens = 8;
+  const LoopPlan plan = accrue::plan(*model, batch);
+  EXPECT_GE(plan.micro_batch, 2);
+  for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
 TEST_F(LoopPlans, AChainIsRecomputedWhereThatMakesItFit) {
