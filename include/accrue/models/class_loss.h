@@ -15,8 +15,8 @@ Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micr
 Loss pixel_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
 /// The loss of a model whose output is logits: pixel_cross_entropy() where the inputs are images
-/// [B, C, H, W] and the targets [B, H, W], else class_cross_entropy(). `options` hold in training. It tells what is predicted
-/// right, too: the accuracy is by pixel where the loss is.
+/// [B, C, H, W] and the targets [B, H, W], else class_cross_entropy(). `options` hold in training.
+/// It tells what is predicted right, too: the accuracy is by pixel where the loss is.
 LossHead class_cross_entropy_head(const LossOptions& options = {});
 
 }  // namespace accrue::models

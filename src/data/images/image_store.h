@@ -52,8 +52,8 @@ struct ImageOptions {
   std::vector<std::string> masks = {};       ///< SourceOptions::masks
   /// SourceOptions::other_images, without those that are not to be used.
   std::vector<std::filesystem::path> other_images = {};
-  ImageShape shape = {};                     ///< SourceOptions::image
-  Augment augment = {};                      ///< of draws; `seed` is its key
+  ImageShape shape = {};  ///< SourceOptions::image
+  Augment augment = {};   ///< of draws; `seed` is its key
   std::uint64_t seed = 0;
 };
 
