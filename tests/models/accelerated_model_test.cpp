@@ -240,7 +240,7 @@ TEST(AcceleratedModel, NamesDropoutsThatPassesShowNotToBeBySample) {
   pass(*table, 2);
   EXPECT_THAT(dropouts_of(*table), ElementsAre("drop")) << "and not 2 samples', then of 3";
   const auto sequences_first = foreign(true);
-  pass(*sequences_first, 2);
+  pass(*sequences_first, 4);  // neither as many as heads nor as positions
   EXPECT_THAT(dropouts_of(*sequences_first), ElementsAre());
   pass(*sequences_first, foreign_length);
   EXPECT_THAT(dropouts_of(*sequences_first), ElementsAre("drop", "planes", "lstm"))
