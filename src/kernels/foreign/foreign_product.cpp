@@ -64,7 +64,7 @@ FactorOrigin origin_without_graph(const at::Tensor& factor) {
   return is_of_leaf ? FactorOrigin{base, /*is_transposed=*/true} : FactorOrigin{};
 }
 
-bool is_unobserved(const torch::autograd::Node& node) {
+bool is_unobserved(torch::autograd::Node& node) {
   return node.pre_hooks().empty() && node.post_hooks().empty() && node.tensor_pre_hooks().empty() &&
          node.retains_grad_hooks().empty();
 }
@@ -72,7 +72,7 @@ bool is_unobserved(const torch::autograd::Node& node) {
 /// Whether nobody looks at a gradient on its way from `factor` to the parameter behind it.
 bool is_way_unobserved(const at::Tensor& factor) {
   using torch::autograd::AccumulateGrad;
-  for (const auto* node = factor.grad_fn().get();
+  for (auto* node = factor.grad_fn().get();
        node != nullptr && dynamic_cast<const AccumulateGrad*>(node) == nullptr;
        node = node->next_edge(0).function.get())
     if (!is_unobserved(*node)) return false;
