@@ -1,7 +1,6 @@
 // Memory that runs out in Accumulator::backward: what is undone, split and finished, and what is
 // not.
 #include <gmock/gmock.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -275,12 +274,21 @@ TEST(AccumulatorMemory, SeveralLossesKeepTheirDenominators) {
             kRounding);
 }
 
+/// A scalar in memory that is let go of with the last tensor that refers to it.
+at::Tensor scalar_in(const std::shared_ptr<double>& memory) {
+  return at::from_blob(
+      memory.get(), at::IntArrayRef{}, [memory](void*) {}, at::kDouble);
+}
+
 /// The replay needs the memory of what failed. The control keeps a copy of the losses.
 TEST(AccumulatorMemory, TheGraphOfSeveralLossesIsGoneBeforeTheyRunAgain) {
   for (const bool keeps : {false, true}) {
     ThreeLosses task(4), scarce = task;
-    scarce.problem.parameters[0].tensor = RunsOut::apply(task.problem.parameters[0].tensor);
-    std::weak_ptr<torch::autograd::Node> graph;
+    auto memory = std::make_shared<double>(1);
+    scarce.problem.parameters[0].tensor =
+        RunsOut::apply(task.problem.parameters[0].tensor * scalar_in(memory));
+    const std::weak_ptr<double> graph = memory;
+    memory.reset();
     std::vector<bool> was_gone;
     Accumulator accumulator(task.problem.parameters, {.replay_losses = [&](const MicroRef& micro) {
                               was_gone.push_back(graph.expired());
@@ -288,7 +296,6 @@ TEST(AccumulatorMemory, TheGraphOfSeveralLossesIsGoneBeforeTheyRunAgain) {
                             }});
     accumulator.expect(task.totals(kMicros[1]));
     std::vector<Loss> losses = scarce.losses(kMicros[1]);
-    graph = losses[0].sum.grad_fn();
     scarce = task;
     const std::vector<Loss> kept = keeps ? losses : std::vector<Loss>{};
     accumulator.backward(std::move(losses), {}, kMicros[1]);

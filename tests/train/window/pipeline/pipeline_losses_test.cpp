@@ -1,0 +1,102 @@
+// Several losses with denominators of their own over a pipeline's stages, and over local steps.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "accrue/train/config.h"
+#include "accrue/train/trainer.h"
+#include "support/errors.h"
+#include "support/tolerance.h"
+#include "train/window/pipeline/stages.h"
+
+namespace accrue::train::stages {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Of both means over the whole batch, in one graph of libtorch's.
+std::vector<at::Tensor> one_graph_of_two_losses(const std::vector<batch::Range>& kept) {
+  Layers model({.two_losses = true});
+  data::Loader loader = make_loader({});
+  at::Tensor total = at::zeros({}, at::kDouble);
+  for (const models::LossHead& head : model.losses()) {
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    double weight = 0;
+    for (const batch::Range& range : kept) {
+      const batch::MicroBatch micro = loader.fetch(range);
+      const ForwardContext context = batch::training_context(micro, 1, 3);
+      const Loss loss =
+          head.forward(models::run_segments(model, micro, context), micro, context, 1);
+      sum = sum + loss.sum;
+      weight += loss.weight;
+    }
+    total = total + sum * (head.coefficient / weight);
+  }
+  torch::autograd::variable_list leaves;
+  for (const NamedParameter& parameter : model.parameters()) leaves.push_back(parameter.tensor);
+  return torch::autograd::grad({total}, leaves);
+}
+
+double gradient_error(const StageOutcome& outcome, const std::vector<at::Tensor>& expected) {
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    worst = std::max(worst, accrue::testing::relative_error(outcome.gradients.at(i), expected[i]));
+  return worst;
+}
+
+TEST(PipelineLosses, GivesEachOfSeveralLossesItsDenominator) {
+  const PlantedFaults two{.two_losses = true};
+  const StageOutcome alone = run_alone(two, accum::Accumulation::fp64);
+  const std::vector<at::Tensor> expected = one_graph_of_two_losses({{0, kPipelineSamples}});
+  EXPECT_LT(gradient_error(alone, expected), 1e-12);
+  for (const std::int64_t stages : {2, 3}) {
+    const std::vector<StageOutcome> all = run_stages(two, accum::Accumulation::fp64, stages);
+    expect_equal(all, alone);
+    for (const StageOutcome& stage : all) EXPECT_EQ(stage.run.losses, alone.run.losses);
+  }
+  const PlantedFaults forgets{.two_losses = true, .forgets_one = true};
+  for (const StageOutcome& stage : run_stages(forgets, accum::Accumulation::fp64, 2))
+    EXPECT_GT(gradient_error(stage, expected), 1e-3) << "what the comparison is to notice";
+}
+
+/// The others' factors follow from what is left, so they run again.
+TEST(PipelineLosses, OfSeveralLossesFactorsAreWithoutWhatIsLeftOut) {
+  const PlantedFaults faults{.losses = {2, 9}, .two_losses = true};
+  const StageOutcome alone = run_alone(faults, accum::Accumulation::fp64);
+  const std::vector<at::Tensor> expected = one_graph_of_two_losses({{0, 2}, {4, 8}, {10, 12}});
+  EXPECT_LT(gradient_error(alone, expected), 1e-12);
+  const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fp64, 3);
+  expect_equal(stages, alone);
+  for (const StageOutcome& stage : stages) EXPECT_EQ(stage.run.losses, alone.run.losses);
+}
+
+/// Each rank would need the weights of windows that it does not read.
+TEST(LocalSteps, RefuseSeveralLosses) {
+  constexpr int kRanks = 2;
+  std::vector<std::string> refusals(kRanks);
+  const std::uint16_t port = accrue::testing::free_port();
+  const auto preview = [&](int rank) {
+    const auto group = distributed::connect(
+        {.rank = rank, .world = kRanks, .master_addr = "127.0.0.1", .master_port = port},
+        {.timeout = std::chrono::seconds(120)});
+    Config config;
+    config.run.out = ::testing::TempDir() + "accrue_local_losses";
+    config.run.steps = 2;
+    config.batch = {.samples = 4, .micro = 2};
+    config.precision.compute = models::Compute::fp64;
+    config.dist.local_steps = 2;
+    Trainer trainer(config, std::make_unique<Layers>(PlantedFaults{.two_losses = true}),
+                    std::make_shared<PipelineSamples>(), nullptr, group);
+    refusals[static_cast<std::size_t>(rank)] =
+        accrue::testing::usage_message([&] { trainer.preview(); });
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(preview, rank);
+  threads.clear();
+  for (const std::string& refusal : refusals)
+    EXPECT_THAT(refusal, HasSubstr("dist.local_steps with 2 ranks: expected one loss"));
+}
+
+}  // namespace
+}  // namespace accrue::train::stages
