@@ -72,6 +72,8 @@ struct PlannedLoop {
 };
 
 LoopPlan plan_loop(const PlannedLoop& loop, const LoopPlanOptions& options);
+/// Throws the usage Error of a plan between a window's micro-batches, whose sums trials would lose.
+[[noreturn]] void refuse_plan_in_window();
 
 /// The first samples of a batch, which begins anew where it has no more.
 at::Tensor repeated(const at::Tensor& batch, std::int64_t samples);
@@ -125,6 +127,7 @@ LoopPlan plan(models::Trainable& model, const batch::MicroBatch& batch,
 template <class Model, class Batch, class LossFn>
 LoopPlan Accumulator::plan(Model& model, const Batch& batch, LossFn&& loss_fn,
                            const LoopPlanOptions& options) {
+  if (pending()) detail::refuse_plan_in_window();
   return detail::plan_loop(model, batch, loss_fn, options_.batch, window_.buffer(), options);
 }
 template <class Model, class Batch, class LossFn>

@@ -298,6 +298,11 @@ std::vector<at::Tensor> repeated(const std::vector<at::Tensor>& batch, std::int6
   return all;
 }
 
+void refuse_plan_in_window() {
+  throw usage_error(kPlan, "no open window", "one with micro-batches pending",
+                    "step(), finish() or discard() before it");
+}
+
 LoopPlan plan_loop(const PlannedLoop& loop, const LoopPlanOptions& options) {
   train::check_batch(kPlan, loop.samples, 0);
   check_within_memory(loop);

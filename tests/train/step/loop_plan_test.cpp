@@ -145,7 +145,10 @@ TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
   EXPECT_EQ(unstated.plan(wide, one, Wide::loss, {.batch_samples = 7}).batch_samples, 7);
   unstated.backward(Wide::loss(wide, one));
   EXPECT_THAT(usage_message([&] { unstated.plan(wide, one, Wide::loss); }),
-              HasSubstr("parameters that no open window is accumulating"));
+              HasSubstr("no open window"));
+  unstated.backward(Wide::loss(wide, one));
+  EXPECT_EQ(unstated.current_window().ledger().count(MicroStatus::committed), 2)
+      << "the window goes on";
 }
 
 /// Only one sample, or none, fits in any pass.
