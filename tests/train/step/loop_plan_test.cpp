@@ -185,10 +185,10 @@ TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
 
 /// A single sample cannot run, and what two take says nothing of what one more costs.
 TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
-  constexpr std::int64_t kSamples = 64, kBudget = 10;
+  constexpr std::int64_t kRows = 64, kBudget = 10;
   torch::nn::Sequential normalised(torch::nn::BatchNorm1d(Wide::kFeatures), torch::nn::Tanh());
-  const torch::Tensor batch = torch::rand({kSamples, Wide::kFeatures});
-  std::int64_t least = kSamples, most = 0;
+  const torch::Tensor batch = torch::rand({kRows, Wide::kFeatures});
+  std::int64_t least = kRows, most = 0;
   const auto loss_fn = [&](torch::nn::Sequential& model, const torch::Tensor& slice) {
     least = std::min(least, slice.size(0));
     most = std::max(most, slice.size(0));
