@@ -144,7 +144,8 @@ TEST_F(MixtureTest, SaysInItsFingerprintWhatItIsMadeOf) {
 
 TEST_F(MixtureTest, HasOneLengthWhereItsPartsHave) {
   EXPECT_EQ(mixed(parts())->uniform_tokens(), std::nullopt);
-  std::vector<MixturePart> words{parts()[0], parts()[0]};
+  const std::vector<MixturePart> all = parts();
+  const std::vector<MixturePart> words{all[0], all[0]};
   EXPECT_EQ(mixed(words)->uniform_tokens(), mixed_context);
   EXPECT_THAT(refusal(Error::Kind::usage, [&] { mixed(words, true); }), HasSubstr("data.packing"));
 }

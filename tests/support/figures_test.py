@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("bench/e2e", "bench/micro", "bench/results", "src/kernels", "include/accrue/kernels")
-FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/kernels.md", "docs/notes/observation.md",
+FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/accelerate.md", "docs/notes/kernels.md", "docs/notes/observation.md",
          "docs/notes/report.md", "docs/notes/unet.md", "README.md")
 EARLIER = "with earlier kernels"
 SPEED, PEERS = "bench/results/speed.json", "bench/results/peers.json"
