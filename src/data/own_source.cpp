@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "core/checksum.h"
+#include "core/words.h"
 #include "data/own_rows.h"
 #include "data/source_errors.h"
 
@@ -104,7 +105,7 @@ at::Tensor rows_of(const at::Tensor& tensor, std::span<const std::int64_t> indic
 
 void detail::require_samples(std::int64_t found, std::int64_t expected) {
   if (found == expected) return;
-  throw usage_error(kOwnSamples, "a batch of " + std::to_string(expected) + " samples",
+  throw usage_error(kOwnSamples, "a batch of " + counted(expected, "sample"),
                     "one of " + std::to_string(found), kAskedForOnly);
 }
 

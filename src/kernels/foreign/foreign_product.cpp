@@ -117,7 +117,9 @@ struct ForeignProduct : torch::autograd::Function<ForeignProduct> {
 }  // namespace
 
 FactorOrigin origin_of_factor(const at::Tensor& factor) {
-  return factor.requires_grad() ? origin_with_graph(factor) : origin_without_graph(factor);
+  // A view that was made without a graph has no node, though it says what its base requires.
+  const bool is_in_graph = factor.requires_grad() && (factor.grad_fn() || !factor.is_view());
+  return is_in_graph ? origin_with_graph(factor) : origin_without_graph(factor);
 }
 
 at::Tensor foreign_product(const at::Tensor& x, const at::Tensor& factor, const at::Tensor& bias) {

@@ -144,7 +144,7 @@ TEST_F(OwnBatchRun, SaysWhatDoesNotFit) {
                                   },
                               .identity = "fewer"});
   EXPECT_THAT(refusal([&] { Trainer(c, Net(), summed_loss, fewer).run(); }),
-              HasSubstr("a batch of 4 samples, received one of 3"));
+              HasSubstr("a batch of 1 sample, received one of 0"));
   EXPECT_THAT(refusal([&] { data::own_source<Bags>({.size = samples, .identity = "none"}); }),
               HasSubstr("no function"));
   const batch::MicroBatch carrier{.inputs = at::zeros({2}), .own = batch::OwnBatch::of(Bags{})};
