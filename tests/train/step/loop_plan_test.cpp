@@ -50,18 +50,24 @@ class LoopPlans : public ::testing::Test {
   }
 };
 
-TEST_F(LoopPlans, TheSizeFollowsTheBudgetAndFitsIt) {
+/// Which of the sizes that fit is chosen is a matter of time, which no test compares.
+TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
   const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
   std::int64_t before = 0;
-  for (const std::int64_t budget : {6, 20, 200}) {
+  for (const std::int64_t budget : {6, 200}) {
     Wide wide;
     std::vector<std::string> told;
     const std::string text = budget_beyond_now(budget);
+    std::int64_t most = 0;
+    const auto loss_fn = [&](Wide& model, const torch::Tensor& slice) {
+      if (at::GradMode::is_enabled()) most = std::max(most, slice.size(0));
+      return Wide::loss(model, slice);
+    };
     const LoopPlan plan = accrue::plan(
-        wide, batch, Wide::loss,
+        wide, batch, loss_fn,
         {.budget = text, .progress = [&](const std::string& what) { told.push_back(what); }});
     EXPECT_EQ(memory::budget(), std::nullopt) << "it holds during the trials alone";
-    EXPECT_GE(plan.micro_batch, before);
+    EXPECT_GT(most, before);
     EXPECT_EQ(plan.micro_batches, (32 + plan.micro_batch - 1) / plan.micro_batch);
     EXPECT_EQ(plan.batch_samples, 32);
     EXPECT_EQ(plan.recompute, Recompute::none);
@@ -70,7 +76,7 @@ TEST_F(LoopPlans, TheSizeFollowsTheBudgetAndFitsIt) {
     EXPECT_GT(plan.seconds_per_sample, 0);
     EXPECT_TRUE(plan.within_limit);
     EXPECT_THAT(told, ::testing::Contains(HasSubstr("trying 1 sample")));
-    before = plan.micro_batch;
+    before = most;
 
     const std::int64_t limit = *memory::resolve_budget(text);
     EXPECT_LE(plan.measured_peak_bytes, limit);
@@ -81,7 +87,7 @@ TEST_F(LoopPlans, TheSizeFollowsTheBudgetAndFitsIt) {
     EXPECT_EQ(stepper.step(batch, Wide::loss).retries, 0) << plan.micro_batch << " samples fit";
     memory::set_budget(std::nullopt);
   }
-  EXPECT_GT(before, 4) << "with 200 MiB several samples run at once";
+  EXPECT_EQ(before, 32) << "with 200 MiB all samples run at once";
 }
 
 /// The prediction's control: twice the batch takes more than what was predicted for it.
@@ -116,11 +122,16 @@ TEST_F(LoopPlans, WhatIsReservedIsNotPlannedAway) {
   Wide wide;
   const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
   const std::string budget = budget_beyond_now(24);
-  const std::int64_t all = accrue::plan(wide, batch, Wide::loss, {.budget = budget}).micro_batch;
-  const std::int64_t less =
-      accrue::plan(wide, batch, Wide::loss, {.budget = budget, .reserve_bytes = 18 * kMebibyte})
-          .micro_batch;
-  EXPECT_LT(less, all);
+  const auto most_tried = [&](std::int64_t reserve_bytes) {
+    std::int64_t most = 0;
+    const auto loss_fn = [&](Wide& model, const torch::Tensor& slice) {
+      if (at::GradMode::is_enabled()) most = std::max(most, slice.size(0));
+      return Wide::loss(model, slice);
+    };
+    accrue::plan(wide, batch, loss_fn, {.budget = budget, .reserve_bytes = reserve_bytes});
+    return most;
+  };
+  EXPECT_LT(most_tried(18 * kMebibyte), most_tried(0));
 }
 
 TEST_F(LoopPlans, ASampleThatDoesNotFitIsRefusedWithWhatIsMissing) {
