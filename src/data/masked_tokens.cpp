@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/rng.h"
+#include "data/described_by.h"
+#include "data/fetch.h"
 #include "data/source_errors.h"
 #include "data/text/sequence_batch.h"
 
@@ -97,8 +99,7 @@ void check_masking(const Source& tokens, const TokenMasking& masking) {
                       "the id of [MASK] in the tokenizer");
   if (tokens.image_shape())
     throw usage_error(operation, "text or tokens", "images", "another loss");
-  const std::int64_t first = 0;
-  if (tokens.size() > 0 && !is_whole(tokens.fetch(std::span(&first, 1))))
+  if (tokens.size() > 0 && !is_whole(fetch_one(tokens)))
     throw usage_error(operation,
                       "samples that are a row of token ids each, whose labels are the tokens at "
                       "their own places",
@@ -106,38 +107,28 @@ void check_masking(const Source& tokens, const TokenMasking& masking) {
                       "SourceOptions::whole for data that have such samples");
 }
 
-class MaskedTokens final : public Source {
+class MaskedTokens final : public DescribedBy {
  public:
   MaskedTokens(std::shared_ptr<const Source> tokens, TokenMasking masking)
-      : tokens_(std::move(tokens)), masking_(std::move(masking)) {
-    check_masking(*tokens_, masking_);
+      : DescribedBy(std::move(tokens)), masking_(std::move(masking)) {
+    check_masking(source(), masking_);
   }
 
-  std::int64_t size() const override { return tokens_->size(); }
   std::int64_t vocab() const override {
-    return tokens_->vocab() == 0 ? 0 : std::max(tokens_->vocab(), masking_.mask_token + 1);
+    return source().vocab() == 0 ? 0 : std::max(source().vocab(), masking_.mask_token + 1);
   }
-  bool has_text() const override { return tokens_->has_text(); }
-  bool has_conversations() const override { return tokens_->has_conversations(); }
-  std::shared_ptr<const Tokenizer> tokenizer() const override { return tokens_->tokenizer(); }
-  std::vector<MixturePart> parts() const override { return tokens_->parts(); }
-  std::int64_t tokens(std::int64_t index) const override { return tokens_->tokens(index); }
-  std::optional<std::int64_t> uniform_tokens() const override { return tokens_->uniform_tokens(); }
-  std::vector<std::string> remarks() const override { return tokens_->remarks(); }
-  void check_contents() const override { tokens_->check_contents(); }
   std::string fingerprint() const override {
-    return tokens_->fingerprint() + ", masked " + std::to_string(masking_.fraction) + " by " +
+    return source().fingerprint() + ", masked " + std::to_string(masking_.fraction) + " by " +
            std::to_string(masking_.mask_token);
   }
-  std::vector<DataFile> files() const override { return tokens_->files(); }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    return hidden(tokens_->fetch(indices), indices, indices, TokenChoices::of_sample);
+    return hidden(source().fetch(indices), indices, indices, TokenChoices::of_sample);
   }
   batch::MicroBatch fetch_drawn(std::span<const std::int64_t> indices,
                                 std::span<const std::int64_t> draws) const override {
     return hidden(
-        tokens_->fetch_drawn(indices, draws), indices, draws,
+        source().fetch_drawn(indices, draws), indices, draws,
         [seed = masking_.seed](std::int64_t draw) { return TokenChoices::of_draw(seed, draw); });
   }
 
@@ -147,8 +138,8 @@ class MaskedTokens final : public Source {
   batch::MicroBatch hidden(batch::MicroBatch micro, std::span<const std::int64_t> indices,
                            std::span<const std::int64_t> ids, ChoicesOf choices_of) const {
     std::vector<std::int64_t> lengths;
-    for (const std::int64_t index : indices) lengths.push_back(tokens_->tokens(index));
-    if (micro.spans.empty() && !tokens_->uniform_tokens()) micro.spans = one_a_row(lengths);
+    for (const std::int64_t index : indices) lengths.push_back(tokens(index));
+    if (micro.spans.empty() && !uniform_tokens()) micro.spans = one_a_row(lengths);
     const std::vector<SampleSpan> places = micro.spans.empty() ? one_a_row(lengths) : micro.spans;
     for (std::size_t i = 0; i < places.size(); ++i) hide(micro, places[i], choices_of(ids[i]));
     return micro;
@@ -159,8 +150,8 @@ class MaskedTokens final : public Source {
     auto* inputs = micro.inputs.mutable_data_ptr<std::int64_t>() + row;
     auto* targets = micro.targets.mutable_data_ptr<std::int64_t>() + row;
     for (std::int64_t column = place.begin; column < place.end; ++column) {
-      const TokenChoice choice = choices.at(column - place.begin, inputs[column], masking_);
       if (targets[column] == ignored_target) continue;
+      const TokenChoice choice = choices.at(column - place.begin, inputs[column], masking_);
       if (choice.is_chosen)
         inputs[column] = choice.shown;
       else
@@ -168,7 +159,6 @@ class MaskedTokens final : public Source {
     }
   }
 
-  std::shared_ptr<const Source> tokens_;
   TokenMasking masking_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
+#include "data/fetch.h"
 #include "data/source_errors.h"
 #include "data/text/sequence_batch.h"
 
@@ -180,8 +181,7 @@ void require_mixable(const MixturePart& part, const std::string& what) {
     throw usage_error(what, "text, tokens or JSON lines where sources have weights",
                       part.name + ": images",
                       "the images as one list of patterns, without weights");
-  const std::int64_t first = 0;
-  if (part.source->size() > 0 && !is_rows_of_tokens(part.source->fetch(std::span(&first, 1))))
+  if (part.source->size() > 0 && !is_rows_of_tokens(fetch_one(*part.source)))
     throw usage_error(what, "samples that are rows of token ids where sources have weights",
                       part.name + ": columns, or a batch of the program's own",
                       "these files as one list of patterns, without weights");

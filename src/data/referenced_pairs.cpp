@@ -4,40 +4,29 @@
 
 #include <utility>
 
+#include "data/described_by.h"
 #include "data/source_errors.h"
 
 namespace accrue::data {
 namespace {
 
-class ReferencedPairs final : public Source {
+class ReferencedPairs final : public DescribedBy {
  public:
   ReferencedPairs(std::shared_ptr<const Source> pairs, Reference reference)
-      : pairs_(std::move(pairs)), reference_(std::move(reference)) {
+      : DescribedBy(std::move(pairs)), reference_(std::move(reference)) {
     const auto numbers = std::ssize(reference_.log_probabilities);
-    if (numbers == 0 || numbers == 2 * pairs_->size()) return;
-    throw usage_error(
-        "take a reference",
-        "two log-probabilities for each of " + std::to_string(pairs_->size()) + " pairs",
-        std::to_string(numbers), "those of these pairs");
+    if (numbers == 0 || numbers == 2 * size()) return;
+    throw usage_error("take a reference",
+                      "two log-probabilities for each of " + std::to_string(size()) + " pairs",
+                      std::to_string(numbers), "those of these pairs");
   }
 
-  std::int64_t size() const override { return pairs_->size(); }
-  std::int64_t vocab() const override { return pairs_->vocab(); }
-  bool has_text() const override { return pairs_->has_text(); }
-  std::shared_ptr<const Tokenizer> tokenizer() const override { return pairs_->tokenizer(); }
-  bool has_conversations() const override { return pairs_->has_conversations(); }
-  std::vector<MixturePart> parts() const override { return pairs_->parts(); }
-  std::int64_t tokens(std::int64_t index) const override { return pairs_->tokens(index); }
-  std::optional<std::int64_t> uniform_tokens() const override { return pairs_->uniform_tokens(); }
-  std::vector<std::string> remarks() const override { return pairs_->remarks(); }
-  void check_contents() const override { pairs_->check_contents(); }
   std::string fingerprint() const override {
-    return pairs_->fingerprint() + ", reference " + reference_.key;
+    return source().fingerprint() + ", reference " + reference_.key;
   }
-  std::vector<DataFile> files() const override { return pairs_->files(); }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {
-    batch::MicroBatch micro = pairs_->fetch(indices);
+    batch::MicroBatch micro = source().fetch(indices);
     micro.reference = at::zeros({static_cast<std::int64_t>(indices.size()), 2}, at::kDouble);
     if (reference_.log_probabilities.empty()) return micro;
     auto* values = micro.reference.mutable_data_ptr<double>();
@@ -48,7 +37,6 @@ class ReferencedPairs final : public Source {
   }
 
  private:
-  std::shared_ptr<const Source> pairs_;
   Reference reference_;
 };
 

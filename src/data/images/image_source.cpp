@@ -197,7 +197,7 @@ class ImageSource final : public Source {
       *rows.targets++ = number == ignored_class ? ignored_target : std::int64_t{number};
   }
 
-  /// Of one image.
+  /// How many values one image has.
   std::int64_t values() const {
     const ImageShape& shape = decision_.shape;
     return shape.channels * shape.height * shape.width;

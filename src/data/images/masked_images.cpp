@@ -19,11 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t no_mask = 0;  // the first file is an image
 
-/// Of each number of 8 bits a mask that has it, or no_mask.
+/// For each number of 8 bits a mask that has it, or no_mask.
 using Numbers = std::array<std::size_t, 256>;
-
-/// Beyond any number of 8 bits.
-constexpr std::int64_t any_class = 256;
 
 std::vector<std::string> numbered(std::int64_t count) {
   std::vector<std::string> names;
@@ -93,7 +90,8 @@ class MaskedImages final : public ImageStore {
 
   /// Held-out masks may lack classes; those that are trained on may not all be of one.
   void check_contents() const override {
-    const Numbers& found = numbers_in_masks(std::ssize(classes_));
+    const Numbers& found = numbers_in_masks();
+    expect_classes(found);
     if (is_training_) expect_several(found);
   }
 
@@ -125,21 +123,17 @@ class MaskedImages final : public ImageStore {
                       "the mask that was drawn for this image");
   }
 
-  /// The numbers that all masks have, which are read once, on all threads. Throws where a class is
-  /// not below `bound`. A mask that does not decode is found when it is fetched.
-  const Numbers& numbers_in_masks(std::int64_t bound) const {
+  /// The numbers that all masks have, which are read once, on all threads. A mask that does not
+  /// decode is found when it is fetched.
+  const Numbers& numbers_in_masks() const {
     std::call_once(read_, [&] {
-      std::size_t bad = no_mask;
-      std::mutex mutex;  // guards numbers_ and bad
+      std::mutex mutex;  // guards numbers_
       at::parallel_for(0, size(), 1, [&](std::int64_t begin, std::int64_t end) {
         const Numbers found = numbers_in(begin, end);
         const std::lock_guard lock(mutex);
         for (std::size_t i = 0; i < found.size(); ++i)
           if (found[i] != no_mask) numbers_[i] = found[i];
       });
-      for (std::int64_t number = bound; number < ignored_class; ++number)
-        bad = std::max(bad, numbers_[static_cast<std::size_t>(number)]);
-      if (bad != no_mask) throw_beyond(bad, bound);
     });
     return numbers_;
   }
@@ -157,7 +151,7 @@ class MaskedImages final : public ImageStore {
   }
 
   std::int64_t highest_class() const {
-    const Numbers& found = numbers_in_masks(any_class);
+    const Numbers& found = numbers_in_masks();
     expect_several(found);
     std::int64_t highest = ignored_class - 1;
     while (found[static_cast<std::size_t>(highest)] == no_mask) --highest;
@@ -173,29 +167,33 @@ class MaskedImages final : public ImageStore {
         "1, 2, ... for what is not background");
   }
 
-  static bool has_class_from(const DecodedImage& mask, std::int64_t bound) {
-    return std::ranges::any_of(mask.bytes, [bound](std::uint8_t number) {
+  /// The first pixel of a class beyond those that there are; the end where none is.
+  auto beyond_classes(const DecodedImage& mask) const {
+    return std::ranges::find_if(mask.bytes, [bound = std::ssize(classes_)](std::uint8_t number) {
       return number != ignored_class && number >= bound;
     });
   }
 
   void expect_classes(std::size_t file, const DecodedImage& mask) const {
-    if (has_class_from(mask, std::ssize(classes_))) throw_beyond(file, std::ssize(classes_));
-  }
-
-  [[noreturn]] void throw_beyond(std::size_t file, std::int64_t bound) const {
-    DecodedImage mask;
-    decode_mask_file(*files_, file, mask);
-    const auto pixel = std::ranges::find_if(mask.bytes, [bound](std::uint8_t number) {
-      return number != ignored_class && number >= bound;
-    });
+    const auto pixel = beyond_classes(mask);
+    if (pixel == mask.bytes.end()) return;
     const std::int64_t place = pixel - mask.bytes.begin();
     throw usage_error("read " + files_->path(file).string(),
-                      "classes below " + std::to_string(bound) + ", or 255 (ignored)",
+                      "classes below " + std::to_string(classes_.size()) + ", or 255 (ignored)",
                       std::to_string(*pixel) + " at row " +
                           std::to_string(place / mask.shape.width) + ", column " +
                           std::to_string(place % mask.shape.width),
                       "a larger model.vocab, or masks of the classes of the training data");
+  }
+
+  void expect_classes(const Numbers& found) const {
+    std::size_t bad = no_mask;
+    for (std::size_t number = classes_.size(); number < ignored_class; ++number)
+      bad = std::max(bad, found[number]);
+    if (bad == no_mask) return;
+    DecodedImage mask;
+    decode_mask_file(*files_, bad, mask);
+    expect_classes(bad, mask);
   }
 
   std::size_t count_;

@@ -156,10 +156,7 @@ std::vector<ColumnValue> ColumnSource::read(std::int64_t index) const {
   bool unchanged = is_read && values.front().length() == line.tokens;
   for (std::size_t i = 0; unchanged && i < columns_.size(); ++i) unchanged = is_as_before(i);
   if (unchanged) return values;
-  throw runtime_error(
-      "read " + place_of_line(*files_, file, line_number_at(*files_, file, line.begin)),
-      "the sample that was there when the file was opened", "another line",
-      "restoring the file, then resuming the run");
+  throw changed_line(*files_, file, line.begin);
 }
 
 at::Tensor ColumnSource::tensor_of(std::size_t column,

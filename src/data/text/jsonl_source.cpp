@@ -167,11 +167,7 @@ std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer)
 void JsonlSource::require_unchanged(std::int64_t index, const SampleParser& parser,
                                     const std::optional<LineProblem>& problem) const {
   if (!problem && length_of(sequences_of(index, parser)) == tokens(index)) return;
-  const std::size_t file = file_of(index);
-  const std::int64_t begin = index_.begins[static_cast<std::size_t>(index)];
-  throw runtime_error("read " + place_of_line(*files_, file, line_number_at(*files_, file, begin)),
-                      "the sample that was there when the file was opened", "another line",
-                      "restoring the file, then resuming the run");
+  throw changed_line(*files_, file_of(index), index_.begins[static_cast<std::size_t>(index)]);
 }
 
 }  // namespace accrue::data

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "accrue/core/error.h"
 #include "data/text/line_reader.h"
 
 namespace accrue::data {
@@ -219,6 +218,12 @@ SampleIndex index_samples(const FilePool& files, SampleParsers& parsers,
 
 std::string place_of_line(const FilePool& files, std::size_t file, std::int64_t line) {
   return files.path(file).string() + ":" + std::to_string(line);
+}
+
+Error changed_line(const FilePool& files, std::size_t file, std::int64_t begin) {
+  return runtime_error("read " + place_of_line(files, file, line_number_at(files, file, begin)),
+                       "the sample that was there when the file was opened", "another line",
+                       "restoring the file, then resuming the run");
 }
 
 std::string to_bytes(const SampleIndex& index) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "accrue/core/error.h"
 #include "accrue/data/source.h"
 #include "data/files/file_pool.h"
 #include "data/text/sample_parsers.h"
@@ -50,5 +51,9 @@ std::optional<SampleIndex> index_of_bytes(std::string_view bytes);
 
 /// FILE:LINE, for people.
 std::string place_of_line(const FilePool& files, std::size_t file, std::int64_t line);
+
+/// The runtime Error of a line that begins at that byte and is another one than when the file was
+/// opened.
+Error changed_line(const FilePool& files, std::size_t file, std::int64_t begin);
 
 }  // namespace accrue::data
