@@ -1,14 +1,12 @@
 #include "kernels/convolution/onednn_convolution.h"
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "kernels/convolution/compiled_cache.h"
 #include "kernels/gemm/growing_buffer.h"
 
 namespace accrue::kernels::onednn {
@@ -37,12 +35,6 @@ dnnl::memory::desc weights_of(const Convolution& c, DataType type, Layout tag) {
   return {{c.out, c.in, c.kernel, c.kernel}, type, tag};
 }
 
-dnnl::primitive_attr attributes() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
 constexpr bool may_be_empty = true;
 
 dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c,
@@ -57,7 +49,7 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c,
           strides,
           padding,
           padding,
-          attributes(),
+          with_given_scratchpad(),
           may_be_empty};
 }
 
@@ -77,7 +69,7 @@ Description describe_gradient(const Convolution& c, const dnnl::engine& engine, 
           padding,
           padding,
           forward,
-          attributes(),
+          with_given_scratchpad(),
           may_be_empty};
 }
 
@@ -90,10 +82,7 @@ struct CompiledPass {
 
 template <class Primitive, class Description>
 CompiledPass compile(const Description& description, const dnnl::memory::desc& weights) {
-  // The reference implementation is there for any shape, and slower than ATen.
-  if (!description ||
-      std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos)
-    return {};
+  if (!is_fast(description)) return {};
   return {.supported = true,
           .primitive = Primitive(description),
           .weights = weights,
@@ -120,26 +109,7 @@ CompiledPass compile(Pass pass, const Convolution& c, const dnnl::engine& engine
                      : CompiledPass();
 }
 
-/// The engine and the passes compiled for it; when there are many they are forgotten together.
-class Passes {
- public:
-  std::shared_ptr<const CompiledPass> compiled(Pass pass, const Convolution& sizes) {
-    const std::lock_guard lock(mutex_);
-    auto& found = compiled_[{pass, sizes}];
-    if (!found) found = std::make_shared<const CompiledPass>(compile(pass, sizes, engine_));
-    const std::shared_ptr<const CompiledPass> result = found;
-    if (compiled_.size() > capacity) compiled_.clear();
-    return result;
-  }
-  const dnnl::engine& engine() const { return engine_; }
-
- private:
-  /// A ResNet has about sixty of them for each size of a micro-batch.
-  static constexpr std::size_t capacity = 1024;
-  std::mutex mutex_;
-  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
-  std::map<std::pair<Pass, Convolution>, std::shared_ptr<const CompiledPass>> compiled_;
-};
+using Passes = CompiledCache<std::pair<Pass, Convolution>, CompiledPass>;
 
 /// The one engine of the process, as that of products.
 Passes& shared_passes() {
@@ -185,7 +155,8 @@ void execute(const CompiledPass& compiled, Arguments arguments, PassWorkspace& s
 template <class Run>
 bool run_pass(Pass pass, const Convolution& sizes, const Run& run) {
   try {
-    const std::shared_ptr<const CompiledPass> compiled = shared_passes().compiled(pass, sizes);
+    const std::shared_ptr<const CompiledPass> compiled = shared_passes().get(
+        {pass, sizes}, [&](const dnnl::engine& engine) { return compile(pass, sizes, engine); });
     if (compiled->supported) run(*compiled, workspace());
     return compiled->supported;
   } catch (const dnnl::error& error) {

@@ -1,12 +1,10 @@
 #include "kernels/convolution/onednn_weight_gradient.h"
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <string_view>
 
 #include "accrue/core/error.h"
+#include "kernels/convolution/compiled_cache.h"
 
 namespace accrue::kernels::onednn {
 namespace {
@@ -41,12 +39,6 @@ dnnl::memory::desc weight_order(const WeightGradient& sizes) {
   return {weight, of_fp32, grouped[kind]};
 }
 
-dnnl::primitive_attr with_given_scratchpad() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
 dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(
     const WeightGradient& sizes, const dnnl::engine& engine) {
   const dnnl::memory::desc x = in_any_layout(pixels_of(sizes.x, sizes.channels_last)),
@@ -73,7 +65,7 @@ dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(
           may_be_none};
 }
 
-/// From one layout into another, written or added.
+/// Writes what lies in one layout into another one, or adds it there.
 dnnl::reorder arranging(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add,
                         const dnnl::engine& engine) {
   dnnl::primitive_attr attributes;
@@ -108,10 +100,7 @@ bool is_of_one_convolution(const WeightGradient& sizes) {
 CompiledGradient compile_gradient(const WeightGradient& sizes, const dnnl::engine& engine) {
   if (!is_of_one_convolution(sizes)) return {};
   const auto description = describe_weight_gradient(sizes, engine);
-  // The reference implementation is there for any shape, and slower than libtorch.
-  if (!description ||
-      std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos)
-    return {};
+  if (!is_fast(description)) return {};
   CompiledGradient result{.supported = true,
                           .made_by = dnnl::convolution_backward_weights(description),
                           .x = description.src_desc(),
@@ -128,24 +117,7 @@ CompiledGradient compile_gradient(const WeightGradient& sizes, const dnnl::engin
   return result;
 }
 
-/// The engine and what is compiled for it; when there are many they are forgotten together.
-class WeightGradients {
- public:
-  std::shared_ptr<const CompiledGradient> compiled(const WeightGradient& sizes) {
-    const std::lock_guard lock(mutex_);
-    if (compiled_.size() > capacity) compiled_.clear();
-    std::shared_ptr<const CompiledGradient>& found = compiled_[sizes];
-    if (!found) found = std::make_shared<const CompiledGradient>(compile_gradient(sizes, engine_));
-    return found;
-  }
-  const dnnl::engine& engine() const { return engine_; }
-
- private:
-  static constexpr std::size_t capacity = 1024;
-  std::mutex mutex_;
-  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
-  std::map<WeightGradient, std::shared_ptr<const CompiledGradient>> compiled_;
-};
+using WeightGradients = CompiledCache<WeightGradient, CompiledGradient>;
 
 WeightGradients& shared_gradients() {
   static WeightGradients gradients;
@@ -176,7 +148,7 @@ class GradientRun {
 
  private:
   const dnnl::engine& engine() const { return shared_gradients().engine(); }
-  /// oneDNN's dnnl::memory takes no pointer to const; sources are only read.
+  /// oneDNN's memory takes no pointer to const; sources are only read.
   dnnl::memory at(const dnnl::memory::desc& desc, const float* data) const {
     return {desc, engine(), const_cast<float*>(data)};
   }
@@ -200,12 +172,12 @@ class GradientRun {
 template <class Action>
 auto with_compiled(const WeightGradient& sizes, const Action& action) {
   try {
-    const std::shared_ptr<const CompiledGradient> compiled = shared_gradients().compiled(sizes);
+    const std::shared_ptr<const CompiledGradient> compiled = shared_gradients().get(
+        sizes, [&](const dnnl::engine& engine) { return compile_gradient(sizes, engine); });
     return action(*compiled);
   } catch (const dnnl::error& error) {
-    throw runtime_error(
-        "convolution", "oneDNN to make its weight gradient", error.what(),
-        "a smaller micro-batch if dnnl::memory is short, or model.accelerate = \"off\"");
+    throw runtime_error("convolution", "oneDNN to make its weight gradient", error.what(),
+                        "a smaller micro-batch if memory is short, or model.accelerate = \"off\"");
   }
 }
 

@@ -9,8 +9,8 @@
 /// The weight gradient of convolutions that are not accrue's own, in plain C++, as onednn_gemm.h.
 namespace accrue::kernels::onednn {
 
-/// Of a convolution in fp32 with one to three dimensions of pixels. Sizes are logical ones: x and
-/// grad [B, channels, pixels...], weight [O, C / groups, k...]. None of them is 0.
+/// The sizes of a convolution in fp32 with one to three dimensions of pixels. They are logical
+/// ones: x and grad [B, channels, pixels...], weight [O, C / groups, k...]. None of them is 0.
 struct WeightGradient {
   std::vector<std::int64_t> x, weight, grad;
   std::vector<std::int64_t> stride, padding, dilation;

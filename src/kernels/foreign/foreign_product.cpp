@@ -56,7 +56,7 @@ FactorOrigin origin_with_graph(const at::Tensor& factor) {
   return fits ? FactorOrigin{origin.parameter, !origin.is_transposed} : FactorOrigin{};
 }
 
-/// Of a view that was made without a graph.
+/// Tells where a view that was made without a graph comes from.
 FactorOrigin origin_without_graph(const at::Tensor& factor) {
   if (at::GradMode::is_enabled() || !factor.is_view()) return {};
   const at::Tensor base(factor._base());
