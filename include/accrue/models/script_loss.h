@@ -20,8 +20,8 @@ constexpr std::string_view to_string(ScriptLossKind kind) { return script_loss_w
 struct ScriptLoss {
   std::string name;
   ScriptLossKind kind = ScriptLossKind::cross_entropy;
-  /// Of what forward returns: a key of its dict, a field of its NamedTuple, or the place in its
-  /// tuple ("0"); empty: the only one.
+  /// Names one of the things that forward returns: a key of its dict, a field of its NamedTuple, or
+  /// the place in its tuple ("0"); empty stands for the only one.
   std::string output = {};
   std::string target = "labels";  ///< a column of the data, or "labels": what the data has as such
   double coefficient = 1;         ///< how much its mean counts in the total

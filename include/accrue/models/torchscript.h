@@ -64,10 +64,10 @@ class TorchScriptModel : public Model {
 
   std::string kind() const override { return "torchscript"; }
   std::int64_t flops_per_sample() const override { return 0; }
-  /// The tensors by the module's own names.
   bool can_be_accelerated() const override { return true; }
   void accelerate(bool wanted) override;
   AcceleratedCalls accelerated_calls() const override;
+  /// The tensors by the module's own names.
   NamedParameters file_tensors() const override;
   using Model::load_file_tensors;
   void load_file_tensors(const StoredTensors& tensors, const std::string& origin) override;

@@ -76,8 +76,9 @@ struct ForeignLayer {
   Kind kind = Kind::batch_norm;
   std::string name;
   std::string reason;  ///< why it cannot be reached
-  /// Of a dropout: whether its masks are keyed by sample where accrue does the module's operations
-  /// (Model::accelerate), if its input has the samples where kernels/accelerate.h looks for them.
+  /// Says of a dropout whether its masks are keyed by sample where accrue does the module's
+  /// operations (Model::accelerate), if its input has the samples where kernels/accelerate.h looks
+  /// for them.
   bool is_keyed_when_accelerated = false;
 };
 

@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/distributed/group.h"
+#include "core/cause.h"
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/rank_store.h"
 #include "distributed/group/run_until.h"
@@ -24,11 +25,6 @@ constexpr std::chrono::milliseconds kSpare{500};
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";
-}
-
-std::string first_line(const char* text) {
-  const std::string whole = text;
-  return whole.substr(0, whole.find('\n'));
 }
 
 /// The device for a launch: where the store is on the loopback interface, all ranks are on this
@@ -112,7 +108,7 @@ class GlooGroup final : public Group {
         return c10::make_intrusive<c10d::ProcessGroupGloo>(store, launch.rank, launch.world, gloo);
       });
     } catch (const std::exception& error) {
-      throw failed(0, "connect to the other ranks", first_line(error.what()), watch);
+      throw failed(0, "connect to the other ranks", cause_of(error), watch);
     }
   }
 
@@ -180,7 +176,7 @@ class GlooGroup final : public Group {
             from_now(group_.ended_ ? std::chrono::milliseconds(0) : group_.timeout_);
         is_done = wait(*work_, group_.ranks_.heart(), until);
       } catch (const std::exception& failure) {
-        error = first_line(failure.what());
+        error = cause_of(failure);
       }
       if (!is_done) throw group_.failed(number_, what_, error, watch);
     }
@@ -218,7 +214,7 @@ class GlooGroup final : public Group {
       return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what),
                                         is_collective);
     } catch (const std::exception& error) {
-      throw failed(collectives_, std::string(what), first_line(error.what()), watch);
+      throw failed(collectives_, std::string(what), cause_of(error), watch);
     }
   }
 

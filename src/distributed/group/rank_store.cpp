@@ -8,6 +8,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "core/cause.h"
 #include "distributed/group/listening_socket.h"
 
 namespace accrue::distributed {
@@ -73,8 +74,7 @@ RankStore::Connections RankStore::connect(const Launch& launch) const {
       return Connections{store, store->clone(), store->clone()};
     });
   } catch (const std::exception& error) {
-    const std::string what = error.what();
-    const std::string reason = what.substr(0, what.find('\n'));
+    const std::string reason = cause_of(error);
     if (hosts_store_)
       throw runtime_error(kConnect, "to host their store at " + place_, reason,
                           "another MASTER_PORT");

@@ -35,8 +35,8 @@ at::Tensor counted_elements(const ScriptLoss& loss, const batch::MicroBatch& mic
   return mask.expand(target.sizes());
 }
 
-double count_of(const ScriptLoss& loss, const batch::MicroBatch& micro, const at::Tensor& target) {
-  const at::Tensor mask = counted_elements(loss, micro, target);
+/// How many elements of `target` count; `mask` is counted_elements() of it.
+double count_of(const at::Tensor& target, const at::Tensor& mask) {
   return mask.defined() ? mask.sum().item<double>() : static_cast<double>(target.numel());
 }
 
@@ -50,9 +50,9 @@ Loss squared_error(const ScriptLoss& loss, const at::Tensor& output,
                       c10::str("an output ", target.sizes(), ", as \"", loss.target, "\" is"),
                       c10::str(output.sizes()), "a module whose output goes with the data");
   at::Tensor error = values - target.to(values.scalar_type());
-  if (const at::Tensor mask = counted_elements(loss, micro, target); mask.defined())
-    error = error.masked_fill(mask.logical_not(), 0);
-  return {.sum = error.square().sum(), .weight = count_of(loss, micro, target)};
+  const at::Tensor mask = counted_elements(loss, micro, target);
+  if (mask.defined()) error = error.masked_fill(mask.logical_not(), 0);
+  return {.sum = error.square().sum(), .weight = count_of(target, mask)};
 }
 
 LossHead squared_error_head(const ScriptLoss& loss, std::size_t place) {
@@ -63,7 +63,8 @@ LossHead squared_error_head(const ScriptLoss& loss, std::size_t place) {
                                double) { return squared_error(loss, outputs.at(place), micro); },
       .weight =
           [loss](const batch::MicroBatch& micro) {
-            return count_of(loss, micro, with_labels_of(loss, micro).targets);
+            const at::Tensor target = with_labels_of(loss, micro).targets;
+            return count_of(target, counted_elements(loss, micro, target));
           },
       .coefficient = loss.coefficient};
 }

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
+#include "core/cause.h"
 #include "core/words.h"
 
 namespace accrue::models {
@@ -44,12 +45,6 @@ at::Tensor tensor_of(const at::IValue& value, const std::string& name) {
                     value.type()->annotation_str(), "a forward that returns tensors");
 }
 
-/// The first line: libtorch's messages go on with stack traces.
-std::string reason_of(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 std::string in_words(const torch::jit::Kwargs& arguments) {
   std::vector<std::string> words;
   for (const auto& [name, value] : arguments)
@@ -62,7 +57,7 @@ std::string in_words(const torch::jit::Kwargs& arguments) {
 /// The error for inputs that a module does not take.
 Error refused_by_module(const batch::MicroBatch& micro, const torch::jit::Kwargs& arguments,
                         const std::exception& error) {
-  const std::string reason = reason_of(error);
+  const std::string reason = cause_of(error);
   const bool has_one_value = reason.find("more than 1 value per channel") != std::string::npos;
   return runtime_error(
       "run the TorchScript module on " + accrue::counted(micro.inputs.size(0), "sample"),

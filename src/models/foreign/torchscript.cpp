@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "core/cause.h"
 #include "core/words.h"
 #include "models/files/named_tensors.h"
 #include "models/foreign/foreign_passes.h"
@@ -25,9 +26,6 @@ namespace {
 at::ScalarType dtype_of(const TorchScriptOptions& options) {
   return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
 }
-
-/// The first line: libtorch's messages go on with stack traces.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// Makes parameters contiguous, as the optimizer's pass in place needs them.
 void make_contiguous(const torch::jit::Module& module) {
@@ -57,7 +55,7 @@ torch::jit::Module load(const TorchScriptOptions& options) {
     throw;
   } catch (const std::exception& error) {
     throw usage_error(
-        "load " + file, "a TorchScript file", first_line(error.what()),
+        "load " + file, "a TorchScript file", cause_of(error),
         "torch.jit.script(model).save(\"model.pt\") in Python, of the module itself: what "
         "torch.save writes is its Python object or its weights alone");
   }
