@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "accrue/core/parameter.h"
 
@@ -39,6 +40,25 @@ inline void perturb(const NamedParameters& parameters, std::uint64_t seed, doubl
         at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
     at::Tensor(tensor).mul_(factor);
   }
+}
+
+/// Between 1/2 and 1, exact in every dtype, and no power of two: a loss that is scaled by it rounds
+/// every product and every partial sum of its backward pass anew. It has 8 significant bits, which
+/// is what bf16 holds; 37 is prime to 64, so that 64 draws differ.
+inline double drawn_scale(std::uint64_t seed) {
+  return static_cast<double>(129 + 2 * (37 * seed % 64)) / 256;
+}
+
+/// Raises noise that was small by chance to what is usual (the median) beside norms of their
+/// gradients.
+inline void raise_to_usual(std::vector<double>& noise, const std::vector<double>& norms) {
+  std::vector<double> relative;
+  for (std::size_t i = 0; i < noise.size(); ++i)
+    if (norms[i] > 0) relative.push_back(noise[i] / norms[i]);
+  if (relative.empty()) return;
+  const auto middle = relative.begin() + std::ssize(relative) / 2;
+  std::nth_element(relative.begin(), middle, relative.end());
+  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = std::max(noise[i], *middle * norms[i]);
 }
 
 /// What a parameter's gradient may lose to rounding is made of. Norms are L2, of gradients of the

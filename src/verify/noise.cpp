@@ -10,21 +10,6 @@
 namespace accrue::proof {
 namespace {
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-void raise_to_usual(std::vector<double>& noise, const std::vector<double>& norms) {
-  std::vector<double> relative;
-  for (std::size_t i = 0; i < noise.size(); ++i)
-    if (norms[i] > 0) relative.push_back(noise[i] / norms[i]);
-  const double usual = median(std::move(relative));
-  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = std::max(noise[i], usual * norms[i]);
-}
-
 /// Elements that are made fp64 at a time.
 constexpr std::int64_t piece = 1 << 20;
 
@@ -63,11 +48,6 @@ Along components(const at::Tensor& difference, const at::Tensor& gradient) {
   const double ones = difference.sum(at::kDouble).item<double>();
   return {size > 0 ? along / size : 0,
           ones / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, difference.numel())))};
-}
-
-double drawn_scale(std::uint64_t seed) {
-  // 8 significant bits, which is what bf16 holds; 37 is prime to 64, so that 64 draws differ.
-  return static_cast<double>(129 + 2 * (37 * seed % 64)) / 256;
 }
 
 void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,

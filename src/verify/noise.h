@@ -44,10 +44,6 @@ using ScaledPass = std::function<Gradients(double weighting)>;
 void draw_noise(Noise& noise, const NamedParameters& parameters, const ScaledPass& pass,
                 const Gradients& reference, std::uint64_t seed, double least = 0);
 
-/// Between 1/2 and 1, exact in every dtype, and no power of two: a loss that is scaled by it rounds
-/// every product and every partial sum of its backward pass anew.
-double drawn_scale(std::uint64_t seed);
-
 /// Components of `difference` along the directions; the gradient's direction is `gradient`'s.
 Along components(const at::Tensor& difference, const at::Tensor& gradient);
 

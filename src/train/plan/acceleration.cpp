@@ -32,7 +32,15 @@ std::string accelerate_or_tell(models::Model& model) {
   }
 }
 
+constexpr const char* by_accrue = "accrue does the model's operations";
 constexpr const char* by_libtorch = "the model's operations are libtorch's";
+
+/// Puts a decision into effect: the model, the config and what is told of it.
+void accelerate(Workload& work, bool on, const std::string& reason) {
+  work.model->accelerate(on);
+  work.config.model.accelerate = on ? Accelerate::on : Accelerate::off;
+  work.acceleration = {.on = on, .reason = reason};
+}
 
 /// The decision of model.accelerate = "auto".
 void decide_by_check(Workload& work) {
@@ -48,10 +56,8 @@ void decide_by_check(Workload& work) {
 
 }  // namespace
 
-void accelerate(Workload& work, bool on, const std::string& reason) {
-  work.model->accelerate(on);
-  work.config.model.accelerate = on ? Accelerate::on : Accelerate::off;
-  work.acceleration = {.on = on, .reason = reason};
+void accelerate_as(Workload& work, bool on, const std::string& who_says) {
+  accelerate(work, on, (on ? by_accrue : by_libtorch) + (", as " + who_says));
 }
 
 void decide_acceleration(Workload& work) {
@@ -60,13 +66,13 @@ void decide_acceleration(Workload& work) {
     case Accelerate::automatic:
       return decide_by_check(work);
     case Accelerate::off:
-      return accelerate(work, false, by_libtorch + std::string(", as model.accelerate says"));
+      return accelerate_as(work, false, "model.accelerate says");
     case Accelerate::on: {
       work.model->accelerate(true);
       const AccelerationCheck check = check_acceleration(work);
-      return accelerate(work, true,
-                        "accrue does the model's operations, as model.accelerate says" +
-                            (check.agrees ? ": " : std::string(", although ")) + check.finding);
+      return accelerate_as(
+          work, true,
+          "model.accelerate says" + ((check.agrees ? ": " : ", although ") + check.finding));
     }
   }
 }

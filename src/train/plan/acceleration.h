@@ -11,7 +11,7 @@ namespace accrue::train {
 /// plans, measures or proves decides before its first pass.
 void decide_acceleration(Workload& work);
 
-/// Puts a decision that was made elsewhere into effect: by a checkpoint, or with other ranks.
-void accelerate(Workload& work, bool on, const std::string& reason);
+/// Puts a decision that was made elsewhere into effect; `who_says` so, as in "the checkpoint says".
+void accelerate_as(Workload& work, bool on, const std::string& who_says);
 
 }  // namespace accrue::train

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cause.h"
 #include "core/words.h"
 #include "data/loader.h"
 #include "kernels/operations.h"
@@ -117,26 +118,25 @@ class Comparison {
     for (std::uint64_t seed = 1; seed <= noise_draws; ++seed) {
       const Keep values{TensorSnapshot(trained_)};
       perturb(trained_, seed);
-      const auto moved = run(&kernels::plain_operations(), scale_of(seed));
+      const auto moved = run(&kernels::plain_operations(), drawn_scale(seed));
       if (!moved) continue;
       loss_noise_ = std::max(
           loss_noise_, std::abs(moved->loss - plain.loss) / std::max(std::abs(plain.loss), 1e-30));
       for (std::size_t i = 0; i < noise_.size(); ++i)
         noise_[i] = std::max(noise_[i], l2_norm(moved->means[i] - plain.means[i]));
     }
-    raise_to_usual(plain);
+    std::vector<double> sizes;
+    for (const at::Tensor& mean : plain.means) sizes.push_back(l2_norm(mean));
+    raise_to_usual(noise_, sizes);
   }
 
-  /// Of a difference's bound, the most that was found.
+  /// The most that was found of a difference, as a share of its bound.
   double largest_share() const { return largest_share_; }
 
  private:
   static std::shared_ptr<accum::GradientBuffer> buffer_of(const models::Model& model) {
     return std::make_shared<accum::GradientBuffer>(model.parameters());
   }
-
-  /// Exact in every dtype, and no power of two: products and sums of the backward pass round anew.
-  static double scale_of(std::uint64_t seed) { return (128.0 + 2.0 * double(seed) + 1.0) / 256.0; }
 
   PassGradients means_of(const PassResult& pass) const {
     PassGradients result{.loss = pass.loss_sum / pass.weight};
@@ -154,21 +154,6 @@ class Comparison {
     const double relative = size > 0 ? size : 1;
     return what + " differs by " + in_words(error / relative) +
            " of itself, where rounding makes " + in_words(bound / relative);
-  }
-
-  /// A parameter whose draws were small by chance has the usual noise, relative to its gradient.
-  void raise_to_usual(const PassGradients& plain) {
-    std::vector<double> shares;
-    std::vector<double> sizes;
-    for (std::size_t i = 0; i < noise_.size(); ++i) {
-      sizes.push_back(l2_norm(plain.means[i]));
-      if (sizes[i] > 0) shares.push_back(noise_[i] / sizes[i]);
-    }
-    if (shares.empty()) return;
-    const auto middle = shares.begin() + std::ssize(shares) / 2;
-    std::nth_element(shares.begin(), middle, shares.end());
-    for (std::size_t i = 0; i < noise_.size(); ++i)
-      noise_[i] = std::max(noise_[i], *middle * sizes[i]);
   }
 
   const Workload& work_;
@@ -238,8 +223,8 @@ AccelerationCheck check_acceleration(const Workload& work) {
     } catch (const std::exception& error) {
       const bool is_memory = memory::is_out_of_memory(error);
       if (is_memory && samples > 1) continue;
-      const std::string reason = is_memory ? memory::why_out_of_memory(error) : error.what();
-      return {false, {}, "a pass to compare failed: " + reason.substr(0, reason.find('\n'))};
+      const std::string reason = is_memory ? memory::why_out_of_memory(error) : cause_of(error);
+      return {false, {}, "a pass to compare failed: " + reason};
     }
   }
   return {};

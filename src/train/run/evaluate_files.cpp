@@ -25,7 +25,7 @@ Config config_for(const EvaluationTask& task) {
   config.model.freeze.clear();
   if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
-  // Of the tokens, whatever it was trained for.
+  // Its loss is that of the tokens, whatever it was trained for.
   config.loss.kind =
       config.model.kind == ModelKind::bert ? models::LossKind::mlm : models::LossKind::lm;
   config.batch = {.samples = 1};

@@ -3,15 +3,6 @@
 #include "train/plan/acceleration.h"
 
 namespace accrue::train {
-namespace {
-
-void accelerate_as(Workload& work, bool on, const std::string& who_says) {
-  const std::string whose =
-      on ? "accrue does the model's operations" : "the model's operations are libtorch's";
-  accelerate(work, on, whose + ", as " + who_says);
-}
-
-}  // namespace
 
 void settle_acceleration(Workload& work, const Ranks& ranks,
                          const std::optional<Repeated>& repeated) {

@@ -7,40 +7,33 @@
 namespace accrue::proof {
 namespace {
 
-bool tell_weights(const std::vector<models::LossHead>& heads) {
-  return std::ranges::all_of(
+/// `count_all(count)` calls `count` with each micro-batch.
+template <class CountAll>
+std::optional<LossTotals> totals_over(models::Model& model, const CountAll& count_all) {
+  const std::vector<models::LossHead> heads = model.losses();
+  const bool tell_weights = std::ranges::all_of(
       heads, [](const models::LossHead& head) { return static_cast<bool>(head.weight); });
-}
-
-LossTotals totals_from(const std::vector<models::LossHead>& heads, std::vector<double> weights) {
-  std::vector<double> coefficients;
+  if (heads.size() < 2 || !tell_weights) return std::nullopt;
+  std::vector<double> weights(heads.size(), 0), coefficients;
   for (const models::LossHead& head : heads) coefficients.push_back(head.coefficient);
-  return {std::move(weights), std::move(coefficients)};
-}
-
-void add_weights(const std::vector<models::LossHead>& heads, const batch::MicroBatch& micro,
-                 std::vector<double>& weights) {
-  if (micro.is_empty()) return;
-  for (std::size_t i = 0; i < heads.size(); ++i) weights[i] += heads[i].weight(micro);
+  count_all([&](const batch::MicroBatch& micro) {
+    if (micro.is_empty()) return;
+    for (std::size_t i = 0; i < heads.size(); ++i) weights[i] += heads[i].weight(micro);
+  });
+  return LossTotals{std::move(weights), std::move(coefficients)};
 }
 
 }  // namespace
 
 std::optional<LossTotals> loss_totals(models::Model& model, const data::Loader& loader,
                                       const Parts& parts) {
-  const std::vector<models::LossHead> heads = model.losses();
-  if (heads.size() < 2 || !tell_weights(heads)) return std::nullopt;
-  std::vector<double> weights(heads.size(), 0);
-  for (const batch::Range part : parts) add_weights(heads, loader.fetch(part), weights);
-  return totals_from(heads, std::move(weights));
+  return totals_over(model, [&](const auto& count) {
+    for (const batch::Range part : parts) count(loader.fetch(part));
+  });
 }
 
 std::optional<LossTotals> loss_totals(models::Model& model, const batch::MicroBatch& micro) {
-  const std::vector<models::LossHead> heads = model.losses();
-  if (heads.size() < 2 || !tell_weights(heads)) return std::nullopt;
-  std::vector<double> weights(heads.size(), 0);
-  add_weights(heads, micro, weights);
-  return totals_from(heads, std::move(weights));
+  return totals_over(model, [&](const auto& count) { count(micro); });
 }
 
 train::PassOptions pass_options(const std::optional<LossTotals>& totals, double weighting) {
