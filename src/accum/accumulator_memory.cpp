@@ -109,7 +109,7 @@ void Accumulator::run_in_parts(const Micro& whole, bool is_last, const std::exce
                                   "; micro-batches of that size would not have to run again"));
 }
 
-/// Of the open window; what was split counts once, if any of its parts is in.
+/// Counts the open window's micro-batches; one that was split counts once, if any part of it is in.
 std::int64_t Accumulator::micro_batches_in() const {
   const LedgerView ledger = window_.ledger();
   std::int64_t count = 0, last = -1;

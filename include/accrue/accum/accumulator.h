@@ -98,8 +98,8 @@ struct AccumulatorState {
   std::int64_t windows = 0;  ///< windows opened
   double window_units = 0;   ///< counted so far in the open window, in the batch's unit
   double total_units = 0;    ///< counted in all windows that were closed
-  /// Of each ledger entry of the open window, in order, the first entry of its micro-batch: itself
-  /// but where a micro-batch was split.
+  /// Tells for each ledger entry of the open window, in order, the first entry of its micro-batch:
+  /// that is itself but where a micro-batch was split.
   std::vector<std::int64_t> first_entries{};
   std::optional<LossTotals> losses{};  ///< what expect() said of the open window
   std::vector<std::vector<double>>
@@ -230,7 +230,6 @@ class Accumulator {
   bool full() const;
   /// Whether a window is open.
   bool pending() const { return window_.is_open(); }
-  const AccumulatorOptions& options() const { return options_; }
   const accum::Window& current_window() const { return window_; }
 
   /// Closes the window: mean gradient, clipping, one optimizer step. The optimizer may not hold

@@ -79,7 +79,7 @@ struct ModelConfig {
   LoraConfig lora;
   models::BaseFormat base = models::BaseFormat::as_stored;
   models::BatchNormPolicy batchnorm = models::BatchNormPolicy::error;
-  /// Of a torchscript or custom model. A workload whose decision is made says on or off.
+  /// Only torchscript and custom models have it. A workload whose decision is made says on or off.
   Accelerate accelerate = Accelerate::automatic;
   /// Channels, height and width of an image model's input, and the names of its classes by their
   /// numbers. These are no keys: the data (or a checkpoint) tell them.
@@ -159,14 +159,17 @@ struct LossConfig {
   models::LossKind kind = models::LossKind::lm;
   double beta = 0.1;            ///< of pairs
   double mask_fraction = 0.15;  ///< of mlm: how many of the tokens are to be predicted
-  /// Of mlm: the id that hides a token; none: the tokenizer's, or of bytes one of its own.
+  /// The id that hides a token of mlm; none stands for the tokenizer's, or of bytes for one of its
+  /// own.
   std::optional<std::int64_t> mask_token;
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;
-  /// Of a TorchScript module: its losses; empty: one, of the output against the labels.
+  /// The losses of a TorchScript module; where there are none, it has one, of its output against
+  /// the labels.
   std::vector<models::ScriptLoss> heads;
-  /// Of a TorchScript module: the method that returns its losses as sums and weights; empty: none.
+  /// The method of a TorchScript module that returns its losses as sums and weights; empty where
+  /// none does.
   std::string method;
 };
 

@@ -246,15 +246,10 @@ WindowSummary summarize_window(const Config& config, const FirstBatch& first) {
 /// Throws where samples are neither images nor rows of token ids with a label for each.
 void expect_tokens_or_images(const data::Source& source) {
   if (source.image_shape()) return;
-  const std::int64_t first = 0;
-  const batch::MicroBatch sample = source.fetch(std::span(&first, 1));
-  const auto has_ids = [](const at::Tensor& rows) {
-    return rows.defined() && rows.dim() == 2 && rows.scalar_type() == at::kLong;
-  };
-  const bool has_tokens = sample.columns.empty() && has_ids(sample.inputs) &&
-                          has_ids(sample.targets) &&
-                          sample.inputs.sizes() == sample.targets.sizes();
-  if (has_tokens) return;
+  const batch::MicroBatch sample = data::fetch_one(source);
+  const bool has_labels = sample.targets.defined() && sample.targets.scalar_type() == at::kLong &&
+                          sample.targets.sizes() == sample.inputs.sizes();
+  if (data::is_rows_of_tokens(sample) && has_labels) return;
   throw usage_error("show the data", "samples of tokens, or images",
                     sample.columns.empty() ? "samples of another kind, which the program brings"
                                            : "tensors by name, as data.columns says",

@@ -97,7 +97,7 @@ std::string inputs_in_words(const batch::MicroBatch& sample) {
 void expect_logits(const Config& config, const data::Source& train, const batch::MicroBatch& sample,
                    const at::Tensor& logits) {
   const std::int64_t classes = config.model.vocab.value_or(0);
-  // Of images with masks [B, K, H, W], as torch has them.
+  // Logits of images with masks are [B, K, H, W], as torch has them.
   const at::Tensor rows = train.has_masks() && logits.dim() == 4 ? logits.movedim(1, -1) : logits;
   const bool fits = rows.dim() == sample.targets.dim() + 1 &&
                     rows.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==

@@ -24,54 +24,54 @@ void take_adapters_of_folder(Config& config) {
   lora.adapters.dropout = dropout;
 }
 
-void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
+/// What all language models have.
+template <class Options>
+void put_common_shape(ModelConfig& model, const Options& shape) {
   model.layers = shape.layers;
   model.heads = shape.heads;
   model.width = shape.width;
   model.context = shape.context;
   model.vocab = shape.vocab;
+}
+
+void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
+  put_common_shape(model, shape);
 }
 
 void put_shape(ModelConfig& model, const models::BertOptions& shape) {
-  model.layers = shape.layers;
-  model.heads = shape.heads;
-  model.width = shape.width;
+  put_common_shape(model, shape);
   model.ffn_width = shape.ffn_width;
-  model.context = shape.context;
-  model.vocab = shape.vocab;
 }
 
 void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
-  model.layers = shape.layers;
-  model.heads = shape.heads;
+  put_common_shape(model, shape);
   model.kv_heads = shape.kv_heads;
-  model.width = shape.width;
   model.ffn_width = shape.ffn_width;
-  model.context = shape.context;
-  model.vocab = shape.vocab;
   model.config_json = shape.config_json;
 }
 
-std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
-  const models::Gpt2Options theirs =
-      models::read_gpt2_shape(config.model.from, gpt2_options(config));
-  std::unique_ptr<models::Gpt2> model =
-      models::load_gpt2_folder(config.model.from, theirs, config.model.context);
+/// Takes the shape of a model that was loaded from files with `positions`, and notes what it is.
+template <class Model>
+std::unique_ptr<models::Model> taken(Config& config, std::unique_ptr<Model> model,
+                                     std::int64_t positions, std::vector<std::string>& remarks) {
   remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
+  note_shorter_context(config.model.kind, positions, model->options().context, remarks);
   put_shape(config.model, model->options());
   return model;
 }
 
+std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
+  const std::string& from = config.model.from;
+  const models::Gpt2Options theirs = models::read_gpt2_shape(from, gpt2_options(config));
+  return taken(config, models::load_gpt2_folder(from, theirs, config.model.context), theirs.context,
+               remarks);
+}
+
 std::unique_ptr<models::Model> load_bert(Config& config, std::vector<std::string>& remarks) {
-  const models::BertOptions theirs =
-      models::read_bert_shape(config.model.from, bert_options(config));
-  std::unique_ptr<models::Bert> model =
-      models::load_bert_folder(config.model.from, theirs, config.model.context);
-  remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(config.model.kind, theirs.context, model->options().context, remarks);
-  put_shape(config.model, model->options());
-  return model;
+  const std::string& from = config.model.from;
+  const models::BertOptions theirs = models::read_bert_shape(from, bert_options(config));
+  return taken(config, models::load_bert_folder(from, theirs, config.model.context), theirs.context,
+               remarks);
 }
 
 models::LlamaOptions llama_shape_of_origin(const ModelConfig& model) {
@@ -87,10 +87,7 @@ std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::strin
       models::is_gguf(from) ? models::load_llama_gguf(from, llama_options(config), wanted)
                             : models::load_llama_folder(from, llama_options(config), wanted);
   const std::int64_t positions = llama_shape_of_origin(config.model).context;
-  remarks.push_back(start_in_words(config.model.from, *model));
-  note_shorter_context(config.model.kind, positions, model->options().context, remarks);
-  put_shape(config.model, model->options());
-  return model;
+  return taken(config, std::move(model), positions, remarks);
 }
 
 }  // namespace

@@ -41,10 +41,11 @@ data::ImageShape stated_shape(const Config& config) {
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
 }
 
-std::shared_ptr<const data::Source> open_files(
-    const Config& config, const TextReading& text, const std::vector<std::string>& globs,
-    const std::string& key, const data::ImageShape& image, std::vector<std::string> classes = {},
-    const data::Augment& augment = {}, const data::Source* of_training = nullptr) {
+/// Opens training data, or held-out ones, which have to go with those `of_training`.
+std::shared_ptr<const data::Source> open_files(const Config& config, const TextReading& text,
+                                               const std::vector<std::string>& globs,
+                                               const std::string& key,
+                                               const data::Source* of_training = nullptr) {
   data::SourceOptions options;
   options.globs = globs;
   options.exclude = config.data.exclude;
@@ -58,14 +59,18 @@ std::shared_ptr<const data::Source> open_files(
   options.pairs = models::is_of_pairs(config.loss.kind);
   options.columns = config.data.columns;
   options.whole = config.loss.kind == models::LossKind::mlm;
-  options.classes = std::move(classes);
   options.masks = config.data.masks;
-  if (key == "data.val") options.other_images = config.data.train;
-  options.image = image;
-  options.augment = augment;
   options.seed = config.run.seed;
+  if (of_training == nullptr) {
+    options.image = stated_shape(config);
+    options.augment = config.data.augment;
+    return data::open_source(options, key);
+  }
+  options.classes = of_training->classes();
+  options.image = of_training->image_shape().value_or(data::ImageShape{});
+  options.other_images = config.data.train;
   std::unique_ptr<data::Source> source = data::open_source(options, key);
-  if (of_training != nullptr) data::take_column_types(*of_training, *source, key);
+  data::take_column_types(*of_training, *source, key);
   return source;
 }
 
@@ -85,17 +90,14 @@ std::shared_ptr<const data::Source> open_training_files(const Config& config,
     throw usage_error("data.train", "file patterns, or data that the program brings",
                       "none of both",
                       "train = [\"texts/*.txt\"] in [data], or accrue::train::Custom::train");
-  if (data.weights.empty())
-    return open_files(config, text, data.train, "data.train", stated_shape(config), {},
-                      data.augment);
+  if (data.weights.empty()) return open_files(config, text, data.train, "data.train");
   Config alone = config;
   // Samples of all sources share rows; of pairs it tells where their sequences end.
   alone.data.packing = models::is_of_pairs(config.loss.kind);
   std::vector<data::MixturePart> parts;
   for (std::size_t i = 0; i < data.train.size(); ++i)
     parts.push_back({.name = data.train[i],
-                     .source = open_files(alone, text, {data.train[i]}, "data.train",
-                                          stated_shape(config), {}, data.augment),
+                     .source = open_files(alone, text, {data.train[i]}, "data.train"),
                      .weight = data.weights.at(i)});
   return mix(std::move(parts), config);
 }
@@ -166,9 +168,7 @@ Datasets open_datasets(const Config& config, const TextReading& text,
   if (config.custom && config.custom->val) sets.val = config.custom->val;
   if (sets.val || config.data.val.empty()) return sets;
   const bool images = sets.train->image_shape().has_value();
-  sets.val = open_files(config, text, config.data.val, "data.val",
-                        sets.train->image_shape().value_or(data::ImageShape{}),
-                        sets.train->classes(), {}, sets.train.get());
+  sets.val = open_files(config, text, config.data.val, "data.val", sets.train.get());
   check_text_is_of_model(config, *sets.val, "data.val");
   if (sets.val->image_shape().has_value() == images) return sets;
   throw usage_error("data.val",
