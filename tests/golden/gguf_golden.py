@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
-from tolerance import relative_error  # noqa: E402
+from tolerance import LOSS_BOUND, relative_error  # noqa: E402
 
 try:
     import gguf
@@ -47,7 +47,6 @@ STATED = {
 # transformers' own reader of GGUF does not take over scaled positions, biases of llama, the width of Qwen 3's heads and the
 # root that divides Gemma's scores.
 UNKNOWN_TO_TRANSFORMERS = {"llama", "llama, linear", "llama, yarn", "llama with biases", "qwen3", "gemma2", "gemma3"}
-LOSS_BOUND = 1e-5  # of fp32 losses: llama_golden.py
 
 
 def run_helper(*arguments):
@@ -132,7 +131,7 @@ class GgufOfModels(unittest.TestCase):
                 before = loss_of(folder, "loss", folder)
                 after = loss_of(folder, "read", folder, "ours.gguf")
                 if family.startswith("gemma"):  # a norm's weight plus one, minus one
-                    self.assertLess(abs(after - before), LOSS_BOUND * abs(before))
+                    self.assertLess(abs(after - before), LOSS_BOUND["fp32"] * abs(before))
                 else:
                     self.assertEqual(after, before)
 
@@ -147,7 +146,7 @@ class GgufOfModels(unittest.TestCase):
                 ids = torch.randint(0, 199, (2, 24))
                 with torch.no_grad():
                     difference = relative_error(theirs(ids).logits, model(ids).logits)
-                self.assertLess(difference, LOSS_BOUND)
+                self.assertLess(difference, LOSS_BOUND["fp32"])
 
     def test_rotary_factors_are_those_of_transformers(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
-from tolerance import PROJECTION_LIMIT, projection_error, relative_error  # noqa: E402
+from tolerance import (  # noqa: E402
+    GRADIENT_BOUND,
+    LOSS_BOUND,
+    PROJECTION_LIMIT,
+    projection_error,
+    relative_error,
+)
 
 try:
     import torch
@@ -25,14 +31,6 @@ except ImportError as error:
 
 HELPER = ""
 IGNORED = -100
-# Relative to the reference's largest element. Losses in fp32: the promise of 1e-5. Gradients: 16 times the
-# unit roundoff times the square root of about 600 summed terms (bf16: 4 times), as in tests/support/tolerance.h.
-LOSS_BOUND = {"fp32": 1e-5, "fp64": 1e-12, "bf16": 4 * 2.0**-9}
-GRADIENT_BOUND = {
-    "fp32": 16 * 2.0**-24 * 600**0.5,
-    "fp64": 1e-12,
-    "bf16": 4 * 2.0**-9 * 600**0.5,
-}
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.float32}
 
 

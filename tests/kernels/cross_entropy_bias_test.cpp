@@ -15,7 +15,6 @@ namespace accrue::kernels {
 namespace {
 
 using testing::all_sizes;
-using testing::Case;
 using testing::close;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -24,11 +23,8 @@ using testing::leaf;
 using testing::open_slot;
 using testing::Sizes;
 
-class CrossEntropyBias : public ::testing::TestWithParam<Case> {
+class CrossEntropyBias : public testing::HeadTest {
  protected:
-  at::ScalarType compute() const { return GetParam().compute; }
-  at::ScalarType master() const { return GetParam().master; }
-
   struct Head {
     at::Tensor hidden, weight, bias, targets;
   };
@@ -42,13 +38,9 @@ class CrossEntropyBias : public ::testing::TestWithParam<Case> {
     if (rows > 1) made.targets[0].fill_(ignored_label);
     return made;
   }
-  PreparedWeight copy_;
 };
-INSTANTIATE_TEST_SUITE_P(All, CrossEntropyBias,
-                         ::testing::Values(Case{at::kFloat, at::kFloat},
-                                           Case{at::kDouble, at::kDouble},
-                                           Case{at::kBFloat16, at::kFloat}),
-                         [](const auto& param) { return c10::toString(param.param.compute); });
+INSTANTIATE_TEST_SUITE_P(All, CrossEntropyBias, ::testing::ValuesIn(testing::all_cases),
+                         testing::case_name);
 
 TEST_P(CrossEntropyBias, MatchesATen) {
   for (const Sizes& sizes : all_sizes) {

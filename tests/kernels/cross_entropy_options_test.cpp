@@ -14,7 +14,6 @@
 namespace accrue::kernels {
 namespace {
 
-using testing::Case;
 using testing::close;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -24,14 +23,12 @@ using testing::open_slot;
 
 constexpr std::int64_t rows = 30, channels = 8, classes = 11, ignored = 4;
 
-class CrossEntropyOptionsOf : public ::testing::TestWithParam<Case> {
+class CrossEntropyOptionsOf : public testing::HeadTest {
  protected:
   CrossEntropyOptionsOf() {
     targets_.slice(0, 0, rows, 7).fill_(ignored);
     row_weights_.slice(0, 3, rows, 6).zero_();
   }
-  at::ScalarType compute() const { return GetParam().compute; }
-  at::ScalarType master() const { return GetParam().master; }
 
   /// torch's own label smoothing, and the z-loss written out, by rows in double.
   at::Tensor reference(const at::Tensor& logits, const CrossEntropyOptions& options) const {
@@ -57,13 +54,9 @@ class CrossEntropyOptionsOf : public ::testing::TestWithParam<Case> {
                    weight_ = leaf({classes, channels}, master(), 2);
   at::Tensor targets_ = at::arange(rows).mul(7).remainder(classes),
              row_weights_ = at::arange(rows).remainder(5).to(at::kFloat) * 0.5 + 0.25;
-  PreparedWeight copy_;
 };
-INSTANTIATE_TEST_SUITE_P(All, CrossEntropyOptionsOf,
-                         ::testing::Values(Case{at::kFloat, at::kFloat},
-                                           Case{at::kDouble, at::kDouble},
-                                           Case{at::kBFloat16, at::kFloat}),
-                         [](const auto& param) { return c10::toString(param.param.compute); });
+INSTANTIATE_TEST_SUITE_P(All, CrossEntropyOptionsOf, ::testing::ValuesIn(testing::all_cases),
+                         testing::case_name);
 
 /// Each option alone, and all together; none of the others' losses will do.
 TEST_P(CrossEntropyOptionsOf, GiveTorchsLossAndGradients) {

@@ -14,17 +14,14 @@
 namespace accrue::kernels {
 namespace {
 
-using testing::Case;
 using testing::close;
 using testing::in_double;
 using testing::leaf;
 
 constexpr std::int64_t rows = 30, channels = 8, classes = 11;
 
-class OverwrittenHidden : public ::testing::TestWithParam<Case> {
+class OverwrittenHidden : public testing::HeadTest {
  protected:
-  at::ScalarType compute() const { return GetParam().compute; }
-  at::ScalarType master() const { return GetParam().master; }
   at::Tensor hidden() const { return leaf({rows, channels}, compute(), 1); }
 
   Loss loss_of(const at::Tensor& hidden, LinearCrossEntropyOptions options = {}) {
@@ -41,13 +38,9 @@ class OverwrittenHidden : public ::testing::TestWithParam<Case> {
 
   const at::Tensor weight_ = leaf({classes, channels}, master(), 2),
                    targets_ = at::arange(rows).mul(7).remainder(classes);
-  PreparedWeight copy_;
 };
-INSTANTIATE_TEST_SUITE_P(All, OverwrittenHidden,
-                         ::testing::Values(Case{at::kFloat, at::kFloat},
-                                           Case{at::kDouble, at::kDouble},
-                                           Case{at::kBFloat16, at::kFloat}),
-                         [](const auto& param) { return c10::toString(param.param.compute); });
+INSTANTIATE_TEST_SUITE_P(All, OverwrittenHidden, ::testing::ValuesIn(testing::all_cases),
+                         testing::case_name);
 
 TEST_P(OverwrittenHidden, HoldsItsGradientWithTheBitsOfOneApart) {
   for (const CrossEntropyOptions& loss_options : {CrossEntropyOptions{}, all_options()})

@@ -16,7 +16,6 @@ namespace accrue::kernels {
 namespace {
 
 using testing::all_sizes;
-using testing::Case;
 using testing::chunk_rows;
 using testing::close;
 using testing::error_of;
@@ -33,11 +32,8 @@ at::Tensor targets_of(at::IntArrayRef sizes, std::int64_t classes, std::uint64_t
   return targets;
 }
 
-class CrossEntropy : public ::testing::TestWithParam<Case> {
+class CrossEntropy : public testing::HeadTest {
  protected:
-  at::ScalarType compute() const { return GetParam().compute; }
-  at::ScalarType master() const { return GetParam().master; }
-
   static at::Tensor reference_sum(const at::Tensor& hidden, const at::Tensor& weight,
                                   const at::Tensor& targets) {
     return at::cross_entropy_loss(at::matmul(hidden.reshape({-1, weight.size(1)}), weight.t()),
@@ -48,13 +44,9 @@ class CrossEntropy : public ::testing::TestWithParam<Case> {
     const std::int64_t roundings = compute() == at::kBFloat16 ? 2 : 1;
     return 4 * sizes.channels + roundings * sizes.batch * sizes.length;
   }
-  PreparedWeight copy_;
 };
-INSTANTIATE_TEST_SUITE_P(All, CrossEntropy,
-                         ::testing::Values(Case{at::kFloat, at::kFloat},
-                                           Case{at::kDouble, at::kDouble},
-                                           Case{at::kBFloat16, at::kFloat}),
-                         [](const auto& param) { return c10::toString(param.param.compute); });
+INSTANTIATE_TEST_SUITE_P(All, CrossEntropy, ::testing::ValuesIn(testing::all_cases),
+                         testing::case_name);
 
 TEST_P(CrossEntropy, MatchesATen) {
   for (const Sizes& sizes : all_sizes) {

@@ -1,14 +1,30 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+
+#include "accrue/kernels/prepared_weight.h"
 
 /// What the tests of the head's products (a loss, log-probabilities) go through.
 namespace accrue::testing {
 
 struct Case {
   at::ScalarType compute, master;
+};
+inline constexpr Case all_cases[] = {
+    {at::kFloat, at::kFloat}, {at::kDouble, at::kDouble}, {at::kBFloat16, at::kFloat}};
+inline std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  return c10::toString(info.param.compute);
+}
+
+class HeadTest : public ::testing::TestWithParam<Case> {
+ protected:
+  at::ScalarType compute() const { return GetParam().compute; }
+  at::ScalarType master() const { return GetParam().master; }
+  kernels::PreparedWeight copy_;
 };
 
 /// Few rows are one chunk; many are several, of unequal size. Few classes are one block.

@@ -16,7 +16,6 @@ namespace accrue::kernels {
 namespace {
 
 using testing::all_sizes;
-using testing::Case;
 using testing::chunk_rows;
 using testing::close;
 using testing::error_of;
@@ -53,18 +52,15 @@ at::Tensor upstream_of(const at::Tensor& labels) {
   return at::randn(labels.sizes(), at::kDouble);
 }
 
-class LogProbabilities : public ::testing::TestWithParam<Case> {
+class LogProbabilities : public testing::HeadTest {
  protected:
-  at::ScalarType compute() const { return GetParam().compute; }
-  at::ScalarType master() const { return GetParam().master; }
-
   void expect_reference(const Sizes& sizes, bool some_ignored, double cap) {
     SCOPED_TRACE(::testing::Message() << sizes.classes << " classes, ignored: " << some_ignored);
     const at::Tensor hidden = leaf({sizes.batch, sizes.length, sizes.channels}, compute(), 1),
                      weight = leaf({sizes.classes, sizes.channels}, master(), 2, 0.3);
     const at::Tensor labels = labels_of(sizes, some_ignored), upstream = upstream_of(labels);
     const at::Tensor rhidden = in_double(hidden), rweight = in_double(weight);
-    const at::Tensor found = linear_log_probabilities(hidden, weight, labels, prepared_,
+    const at::Tensor found = linear_log_probabilities(hidden, weight, labels, copy_,
                                                       {.soft_cap = cap, .chunk_rows = chunk_rows});
     const at::Tensor expected = reference(rhidden, rweight, labels, cap);
     EXPECT_EQ(found.scalar_type(), at::kDouble);
@@ -80,18 +76,12 @@ class LogProbabilities : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(weight.grad().scalar_type(), master());
 
     const at::NoGradGuard no_grad;
-    EXPECT_TRUE(
-        close(linear_log_probabilities(hidden, weight, labels, prepared_, {.soft_cap = cap}), found,
-              master(), sizes.channels));
+    EXPECT_TRUE(close(linear_log_probabilities(hidden, weight, labels, copy_, {.soft_cap = cap}),
+                      found, master(), sizes.channels));
   }
-
-  PreparedWeight prepared_;
 };
-INSTANTIATE_TEST_SUITE_P(All, LogProbabilities,
-                         ::testing::Values(Case{at::kFloat, at::kFloat},
-                                           Case{at::kDouble, at::kDouble},
-                                           Case{at::kBFloat16, at::kFloat}),
-                         [](const auto& param) { return c10::toString(param.param.compute); });
+INSTANTIATE_TEST_SUITE_P(All, LogProbabilities, ::testing::ValuesIn(testing::all_cases),
+                         testing::case_name);
 
 TEST_P(LogProbabilities, MatchesATen) {
   for (const Sizes& sizes : all_sizes)
@@ -106,11 +96,11 @@ TEST_P(LogProbabilities, AddsToAnOpenSlotInBackward) {
                    weight = leaf({sizes.classes, sizes.channels}, master(), 2, 0.3),
                    plain = weight.detach().clone().requires_grad_(true);
   const at::Tensor labels = labels_of(sizes, true), upstream = upstream_of(labels);
-  linear_log_probabilities(hidden, plain, labels, prepared_).backward(upstream);
+  linear_log_probabilities(hidden, plain, labels, copy_).backward(upstream);
 
   const auto slot = open_slot(weight);
-  const at::Tensor first = linear_log_probabilities(hidden, weight, labels, prepared_);
-  const at::Tensor second = linear_log_probabilities(hidden, weight, labels, prepared_);
+  const at::Tensor first = linear_log_probabilities(hidden, weight, labels, copy_);
+  const at::Tensor second = linear_log_probabilities(hidden, weight, labels, copy_);
   first.backward(upstream);
   EXPECT_TRUE(close(slot->main, plain.grad(), compute(), labels.numel()));
   second.backward(upstream);

@@ -13,6 +13,7 @@
 
 #include "accrue/data/own_source.h"
 #include "accrue/train/trainer.h"
+#include "train/own_network.h"
 
 /// A batch type of a program's own that no slice cuts, a model and losses for it, and what libtorch
 /// alone makes of them.
@@ -53,11 +54,7 @@ struct NetImpl : torch::nn::Module {
       : embed(torch::nn::EmbeddingBagOptions(vocabulary, 6).mode(torch::kSum)), head(6, classes) {
     register_module("embed", embed);
     register_module("head", head);
-    const at::NoGradGuard no_grad;
-    double value = 0.1;
-    for (at::Tensor& parameter : this->parameters())
-      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
-                      2);
+    set_waves(*this);
   }
   at::Tensor forward(const Bags& bags) {
     return head(embed(bags.words, bags.begins).tanh() * bags.scales.unsqueeze(1));
@@ -102,16 +99,7 @@ inline std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps,
 
 /// `c` as a run of `steps` batches of the bags, in order, by plain gradient descent in fp64.
 inline Config with_bags(Config c, std::int64_t steps, std::optional<std::int64_t> micro) {
-  c.run.steps = steps;
-  c.data.train.clear();
-  c.data.val_fraction = 0;
-  c.data.order = batch::Order::sequential;
-  c.batch = {.samples = batch_samples, .micro = micro};
-  c.precision.compute = models::Compute::fp64;
-  c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0};
-  c.optim.clip = 0;
-  c.optim.schedule.kind = optim::ScheduleKind::constant;
-  return c;
+  return by_descent(std::move(c), steps, batch_samples, micro);
 }
 
 }  // namespace accrue::train::testing

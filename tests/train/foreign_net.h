@@ -8,6 +8,7 @@
 
 #include "accrue/data/own_source.h"
 #include "accrue/train/custom.h"
+#include "train/own_network.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train::testing {
@@ -20,11 +21,7 @@ struct ForeignNetImpl : torch::nn::Module {
       : first(register_module("first", torch::nn::Linear(foreign_inputs, 8))),
         second(register_module("second", torch::nn::Linear(8, foreign_classes))),
         drop(register_module("drop", torch::nn::Dropout(dropout))) {
-    const at::NoGradGuard no_grad;
-    double value = 0.1;
-    for (at::Tensor& parameter : this->parameters())
-      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
-                      2);
+    set_waves(*this);
   }
   virtual at::Tensor forward(const at::Tensor& x) {
     return second(drop(torch::nn::functional::gelu(
@@ -77,25 +74,11 @@ class ForeignRun : public TinyRun {
  protected:
   Config foreign_config(std::int64_t steps, std::int64_t micro,
                         const std::string& out = "run") const {
-    Config c = config(out);
-    c.run.steps = steps;
-    c.data.train.clear();
-    c.data.val_fraction = 0;
-    c.data.order = batch::Order::sequential;
-    c.batch = {.samples = 12, .micro = micro};
-    c.precision.compute = models::Compute::fp64;
-    c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0.5};
-    c.optim.clip = 0;
-    c.optim.schedule.kind = optim::ScheduleKind::constant;
-    return c;
+    return by_descent(config(out), steps, 12, micro, 0.5);
   }
 
   static double largest_difference(const SharedNet& a, const SharedNet& b) {
-    const std::vector<at::Tensor> left = a->parameters(), right = b->parameters();
-    double largest = 0;
-    for (std::size_t i = 0; i < left.size(); ++i)
-      largest = std::max(largest, (left[i] - right[i]).abs().max().item<double>());
-    return largest;
+    return testing::largest_difference(a->parameters(), b->parameters());
   }
 };
 

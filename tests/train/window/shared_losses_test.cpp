@@ -1,18 +1,15 @@
 // Several losses of windows that ranks share; the ranks are threads of this process.
 #include <gmock/gmock.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <set>
-#include <thread>
 
-#include "distributed/ranks.h"
 #include "support/tolerance.h"
 #include "train/formula_source.h"
 #include "train/ranks/alone.h"
-#include "train/recorder.h"
 #include "train/run/run_window.h"
-#include "train/window/close_window.h"
+#include "train/thread_ranks.h"
 #include "train/window/micro_batch_runner.h"
+#include "train/window/one_graph.h"
 
 namespace accrue::train {
 namespace {
@@ -77,20 +74,6 @@ data::Loader make_samples() {
           batch::Sampler(kLossSamples, batch::Order::sequential, 0)};
 }
 
-/// Adds up the sums of ranks.
-class Parts final : public Parallelism {
- public:
-  explicit Parts(distributed::DeferredReduce& reduce) : reduce_(reduce) {}
-  batch::Range share(batch::Range window) override { return window; }
-  void close(accum::Window& window, WindowRun& run) override {
-    close_shared_window(window, reduce_, false, {}, run);
-  }
-  std::vector<RankRecord> records() const override { return {}; }
-
- private:
-  distributed::DeferredReduce& reduce_;
-};
-
 struct LossOutcome {
   at::Tensor gradient;
   WindowRun run;
@@ -103,78 +86,45 @@ std::vector<LossOutcome> run_parts(const std::vector<batch::Range>& parts,
   std::vector<std::unique_ptr<TokensAndMarks>> models;
   for (std::size_t rank = 0; rank < parts.size(); ++rank)
     models.push_back(std::make_unique<TokensAndMarks>(bad));
-  const std::uint16_t port = accrue::testing::free_port();
-  const auto run_rank = [&](std::size_t rank) {
-    const auto group = distributed::connect({.rank = static_cast<int>(rank),
-                                             .world = static_cast<int>(parts.size()),
-                                             .master_addr = "127.0.0.1",
-                                             .master_port = port},
-                                            {.timeout = std::chrono::seconds(120)});
+  testing::run_thread_ranks(parts.size(), [&](std::size_t rank, const auto& group) {
     TokensAndMarks& model = *models[rank];
     const auto buffer = std::make_shared<accum::GradientBuffer>(model.parameters());
     distributed::DeferredReduce reduce(group, buffer);
     accum::Window window(buffer);
     window.set_reduction(&reduce);
     data::Loader loader = make_samples();
-    const auto recorder = std::make_shared<testing::Recorder>();
-    RunLog::Observers observers{recorder};
-    TrainState state;
-    RunLog log(observers, state, true);
-    RunControl control;
-    memory::Retries retries;
-    Parts sums(reduce);
-    MicroBatchRunner runner({model, window, loader, 1, log, control, retries},
+    testing::Told told;
+    testing::SumOfRanks sums(reduce);
+    MicroBatchRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
                             {.max_quarantined = 0.5, .reduce = &reduce});
     for (const std::int64_t index : {0, 1}) {
       LossOutcome& outcome = outcomes[rank];
-      outcome.run = run_window({window, runner, sums, retries, log},
+      outcome.run = run_window({window, runner, sums, told.retries, told.log},
                                WindowRequest::even(index, parts[rank], kLossMicro));
       ASSERT_TRUE(outcome.run.gradient) << outcome.run.lost_reason;
       outcome.run.gradient->materialize();
       outcome.gradient = buffer->entries()[0].slot->main.clone();
     }
     group->barrier("the end");
-  };
-  std::vector<std::jthread> threads;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) threads.emplace_back(run_rank, rank);
-  threads.clear();
+  });
   return outcomes;
 }
 
-/// The gradient of both means over the samples of `ranges`, from one graph, and the means.
-std::pair<at::Tensor, std::vector<double>> one_graph(const std::vector<batch::Range>& ranges) {
+testing::OneGraph one_graph(const std::vector<batch::Range>& ranges) {
   TokensAndMarks model({});
-  data::Loader loader = make_samples();
-  at::Tensor total = at::zeros({}, at::kDouble);
-  std::vector<double> means;
-  for (const models::LossHead& head : model.losses()) {
-    at::Tensor sum = at::zeros({}, at::kDouble);
-    double weight = 0;
-    for (const batch::Range& range : ranges) {
-      const batch::MicroBatch micro = loader.fetch(range);
-      const ForwardContext context = batch::training_context(micro, 1, 0);
-      const Loss loss =
-          head.forward(models::run_segments(model, micro, context), micro, context, 1);
-      sum = sum + loss.sum;
-      weight += loss.weight;
-    }
-    total = total + sum * (head.coefficient / weight);
-    means.push_back(sum.item<double>() / weight);
-  }
-  return {torch::autograd::grad({total}, {model.parameters()[0].tensor})[0], means};
+  return testing::one_graph(model, make_samples(), ranges);
 }
 
-void expect_means(const std::vector<LossOutcome>& ranks,
-                  const std::pair<at::Tensor, std::vector<double>>& expected) {
+void expect_means(const std::vector<LossOutcome>& ranks, const testing::OneGraph& expected) {
   for (const LossOutcome& rank : ranks) {
-    EXPECT_LT(relative_error(rank.gradient, expected.first), 1e-12);
-    EXPECT_NEAR(rank.run.losses.at("tokens"), expected.second[0], 1e-12);
-    EXPECT_NEAR(rank.run.losses.at("marks"), expected.second[1], 1e-12);
+    EXPECT_LT(relative_error(rank.gradient, expected.gradients[0]), 1e-12);
+    EXPECT_NEAR(rank.run.losses.at("tokens"), expected.means[0], 1e-12);
+    EXPECT_NEAR(rank.run.losses.at("marks"), expected.means[1], 1e-12);
   }
 }
 
 TEST(SharedLosses, HaveTheirDenominatorsFromAllRanks) {
-  const auto expected = one_graph({{0, kLossSamples}});
+  const testing::OneGraph expected = one_graph({{0, kLossSamples}});
   for (const std::vector<batch::Range>& parts :
        {std::vector<batch::Range>{{0, 3}, {3, 12}}, {{0, 4}, {4, 12}, {12, 12}}})
     expect_means(run_parts(parts, {}), expected);
@@ -182,8 +132,9 @@ TEST(SharedLosses, HaveTheirDenominatorsFromAllRanks) {
 
 /// Its rank has other samples, so that the factors change there and on the other ones.
 TEST(SharedLosses, ChangeTheirFactorsOnAllRanksWhereOneLeavesAMicroBatchOut) {
-  const auto expected = one_graph({{0, 6}, {8, 12}});
-  EXPECT_GT(relative_error(one_graph({{0, kLossSamples}}).first, expected.first), 1e-3);
+  const testing::OneGraph expected = one_graph({{0, 6}, {8, 12}});
+  EXPECT_GT(relative_error(one_graph({{0, kLossSamples}}).gradients[0], expected.gradients[0]),
+            1e-3);
   for (const std::vector<batch::Range>& parts :
        {std::vector<batch::Range>{{0, 4}, {4, 12}}, {{0, 4}, {4, 8}, {8, 12}}}) {
     const std::vector<LossOutcome> ranks = run_parts(parts, {6});

@@ -1,11 +1,9 @@
 // What ranks, which are threads of this process, decide about a model that is not accrue's own.
 #include <gmock/gmock.h>
 
-#include <thread>
-
-#include "distributed/ranks.h"
 #include "train/foreign_net.h"
 #include "train/run/settle_acceleration.h"
+#include "train/thread_ranks.h"
 
 namespace accrue::train {
 namespace {
@@ -25,19 +23,10 @@ class AcceleratedRanks : public testing::ForeignRun {
           foreign_config(2, 3),
           {.model = [net](const Config&) { return trainable(net, testing::foreign_loss); },
            .train = testing::foreign_data()})));
-    const std::uint16_t port = accrue::testing::free_port();
-    const auto decide = [&](std::size_t rank) {
-      const auto group = distributed::connect({.rank = static_cast<int>(rank),
-                                               .world = static_cast<int>(nets.size()),
-                                               .master_addr = "127.0.0.1",
-                                               .master_port = port},
-                                              {.timeout = std::chrono::seconds(120)});
+    testing::run_thread_ranks(nets.size(), [&](std::size_t rank, const auto& group) {
       settle_acceleration(works[rank], Ranks(group), std::nullopt);
       group->barrier("the end");
-    };
-    std::vector<std::jthread> threads;
-    for (std::size_t rank = 0; rank < nets.size(); ++rank) threads.emplace_back(decide, rank);
-    threads.clear();
+    });
     std::vector<Acceleration> found;
     for (const Workload& work : works) found.push_back(work.acceleration.value_or(Acceleration{}));
     return found;

@@ -8,6 +8,7 @@
 
 #include "accrue/data/own_source.h"
 #include "accrue/train/custom.h"
+#include "train/own_network.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train::custom_run {
@@ -18,17 +19,15 @@ struct NetImpl : torch::nn::Module {
   NetImpl() : first(inputs, 8), second(8, classes) {
     register_module("first", first);
     register_module("second", second);
-    const at::NoGradGuard no_grad;
-    double value = 0.1;
-    for (at::Tensor& parameter : this->parameters())
-      parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() /
-                      2);
+    testing::set_waves(*this);
   }
   at::Tensor forward(const at::Tensor& x) { return second(first(x).tanh()); }
 
   torch::nn::Linear first, second;
 };
 TORCH_MODULE(Net);
+
+using testing::largest_difference;
 
 using Summed = torch::nn::functional::CrossEntropyFuncOptions;
 
@@ -56,26 +55,8 @@ inline std::shared_ptr<const data::Source> all_samples() {
 class CustomRun : public testing::TinyRun {
  protected:
   Config config_of_steps(std::int64_t steps, std::optional<std::int64_t> micro) const {
-    Config c = config();
-    c.run.steps = steps;
-    c.data.train.clear();
-    c.data.val_fraction = 0;
-    c.data.order = batch::Order::sequential;
-    c.batch = {.samples = batch_samples, .micro = micro};
-    c.precision.compute = models::Compute::fp64;
-    c.optim = {.kind = OptimizerKind::sgd, .lr = 0.3, .weight_decay = 0, .momentum = 0};
-    c.optim.clip = 0;
-    c.optim.schedule.kind = optim::ScheduleKind::constant;
-    return c;
+    return testing::by_descent(config(), steps, batch_samples, micro);
   }
 };
-
-inline double largest_difference(const std::vector<at::Tensor>& a,
-                                 const std::vector<at::Tensor>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
-  return largest;
-}
 
 }  // namespace accrue::train::custom_run

@@ -8,16 +8,13 @@
 
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "accrue/data/own_source.h"
 #include "accrue/models/torch_module.h"
-#include "distributed/ranks.h"
 #include "support/tolerance.h"
 #include "train/ranks/alone.h"
-#include "train/recorder.h"
 #include "train/run/run_window.h"
-#include "train/window/close_window.h"
+#include "train/thread_ranks.h"
 #include "train/window/exact/exact_runner.h"
 
 namespace accrue::train {
@@ -109,20 +106,6 @@ data::Loader make_rows() {
           batch::Sampler(kExactRows, batch::Order::sequential, 0)};
 }
 
-/// Adds up the sums of ranks.
-class SharedParts final : public Parallelism {
- public:
-  explicit SharedParts(distributed::DeferredReduce& reduce) : reduce_(reduce) {}
-  batch::Range share(batch::Range window) override { return window; }
-  void close(accum::Window& window, WindowRun& run) override {
-    close_shared_window(window, reduce_, false, {}, run);
-  }
-  std::vector<RankRecord> records() const override { return {}; }
-
- private:
-  distributed::DeferredReduce& reduce_;
-};
-
 struct TwoLossesOutcome {
   std::vector<at::Tensor> gradients;
   WindowRun run;
@@ -147,38 +130,24 @@ std::vector<TwoLossesOutcome> run_exact_parts(const std::vector<batch::Range>& p
   for (std::size_t rank = 0; rank < parts.size(); ++rank)
     models.push_back(std::make_unique<NormalisedWithTwoLosses>(
         bad, rank + 1 == parts.size() ? planted : Planted::nothing));
-  const std::uint16_t port = accrue::testing::free_port();
-  const auto run_rank = [&](std::size_t rank) {
-    const auto group = distributed::connect({.rank = static_cast<int>(rank),
-                                             .world = static_cast<int>(parts.size()),
-                                             .master_addr = "127.0.0.1",
-                                             .master_port = port},
-                                            {.timeout = std::chrono::seconds(120)});
+  testing::run_thread_ranks(parts.size(), [&](std::size_t rank, const auto& group) {
     NormalisedWithTwoLosses& model = *models[rank];
     const auto buffer = std::make_shared<accum::GradientBuffer>(model.parameters());
     distributed::DeferredReduce reduce(group, buffer);
     accum::Window window(buffer);
     window.set_reduction(&reduce);
     data::Loader loader = make_rows();
-    const auto recorder = std::make_shared<testing::Recorder>();
-    RunLog::Observers observers{recorder};
-    TrainState state;
-    RunLog log(observers, state, true);
-    RunControl control;
-    memory::Retries retries;
-    SharedParts sums(reduce);
-    ExactRunner runner({model, window, loader, 1, log, control, retries},
+    testing::Told told;
+    testing::SumOfRanks sums(reduce);
+    ExactRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
                        {.max_quarantined = 0.5, .reduce = &reduce});
     for (const std::int64_t index : {0, 1})
       take_outcome(window,
-                   run_window({window, runner, sums, retries, log},
+                   run_window({window, runner, sums, told.retries, told.log},
                               WindowRequest::even(index, parts[rank], kRowsAtOnce)),
                    outcomes[rank]);
     group->barrier("the end");
-  };
-  std::vector<std::jthread> threads;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) threads.emplace_back(run_rank, rank);
-  threads.clear();
+  });
   return outcomes;
 }
 

@@ -2,12 +2,11 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "accrue/train/config.h"
 #include "accrue/train/trainer.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
+#include "train/window/one_graph.h"
 #include "train/window/pipeline/stages.h"
 
 namespace accrue::train::stages {
@@ -18,24 +17,7 @@ using ::testing::HasSubstr;
 /// Of both means over the whole batch, in one graph of libtorch's.
 std::vector<at::Tensor> one_graph_of_two_losses(const std::vector<batch::Range>& kept) {
   Layers model({.two_losses = true});
-  data::Loader loader = make_loader({});
-  at::Tensor total = at::zeros({}, at::kDouble);
-  for (const models::LossHead& head : model.losses()) {
-    at::Tensor sum = at::zeros({}, at::kDouble);
-    double weight = 0;
-    for (const batch::Range& range : kept) {
-      const batch::MicroBatch micro = loader.fetch(range);
-      const ForwardContext context = batch::training_context(micro, 1, 3);
-      const Loss loss =
-          head.forward(models::run_segments(model, micro, context), micro, context, 1);
-      sum = sum + loss.sum;
-      weight += loss.weight;
-    }
-    total = total + sum * (head.coefficient / weight);
-  }
-  torch::autograd::variable_list leaves;
-  for (const NamedParameter& parameter : model.parameters()) leaves.push_back(parameter.tensor);
-  return torch::autograd::grad({total}, leaves);
+  return testing::one_graph(model, make_loader({}), kept).gradients;
 }
 
 double gradient_error(const StageOutcome& outcome, const std::vector<at::Tensor>& expected) {
@@ -73,13 +55,9 @@ TEST(PipelineLosses, OfSeveralLossesFactorsAreWithoutWhatIsLeftOut) {
 
 /// Each rank would need the weights of windows that it does not read.
 TEST(LocalSteps, RefuseSeveralLosses) {
-  constexpr int kRanks = 2;
+  constexpr std::size_t kRanks = 2;
   std::vector<std::string> refusals(kRanks);
-  const std::uint16_t port = accrue::testing::free_port();
-  const auto preview = [&](int rank) {
-    const auto group = distributed::connect(
-        {.rank = rank, .world = kRanks, .master_addr = "127.0.0.1", .master_port = port},
-        {.timeout = std::chrono::seconds(120)});
+  testing::run_thread_ranks(kRanks, [&](std::size_t rank, const auto& group) {
     Config config;
     config.run.out = ::testing::TempDir() + "accrue_local_losses";
     config.run.steps = 2;
@@ -88,12 +66,8 @@ TEST(LocalSteps, RefuseSeveralLosses) {
     config.dist.local_steps = 2;
     Trainer trainer(config, std::make_unique<Layers>(PlantedFaults{.two_losses = true}),
                     std::make_shared<PipelineSamples>(), nullptr, group);
-    refusals[static_cast<std::size_t>(rank)] =
-        accrue::testing::usage_message([&] { trainer.preview(); });
-  };
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(preview, rank);
-  threads.clear();
+    refusals[rank] = accrue::testing::usage_message([&] { trainer.preview(); });
+  });
   for (const std::string& refusal : refusals)
     EXPECT_THAT(refusal, HasSubstr("dist.local_steps with 2 ranks: expected one loss"));
 }

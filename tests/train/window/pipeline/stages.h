@@ -8,17 +8,14 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "accrue/accum/accumulation.h"
 #include "accum/poison.h"
-#include "distributed/ranks.h"
 #include "train/formula_source.h"
 #include "train/ranks/alone.h"
-#include "train/recorder.h"
 #include "train/run/run_window.h"
-#include "train/window/close_window.h"
+#include "train/thread_ranks.h"
 #include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_runner.h"
 
@@ -147,31 +144,20 @@ struct StageOutcome {
 };
 
 /// Adds up the sums of ranks that each hold a stage.
-class SumOfStages final : public Parallelism {
+class SumOfStages final : public testing::SumOfRanks {
  public:
   SumOfStages(distributed::DeferredReduce& reduce, std::int64_t stages)
-      : reduce_(reduce), stages_(stages) {}
-  batch::Range share(batch::Range window) override { return window; }
+      : SumOfRanks(reduce), stages_(stages) {}
   void close(accum::Window& window, WindowRun& run) override {
-    close_shared_window(window, reduce_, false, {}, run);
+    SumOfRanks::close(window, run);
     run.quarantined /= stages_;
   }
-  std::vector<RankRecord> records() const override { return {}; }
 
  private:
-  distributed::DeferredReduce& reduce_;
   std::int64_t stages_;
 };
 
-/// Where a runner tells what happens.
-struct Told {
-  std::shared_ptr<testing::Recorder> recorder = std::make_shared<testing::Recorder>();
-  RunLog::Observers observers{recorder};
-  TrainState state;
-  RunLog log{observers, state, true};
-  RunControl control;
-  memory::Retries retries;
-};
+using testing::Told;
 
 inline void run_window(Runner& runner, accum::Window& window, Parallelism& parallelism, Told& told,
                        StageOutcome& outcome) {
@@ -217,13 +203,7 @@ inline std::vector<StageOutcome> run_stages(const PlantedFaults& faults,
   for (std::int64_t rank = 0; rank < stages; ++rank)
     models.push_back(std::make_unique<Layers>(faults));
   std::vector<StageOutcome> outcomes(models.size());
-  const std::uint16_t port = accrue::testing::free_port();
-  const auto run_stage = [&](std::size_t rank) {
-    const auto group = distributed::connect({.rank = static_cast<int>(rank),
-                                             .world = static_cast<int>(stages),
-                                             .master_addr = "127.0.0.1",
-                                             .master_port = port},
-                                            {.timeout = std::chrono::seconds(120)});
+  testing::run_thread_ranks(models.size(), [&](std::size_t rank, const auto& group) {
     Layers& model = *models[rank];
     const auto buffer = std::make_shared<accum::GradientBuffer>(model.parameters(), accumulation);
     distributed::DeferredReduce reduce(group, buffer, {.overlap = false});
@@ -237,10 +217,7 @@ inline std::vector<StageOutcome> run_stages(const PlantedFaults& faults,
                           {.max_quarantined = max_quarantined, .reduce = &reduce});
     run_window(runner, window, sums, told, outcomes[rank]);
     if (outcomes[rank].run.lost_reason.empty()) group->barrier("the end");
-  };
-  std::vector<std::jthread> threads;
-  for (std::size_t rank = 0; rank < models.size(); ++rank) threads.emplace_back(run_stage, rank);
-  threads.clear();
+  });
   return outcomes;
 }
 

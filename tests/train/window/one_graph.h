@@ -1,0 +1,43 @@
+#pragma once
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <vector>
+
+#include "data/loader.h"
+#include "accrue/models/trainable.h"
+
+namespace accrue::train::testing {
+
+struct OneGraph {
+  std::vector<at::Tensor> gradients;  ///< of the total, by parameter
+  std::vector<double> means;          ///< by loss
+};
+
+/// What the means of a model's losses over the samples of `ranges` come to in one graph of
+/// libtorch's.
+inline OneGraph one_graph(models::Trainable& model, const data::Loader& loader,
+                          const std::vector<batch::Range>& ranges) {
+  OneGraph result;
+  at::Tensor total = at::zeros({}, at::kDouble);
+  for (const models::LossHead& head : model.losses()) {
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    double weight = 0;
+    for (const batch::Range& range : ranges) {
+      const batch::MicroBatch micro = loader.fetch(range);
+      const ForwardContext context = batch::training_context(micro, 1, 0);
+      const Loss loss =
+          head.forward(models::run_segments(model, micro, context), micro, context, 1);
+      sum = sum + loss.sum;
+      weight += loss.weight;
+    }
+    total = total + sum * (head.coefficient / weight);
+    result.means.push_back(sum.item<double>() / weight);
+  }
+  torch::autograd::variable_list leaves;
+  for (const NamedParameter& parameter : model.parameters()) leaves.push_back(parameter.tensor);
+  result.gradients = torch::autograd::grad({total}, leaves);
+  return result;
+}
+
+}  // namespace accrue::train::testing
