@@ -1,3 +1,5 @@
+#include "data/text/column_source.h"
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -134,6 +136,30 @@ TEST_F(Columns, RefuseWhatIsNoLines) {
                             "data.train");
                       }),
               HasSubstr("data.packing = false"));
+}
+
+TEST_F(Columns, OfValidationHaveTheTypesOfTrainingData) {
+  const auto train = open("{\"x\": [1, 2.5]}\n", {"x"});
+  const auto val = open("{\"x\": [3]}\n", {"x"});
+  EXPECT_EQ(fetch(*val, {0}).inputs.scalar_type(), at::kLong) << "by themselves";
+  take_column_types(*train, *val, "data.val");
+  EXPECT_TRUE(at::equal(fetch(*val, {0}).inputs, at::tensor({3.0F}).view({1, 1})));
+}
+
+TEST_F(Columns, OfValidationThatAreOfAnotherFormAreRefusedByName) {
+  const auto refused_beside = [&](const std::string& train, const std::string& val,
+                                  const std::vector<std::string>& columns) {
+    const auto known = open(train, columns);
+    const auto source = open(val, columns);
+    return refusal(Error::Kind::usage, [&] { take_column_types(*known, *source, "data.val"); });
+  };
+  const auto names_x = AllOf(HasSubstr("data.val"), HasSubstr("another \"x\""));
+  EXPECT_THAT(refused_beside("{\"x\": [1]}\n", "{\"x\": [0.5]}\n", {"x"}), names_x);
+  EXPECT_THAT(refused_beside("{\"x\": [1]}\n", "{\"x\": 1}\n", {"x"}), names_x);
+  EXPECT_THAT(refused_beside("{\"x\": [[1]]}\n", "{\"x\": [[1, 2]]}\n", {"x"}), names_x);
+  EXPECT_THAT(refused_beside("{\"x\": [1]}\n", "{\"x\": [1], \"attention_mask\": [1]}\n",
+                             {"x", "attention_mask"}),
+              HasSubstr("another \"attention_mask\""));
 }
 
 TEST_F(Columns, SeeALineThatWasChangedSince) {

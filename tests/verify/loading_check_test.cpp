@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "accrue/data/own_source.h"
 #include "configs_to_verify.h"
 
 namespace accrue::proof {
@@ -85,6 +88,35 @@ TEST_F(LoadingCheck, LabelsBehindASampleAreFound) {
   EXPECT_THAT(faults(of_lines(false),
                      [](batch::MicroBatch& m) { m.targets.masked_fill_(m.targets.eq(-100), 7); }),
               ElementsAre(HasSubstr("is not the sample that it is by itself")));
+}
+
+/// Samples of columns, one of them lists that are padded to the longest; no targets.
+batch::MicroBatch columns_of(std::span<const std::int64_t> indices) {
+  std::int64_t longest = 0;
+  for (const std::int64_t index : indices) longest = std::max(longest, 1 + index % 4);
+  const at::Tensor numbers = at::tensor(std::vector(indices.begin(), indices.end()), at::kLong);
+  const at::Tensor lists = numbers.add(1).unsqueeze(1).expand({-1, longest});
+  const at::Tensor is_padding =
+      at::arange(longest).unsqueeze(0) > numbers.remainder(4).unsqueeze(1);
+  return {.inputs = lists.masked_fill(is_padding, 0),
+          .columns = {{"lists", lists.masked_fill(is_padding, 0)}, {"numbers", numbers}}};
+}
+
+TEST_F(LoadingCheck, ColumnsAreComparedRowByRow) {
+  const auto sound = data::own_source({.size = 40, .fetch = columns_of, .identity = "columns"});
+  const auto faults_where = [&](const Change& change) {
+    const auto source = std::make_shared<ChangedSource>(sound, change);
+    return faults_of_loading(data::Loader(source, train::make_sampler(base(), *source)),
+                             {{0, 4}, {4, 8}, {8, 10}});
+  };
+  EXPECT_THAT(faults_where([](batch::MicroBatch&) {}), IsEmpty());
+  const auto in_place_2 =
+      ElementsAre(HasSubstr("draw 2 of the micro-batch of draws 0 to 3 is not"));
+  EXPECT_THAT(faults_where([](batch::MicroBatch& m) { m.columns.at("numbers")[2] = 99; }),
+              in_place_2);
+  EXPECT_THAT(faults_where([](batch::MicroBatch& m) { m.columns.at("lists")[2][0] = 99; }),
+              in_place_2);
+  EXPECT_THAT(faults_where([](batch::MicroBatch& m) { m.inputs[2][0] = 99; }), in_place_2);
 }
 
 TEST_F(LoadingCheck, IsToBlameForWhatFollowsFromIt) {
