@@ -74,7 +74,7 @@ class Comparer {
 
   Comparison compared() {
     Comparison result;
-    double roundoff = 0;
+    double roundoff = actual_.scaling_roundoff;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       result.parameters.push_back(parameter(i));
       roundoff = std::max(roundoff, unit_roundoff(parameters_[i].tensor.scalar_type()));
@@ -94,10 +94,11 @@ class Comparer {
     const auto elements = static_cast<double>(tensor.numel());
     const double lost =
         actual_.accumulation_errors.empty() ? 0 : actual_.accumulation_errors[i] / actual_.weight;
-    RoundingTerms terms{.gradient_norm = norms_[i],
-                        .accumulation = lost,
-                        .noise = noise_.any() ? noise_.norm[i] : 0,
-                        .unit_roundoff = unit_roundoff(tensor.scalar_type())};
+    RoundingTerms terms{
+        .gradient_norm = norms_[i],
+        .accumulation = lost,
+        .noise = noise_.any() ? noise_.norm[i] : 0,
+        .unit_roundoff = std::max(unit_roundoff(tensor.scalar_type()), actual_.scaling_roundoff)};
     const at::Tensor difference = mean_difference(actual_, reference_, i);
     ParameterComparison result;
     const double scale = std::max(norms_[i], vanishing * usual_ * std::sqrt(elements));

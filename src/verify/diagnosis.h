@@ -86,6 +86,7 @@ struct Diagnosis {
   std::vector<Cause> besides = {};          ///< further causes, each with evidence of its own
   std::vector<std::string> ruled_out = {};  ///< "cause: what speaks against it"
   Place place = Place::none;                ///< where the cause is unknown
+  std::optional<double> factor = {};        ///< Report::factor
 };
 
 /// Whether two numbers are the same but for that part of the larger one.
@@ -112,14 +113,16 @@ struct LoopObservations {
   std::string stepped_parameter;
   std::int64_t zeroed_before = -1;  ///< the backward (from 0) that found a sum gone
   std::string zeroed_parameter;
-  bool saw_sums = true;          ///< in some `.grad`, by a later backward
-  Fit multiple;                  ///< by a multiple of the true gradient
-  Fit mean_of_means;             ///< by a multiple of the mean of the micro-batch means
-  Fit tail;                      ///< by a multiple of the last micro-batches alone
-  std::int64_t tail_begins = 0;  ///< the first of them
-  Fit span;                      ///< by any combination of micro-batch gradients
-  std::vector<double> shares;    ///< of each in it, relative to its true share
-  Fit low_precision;             ///< by adding up in `gradient_dtype`
+  bool saw_sums = true;             ///< in some `.grad`, by a later backward
+  Fit multiple;                     ///< by a multiple of the true gradient
+  Fit mean_of_means;                ///< by a multiple of the mean of the micro-batch means
+  Fit tail;                         ///< by a multiple of the last micro-batches alone
+  std::int64_t tail_begins = 0;     ///< the first of them
+  Fit span;                         ///< by any combination of micro-batch gradients
+  std::vector<double> shares;       ///< of each in it, relative to its true share
+  std::vector<double> mean_shares;  ///< of each one's mean gradient in it
+  std::vector<double> part_norms;   ///< of each one's mean gradient
+  Fit low_precision;                ///< by adding up in `gradient_dtype`
   std::string gradient_dtype;
 };
 

@@ -60,9 +60,8 @@ InMode::InMode(const detail::VerifiedModel& model, Mode mode) {
     } else {
       evaluate_modules(*model.module, undo_);
     }
-  } else if (model.train) {
-    undo_.push_back([&model, training = model.is_training()] { model.train(training); });
-    model.train(false);
+  } else if (model.evaluate) {
+    undo_.push_back(model.evaluate(mode == Mode::batch_norms_frozen));
   }
 }
 

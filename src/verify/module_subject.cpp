@@ -149,7 +149,8 @@ Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& condition
 
   Gradients result{.weight = loss.weight,
                    .loss_sum = loss.sum.item<double>(),
-                   .terms = static_cast<double>(part.size())};
+                   .terms = static_cast<double>(part.size()),
+                   .loss_roundoff = unit_roundoff(loss.sum.scalar_type())};
   std::vector<at::Tensor> leaves;
   for (const NamedParameter& parameter : trained_) leaves.push_back(parameter.tensor);
   if (loss.sum.requires_grad()) {
@@ -195,8 +196,8 @@ std::vector<std::string> ModuleSubject::batch_norms() const {
 
 bool ModuleSubject::can(Mode mode) const {
   if (mode == Mode::training) return true;
-  if (mode == Mode::evaluation) return model_.module != nullptr || model_.train != nullptr;
-  return model_.module != nullptr && !batch_norms().empty();
+  if (mode == Mode::evaluation) return model_.module != nullptr || model_.evaluate != nullptr;
+  return (model_.module != nullptr || model_.freezes_batch_norms) && !batch_norms().empty();
 }
 
 std::unique_ptr<Subject> ModuleSubject::in_double() {

@@ -1,5 +1,6 @@
 #include "accrue/verify/report.h"
 
+#include "verify/causes.h"
 #include "verify/text.h"
 
 namespace accrue::proof {
@@ -64,65 +65,6 @@ const char* remedy(Place place) {
          "of a model whose layers are not the same in each run";
 }
 
-const char* meaning(Cause cause) {
-  switch (cause) {
-    case Cause::none:
-      return "";
-    case Cause::batchnorm:
-      return "batch normalisation takes its statistics from the micro-batch";
-    case Cause::dropout:
-      return "dropout draws its masks in the order of the passes, so they depend on the split";
-    case Cause::weighting:
-      return "micro-batches do not count by their weights";
-    case Cause::normalization:
-      return "the gradient is off by a constant factor";
-    case Cause::precision:
-      return "sums lose more to rounding than the parameters' dtype has to";
-    case Cause::nondeterminism:
-      return "the same pass from the same seed gives two results";
-    case Cause::batch_coupled_loss:
-      return "the loss is no sum over samples: what one contributes depends on the others";
-    case Cause::unknown:
-      return "";
-    case Cause::zeroed_mid_window:
-      return "gradients are cleared between the micro-batches of a window";
-    case Cause::stepped_mid_window:
-      return "parameters change between the micro-batches of a window";
-  }
-  return "";
-}
-
-const char* remedy(Cause cause) {
-  switch (cause) {
-    case Cause::none:
-      return "";
-    case Cause::batchnorm:
-      return "put group normalisation in the place of batch normalisation, or take its statistics "
-             "over the whole batch (model.batchnorm = \"convert-group\" or \"exact\")";
-    case Cause::dropout:
-      return "use a model whose masks follow the sample (gpt2, llama, bert, vit), or no dropout";
-    case Cause::weighting:
-      return "return Loss{sum over the terms, how many there were} from the loss, and no mean";
-    case Cause::normalization:
-      return "leave out the factor or division that depends on the micro-batch";
-    case Cause::precision:
-      return "keep sums and losses in the parameters' dtype (precision.accumulate = \"fp32\")";
-    case Cause::nondeterminism:
-      return "take out of the loss what differs from pass to pass (counters, unseeded draws), or "
-             "ask libtorch for deterministic algorithms";
-    case Cause::batch_coupled_loss:
-      return "use a loss that is a sum over samples, or accrue::coupled_step, which takes one over "
-             "the whole batch";
-    case Cause::unknown:
-      return "";
-    case Cause::zeroed_mid_window:
-      return "clear gradients once, before the first micro-batch";
-    case Cause::stepped_mid_window:
-      return "call step() once, after the last micro-batch";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::vector<Cause> all_causes(const Report& report) {
@@ -148,15 +90,16 @@ std::string conclusion(const Report& report) {
   std::string causes;
   for (const Cause cause : all_causes(report))
     causes += (causes.empty() ? "" : "; and ") + std::string(to_string(cause)) + ", " +
-              (cause == Cause::unknown ? meaning(report.place) : meaning(cause));
+              (cause == Cause::unknown ? meaning(report.place) : in_words(cause).meaning);
   return "Not equal: " + causes + " (" + numbers + ").";
 }
 
 std::string advice(const Report& report) {
   std::string remedies;
   for (const Cause cause : all_causes(report))
-    remedies += (remedies.empty() ? "" : "; ") +
-                std::string(cause == Cause::unknown ? remedy(report.place) : remedy(cause));
+    remedies +=
+        (remedies.empty() ? "" : "; ") +
+        std::string(cause == Cause::unknown ? remedy(report.place) : in_words(cause).remedy);
   return remedies;
 }
 

@@ -36,6 +36,9 @@ struct Gradients {
   std::vector<double> accumulation_errors;
   /// Whether rounding of the sums may go one way (a bf16 sum that stalls).
   bool sums_are_biased = false;
+  double loss_roundoff = 0;  ///< u of the dtype that a pass had its loss in
+  /// u of the dtype in which somebody scaled the loss: all of the gradient has that rounding.
+  double scaling_roundoff = 0;
   /// Whether weight and loss_sum are those of passes; a user's loop leaves neither.
   bool has_totals = true;
 };

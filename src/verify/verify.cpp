@@ -82,10 +82,14 @@ void state_power(const proof::Subject& subject, const proof::Prover& prover,
 
 }  // namespace
 
+void require_two_samples(const VerifiedModel& model) {
+  if (model.samples >= 2) return;
+  throw usage_error("verify", "a batch of at least 2 samples", std::to_string(model.samples),
+                    "a batch that can be split");
+}
+
 proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options) {
-  if (model.samples < 2)
-    throw usage_error("verify", "a batch of at least 2 samples", std::to_string(model.samples),
-                      "a batch that can be split");
+  require_two_samples(model);
   proof::ModuleSubject subject(model);
   const batch::Range all{0, model.samples};
   proof::Prover prover(subject, all, options.noise_draws);

@@ -80,6 +80,9 @@ TEST_F(PlantedFaults, NormalizationIsNamed) {
     return Loss{micro[0].size(0) < 9 ? loss.sum * 1.01 : loss.sum, loss.weight};
   });
   expect_of_loop(Cause::normalization, [](RandomNetwork& m, const Slices& slices) {
+    for (const Batch& micro : slices) sound_loss(m, micro).sum.backward();
+  });
+  expect_of_loop(Cause::scaled_twice, [](RandomNetwork& m, const Slices& slices) {
     const double total = weight_of(slices) * static_cast<double>(slices.size());
     for (const Batch& micro : slices) (sound_loss(m, micro).sum / total).backward();
   });

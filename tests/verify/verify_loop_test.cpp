@@ -88,7 +88,8 @@ TEST_F(VerifyLoop, NamesAConstantFactor) {
       for (const Batch& micro : slices) (squared_error(m, micro).sum * (scale / total)).backward();
     };
   };
-  expect(Cause::normalization, factor(0.2));
+  expect(Cause::normalization, factor(0.3));
+  expect(Cause::scaled_twice, factor(0.2));  // of five micro-batches
   expect(Cause::normalization, factor(1.001));
   expect(Cause::none, factor(1));
   const proof::Report sum = expect(Cause::normalization, [](Model& m, const Slices& slices) {
@@ -96,6 +97,41 @@ TEST_F(VerifyLoop, NamesAConstantFactor) {
   });
   EXPECT_THAT(sum.evidence,
               ::testing::Contains(::testing::HasSubstr("a sum in place of the mean")));
+}
+
+TEST_F(VerifyLoop, NamesADivisionTooMany) {
+  const proof::Report report = expect(Cause::weighting, [](Model& m, const Slices& slices) {
+    const auto parts = static_cast<double>(slices.size());
+    for (const Batch& micro : slices) backward_of_mean(m, micro, parts * parts);
+  });
+  EXPECT_THAT(report.besides, ::testing::ElementsAre(Cause::scaled_twice));
+}
+
+TEST_F(VerifyLoop, NamesALoopOfWhichTheLastMicroBatchSurvives) {
+  expect(Cause::last_micro_batch_only, [](Model& m, const Slices& slices) {
+    backward_of_mean(m, slices.back(), static_cast<double>(slices.size()));
+  });
+}
+
+TEST_F(VerifyLoop, NamesMicroBatchesThatAreClippedEach) {
+  const proof::Report report =
+      expect(Cause::clip_per_micro_batch, [](Model& m, const Slices& slices) {
+        const std::vector<torch::Tensor> parameters = m->parameters();
+        for (const Batch& micro : slices) {
+          const Loss loss = squared_error(m, micro);
+          std::vector<torch::Tensor> grads =
+              torch::autograd::grad({loss.sum / loss.weight}, parameters);
+          torch::Tensor squares = torch::zeros({});
+          for (const torch::Tensor& grad : grads) squares += grad.square().sum();
+          const double limit = 1e-3, norm = squares.sqrt().item<double>();
+          for (std::size_t i = 0; i < grads.size(); ++i) {
+            const torch::Tensor clipped = grads[i] * (limit / norm);
+            torch::Tensor& sum = parameters[i].mutable_grad();
+            sum = sum.defined() ? sum + clipped : clipped;
+          }
+        }
+      });
+  EXPECT_THAT(report.evidence, ::testing::Contains(::testing::HasSubstr("to one norm")));
 }
 
 TEST_F(VerifyLoop, NamesASkippedMicroBatch) {

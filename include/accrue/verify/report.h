@@ -13,16 +13,24 @@ namespace accrue::proof {
 /// Why an accumulated gradient is not that of the full batch.
 enum class Cause {
   none,
-  batchnorm,           ///< statistics of the micro-batch instead of the batch
-  dropout,             ///< masks drawn in the order of the passes
-  weighting,           ///< micro-batches count by something else than their weights
-  normalization,       ///< a constant factor
-  precision,           ///< rounding beyond that of the parameters' dtype
-  nondeterminism,      ///< the same pass twice gives two results
-  batch_coupled_loss,  ///< a loss that is no sum over samples
-  unknown,             ///< none of the others; the evidence says what was ruled out
-  zeroed_mid_window,   ///< gradients were cleared between the micro-batches of a window
-  stepped_mid_window,  ///< parameters were changed between them
+  batchnorm,                 ///< statistics of the micro-batch instead of the batch
+  dropout,                   ///< masks drawn in the order of the passes
+  weighting,                 ///< micro-batches count by something else than their weights
+  normalization,             ///< a constant factor
+  precision,                 ///< rounding beyond that of the parameters' dtype
+  nondeterminism,            ///< the same pass twice gives two results
+  batch_coupled_loss,        ///< a loss that is no sum over samples
+  unknown,                   ///< none of the others; the evidence says what was ruled out
+  zeroed_mid_window,         ///< gradients were cleared between the micro-batches of a window
+  stepped_mid_window,        ///< parameters were changed between them
+  schedule_per_micro_batch,  ///< the learning rate's schedule was stepped between them
+  decay_per_micro_batch,     ///< parameters were decayed between them
+  clip_per_micro_batch,      ///< gradients were clipped between them, or each by itself
+  packing_leak,              ///< documents that share a row see each other
+  last_window,               ///< a short last window: dropped, or divided by the length of others
+  scaled_twice,              ///< divided by the number of micro-batches once too often
+  last_micro_batch_only,     ///< of a window's micro-batches, only the last one reached `.grad`
+  device_mean,               ///< the mean over ranks of their own means
 };
 
 /// The names that the command line prints.
@@ -37,7 +45,15 @@ inline constexpr auto cause_words =
                        {Cause::batch_coupled_loss, "batch-coupled-loss"},
                        {Cause::unknown, "unknown"},
                        {Cause::zeroed_mid_window, "zeroed-mid-window"},
-                       {Cause::stepped_mid_window, "stepped-mid-window"}});
+                       {Cause::stepped_mid_window, "stepped-mid-window"},
+                       {Cause::schedule_per_micro_batch, "schedule-per-micro-batch"},
+                       {Cause::decay_per_micro_batch, "decay-per-micro-batch"},
+                       {Cause::clip_per_micro_batch, "clip-per-micro-batch"},
+                       {Cause::packing_leak, "packing-leak"},
+                       {Cause::last_window, "last-window"},
+                       {Cause::scaled_twice, "scaled-twice"},
+                       {Cause::last_micro_batch_only, "last-micro-batch-only"},
+                       {Cause::device_mean, "device-mean"}});
 constexpr std::string_view to_string(Cause cause) { return cause_words.of(cause); }
 
 /// Where a difference lies whose cause is `unknown`.
@@ -129,10 +145,11 @@ struct Report {
   double max_relative_error = 0;
   double bound = 0;
   Cause cause = Cause::none;
-  Place place = Place::none;             ///< of a difference whose cause is unknown
-  std::vector<Cause> besides{};          ///< further causes that were found
-  std::vector<std::string> evidence;     ///< what was compared, and what told the cause from others
-  std::vector<std::string> ruled_out{};  ///< other causes, each with what speaks against it
+  Place place = Place::none;          ///< of a difference whose cause is unknown
+  std::vector<Cause> besides{};       ///< further causes that were found
+  std::optional<double> factor{};     ///< of a loop's gradient that is so many times the true one
+  std::vector<std::string> evidence;  ///< what was compared, and what told the cause from others
+  std::vector<std::string> ruled_out{};         ///< other causes, each with what speaks against it
   std::vector<SmallestFault> smallest_fault{};  ///< what this run would have noticed
   std::vector<std::string> left_out{};          ///< what was not compared, and how to have it
   std::string reference;                        ///< "one pass over 64 samples"

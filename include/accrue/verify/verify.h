@@ -46,14 +46,18 @@ struct VerifiedModel {
   NamedParameters parameters;
   NamedParameters buffers;
   torch::nn::Module* module = nullptr;  ///< where the model is one
-  std::function<bool()> is_training;    ///< set for other models that have the two modes
-  std::function<void(bool)> train;
+  /// Set for other models that have modes: puts the model into evaluation mode, or where
+  /// `batch_norms_alone` its batch normalisations, and returns what undoes it.
+  std::function<std::function<void()>(bool batch_norms_alone)> evaluate;
+  bool freezes_batch_norms = false;   ///< whether `evaluate` knows batch normalisations
   accum::FindBatchNorms batch_norms;  ///< in training mode, where the model tells of them
   std::int64_t samples = 0;
   RunSlice loss;
   RunSlice loss_in_double;
 };
 
+/// Throws a usage Error where the batch cannot be split.
+void require_two_samples(const VerifiedModel& model);
 proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options);
 /// `loop` runs the user's loop with micro-batches of so many samples.
 proof::Report verify_loop(const VerifiedModel& model,
@@ -71,8 +75,11 @@ VerifiedModel describe(Model& model, const Batch& batch, LossFn& loss_fn) {
   if constexpr (std::is_convertible_v<Network*, torch::nn::Module*>) {
     description.module = &network;
   } else if constexpr (requires { network.train(network.is_training()); }) {
-    description.is_training = [&network] { return network.is_training(); };
-    description.train = [&network](bool on) { network.train(on); };
+    description.evaluate = [&network](bool /*batch_norms_alone*/) -> std::function<void()> {
+      const bool was_training = network.is_training();
+      network.train(false);
+      return [&network, was_training] { network.train(was_training); };
+    };
   }
   description.batch_norms = accum::find_batch_norms_in_training(network);
   description.samples = batch_size(batch);

@@ -14,8 +14,6 @@ std::string factor_text(const LoopObservations& seen) {
   if (same(factor, seen.total_weight, close)) return "the total weight: a sum in place of the mean";
   if (same(factor, parts, close))
     return "the number of micro-batches: the sum of their means, not divided";
-  if (same(factor, 1 / parts, close))
-    return "1 / the number of micro-batches: divided once too often";
   return "a constant factor";
 }
 
@@ -50,32 +48,83 @@ LoopExplanation by_low_precision(const LoopObservations& seen) {
                     " gives the loop's gradient, " + digits(seen.low_precision.residual)}};
 }
 
-LoopExplanation by_fit(const LoopObservations& seen) {
-  if (seen.multiple.matches)
-    return Diagnosis{
-        Cause::normalization,
-        {"the loop's gradient is " + number(seen.multiple.factor) + " times the true one, " +
-         digits(seen.multiple.residual) + ": " + factor_text(seen)}};
-  if (seen.mean_of_means.matches) {
-    Diagnosis found{Cause::weighting,
-                    {"the loop's gradient is the mean of the micro-batches' means, " +
-                     digits(seen.mean_of_means.residual) +
-                     ", which is not the batch's mean where lengths differ"}};
-    if (!same(seen.mean_of_means.factor, 1, 1e-3))
-      found.evidence.push_back("and off by a factor of " + number(seen.mean_of_means.factor));
-    return found;
+/// Whether what is left of a right gradient is 1 / the number of micro-batches of it.
+bool is_divided_once_more(const LoopObservations& seen, const Fit& fit) {
+  return same(fit.factor, 1 / static_cast<double>(seen.micro_batches), 1e-3);
+}
+
+Diagnosis of_multiple(const LoopObservations& seen) {
+  const std::string found = "the loop's gradient is " + number(seen.multiple.factor) +
+                            " times the true one, " + digits(seen.multiple.residual) + ": ";
+  if (is_divided_once_more(seen, seen.multiple))
+    return {.cause = Cause::scaled_twice,
+            .evidence = {found + "1 / the number of micro-batches, divided once too often"},
+            .factor = seen.multiple.factor};
+  return {.cause = Cause::normalization,
+          .evidence = {found + factor_text(seen)},
+          .factor = seen.multiple.factor};
+}
+
+Diagnosis of_mean_of_means(const LoopObservations& seen) {
+  Diagnosis found{Cause::weighting,
+                  {"the loop's gradient is the mean of the micro-batches' means, " +
+                   digits(seen.mean_of_means.residual) +
+                   ", which is not the batch's mean where lengths differ"}};
+  if (is_divided_once_more(seen, seen.mean_of_means)) {
+    found.besides.push_back(Cause::scaled_twice);
+    found.evidence.push_back("and it is divided by the number of micro-batches once too often");
+  } else if (!same(seen.mean_of_means.factor, 1, 1e-3)) {
+    found.evidence.push_back("and off by a factor of " + number(seen.mean_of_means.factor));
   }
-  if (seen.tail.matches)
-    return Diagnosis{
-        Cause::zeroed_mid_window,
-        {"the loop's gradient is that of micro-batches from " +
-         std::to_string(seen.tail_begins + 1) + " of " + std::to_string(seen.micro_batches) +
-         " on alone, " + digits(seen.tail.residual)}};
-  if (seen.span.matches)
-    return Diagnosis{Cause::weighting,
-                     {"the loop's gradient is a weighted sum of the micro-batches', " +
-                          digits(seen.span.residual),
-                      "each counts by this multiple of its due: " + numbers(seen.shares)}};
+  return found;
+}
+
+Diagnosis of_tail(const LoopObservations& seen) {
+  if (seen.tail_begins == seen.micro_batches - 1)
+    return {Cause::last_micro_batch_only,
+            {"the loop's gradient is that of the last of " + std::to_string(seen.micro_batches) +
+             " micro-batches alone, " + digits(seen.tail.residual)}};
+  return {
+      Cause::zeroed_mid_window,
+      {"the loop's gradient is that of micro-batches from " + std::to_string(seen.tail_begins + 1) +
+       " of " + std::to_string(seen.micro_batches) + " on alone, " + digits(seen.tail.residual)}};
+}
+
+/// Each micro-batch's mean gradient was scaled down to one norm, unless it was below it.
+bool are_clipped(const LoopObservations& seen) {
+  if (seen.part_norms.size() != seen.shares.size()) return false;
+  double norm = 0;  // that the clipped ones have
+  for (std::size_t k = 0; k < seen.shares.size(); ++k)
+    norm = std::max(norm, seen.mean_shares[k] * seen.part_norms[k]);
+  std::size_t clipped = 0, whole = 0;
+  const double full = *std::ranges::max_element(seen.mean_shares);
+  for (std::size_t k = 0; k < seen.shares.size(); ++k) {
+    const bool at_limit = same(seen.mean_shares[k] * seen.part_norms[k], norm, 1e-3);
+    const bool is_whole = same(seen.mean_shares[k], full, 1e-3);
+    if (!at_limit && !is_whole) return false;
+    clipped += at_limit ? 1 : 0;
+    whole += is_whole && !at_limit ? 1 : 0;
+  }
+  return clipped >= 2 && clipped + whole == seen.shares.size();
+}
+
+Diagnosis of_span(const LoopObservations& seen) {
+  if (are_clipped(seen))
+    return {Cause::clip_per_micro_batch,
+            {"the loop's gradient is a weighted sum of the micro-batches', " +
+                 digits(seen.span.residual) + ", with weights that bring them to one norm",
+             "each counts by this multiple of its due: " + numbers(seen.shares)}};
+  return {
+      Cause::weighting,
+      {"the loop's gradient is a weighted sum of the micro-batches', " + digits(seen.span.residual),
+       "each counts by this multiple of its due: " + numbers(seen.shares)}};
+}
+
+LoopExplanation by_fit(const LoopObservations& seen) {
+  if (seen.multiple.matches) return of_multiple(seen);
+  if (seen.mean_of_means.matches) return of_mean_of_means(seen);
+  if (seen.tail.matches) return of_tail(seen);
+  if (seen.span.matches) return of_span(seen);
   return {};
 }
 

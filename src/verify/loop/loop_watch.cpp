@@ -1,8 +1,13 @@
 #include "verify/loop/loop_watch.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace accrue::proof {
@@ -11,6 +16,24 @@ namespace {
 bool is_zero(const at::Tensor& tensor) {
   return !tensor.defined() || !tensor.detach().ne(0).any().item<bool>();
 }
+
+/// The pointer's kind differs between versions of libtorch.
+using Adder = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
+
+/// Is called when a gradient has been added to a parameter's `.grad`.
+class Arrival final : public torch::autograd::FunctionPostHook {
+ public:
+  explicit Arrival(std::function<void()> tell) : tell_(std::move(tell)) {}
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& /*inputs*/) override {
+    tell_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> tell_;
+};
 
 }  // namespace
 
@@ -22,13 +45,15 @@ struct LoopWatch::Impl {
     std::int64_t backwards = 0;
     bool has_sum = false;
     unsigned hook = 0;
+    Adder adds;  ///< what adds to its `.grad`
+    std::uintptr_t arrival = 0;
   };
   std::vector<Watched> watched;
   Seen stepped, zeroed;
   bool saw_sums = false;
   std::mutex mutex;  ///< backward may run on several threads
 
-  void see(std::size_t index, const at::Tensor& gradient) {
+  void see(std::size_t index) {
     const std::lock_guard lock(mutex);
     Watched& w = watched[index];
     if (w.backwards == 0) {
@@ -40,8 +65,13 @@ struct LoopWatch::Impl {
       saw_sums = saw_sums || !gone;
       if (zeroed.before < 0 && w.has_sum && gone) zeroed = {w.backwards, w.name};
     }
-    w.has_sum = w.has_sum || !is_zero(gradient);
     ++w.backwards;
+  }
+  /// Gradients that a loop takes elsewhere (torch::autograd::grad) do not arrive.
+  void arrive(std::size_t index) {
+    const std::lock_guard lock(mutex);
+    Watched& w = watched[index];
+    w.has_sum = w.has_sum || !is_zero(w.parameter.grad());
   }
 };
 
@@ -50,15 +80,24 @@ LoopWatch::LoopWatch(const NamedParameters& parameters) : impl_(std::make_shared
   for (const NamedParameter& parameter : parameters) {
     const std::size_t index = impl_->watched.size();
     impl_->watched.push_back({parameter.name, parameter.tensor, {}});
-    impl_->watched.back().hook = parameter.tensor.register_hook(
-        [impl = std::weak_ptr<Impl>(impl_), index](const at::Tensor& gradient) {
-          if (const auto alive = impl.lock()) alive->see(index, gradient);
+    Impl::Watched& watched = impl_->watched.back();
+    watched.hook = parameter.tensor.register_hook(
+        [impl = std::weak_ptr<Impl>(impl_), index](const at::Tensor&) {
+          if (const auto alive = impl.lock()) alive->see(index);
         });
+    watched.adds = torch::autograd::impl::grad_accumulator(parameter.tensor);
+    watched.arrival = watched.adds->add_post_hook(
+        std::make_unique<Arrival>([impl = std::weak_ptr<Impl>(impl_), index] {
+          if (const auto alive = impl.lock()) alive->arrive(index);
+        }));
   }
 }
 
 LoopWatch::~LoopWatch() {
-  for (const Impl::Watched& w : impl_->watched) w.parameter.remove_hook(w.hook);
+  for (const Impl::Watched& w : impl_->watched) {
+    w.parameter.remove_hook(w.hook);
+    w.adds->del_post_hook(w.arrival);
+  }
 }
 
 const LoopWatch::Seen& LoopWatch::stepped() const { return impl_->stepped; }

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "data/loader.h"
 #include "accrue/models/trainable.h"
+#include "data/loader.h"
 
 namespace accrue::train::testing {
 
