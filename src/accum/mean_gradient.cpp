@@ -163,7 +163,10 @@ double MeanGradient::clip(double max_norm) {
                       "not clipping at all, or a norm such as 1.0");
   require_values("clip");
   const double before = norm();
-  if (before > max_norm) scale_ *= max_norm / before;
+  if (before > max_norm) {
+    scale_ *= max_norm / before;
+    clipping_ *= max_norm / before;
+  }
   return before;
 }
 

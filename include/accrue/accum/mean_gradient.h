@@ -44,6 +44,8 @@ class MeanGradient {
   /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
   /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
   double clip(double max_norm);
+  /// What clip() multiplied the gradient by; 1 where it left it as it was.
+  double clipping() const { return clipping_; }
   /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
   /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
   /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
@@ -63,6 +65,7 @@ class MeanGradient {
   std::vector<at::Tensor> copies_;  ///< by entry: staged slots' gradients, once materialized
   double weight_ = 0;
   double scale_ = 1;
+  double clipping_ = 1;
   std::optional<double> raw_norm_;
 };
 

@@ -32,6 +32,8 @@ struct StepOptions {
   /// and of what AccumulatorOptions::on_event is told once, each with its reason. Without it, what
   /// comes once is a warning by TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
+  /// Sees (and may change) the mean gradient, as AccumulatorOptions::on_mean_gradient does.
+  std::function<void(accum::MeanGradient&)> on_mean_gradient{};
   /// The ranks that take each step together, which distributed::join() makes; null: this process is
   /// alone. Each gives its own samples of the batch, any number of them, also none; the gradient is
   /// that of the mean over all.

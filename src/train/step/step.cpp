@@ -100,6 +100,7 @@ class SliceStepper::Impl {
     // A size that did not fit is remembered here, for the steps to come.
     accumulation.split_out_of_memory = false;
     accumulation.on_event = options_.on_event;
+    accumulation.on_mean_gradient = options_.on_mean_gradient;
     accumulation.group = options_.group;
     accumulation.sharing = options_.sharing;
     return accumulation;
