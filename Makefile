@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -19,6 +19,8 @@ LIBTORCH_DIR = $(or $(LIBTORCH),$(shell .venv/bin/python -c 'import importlib.ut
 # Arrow, for Parquet files: `make build PARQUET=1`; `make test` has it.
 PARQUET ?=
 PARQUET_OPTIONS = -DACCRUE_PARQUET=ON "-DACCRUE_PYARROW=$(shell .venv-parquet/bin/python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("pyarrow").origin))')"
+# The Python package is for the Python and the torch of .venv.
+PYTHON_OPTIONS = -DACCRUE_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python"
 CONFIGURE = cmake --preset $(1) "-DACCRUE_LIBTORCH=$(LIBTORCH_DIR)" "-DCMAKE_PREFIX_PATH=$(CURDIR)/.venv" -DCMAKE_UNITY_BUILD=$(UNITY) $(2) \
             >build/$(1).configure.log 2>&1 \
             || { cat build/$(1).configure.log >&2; exit 1; }
@@ -31,6 +33,7 @@ help:
 	@echo 'make demo   set up, build, and train a small GPT on Python sources (five to ten minutes of training)'
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
+	@echo 'make wheel   the Python package, as dist/accrue-*.whl'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'Measuring, alone on the machine, on 2 cores; ARGS=--quick: a tiny model, nothing kept, a minute or two unless said otherwise:'
 	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop; 40 minutes'
@@ -64,6 +67,9 @@ setup:
 setup-test:
 	@scripts/setup.sh test
 
+setup-wheel:
+	@scripts/setup.sh wheel
+
 build: setup
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=OFF -DACCRUE_BUILD_BENCH=OFF -DACCRUE_BUILD_EXAMPLES=OFF $(if $(PARQUET),$(PARQUET_OPTIONS)))
@@ -72,10 +78,17 @@ build: setup
 demo: build
 	@scripts/demo.sh
 
-test: setup-test
+# The Python package as dist/accrue-*.whl, with the libraries that it needs besides torch.
+wheel: setup-wheel
 	@mkdir -p build
-	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS))
+	@$(call CONFIGURE,release,$(PYTHON_OPTIONS))
+	@scripts/wheel.sh build/release dist
+
+test: setup-test setup-wheel
+	@mkdir -p build
+	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS) $(PYTHON_OPTIONS))
 	@cmake --build build/$(PRESET) -j $(JOBS)
+	@scripts/wheel.sh build/$(PRESET) dist
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j 1
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.15.0': some of them.

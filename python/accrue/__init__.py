@@ -1,0 +1,37 @@
+"""accrue: train with any effective batch size on the memory at hand, and prove that the loop is right.
+
+    report = accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=4)   # is my loop right? if not, why?
+    with accrue.watch(model, optimizer, loss_fn) as w: ...                    # the same, of a loop as it stands
+    acc = accrue.Accumulator(model, batch=accrue.Tokens(524_288))             # exact accumulation in your loop
+    accrue.step(model, optimizer, batch, loss_fn)                             # or in one call
+    accrue.plan(model, batch, loss_fn, budget="6GiB")                         # which micro-batch?
+    accrue.accelerate(model)                                                  # accrue's kernels in your model
+
+In all of them `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`: the sum of the loss's terms and how many there are.
+"""
+
+from accrue import _torch
+
+_torch.check()
+
+import torch  # noqa: E402,F401  loads what _native is linked with
+
+from accrue._build import VERSION as __version__  # noqa: E402
+from accrue._native import Event, Group, Loss, MicroRef, Plan, Samples, StepReport, Tokens  # noqa: E402
+from accrue.accelerate import Accelerated, accelerate  # noqa: E402
+from accrue.accumulator import AccumulatingOptimizer, Accumulator, accumulate, accumulating  # noqa: E402
+from accrue.audit import audit  # noqa: E402
+from accrue.batches import batch_size, batch_slice  # noqa: E402
+from accrue.errors import Error, RefusedError, RunError, UsageError  # noqa: E402
+from accrue.ranks import join  # noqa: E402
+from accrue.report import ParameterError, Report  # noqa: E402
+from accrue.steps import Stepper, accumulated, plan, step  # noqa: E402
+from accrue.verify import verify, verify_loop  # noqa: E402
+from accrue.watch import Watch, watch  # noqa: E402
+
+__all__ = [
+    "AccumulatingOptimizer", "Accelerated", "Accumulator", "Error", "Event", "Group", "Loss", "MicroRef", "ParameterError", "Plan",
+    "RefusedError", "Report", "RunError", "Samples", "StepReport", "Stepper", "Tokens", "UsageError", "Watch", "__version__",
+    "accelerate", "accumulate", "accumulated", "accumulating", "audit", "batch_size", "batch_slice", "join", "plan", "step", "verify",
+    "verify_loop", "watch",
+]

@@ -1,0 +1,189 @@
+"""Gradient accumulation for a loop of your own."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from accrue import _native
+from accrue.batches import micro_batches as micro_batches_of
+from accrue.errors import UsageError
+from accrue.models import batch_norm_finder, named_parameters
+from accrue.verify import LossFn
+
+Size = _native.Tokens | _native.Samples | None
+
+
+class Accumulator:
+    """backward() as often as memory wants, one step() per batch.
+
+        acc = accrue.Accumulator(model, batch=accrue.Tokens(524_288), clip_norm=1.0)
+        for micro in loader:
+            acc.backward(loss_fn(model, micro))       # accrue.Loss(sum, weight)
+            if acc.full():
+                acc.step(optimizer)                   # mean gradient, clipping, one optimizer step
+        acc.finish(optimizer)                         # a short last window, rightly weighted
+
+    Gradients are added up in slots that `.grad` shows; the division by the total weight happens once, in step(). While a window
+    is open, zero_grad() and step() by others are refused by name. Parameters that are frozen now are left out.
+
+    model           a torch.nn.Module (DistributedDataParallel and torch.compile are looked through), its parameters() or
+                    named_parameters()
+    batch           accrue.Tokens(n) or accrue.Samples(n) of one optimizer step, over all ranks: what full() tells. A
+                    micro-batch counts by its loss's weight, or by what backward() was told
+    micro_batches   how many of them make a window, in place of `batch`
+    accumulate      the precision of sums: fp32, fp64, bf16, bf16-kahan, bf16-stochastic, fixed (same bits for any order)
+    clip_norm       global norm of the mean gradient; 0: off
+    replay          `replay(MicroRef) -> Loss` runs a committed micro-batch again, so that one that fails half-way (memory, a
+                    gradient that is not finite) costs a replay and not the window
+    on_event        told of what happens besides (accrue.Event), with its reason
+    group           accrue.join(): the ranks that share each window, with one reduction per step
+    """
+
+    def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
+                 clip_norm: float = 0.0, check_finite: bool = True, max_quarantined: int = 16,
+                 split_out_of_memory: bool = True, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
+                 on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
+        self._native = _native.Accumulator(
+            named_parameters(model, "Accumulator"), batch=batch, micro_batches=micro_batches, accumulate=accumulate,
+            clip_norm=clip_norm, check_finite=check_finite, max_quarantined=max_quarantined,
+            split_out_of_memory=split_out_of_memory, replay=replay, on_event=on_event, batch_norms=batch_norm_finder(model),
+            group=group)
+
+    def backward(self, loss: _native.Loss | Sequence[_native.Loss], size: Size = None, sample_ids: Sequence[int] = ()) -> None:
+        """Differentiates `loss.sum` and adds the gradient to the window.
+
+        `size` says how much of the batch this micro-batch is, where the loss's weight is not in the batch's unit. A micro-batch
+        whose loss is not finite is quarantined, and the window goes on. Several losses want expect() first.
+        """
+        self._native.backward(loss, size, list(sample_ids))
+
+    def expect(self, totals: Sequence[float], coefficients: Sequence[float] = ()) -> None:
+        """Opens a window of several losses with denominators of their own: their total weights over the window."""
+        self._native.expect(list(totals), list(coefficients) or [1.0] * len(totals))
+
+    def full(self) -> bool:
+        """Whether the window holds its batch (or was lost)."""
+        return self._native.full()
+
+    @property
+    def pending(self) -> bool:
+        """Whether a window is open."""
+        return self._native.pending()
+
+    @property
+    def weight(self) -> float:
+        """Terms in the losses of the open window."""
+        return self._native.weight()
+
+    def step(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
+        """Closes the window: mean gradient, clipping, one step of `optimizer`."""
+        return self._native.step(optimizer)
+
+    def finish(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
+        """step() for a short last window; `stepped` is False where nothing is pending."""
+        return self._native.finish(optimizer)
+
+    def share(self, size: Size = None) -> tuple[int, int]:
+        """This rank's samples (or tokens) [begin, end) of the window to come, by the ranks' speeds so far."""
+        return self._native.share(size)
+
+    def next_is_last(self) -> None:
+        """Says that the next backward() is this rank's last of the window."""
+        self._native.next_is_last()
+
+    def discard(self) -> None:
+        """Drops the open window, if any."""
+        self._native.discard()
+
+    @contextlib.contextmanager
+    def window(self) -> Iterator["Accumulator"]:
+        """A window as a scope: left without step(), by its end or an exception, it is dropped.
+
+            with acc.window() as window:
+                for micro in micro_batches:
+                    window.backward(loss_fn(model, micro))
+                window.step(optimizer)
+        """
+        if self.pending:
+            raise UsageError("window", "a closed window", "an open one, and windows do not nest",
+                             "step() or discard() before it")
+        try:
+            yield self
+        finally:
+            self.discard()
+
+
+class AccumulatingOptimizer:
+    """An optimizer that acts only when its window is full; the rest of a loop stays as it is.
+
+        optimizer = accrue.accumulating(model, torch.optim.AdamW(model.parameters()), micro_batches=8)
+        for micro in loader:
+            optimizer.backward(loss_fn(model, micro))   # accrue.Loss(sum, weight)
+            optimizer.step()                            # a StepReport where it acted, else None
+        optimizer.finish()
+
+    zero_grad() does nothing, as windows begin empty. A learning-rate schedule belongs behind a step that acted.
+    """
+
+    def __init__(self, accumulator: Accumulator, optimizer: torch.optim.Optimizer):
+        self.accumulator = accumulator
+        self.optimizer = optimizer
+
+    def backward(self, loss: _native.Loss, size: Size = None, sample_ids: Sequence[int] = ()) -> None:
+        self.accumulator.backward(loss, size, sample_ids)
+
+    def step(self) -> _native.StepReport | None:
+        return self.accumulator.step(self.optimizer) if self.accumulator.full() else None
+
+    def finish(self) -> _native.StepReport:
+        return self.accumulator.finish(self.optimizer)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Does nothing."""
+
+    @property
+    def param_groups(self) -> list[dict]:
+        return self.optimizer.param_groups
+
+    @property
+    def state(self) -> dict:
+        return self.optimizer.state
+
+    def state_dict(self) -> dict:
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        self.optimizer.load_state_dict(state)
+
+
+def accumulating(model: Any, optimizer: torch.optim.Optimizer, micro_batches: int = 0, **options) -> AccumulatingOptimizer:
+    """Wraps `optimizer` so that it acts once per window of `micro_batches`, or of `batch=` in `options` (of Accumulator)."""
+    return AccumulatingOptimizer(Accumulator(model, micro_batches=micro_batches, **options), optimizer)
+
+
+def accumulate(model: Any, batch: Any, loss_fn: LossFn, micro_batch: int, **options) -> tuple[dict[str, torch.Tensor], float]:
+    """The mean gradient of a batch by parameter's name (of those that a loss reached), and its weight. `.grad` is as before."""
+    named = [(name, tensor) for name, tensor in named_parameters(model, "accumulate") if tensor.requires_grad]
+    kept = [(tensor, tensor.grad) for _, tensor in named]
+    gradients: dict[str, torch.Tensor] = {}
+
+    class Take:
+        """Takes the gradient in the place of a step."""
+
+        param_groups = [{"params": [tensor for _, tensor in named]}]
+
+        @staticmethod
+        def step() -> None:
+            gradients.update({name: tensor.grad.clone() for name, tensor in named if tensor.grad is not None})
+
+    accumulator = Accumulator(model, **options)
+    try:
+        for micro in micro_batches_of(batch, micro_batch):
+            accumulator.backward(loss_fn(model, micro))
+        return gradients, accumulator.step(Take()).weight
+    finally:
+        accumulator.discard()
+        for tensor, grad in kept:
+            tensor.grad = grad

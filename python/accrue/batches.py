@@ -1,0 +1,125 @@
+"""Batches, and how they are cut into micro-batches.
+
+A batch is a tensor [B, ...], or a dict, list or tuple of tensors with B rows each (what a DataLoader gives, `BatchEncoding` of
+transformers), or a list of B samples of any kind. A type of your own registers how it is measured and cut:
+
+    @accrue.batch_size.register
+    def _(batch: Graphs): return len(batch.graphs)
+    @accrue.batch_slice.register
+    def _(batch: Graphs, begin, end): return Graphs(batch.graphs[begin:end])
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from accrue.errors import UsageError
+
+
+def _no_batch(batch: Any, received: str) -> UsageError:
+    return UsageError("batch", "a tensor, a dict, list or tuple of tensors with a row for each sample, or a list of samples",
+                      received, "accrue.batch_size.register and accrue.batch_slice.register for a type of your own")
+
+
+def _rows(tensors: list[torch.Tensor]) -> int | None:
+    """How many rows all of them have; None where they differ, or one has no rows."""
+    sizes = {tensor.size(0) if tensor.dim() else -1 for tensor in tensors}
+    return sizes.pop() if len(sizes) == 1 and -1 not in sizes else None
+
+
+@functools.singledispatch
+def batch_size(batch: Any) -> int:
+    """How many samples a batch has."""
+    raise _no_batch(batch, f"a value of type {type(batch).__name__}")
+
+
+@functools.singledispatch
+def batch_slice(batch: Any, begin: int, end: int) -> Any:
+    """Samples [begin, end) of a batch, a view where that is possible."""
+    raise _no_batch(batch, f"a value of type {type(batch).__name__}")
+
+
+@batch_size.register
+def _(batch: torch.Tensor) -> int:
+    if batch.dim() == 0:
+        raise _no_batch(batch, "a tensor without dimensions")
+    return batch.size(0)
+
+
+@batch_slice.register
+def _(batch: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    return batch[begin:end]
+
+
+@batch_size.register
+def _(batch: Mapping) -> int:
+    tensors = {name: value for name, value in batch.items() if torch.is_tensor(value) and value.dim()}
+    rows = _rows(list(tensors.values()))
+    if rows is None:
+        shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in tensors.items())
+        raise _no_batch(batch, f"tensors with different numbers of rows: {shapes}" if tensors else "a dict without tensors")
+    return rows
+
+
+@batch_slice.register
+def _(batch: Mapping, begin: int, end: int) -> dict:
+    rows = batch_size(batch)
+
+    def cut(value: Any) -> Any:
+        if torch.is_tensor(value):
+            return value[begin:end] if value.dim() else value
+        return value[begin:end] if isinstance(value, (list, tuple)) and len(value) == rows else value
+
+    return {name: cut(value) for name, value in batch.items()}
+
+
+def _are_columns(batch: list | tuple) -> bool:
+    return len(batch) > 0 and all(torch.is_tensor(item) for item in batch) and _rows(list(batch)) is not None
+
+
+def _size_of_sequence(batch: list | tuple) -> int:
+    if _are_columns(batch):
+        return batch[0].size(0)
+    if isinstance(batch, tuple):
+        raise _no_batch(batch, "a tuple whose elements are not all tensors of as many rows")
+    return len(batch)
+
+
+def _slice_of_sequence(batch: list | tuple, begin: int, end: int) -> list | tuple:
+    if _are_columns(batch):
+        return type(batch)(item[begin:end] for item in batch)
+    return batch[begin:end]
+
+
+batch_size.register(list, _size_of_sequence)
+batch_size.register(tuple, _size_of_sequence)
+batch_slice.register(list, _slice_of_sequence)
+batch_slice.register(tuple, _slice_of_sequence)
+
+
+def micro_batches(batch: Any, size: int) -> list:
+    """The batch in micro-batches of `size` samples; the last one has what is left."""
+    samples = batch_size(batch)
+    return [batch_slice(batch, begin, min(begin + size, samples)) for begin in range(0, samples, size)]
+
+
+def in_double(value: Any) -> Any:
+    """A batch whose floating-point tensors are fp64."""
+    if torch.is_tensor(value):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, Mapping):
+        return {name: in_double(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(in_double(item) for item in value)
+    return value
+
+
+def has_tensors_alone(batch: Any) -> bool:
+    """Whether in_double() reaches all floating-point numbers of it."""
+    if isinstance(batch, Mapping):
+        return all(has_tensors_alone(value) for value in batch.values())
+    if isinstance(batch, (list, tuple)):
+        return all(has_tensors_alone(value) for value in batch)
+    return torch.is_tensor(batch) or not isinstance(batch, float)

@@ -1,0 +1,107 @@
+"""What accrue asks of a model: its parameters by name, its buffers, its batch normalisations, its modes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from accrue.errors import UsageError
+
+Named = list[tuple[str, torch.Tensor]]
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module that torch.compile, DistributedDataParallel and DataParallel wrap."""
+    while True:
+        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def named_parameters(model: Any, operation: str) -> Named:
+    """The parameters of a module, or of what lists them: tensors, (name, tensor), groups of an optimizer."""
+    if isinstance(model, nn.Module):
+        named = list(unwrapped(model).named_parameters())
+        if not any(tensor.requires_grad for _, tensor in named):
+            raise UsageError(operation, "a model with parameters to train", "frozen ones alone" if named else "none",
+                             "requires_grad_(True) of what is to be trained")
+        return named
+    return _listed(model, operation)
+
+
+def _listed(parameters: Any, operation: str) -> Named:
+    refused = UsageError(operation, "a torch.nn.Module or its parameters", f"a value of type {type(parameters).__name__}",
+                         "model.parameters() or model.named_parameters()")
+    if torch.is_tensor(parameters) or not isinstance(parameters, Iterable):
+        raise refused
+    named: Named = []
+    for item in parameters:
+        if torch.is_tensor(item):
+            named.append((str(len(named)), item))
+        elif isinstance(item, dict) and "params" in item:
+            named += [(str(len(named) + place), tensor) for place, tensor in enumerate(item["params"])]
+        elif isinstance(item, tuple) and len(item) == 2 and torch.is_tensor(item[1]):
+            named.append((str(item[0]), item[1]))
+        else:
+            raise refused
+    if not named:
+        raise UsageError(operation, "parameters to train", "none", "model.parameters(); an iterator gives them once")
+    return named
+
+
+def named_buffers(model: Any) -> Named:
+    return list(unwrapped(model).named_buffers()) if isinstance(model, nn.Module) else []
+
+
+def _takes_statistics(module: nn.Module) -> bool:
+    return isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats)
+
+
+def batch_norm_finder(model: Any) -> Callable[[], list[str]] | None:
+    """Names the batch normalisations that take the statistics of their input, whenever it is asked."""
+    if not isinstance(model, nn.Module):
+        return None
+    module = unwrapped(model)
+    return lambda: [name for name, part in module.named_modules() if _takes_statistics(part)]
+
+
+def _freeze(norm: _BatchNorm) -> Callable[[], None]:
+    """Has it use statistics that no sample moves: those kept, or 0 and 1 where none are."""
+    kept = (norm.training, norm.track_running_stats, norm.running_mean, norm.running_var)
+    norm.eval()
+    if norm.running_mean is None:
+        like = norm.weight.detach() if norm.weight is not None else torch.empty(norm.num_features)
+        norm.track_running_stats = True
+        norm.running_mean, norm.running_var = torch.zeros_like(like), torch.ones_like(like)
+
+    def undo() -> None:
+        norm.training, norm.track_running_stats, norm.running_mean, norm.running_var = kept
+
+    return undo
+
+
+def evaluator(model: Any) -> Callable[[bool], Callable[[], None]] | None:
+    """Puts a module, or its batch normalisations alone, into evaluation mode; what that returns undoes it."""
+    if not isinstance(model, nn.Module):
+        return None
+    module = unwrapped(model)
+
+    def evaluate(batch_norms_alone: bool) -> Callable[[], None]:
+        if batch_norms_alone:
+            undo_all = [_freeze(part) for part in module.modules() if _takes_statistics(part)]
+            return lambda: [undo() for undo in reversed(undo_all)] and None
+        modes = [(part, part.training) for part in module.modules()]
+        module.eval()
+
+        def undo() -> None:
+            for part, training in modes:
+                part.training = training
+
+        return undo
+
+    return evaluate

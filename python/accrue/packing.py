@@ -1,0 +1,66 @@
+"""Whether documents that share a row see each other."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from accrue.watching import Generators
+
+# Beyond what rounding makes of a loss where other columns of the row change, relative.
+MOST_ROUNDING = 1e-4
+IGNORED = -100
+
+
+def _boundary(batch: Any) -> tuple[int, int] | None:
+    """Row and column of the first document that begins inside a row, by position_ids that begin anew."""
+    if not isinstance(batch, Mapping) or not all(torch.is_tensor(batch.get(name)) for name in ("input_ids", "labels", "position_ids")):
+        return None
+    positions = batch["position_ids"]
+    if positions.dim() != 2 or positions.shape != batch["input_ids"].shape:
+        return None
+    starts = (positions[:, 1:] == 0).nonzero()
+    return (int(starts[0, 0]), int(starts[0, 1]) + 1) if len(starts) else None
+
+
+def _with(batch: Mapping, **tensors: torch.Tensor) -> dict:
+    return dict(batch) | tensors
+
+
+def leaks(model: nn.Module, loss_fn, batches: list[Any]) -> str:
+    """How a document of the first packed row reaches the next one; "" where it does not, or no row is packed.
+
+    Rows are packed where `position_ids` begin anew inside them (as transformers' collators write them).
+    """
+    for batch in batches:
+        place = _boundary(batch)
+        if place:
+            return _leak_at(model, loss_fn, batch, *place)
+    return ""
+
+
+def _leak_at(model: nn.Module, loss_fn, batch: Mapping, row: int, column: int) -> str:
+    generators = Generators()
+
+    def loss(**tensors: torch.Tensor):
+        generators.restore()
+        with torch.no_grad():
+            return loss_fn(model, _with(batch, **tensors))
+
+    crossing = torch.full_like(batch["labels"], IGNORED)
+    crossing[row, column] = batch["input_ids"][row, column]
+    try:
+        if float(batch["labels"][row, column]) != IGNORED and loss(labels=crossing).weight > 0:
+            return f"the first token of a document (row {row}, column {column}) is predicted from the document before it"
+        labels = torch.full_like(batch["labels"], IGNORED)
+        labels[row, column + 1:] = batch["labels"][row, column + 1:]
+        other = batch["input_ids"].clone()
+        other[row, :column] = other[row, :column].flip(0).add(1) % max(2, int(other.max()))
+        first, second = loss(labels=labels), loss(labels=labels, input_ids=other)
+    finally:
+        generators.restore()
+    change = abs(float(first.sum) - float(second.sum)) / max(abs(float(first.sum)), 1e-30)
+    if change <= MOST_ROUNDING:
+        return ""
+    return f"other tokens in a document change the loss of the next one in its row (row {row}, column {column}) by {change:.2g}"

@@ -1,0 +1,38 @@
+"""The losses of transformers' models, as sums: what a Trainer's step is to be the mean of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from accrue import _native
+from accrue.errors import UsageError
+from accrue.models import unwrapped
+
+IGNORED = -100
+
+
+def _predicts_next(model: nn.Module) -> bool:
+    """Whether labels are to be shifted, as the loss functions of transformers do by the model's class."""
+    name = type(unwrapped(model)).__name__
+    return "CausalLM" in name or "LMHead" in name or getattr(unwrapped(model), "loss_type", None) == "ForCausalLM"
+
+
+def loss(model: nn.Module, micro: Mapping[str, Any]) -> _native.Loss:
+    """Cross entropy of `micro["labels"]`, summed, and how many labels count: of language models (labels are shifted for causal
+    ones), classifiers of tokens and of sequences or images; of one output per sample, squared errors.
+
+    Raises UsageError where there are no labels, or the model gives no logits.
+    """
+    if not isinstance(micro, Mapping) or micro.get("labels") is None:
+        raise UsageError("transformers loss", "a micro-batch with labels", "none", "loss_fn= for a model with a loss of its own")
+    outputs = model(**{name: value for name, value in micro.items() if name not in ("labels", "num_items_in_batch")})
+    logits, labels = getattr(outputs, "logits", None), micro["labels"]
+    if logits is None:
+        raise UsageError("transformers loss", "outputs with logits", type(outputs).__name__, "loss_fn= for a model with a loss of its own")
+    if not labels.is_floating_point():
+        if _predicts_next(model):
+            logits, labels = logits[:, :-1], labels[:, 1:]
+        classes, flat = logits.flatten(0, -2).float(), labels.flatten()
+        return _native.Loss(nn.functional.cross_entropy(classes, flat, ignore_index=IGNORED, reduction="sum"), (flat != IGNORED).sum())
+    return _native.Loss((logits.float().squeeze(-1) - labels).square().sum(), labels.numel())

@@ -1,0 +1,69 @@
+"""Proofs that accumulating gives the full batch's gradient, and the cause where it does not."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from accrue import _native
+from accrue.batches import batch_size, batch_slice, has_tensors_alone, in_double
+from accrue.batches import micro_batches as micro_batches_of
+from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters
+from accrue.report import Report
+
+LossFn = Callable[[Any, Any], _native.Loss]
+
+
+def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _native.Described:
+    def loss(begin: int, end: int) -> _native.Loss:
+        return loss_fn(model, batch_slice(batch, begin, end))
+
+    def loss_in_double(begin: int, end: int) -> _native.Loss:
+        return loss_fn(model, in_double(batch_slice(batch, begin, end)))
+
+    return _native.Described(
+        parameters=named_parameters(model, operation),
+        buffers=named_buffers(model),
+        batch_norms=batch_norm_finder(model),
+        evaluate=evaluator(model),
+        samples=batch_size(batch),
+        loss=loss,
+        loss_in_double=loss_in_double if has_tensors_alone(batch) else None,
+    )
+
+
+def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[int] = (), noise_draws: int = 3,
+           seed: int = 1) -> Report:
+    """Proves that micro-batches of `batch`, added up, give the gradient of the whole batch's mean loss.
+
+    `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. One pass by plain autograd is compared, parameter by
+    parameter, with several splits and orders (`micro_batches`: their sizes; empty: 1, 2, 3, 7, half and all). Parameters, buffers,
+    `.grad`, modes and torch's generator of the CPU are as before afterwards.
+
+    Raises UsageError where the batch has fewer than 2 samples or weighs nothing, or a loss or gradient is not finite.
+    """
+    described = _described(model, batch, loss_fn, "verify")
+    return Report.of(_native.verify(described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
+
+
+def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any], *, micro_batch: int = 0,
+                noise_draws: int = 1, seed: int = 1) -> Report:
+    """Proves that a loop of your own leaves the gradient of the batch's mean loss in `.grad`, or names the cause.
+
+    `loop(model, micro_batches)` gets `batch` in slices of `micro_batch` samples (0: about a quarter of it, the last one uneven);
+    `.grad` is None when it begins. `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)` and is checked first: it
+    defines the truth. The loop runs once, and once more where it differs; what it changes besides parameters, buffers and
+    `.grad` (an optimizer's state) stays changed. It takes about four windows' time where nothing is wrong.
+
+        def loop(model, micro_batches):
+            for micro in micro_batches:
+                (my_loss(model, micro) / len(micro_batches)).backward()
+
+        print(accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=4))
+    """
+    described = _described(model, batch, loss_fn, "verify_loop")
+
+    def run(size: int) -> None:
+        loop(model, micro_batches_of(batch, size))
+
+    return Report.of(_native.verify_loop(described, run, micro_batch=micro_batch, noise_draws=noise_draws, seed=seed))
+
+

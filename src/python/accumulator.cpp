@@ -1,0 +1,162 @@
+#include "accrue/accum/accumulator.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/distributed/group.h"
+#include "python/bindings.h"
+#include "python/callback.h"
+#include "python/python_optimizer.h"
+#include "python/values.h"
+
+namespace py = pybind11;
+
+namespace accrue::python {
+namespace {
+
+using WithoutInterpreter = py::call_guard<py::gil_scoped_release>;
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+constexpr const char* operation = "Accumulator";
+
+struct Options {
+  py::object batch, replay, on_event, batch_norms;
+  std::int64_t micro_batches;
+  std::string accumulate;
+  double clip_norm;
+  bool check_finite;
+  std::int64_t max_quarantined;
+  bool split_out_of_memory;
+  std::shared_ptr<distributed::Group> group;
+};
+
+std::function<Loss(const MicroRef&)> replay_of(const py::object& function) {
+  if (function.is_none()) return {};
+  return [replay = Callback(function)](const MicroRef& micro) {
+    return replay.call([](const py::object& loss) { return loss_of(loss, "Accumulator.replay"); },
+                       micro);
+  };
+}
+
+AccumulatorOptions options_of(const Options& stated) {
+  AccumulatorOptions options;
+  options.batch = batch_size_of(stated.batch, operation);
+  options.micro_batches = stated.micro_batches;
+  options.accumulate = accum::accumulation_words.parse(
+      stated.accumulate, "Accumulator(accumulate=...)", "accumulate=\"fp32\"");
+  options.clip_norm = stated.clip_norm;
+  options.check_finite = stated.check_finite;
+  options.max_quarantined = stated.max_quarantined;
+  options.split_out_of_memory = stated.split_out_of_memory;
+  options.replay = replay_of(stated.replay);
+  options.group = stated.group;
+  if (!stated.on_event.is_none())
+    options.on_event = [tell = Callback(stated.on_event)](const Event& event) { tell(event); };
+  return options;
+}
+
+accum::FindBatchNorms batch_norms_of(const py::object& function) {
+  if (function.is_none()) return {};
+  return [find = Callback(function)] {
+    return find.call(
+        [](const py::object& names) { return names.cast<std::vector<std::string>>(); });
+  };
+}
+
+/// An Accumulator, and what its optimizers are told of.
+class PythonAccumulator {
+ public:
+  PythonAccumulator(const Named& parameters, const Options& stated)
+      : accumulator_(named_parameters_of(parameters), with_noted_clipping(options_of(stated)),
+                     batch_norms_of(stated.batch_norms)) {}
+
+  void backward(const py::object& loss, const py::object& size,
+                std::vector<std::int64_t> sample_ids) {
+    const BatchSize units = batch_size_of(size, "Accumulator.backward");
+    if (py::isinstance<py::list>(loss) || py::isinstance<py::tuple>(loss)) {
+      std::vector<Loss> losses = losses_of(loss, "Accumulator.backward");
+      const py::gil_scoped_release released;
+      return accumulator_.backward(std::move(losses), units, std::move(sample_ids));
+    }
+    Loss one = loss_of(loss, "Accumulator.backward");
+    const py::gil_scoped_release released;
+    accumulator_.backward(std::move(one), units, std::move(sample_ids));
+  }
+  void expect(std::vector<double> totals, std::vector<double> coefficients) {
+    accumulator_.expect({std::move(totals), std::move(coefficients)});
+  }
+  StepReport step(const py::object& optimizer) {
+    PythonOptimizer taken(optimizer, clipping_);
+    const py::gil_scoped_release released;
+    return accumulator_.step(taken);
+  }
+  StepReport finish(const py::object& optimizer) {
+    PythonOptimizer taken(optimizer, clipping_);
+    const py::gil_scoped_release released;
+    return accumulator_.finish(taken);
+  }
+  std::pair<std::int64_t, std::int64_t> share(const py::object& size) {
+    const BatchSize units = batch_size_of(size, "Accumulator.share");
+    const py::gil_scoped_release released;
+    const accum::WindowShare mine = accumulator_.share(units);
+    return {mine.begin, mine.end};
+  }
+  bool full() const { return accumulator_.full(); }
+  bool pending() const { return accumulator_.pending(); }
+  void next_is_last() { accumulator_.next_is_last(); }
+  void discard() { accumulator_.discard(); }
+  double weight() const { return accumulator_.current_window().ledger().committed_weight(); }
+
+ private:
+  AccumulatorOptions with_noted_clipping(AccumulatorOptions options) const {
+    options.on_mean_gradient = note_clipping(clipping_);
+    return options;
+  }
+
+  Clipping clipping_ = std::make_shared<double>(1);
+  Accumulator accumulator_;
+};
+
+}  // namespace
+
+void bind_accumulator(py::module_& module) {
+  py::class_<PythonAccumulator>(module, "Accumulator")
+      .def(py::init([](const Named& parameters, py::object batch, std::int64_t micro_batches,
+                       std::string accumulate, double clip_norm, bool check_finite,
+                       std::int64_t max_quarantined, bool split_out_of_memory, py::object replay,
+                       py::object on_event, py::object batch_norms,
+                       std::shared_ptr<distributed::Group> group) {
+             return std::make_unique<PythonAccumulator>(
+                 parameters, Options{.batch = std::move(batch),
+                                     .replay = std::move(replay),
+                                     .on_event = std::move(on_event),
+                                     .batch_norms = std::move(batch_norms),
+                                     .micro_batches = micro_batches,
+                                     .accumulate = std::move(accumulate),
+                                     .clip_norm = clip_norm,
+                                     .check_finite = check_finite,
+                                     .max_quarantined = max_quarantined,
+                                     .split_out_of_memory = split_out_of_memory,
+                                     .group = std::move(group)});
+           }),
+           py::arg("parameters"), py::kw_only(), py::arg("batch"), py::arg("micro_batches"),
+           py::arg("accumulate"), py::arg("clip_norm"), py::arg("check_finite"),
+           py::arg("max_quarantined"), py::arg("split_out_of_memory"), py::arg("replay"),
+           py::arg("on_event"), py::arg("batch_norms"), py::arg("group"))
+      .def("backward", &PythonAccumulator::backward)
+      .def("expect", &PythonAccumulator::expect, WithoutInterpreter())
+      .def("full", &PythonAccumulator::full)
+      .def("pending", &PythonAccumulator::pending)
+      .def("step", &PythonAccumulator::step)
+      .def("finish", &PythonAccumulator::finish)
+      .def("share", &PythonAccumulator::share)
+      .def("next_is_last", &PythonAccumulator::next_is_last)
+      .def("discard", &PythonAccumulator::discard, WithoutInterpreter())
+      .def("weight", &PythonAccumulator::weight);
+}
+
+}  // namespace accrue::python

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+/// What each part of the module accrue._native adds to it.
+namespace accrue::python {
+
+void bind_accelerate(pybind11::module_& module);
+void bind_accumulator(pybind11::module_& module);
+void bind_ranks(pybind11::module_& module);
+void bind_steps(pybind11::module_& module);
+void bind_verify(pybind11::module_& module);
+
+}  // namespace accrue::python

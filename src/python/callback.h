@@ -1,0 +1,46 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <utility>
+
+namespace accrue::python {
+
+/// Throws `error` on as C++ code knows it: memory that ran out as c10's OutOfMemoryError, so that
+/// it can be undone and split, all else as it is. The interpreter is held.
+[[noreturn]] void rethrow(pybind11::error_already_set& error);
+
+/// A Python function that C++ code calls which has let go of the interpreter. Copies share it; the
+/// last one may be destroyed on any thread.
+class Callback {
+ public:
+  explicit Callback(pybind11::object function)
+      : function_(new pybind11::object(std::move(function)), &let_go) {}
+
+  /// Calls it, and returns what `read` makes of its answer. What it raises is thrown (rethrow()).
+  template <class Read, class... Arguments>
+  auto call(Read read, const Arguments&... arguments) const {
+    const pybind11::gil_scoped_acquire held;
+    try {
+      return read((*function_)(arguments...));
+    } catch (pybind11::error_already_set& error) {
+      rethrow(error);
+    }
+  }
+  /// Calls it for what it does.
+  template <class... Arguments>
+  void operator()(const Arguments&... arguments) const {
+    call([](const pybind11::object&) {}, arguments...);
+  }
+
+ private:
+  static void let_go(pybind11::object* function) {
+    const pybind11::gil_scoped_acquire held;
+    delete function;
+  }
+
+  std::shared_ptr<pybind11::object> function_;
+};
+
+}  // namespace accrue::python

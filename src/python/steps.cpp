@@ -1,0 +1,143 @@
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+#include "accrue/train/loop_plan.h"
+#include "accrue/train/step.h"
+#include "python/bindings.h"
+#include "python/callback.h"
+#include "python/python_optimizer.h"
+#include "python/values.h"
+
+namespace py = pybind11;
+
+namespace accrue::python {
+namespace {
+
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+detail::SteppedModel model_of(const Named& parameters, const std::vector<at::Tensor>& buffers,
+                              const py::object& batch_norms) {
+  detail::SteppedModel model{named_parameters_of(parameters), buffers, {}};
+  if (!batch_norms.is_none())
+    model.batch_norms = [find = Callback(batch_norms)] {
+      return find.call(
+          [](const py::object& names) { return names.cast<std::vector<std::string>>(); });
+    };
+  return model;
+}
+
+/// `function(begin, end)` runs these samples and returns their accrue.Loss.
+detail::RunSlice run_of(const py::object& function, const char* name) {
+  return [run = Callback(function), name](std::int64_t begin, std::int64_t end) {
+    return run.call([name](const py::object& loss) { return loss_of(loss, name); }, begin, end);
+  };
+}
+
+/// A Stepper, and the optimizer that it steps with.
+class Stepper {
+ public:
+  Stepper(const Named& parameters, const std::vector<at::Tensor>& buffers,
+          const py::object& batch_norms, const py::object& optimizer, StepOptions options)
+      : optimizer_(optimizer, clipping_),
+        slices_(model_of(parameters, buffers, batch_norms), optimizer_,
+                with_noted_clipping(std::move(options))) {}
+
+  StepReport step(std::int64_t samples, const py::object& run) {
+    const detail::RunSlice slices = run_of(run, "step");
+    const py::gil_scoped_release released;
+    return slices_.step(samples, slices);
+  }
+  std::pair<std::int64_t, std::int64_t> share(std::int64_t samples) {
+    const py::gil_scoped_release released;
+    const accum::WindowShare mine = slices_.share(samples);
+    return {mine.begin, mine.end};
+  }
+
+ private:
+  StepOptions with_noted_clipping(StepOptions options) const {
+    options.on_mean_gradient = note_clipping(clipping_);
+    return options;
+  }
+
+  Clipping clipping_ = std::make_shared<double>(1);
+  PythonOptimizer optimizer_;
+  detail::SliceStepper slices_;
+};
+
+StepOptions options_of(double clip_norm, std::int64_t micro_batch, bool accelerate,
+                       const py::object& on_event, std::shared_ptr<distributed::Group> group) {
+  StepOptions options{.clip_norm = clip_norm,
+                      .micro_batch = micro_batch,
+                      .accelerate = accelerate,
+                      .group = std::move(group)};
+  if (!on_event.is_none())
+    options.on_event = [tell = Callback(on_event)](const Event& event) { tell(event); };
+  return options;
+}
+
+void bind_entry(py::module_& module) {
+  py::class_<LoopPlanEntry>(module, "PlanEntry", "A micro-batch that was considered.")
+      .def_readonly("micro_batch", &LoopPlanEntry::micro_batch, "samples")
+      .def_readonly("micro_batches", &LoopPlanEntry::micro_batches, "of a whole batch")
+      .def_readonly("predicted_peak_bytes", &LoopPlanEntry::predicted_peak_bytes)
+      .def_readonly("seconds_per_sample", &LoopPlanEntry::seconds_per_sample)
+      .def_readonly("within_limit", &LoopPlanEntry::within_limit);
+  py::class_<LoopPlan, LoopPlanEntry>(module, "Plan", "How to run a batch in a loop of one's own.")
+      .def_readonly("batch_samples", &LoopPlan::batch_samples)
+      .def_readonly("measured_peak_bytes", &LoopPlan::measured_peak_bytes)
+      .def_readonly("reason", &LoopPlan::reason, "why this micro-batch")
+      .def_readonly("alternatives", &LoopPlan::alternatives)
+      .def("__repr__", [](const LoopPlan& plan) {
+        return "accrue.Plan(" + std::to_string(plan.micro_batches) + " micro-batches of " +
+               std::to_string(plan.micro_batch) + ": " + plan.reason + ")";
+      });
+}
+
+LoopPlan plan(const Named& parameters, const std::vector<at::Tensor>& buffers,
+              const py::object& batch_norms, const py::object& run, std::int64_t samples,
+              bool repeats, std::string budget, std::int64_t batch_samples,
+              std::int64_t reserve_bytes, const py::object& progress) {
+  LoopPlanOptions options{
+      .budget = std::move(budget), .batch_samples = batch_samples, .reserve_bytes = reserve_bytes};
+  if (!progress.is_none())
+    options.progress = [tell = Callback(progress)](const std::string& what) { tell(what); };
+  const detail::PlannedLoop loop{.model = model_of(parameters, buffers, batch_norms),
+                                 .sums = nullptr,
+                                 .run = run_of(run, "plan"),
+                                 .samples = samples,
+                                 .repeats = repeats};
+  const py::gil_scoped_release released;
+  return detail::plan_loop(loop, options);
+}
+
+}  // namespace
+
+void bind_steps(py::module_& module) {
+  bind_entry(module);
+  py::class_<Stepper>(module, "Stepper")
+      .def(py::init([](const Named& parameters, const std::vector<at::Tensor>& buffers,
+                       const py::object& batch_norms, const py::object& optimizer, double clip_norm,
+                       std::int64_t micro_batch, bool accelerate, const py::object& on_event,
+                       std::shared_ptr<distributed::Group> group) {
+             return std::make_unique<Stepper>(
+                 parameters, buffers, batch_norms, optimizer,
+                 options_of(clip_norm, micro_batch, accelerate, on_event, std::move(group)));
+           }),
+           py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"), py::arg("optimizer"),
+           py::kw_only(), py::arg("clip_norm"), py::arg("micro_batch"), py::arg("accelerate"),
+           py::arg("on_event"), py::arg("group"))
+      .def("step", &Stepper::step, py::arg("samples"), py::arg("run"))
+      .def("share", &Stepper::share, py::arg("samples"));
+  module.def("plan", &plan, py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"),
+             py::arg("run"), py::arg("samples"), py::kw_only(), py::arg("repeats"),
+             py::arg("budget"), py::arg("batch_samples"), py::arg("reserve_bytes"),
+             py::arg("progress"));
+}
+
+}  // namespace accrue::python

@@ -1,0 +1,170 @@
+#include "python/values.h"
+
+#include <ATen/ATen.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cmath>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "observe/jsonl_sink.h"
+
+namespace py = pybind11;
+
+namespace accrue::python {
+namespace {
+
+std::string type_of(py::handle value) {
+  return py::str(py::type::handle_of(value).attr("__name__")).cast<std::string>();
+}
+
+std::string in_words(py::handle value) {
+  if (value.is_none()) return "None";
+  return "a value of type " + type_of(value);
+}
+
+double number_of(py::handle value, const char* what) {
+  try {
+    if (THPVariable_Check(value.ptr())) return THPVariable_Unpack(value.ptr()).item<double>();
+    return value.cast<double>();
+  } catch (const std::exception&) {
+    throw usage_error("Loss", std::string(what) + " that is one number", in_words(value),
+                      "Loss(sum over the terms, how many there were)");
+  }
+}
+
+at::Tensor sum_of(py::handle value) {
+  if (!THPVariable_Check(value.ptr())) return at::scalar_tensor(number_of(value, "a sum"));
+  const at::Tensor sum = THPVariable_Unpack(value.ptr());
+  if (sum.numel() == 1 && at::isFloatingType(sum.scalar_type())) return sum.reshape({});
+  throw usage_error("Loss", "a sum that is one floating-point number",
+                    c10::str("a tensor ", sum.scalar_type(), ' ', sum.sizes()),
+                    "Loss(loss.sum(), loss.numel())");
+}
+
+Loss make_loss(py::handle sum, py::handle weight) {
+  Loss loss{.sum = sum_of(sum), .weight = number_of(weight, "a weight")};
+  if (!std::isfinite(loss.weight) || loss.weight < 0)
+    throw usage_error("Loss", "a finite weight of at least 0", std::to_string(loss.weight),
+                      "how many terms the sum has");
+  return loss;
+}
+
+std::int64_t positive(std::int64_t count, const char* unit) {
+  if (count > 0) return count;
+  throw usage_error(unit, "at least 1", std::to_string(count), "the size of an optimizer step");
+}
+
+template <class Unit>
+void bind_unit(py::module_& module, const char* name, const char* help) {
+  py::class_<Unit>(module, name, help)
+      .def(py::init([name](std::int64_t count) { return Unit{positive(count, name)}; }),
+           py::arg("count"))
+      .def_readonly("count", &Unit::count)
+      .def("__eq__", [](const Unit& a, const Unit& b) { return a == b; })
+      .def("__hash__", [](const Unit& unit) { return std::hash<std::int64_t>()(unit.count); })
+      .def("__repr__", [name](const Unit& unit) {
+        return "accrue." + std::string(name) + "(" + std::to_string(unit.count) + ")";
+      });
+}
+
+py::dict fields_of(const StepReport& report) {
+  return py::module_::import("json").attr("loads")(observe::to_json_line(report));
+}
+
+void bind_report(py::module_& module) {
+  py::class_<StepReport>(module, "StepReport",
+                         "One optimizer step, as measured. Names and units are those of "
+                         "metrics.jsonl; what was not measured is None.")
+      .def_readonly("step", &StepReport::step, "1 after the first optimizer step")
+      .def_readonly("stepped", &StepReport::stepped,
+                    "False: total weight 0 or a dropped window; nothing was changed")
+      .def_readonly("samples", &StepReport::samples, "cumulative")
+      .def_readonly("tokens", &StepReport::tokens, "cumulative, None where not counted")
+      .def_readonly("weight", &StepReport::weight, "terms in this step's loss")
+      .def_readonly("loss", &StepReport::loss, "mean over `weight`")
+      .def_readonly("losses", &StepReport::losses)
+      .def_readonly("grad_norm", &StepReport::grad_norm, "of the mean gradient, before clipping")
+      .def_readonly("lr", &StepReport::lr)
+      .def_readonly("micro_batch", &StepReport::micro_batch, "samples in the largest micro-batch")
+      .def_readonly("micro_batches", &StepReport::micro_batches, "of all ranks")
+      .def_readonly("batch_samples", &StepReport::batch_samples)
+      .def_readonly("batch_tokens", &StepReport::batch_tokens)
+      .def_readonly("seconds", &StepReport::seconds)
+      .def_readonly("peak_bytes", &StepReport::peak_bytes)
+      .def_readonly("quarantined", &StepReport::quarantined, "micro-batches taken out of the step")
+      .def_readonly("retries", &StepReport::retries, "times that memory ran out")
+      .def_readonly("world", &StepReport::world, "ranks")
+      .def_readonly("batchnorm", &StepReport::batchnorm,
+                    "'micro' where batch normalisation took the statistics of micro-batches")
+      .def("to_dict", &fields_of, "What metrics.jsonl has of it.")
+      .def("__repr__", [](const StepReport& report) {
+        return "accrue.StepReport(" + observe::to_json_line(report) + ")";
+      });
+}
+
+}  // namespace
+
+Loss loss_of(py::handle value, const char* operation) {
+  if (py::isinstance<Loss>(value)) return value.cast<Loss>();
+  if (THPVariable_Check(value.ptr()))
+    throw usage_error(operation, "accrue.Loss(sum, weight) from the loss function", "a tensor",
+                      "the sum of the loss's terms and how many there are: of a mean over n "
+                      "terms, accrue.Loss(mean * n, n)");
+  throw usage_error(operation, "accrue.Loss(sum, weight) from the loss function", in_words(value),
+                    "return accrue.Loss(loss.sum(), loss.numel())");
+}
+
+std::vector<Loss> losses_of(py::handle value, const char* operation) {
+  if (!py::isinstance<py::list>(value) && !py::isinstance<py::tuple>(value))
+    return {loss_of(value, operation)};
+  std::vector<Loss> losses;
+  for (const py::handle item : py::reinterpret_borrow<py::iterable>(value))
+    losses.push_back(loss_of(item, operation));
+  return losses;
+}
+
+BatchSize batch_size_of(py::handle value, const char* operation) {
+  if (value.is_none()) return {};
+  if (py::isinstance<Tokens>(value)) return value.cast<Tokens>();
+  if (py::isinstance<Samples>(value)) return value.cast<Samples>();
+  throw usage_error(operation, "a size in its unit", in_words(value),
+                    "accrue.Tokens(524_288) or accrue.Samples(256)");
+}
+
+NamedParameters named_parameters_of(
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+  NamedParameters named;
+  for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
+  return named;
+}
+
+void bind_values(py::module_& module) {
+  bind_unit<Tokens>(module, "Tokens", "A batch size in input tokens that are not padding.");
+  bind_unit<Samples>(module, "Samples", "A batch size in samples: sequences, images, rows.");
+  py::class_<Loss>(module, "Loss",
+                   "A loss as its parts: `sum` over the terms (a scalar tensor or a number), and "
+                   "`weight`, how many terms there were (a number or a tensor of one).")
+      .def(py::init(&make_loss), py::arg("sum"), py::arg("weight"))
+      .def_readonly("sum", &Loss::sum)
+      .def_readonly("weight", &Loss::weight)
+      .def_property_readonly("mean", [](const Loss& loss) { return loss.sum / loss.weight; })
+      .def("__repr__", [](const Loss& loss) {
+        return c10::str("accrue.Loss(", loss.sum.item<double>(), ", ", loss.weight, ")");
+      });
+  py::class_<Event>(module, "Event", "Something that happened besides a step, with its reason.")
+      .def_readonly("name", &Event::name)
+      .def_readonly("reason", &Event::reason)
+      .def_readonly("step", &Event::step)
+      .def("__repr__", [](const Event& event) {
+        return "accrue.Event(" + event.name + ": " + event.reason + ")";
+      });
+  py::class_<MicroRef>(module, "MicroRef", "Names one micro-batch of a window.")
+      .def_readonly("index", &MicroRef::index, "position in the window")
+      .def_readonly("sample_ids", &MicroRef::sample_ids)
+      .def_readonly("weight", &MicroRef::weight);
+  bind_report(module);
+}
+
+}  // namespace accrue::python

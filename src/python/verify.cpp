@@ -1,0 +1,164 @@
+#include "accrue/verify/verify.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/bindings.h"
+#include "python/callback.h"
+#include "python/values.h"
+
+namespace py = pybind11;
+
+namespace accrue::python {
+namespace {
+
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// What Python tells of a model: see _model.py, described().
+struct Described {
+  Named parameters, buffers;
+  py::object batch_norms, evaluate;
+  std::int64_t samples;
+  py::object loss, loss_in_double;
+};
+
+detail::RunSlice run_of(const py::object& function) {
+  if (function.is_none()) return {};
+  return [run = Callback(function)](std::int64_t begin, std::int64_t end) {
+    return run.call([](const py::object& loss) { return loss_of(loss, "verify"); }, begin, end);
+  };
+}
+
+detail::VerifiedModel model_of(const Described& described) {
+  detail::VerifiedModel model;
+  model.parameters = named_parameters_of(described.parameters);
+  model.buffers = named_parameters_of(described.buffers);
+  model.samples = described.samples;
+  model.loss = run_of(described.loss);
+  model.loss_in_double = run_of(described.loss_in_double);
+  if (!described.batch_norms.is_none())
+    model.batch_norms = [find = Callback(described.batch_norms)] {
+      return find.call(
+          [](const py::object& names) { return names.cast<std::vector<std::string>>(); });
+    };
+  if (!described.evaluate.is_none()) {
+    model.evaluate = [evaluate = Callback(described.evaluate)](bool batch_norms_alone) {
+      return evaluate.call(
+          [](const py::object& undo) -> std::function<void()> {
+            return [undo = Callback(undo)] { undo(); };
+          },
+          batch_norms_alone);
+    };
+    model.freezes_batch_norms = true;
+  }
+  return model;
+}
+
+std::vector<std::string> words_of(const std::vector<proof::Cause>& causes) {
+  std::vector<std::string> words;
+  for (const proof::Cause cause : causes) words.emplace_back(to_string(cause));
+  return words;
+}
+
+/// The fields of `accrue verify --json`.
+py::dict dict_of(const proof::Report& report) {
+  py::list parameters;
+  for (const proof::ParameterError& error : report.parameters) {
+    py::dict of_one;
+    of_one["name"] = error.name;
+    of_one["relative_error"] = error.relative_error;
+    of_one["bound"] = error.bound;
+    parameters.append(of_one);
+  }
+  py::dict fields;
+  fields["equal"] = report.equal;
+  fields["conclusive"] = report.conclusive;
+  fields["max_relative_error"] = report.max_relative_error;
+  fields["bound"] = report.bound;
+  fields["cause"] = std::string(to_string(report.cause));
+  fields["causes"] = words_of(proof::all_causes(report));
+  fields["factor"] = report.factor;
+  fields["evidence"] = report.evidence;
+  fields["ruled_out"] = report.ruled_out;
+  fields["left_out"] = report.left_out;
+  fields["reference"] = report.reference;
+  fields["conclusion"] = proof::conclusion(report);
+  fields["advice"] = proof::advice(report);
+  fields["parameters"] = parameters;
+  return fields;
+}
+
+/// What is said of causes that Python found by itself.
+py::dict dict_of_causes(const std::vector<std::string>& causes, double error, double bound) {
+  proof::Report report{.equal = causes.empty(), .max_relative_error = error, .bound = bound};
+  for (const std::string& word : causes) {
+    const proof::Cause cause = proof::cause_words.parse(word, "a report", "one of these");
+    if (report.cause == proof::Cause::none) {
+      report.cause = cause;
+    } else {
+      report.besides.push_back(cause);
+    }
+  }
+  return dict_of(report);
+}
+
+}  // namespace
+
+void bind_verify(py::module_& module) {
+  py::class_<Described>(module, "Described")
+      .def(py::init([](Named parameters, Named buffers, py::object batch_norms, py::object evaluate,
+                       std::int64_t samples, py::object loss, py::object loss_in_double) {
+             return Described{std::move(parameters),
+                              std::move(buffers),
+                              std::move(batch_norms),
+                              std::move(evaluate),
+                              samples,
+                              std::move(loss),
+                              std::move(loss_in_double)};
+           }),
+           py::kw_only(), py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"),
+           py::arg("evaluate"), py::arg("samples"), py::arg("loss"), py::arg("loss_in_double"));
+  module.def(
+      "verify",
+      [](const Described& described, std::vector<std::int64_t> micro_batches, int noise_draws,
+         std::uint64_t seed) {
+        const detail::VerifiedModel model = model_of(described);
+        const VerifyOptions options{
+            .micro_batches = std::move(micro_batches), .noise_draws = noise_draws, .seed = seed};
+        proof::Report report;
+        {
+          const py::gil_scoped_release released;
+          report = detail::verify_model(model, options);
+        }
+        return dict_of(report);
+      },
+      py::arg("described"), py::kw_only(), py::arg("micro_batches"), py::arg("noise_draws"),
+      py::arg("seed"));
+  module.def(
+      "verify_loop",
+      [](const Described& described, const py::object& loop, std::int64_t micro_batch,
+         int noise_draws, std::uint64_t seed) {
+        const detail::VerifiedModel model = model_of(described);
+        const Callback run(loop);
+        const VerifyOptions options{
+            .loop_micro_batch = micro_batch, .noise_draws = noise_draws, .seed = seed};
+        proof::Report report;
+        {
+          const py::gil_scoped_release released;
+          report = detail::verify_loop(
+              model, [&](std::int64_t micro) { run(micro); }, options);
+        }
+        return dict_of(report);
+      },
+      py::arg("described"), py::arg("loop"), py::kw_only(), py::arg("micro_batch"),
+      py::arg("noise_draws"), py::arg("seed"));
+  module.def("describe_causes", &dict_of_causes, py::arg("causes"), py::arg("error"),
+             py::arg("bound"));
+}
+
+}  // namespace accrue::python

@@ -1,0 +1,18 @@
+"""`return` stands inside the loop over micro-batches: the first one is all that runs.
+
+https://github.com/ImprintLab/MedSegDiff/issues/77 (2023)
+"""
+
+from museum.parts import mean, proved
+
+CAUSE = "weighting"
+
+
+def exhibit():
+    def loop(model, micro_batches):
+        for micro in micro_batches:
+            loss = mean(model, micro)
+            loss.backward()
+            return loss
+
+    return proved(loop)

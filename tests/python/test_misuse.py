@@ -1,0 +1,160 @@
+"""Bad input is one clear exception of a documented type, and leaves the model as it was."""
+
+import pytest
+import torch
+from museum.parts import batch, loss_fn, mean, model
+from torch import nn
+
+import accrue
+
+
+@pytest.fixture
+def net():
+    return model()
+
+
+@pytest.fixture
+def optimizer(net):
+    return torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def refused(call, *words, kind=accrue.UsageError):
+    with pytest.raises(kind) as raised:
+        call()
+    for word in words:
+        assert word in str(raised.value), str(raised.value)
+    assert raised.value.suggestion
+
+
+def test_errors_are_of_pythons_types_too():
+    assert issubclass(accrue.UsageError, ValueError) and issubclass(accrue.Error, RuntimeError)
+
+
+def test_models_without_parameters():
+    refused(lambda: accrue.Accumulator(nn.ReLU()), "a model with parameters to train", "none")
+    refused(lambda: accrue.Accumulator(nn.Linear(2, 2).requires_grad_(False)), "frozen")
+    refused(lambda: accrue.Accumulator(iter([])), "none")
+    refused(lambda: accrue.Accumulator(3), "int")
+
+
+def test_losses_that_are_no_loss(net, optimizer):
+    for wrong, said in ((lambda m, b: mean(m, b), "a tensor"), (lambda m, b: None, "None"), (lambda m, b: 1.5, "float")):
+        refused(lambda wrong=wrong: accrue.step(net, optimizer, batch(), wrong), "accrue.Loss(sum, weight)", said)
+    refused(lambda: accrue.Loss(torch.ones(3), 1), "one floating-point number", "[3]")
+    refused(lambda: accrue.Loss(torch.tensor(1.0), -1), "at least 0")
+    refused(lambda: accrue.Loss(torch.tensor(1.0), "many"), "a weight")
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_a_mean_with_weight_1_is_named(net):
+    report = accrue.verify(net, batch(), lambda m, b: accrue.Loss(mean(m, b), 1))
+    assert report.cause == "weighting"
+
+
+def test_optimizers_that_hold_other_parameters(net):
+    other = torch.optim.SGD(model().parameters(), lr=0.1)
+    acc = accrue.Accumulator(net)
+    acc.backward(loss_fn(net, batch()))
+    refused(lambda: acc.step(other), "accumulated")
+    refused(lambda: accrue.watch(net, other, loss_fn), "holds none of them")
+    refused(lambda: acc.step(3), "torch.optim")
+
+
+def test_windows_do_not_nest(net, optimizer):
+    acc = accrue.Accumulator(net)
+    with acc.window():
+        acc.backward(loss_fn(net, batch()))
+        refused(lambda: acc.window().__enter__(), "do not nest")
+
+
+def test_others_are_refused_in_an_open_window(net, optimizer):
+    acc = accrue.Accumulator(net)
+    acc.backward(loss_fn(net, batch()))
+    optimizer.zero_grad()
+    refused(lambda: acc.backward(loss_fn(net, batch())), "zero_grad")
+
+
+def test_an_exception_in_the_window_leaves_the_model_as_it_was(net):
+    before = [p.detach().clone() for p in net.parameters()]
+
+    def failing(m, micro):
+        raise KeyError("labels")
+
+    with pytest.raises(KeyError, match="labels"):
+        accrue.step(net, torch.optim.SGD(net.parameters(), lr=0.1), batch(), failing)
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
+    acc = accrue.Accumulator(net)
+    with pytest.raises(KeyError):
+        with acc.window():
+            acc.backward(loss_fn(net, batch()))
+            raise KeyError("labels")
+    assert not acc.pending
+
+
+def test_an_exception_in_backward_undoes_the_micro_batch(net, optimizer):
+    class Failing(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(context, gradient):
+            raise ZeroDivisionError("in backward")
+
+    acc = accrue.Accumulator(net)
+    acc.backward(loss_fn(net, batch()))
+    good = loss_fn(net, batch())
+    with pytest.raises(ZeroDivisionError, match="in backward"):
+        acc.backward(accrue.Loss(Failing.apply(good.sum), good.weight))
+
+
+def test_batches_that_cannot_be_cut(net, optimizer):
+    refused(lambda: accrue.step(net, optimizer, 5, loss_fn), "int", "batch_size.register")
+    refused(lambda: accrue.step(net, optimizer, {"a": torch.ones(2), "b": torch.ones(3)}, loss_fn), "a [2]", "b [3]")
+    refused(lambda: accrue.verify(net, batch(1), loss_fn), "at least 2 samples")
+
+
+def test_a_window_with_one_forward_pass(net, optimizer):
+    def one():
+        with accrue.watch(net, optimizer, loss_fn):
+            loss_fn(net, batch()).sum.backward()
+
+    refused(one, "at least 2 micro-batches")
+
+
+def test_the_budget_that_nothing_fits(net):
+    refused(lambda: accrue.plan(net, batch(), loss_fn, budget="six"), "budget")
+
+
+def test_another_torch_is_refused_with_what_to_do(monkeypatch):
+    from accrue import _torch
+
+    monkeypatch.setattr(_torch, "TORCH_VERSION", "2.1.0")
+    with pytest.raises(ImportError, match=r"torch 2\.1.*received torch.*--no-build-isolation"):
+        _torch.check()
+
+
+def test_loops_after_a_fork_and_in_threads(net):
+    import multiprocessing
+    import threading
+
+    errors = []
+
+    def run():
+        try:
+            own = model()
+            accrue.step(own, torch.optim.SGD(own.parameters(), lr=0.1), batch(), loss_fn)
+        except BaseException as error:  # noqa: BLE001  it is told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    torch.set_num_threads(1)  # a forked child has none of OpenMP's threads
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
