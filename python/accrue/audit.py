@@ -1,6 +1,7 @@
 """One window of somebody else's trainer, watched."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from accrue import transformers
 from accrue.errors import UsageError
 from accrue.report import Report
+from accrue.transformers import IGNORED
 from accrue.verify import LossFn
 from accrue.watch import Watch
 
@@ -98,7 +100,7 @@ def _audit_transformers(trainer: Any, loss_fn: LossFn) -> Report:
             return control
 
     callback = OneWindow()
-    before = (trainer.optimizer, trainer.lr_scheduler, trainer.state)
+    before = (trainer.optimizer, trainer.lr_scheduler, trainer.state)  # what train() makes anew
     trainer.add_callback(callback)
     try:
         with _put_back(trainer.model):
@@ -106,7 +108,21 @@ def _audit_transformers(trainer: Any, loss_fn: LossFn) -> Report:
     finally:
         trainer.remove_callback(callback)
         trainer.optimizer, trainer.lr_scheduler, trainer.state = before
-    return window.result()
+    return _with_first_labels(window.result(), window.watch.seen_micro_batches)
+
+
+def _with_first_labels(report: Report, micro_batches: list) -> Report:
+    """Says where the factor is that of counting each sequence's first label, which no position predicts."""
+    labels = [micro["labels"] for micro in micro_batches if isinstance(micro, dict) and torch.is_tensor(micro.get("labels"))]
+    if report.factor is None or not labels or any(each.dim() != 2 for each in labels):
+        return report
+    counted = sum(int((each != IGNORED).sum()) for each in labels)
+    predicted = sum(int((each[:, 1:] != IGNORED).sum()) for each in labels)
+    if counted == 0 or abs(report.factor * counted / max(predicted, 1) - 1) > 1e-3:
+        return report
+    told = (f"num_items_in_batch is {counted} and counts each sequence's first label, which no position predicts: {predicted} are in "
+            "the loss. Labels whose first is -100 are counted rightly")
+    return dataclasses.replace(report, evidence=[*report.evidence, told])
 
 
 def _audit_lightning(trainer: Any, loss_fn: LossFn | None, model: Any, loader: Any) -> Report:

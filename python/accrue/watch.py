@@ -49,6 +49,11 @@ class Watch:
             raise UsageError("watch", "a window that is over", "none yet", "asking for the report behind the with statement")
         return self._report
 
+    @property
+    def seen_micro_batches(self) -> list:
+        """The window's micro-batches, as loss_fn got them."""
+        return [micro.batch for micro in self._recorder.seen.micro_batches]
+
     def __enter__(self) -> "Watch":
         self._recorder.start()
         return self
