@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from accrue import _native
@@ -10,6 +11,8 @@ from accrue.errors import UsageError
 from accrue.models import unwrapped
 
 IGNORED = -100
+# What trainers give a model for its own loss.
+OF_LOSSES = ("labels", "shift_labels", "num_items_in_batch")
 
 
 def _predicts_next(model: nn.Module) -> bool:
@@ -24,14 +27,16 @@ def loss(model: nn.Module, micro: Mapping[str, Any]) -> _native.Loss:
 
     Raises UsageError where there are no labels, or the model gives no logits.
     """
-    if not isinstance(micro, Mapping) or micro.get("labels") is None:
+    shifted = micro.get("shift_labels") if isinstance(micro, Mapping) else None
+    if not isinstance(micro, Mapping) or (micro.get("labels") is None and shifted is None):
         raise UsageError("transformers loss", "a micro-batch with labels", "none", "loss_fn= for a model with a loss of its own")
-    outputs = model(**{name: value for name, value in micro.items() if name not in ("labels", "num_items_in_batch")})
-    logits, labels = getattr(outputs, "logits", None), micro["labels"]
+    # Tensors alone are data: the rest is how a trainer wants its loss.
+    outputs = model(**{name: value for name, value in micro.items() if torch.is_tensor(value) and name not in OF_LOSSES})
+    logits, labels = getattr(outputs, "logits", None), micro["labels"] if shifted is None else shifted
     if logits is None:
         raise UsageError("transformers loss", "outputs with logits", type(outputs).__name__, "loss_fn= for a model with a loss of its own")
     if not labels.is_floating_point():
-        if _predicts_next(model):
+        if _predicts_next(model) and shifted is None:
             logits, labels = logits[:, :-1], labels[:, 1:]
         classes, flat = logits.flatten(0, -2).float(), labels.flatten()
         return _native.Loss(nn.functional.cross_entropy(classes, flat, ignore_index=IGNORED, reduction="sum"), (flat != IGNORED).sum())

@@ -178,7 +178,20 @@ class Recorder:
         grad = self.trained[place].grad
         self._sums[place] = None if grad is None else (_norm(grad), grad._version)
 
-    def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> None:
+    def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> tuple | None:
+        """A closure has the window's last backward in it (Lightning's do): gradients are what it leaves."""
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        if closure is None:
+            return self._note_step(optimizer)
+
+        def noted() -> Any:
+            loss = closure()
+            self._note_step(optimizer)
+            return loss
+
+        return (args[0], noted, *args[2:]), {name: value for name, value in kwargs.items() if name != "closure"}
+
+    def _note_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.seen.steps.append(self.seen.backwards)
         self.seen.rates_at_step = self._rates()
         unclipped = self._unclipped if self._unclipped and self._unclipped[0] == self.seen.backwards else None

@@ -101,3 +101,55 @@ def test_losses_of_transformers_models():
     bert = transformers.BertForMaskedLM(transformers.BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=WORDS)).eval()
     assert abs(float(accrue.transformers.loss(bert, batch).mean.detach()) - float(bert(**batch).loss.detach())) < 1e-6
+
+
+def test_trl_is_a_trainer_too(tmp_path):
+    trl = pytest.importorskip("trl")
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_list([{name: value.tolist() for name, value in Lines()[i].items()} for i in range(32)])
+    arguments = trl.SFTConfig(output_dir=str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=4, report_to="none",
+                              use_cpu=True, disable_tqdm=True, save_strategy="no", logging_strategy="no", max_steps=4, bf16=False,
+                              gradient_checkpointing=False, eos_token=None)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=_tokenizer(), pad_token="a", eos_token="b")
+    audited = trl.SFTTrainer(model=model(), args=arguments, train_dataset=rows, processing_class=tokenizer)
+    report = accrue.audit(audited)
+    assert report.equal or any("first label" in text for text in report.evidence), f"\n{report}"
+
+
+def _tokenizer():
+    from tokenizers import Tokenizer, models
+
+    return Tokenizer(models.WordLevel({letter: place for place, letter in enumerate("abcdefghijklmnopqrstuvwxyzABCDE")}, unk_token="c"))
+
+
+@pytest.mark.parametrize("lengths, cause", [("even", "none"), ("uneven", "weighting")])
+def test_lightnings_trainer(tmp_path, lengths, cause):
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = model()
+
+        def loss(self, batch, reduction):
+            logits = self.net(input_ids=batch["input_ids"]).logits[:, :-1].flatten(0, 1)
+            return torch.nn.functional.cross_entropy(logits, batch["labels"][:, 1:].flatten(), ignore_index=-100, reduction=reduction)
+
+        def training_step(self, batch, batch_idx):
+            return self.loss(batch, "mean")
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+    def loss_fn(module, batch):
+        return accrue.Loss(module.loss(batch, "sum"), (batch["labels"][:, 1:] != -100).sum())
+
+    rows = [Lines()[0 if lengths == "even" else i] for i in range(8)]
+    loader = torch.utils.data.DataLoader(rows, batch_size=2)
+    trainer = lightning.Trainer(accumulate_grad_batches=4, max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                                enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=0.1, default_root_dir=tmp_path)
+    module = Module()
+    before = [p.detach().clone() for p in module.parameters()]
+    report = accrue.audit(trainer, loss_fn, model=module, loader=loader)
+    assert report.cause == cause, f"\n{report}"
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters()))
