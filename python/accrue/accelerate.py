@@ -1,24 +1,33 @@
 """accrue's kernels in a model that knows nothing of accrue."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from torch import nn
+
 from accrue import _native
-from accrue.models import named_parameters
+from accrue.deferred import DeferringHead, deferring
+from accrue.models import named_parameters, unwrapped
 
 
 class Accelerated:
     """While it is active, accrue does operations of a model on the CPU as it does those of its own layers.
 
     Products with the model's weights, embeddings, layer norms, GELU (tanh) and attention without a mask run in accrue's kernels;
-    in an Accumulator or Stepper their gradients are added to the sums inside the product. The model is not changed, and its
-    results are torch's up to rounding. It works on the thread that made it.
+    in an Accumulator or Stepper their gradients are added to the sums inside the product. Where the model has an output head
+    (get_output_embeddings(), as transformers' language models have, or `head`), cross entropy of its logits is taken by chunks of
+    rows, and the logits are never whole; whatever else reads them finds them. Results are torch's up to rounding. It works on the
+    thread that made it.
     """
 
-    def __init__(self, model: Any, seed: int | None = None):
-        self._parameters = named_parameters(model, "accelerate")
-        self._seed = seed
-        self._native: _native.Accelerated | None = _native.Accelerated(self._parameters, seed)
+    def __init__(self, model: Any, seed: int | None = None, head: nn.Module | None = None):
+        self._native: _native.Accelerated | None = _native.Accelerated(named_parameters(model, "accelerate"), seed)
+        self._open = contextlib.ExitStack()
+        self._head: DeferringHead | None = None
+        head = head if head is not None else _output_head(model)
+        if head is not None:
+            self._head = self._open.enter_context(deferring(head))
 
     def begin(self, sample_ids: Sequence[int], window: int = 0) -> None:
         """The next forward pass has these samples, in order: dropout's masks follow them, however a batch is split."""
@@ -28,10 +37,13 @@ class Accelerated:
     @property
     def calls(self) -> dict[str, int]:
         """How many operations accrue has done, by kind."""
-        return self._native.calls() if self._native is not None else {}
+        if self._native is None:
+            return {}
+        return self._native.calls() | {"losses_without_logits": self._head.losses if self._head else 0}
 
     def close(self) -> None:
         """Ends it; the model's operations are torch's again."""
+        self._open.close()
         self._native = None
 
     def __enter__(self) -> "Accelerated":
@@ -41,12 +53,20 @@ class Accelerated:
         self.close()
 
 
-def accelerate(model: Any, seed: int | None = None) -> Accelerated:
+def _output_head(model: Any) -> nn.Linear | None:
+    """The layer that makes a language model's logits, where it says so."""
+    module = unwrapped(model) if isinstance(model, nn.Module) else None
+    head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    return head if type(head) is nn.Linear else None
+
+
+def accelerate(model: Any, seed: int | None = None, head: nn.Module | None = None) -> Accelerated:
     """Has accrue's kernels do the operations of `model` until close(), or the end of a `with`.
 
         with accrue.accelerate(model):
             for micro in loader: acc.backward(loss_fn(model, micro)); ...
 
     seed   keys dropout's masks; None: torch's default generator draws it
+    head   the torch.nn.Linear whose logits go into cross entropy and nowhere else; None: what get_output_embeddings() says
     """
-    return Accelerated(model, seed)
+    return Accelerated(model, seed, head)

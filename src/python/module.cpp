@@ -16,5 +16,6 @@ PYBIND11_MODULE(_native, module) {
   bind_accumulator(module);
   bind_steps(module);
   bind_verify(module);
+  bind_operations(module);
   bind_accelerate(module);
 }
