@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from accrue import _native
 from accrue.batches import micro_batches as micro_batches_of
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_parameters
+from accrue.ranks import join
 from accrue.verify import LossFn
 
 Size = _native.Tokens | _native.Samples | None
@@ -38,13 +40,16 @@ class Accumulator:
     replay          `replay(MicroRef) -> Loss` runs a committed micro-batch again, so that one that fails half-way (memory, a
                     gradient that is not finite) costs a replay and not the window
     on_event        told of what happens besides (accrue.Event), with its reason
-    group           accrue.join(): the ranks that share each window, with one reduction per step
+    group           accrue.join(): the ranks that share each window, with one reduction per step. A DistributedDataParallel joins
+                    by itself, and no longer reduces in each backward
     """
 
     def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
                  clip_norm: float = 0.0, check_finite: bool = True, max_quarantined: int = 16,
                  split_out_of_memory: bool = True, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            group = _ranks_of(model, group)
         self._native = _native.Accumulator(
             named_parameters(model, "Accumulator"), batch=batch, micro_batches=micro_batches, accumulate=accumulate,
             clip_norm=clip_norm, check_finite=check_finite, max_quarantined=max_quarantined,
@@ -113,6 +118,17 @@ class Accumulator:
             yield self
         finally:
             self.discard()
+
+
+def _ranks_of(model: nn.parallel.DistributedDataParallel, group: _native.Group | None) -> _native.Group | None:
+    """Ends DistributedDataParallel's own reduction in each backward, as no_sync() does: the window's one takes its place."""
+    if group is None and model.process_group.size() > 1:
+        group = join()
+        if group is None:
+            raise UsageError("Accumulator", "the ranks of DistributedDataParallel", "a process that no launcher started",
+                             "torchrun, or group=accrue.join()")
+    model.require_backward_grad_sync = False
+    return group
 
 
 class AccumulatingOptimizer:

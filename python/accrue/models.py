@@ -23,6 +23,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def without_ranks(model: nn.Module) -> nn.Module:
+    """The module that DistributedDataParallel wraps, whose passes share nothing."""
+    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
 def named_parameters(model: Any, operation: str) -> Named:
     """The parameters of a module, or of what lists them: tensors, (name, tensor), groups of an optimizer."""
     if isinstance(model, nn.Module):

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from accrue import _native
+from accrue.devices import report_over_ranks, world
 from accrue.errors import UsageError
-from accrue.models import named_buffers, named_parameters
+from accrue.models import named_buffers, named_parameters, without_ranks
 from accrue.packing import leaks
 from accrue.report import Report
 from accrue.verify import LossFn
@@ -78,6 +79,11 @@ class Watch:
 
     def _gradient_report(self, seen: Seen) -> Report:
         """The gradient that the window left, beside its micro-batches' own: each is a sample of the window."""
+        if world() > 1:
+            losses = [lambda micro=micro: self._loss_of([micro]) for micro in seen.micro_batches]
+            left = [torch.zeros_like(tensor) if gradient is None else gradient
+                    for tensor, gradient in zip(self._recorder.trained, seen.gradients)]
+            return report_over_ranks(losses, self._recorder.trained, left)
         described = _native.Described(
             parameters=self._named, buffers=named_buffers(self._model), batch_norms=None, evaluate=None,
             samples=len(seen.micro_batches), loss=lambda begin, end: self._loss_of(seen.micro_batches[begin:end]), loss_in_double=None)
@@ -92,7 +98,7 @@ class Watch:
         losses = []
         for micro in micro_batches:
             micro.generators.restore()
-            losses.append(self._loss_fn(self._model, micro.batch))
+            losses.append(self._loss_fn(without_ranks(self._model), micro.batch))
             if not isinstance(losses[-1], _native.Loss):
                 return losses[-1]  # whose type is refused where it arrives
         return _native.Loss(sum(loss.sum for loss in losses), sum(loss.weight for loss in losses))
@@ -101,7 +107,7 @@ class Watch:
         found = causes_of(seen)
         if self._is_short(seen, left):
             found["last-window"] = f"{len(seen.micro_batches)} micro-batches were divided by the {self._usual} of other windows"
-        if leaked := leaks(self._model, self._loss_fn, [micro.batch for micro in seen.micro_batches]):
+        if leaked := leaks(without_ranks(self._model), self._loss_fn, [micro.batch for micro in seen.micro_batches]):
             found["packing-leak"] = leaked
         if not found:
             return left
@@ -172,6 +178,8 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *
     the model was called with (a dict of its named arguments, or its only argument), or what `w.micro_batches(loader)` handed on.
     The window is run anew from its start, with the same random draws, to know each micro-batch's gradient; parameters, buffers,
     `.grad` and the optimizer are then what your loop left. It takes about four windows' time.
+
+    With torch.distributed set up, all ranks watch the same window, and its gradient is compared with that of the mean over all ranks.
 
     usual_micro_batches   how many micro-batches other windows have: tells a short last window that was divided by them
 

@@ -1,0 +1,97 @@
+"""One window over several ranks: what their shared gradient is to be, and what it is instead."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as distributed
+
+from accrue import _native
+from accrue.report import Report
+
+# What rounding may make of a gradient, relative: passes of other shapes, and a sum over ranks in any order.
+BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
+
+Tensors = list[torch.Tensor]
+
+
+def world() -> int:
+    """How many ranks torch.distributed has; 1 where it was not set up."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def _gradients(loss: _native.Loss, trained: Tensors) -> Tensors:
+    found = torch.autograd.grad(loss.sum, trained, allow_unused=True)
+    return [torch.zeros_like(tensor) if gradient is None else gradient for tensor, gradient in zip(trained, found)]
+
+
+def _over_ranks(tensors: Tensors) -> Tensors:
+    for tensor in tensors:
+        distributed.all_reduce(tensor)
+    return tensors
+
+
+def _error(left: Tensors, right: Tensors) -> float:
+    off = sum(float((a - b).double().square().sum()) for a, b in zip(left, right)) ** 0.5
+    return off / max(sum(float(b.double().square().sum()) for b in right) ** 0.5, 1e-300)
+
+
+def _factor(left: Tensors, right: Tensors) -> float:
+    """left = factor * right, by least squares."""
+    dot = sum(float((a.double() * b.double()).sum()) for a, b in zip(left, right))
+    return dot / max(sum(float(b.double().square().sum()) for b in right), 1e-300)
+
+
+class _Window:
+    """Sums of this rank's micro-batches, and what ranks make of them."""
+
+    def __init__(self, losses: Sequence[Callable[[], _native.Loss]], trained: Tensors):
+        self.sums = [torch.zeros_like(tensor) for tensor in trained]
+        self.means = [torch.zeros_like(tensor) for tensor in trained]
+        self.weight = 0.0
+        for run in losses:
+            loss = run()
+            for place, gradient in enumerate(_gradients(loss, trained)):
+                self.sums[place] += gradient
+                self.means[place] += gradient / (max(loss.weight, 1e-30) * len(losses))
+            self.weight += loss.weight
+
+    def truth(self) -> Tensors:
+        weight = torch.tensor([self.weight], dtype=torch.float64, device=self.sums[0].device)
+        total = float(_over_ranks([weight])[0])
+        return [tensor / total for tensor in _over_ranks([tensor.clone() for tensor in self.sums])]
+
+    def mean_over_ranks(self, own: Tensors) -> Tensors:
+        return [tensor / world() for tensor in _over_ranks([tensor.clone() for tensor in own])]
+
+    def own_mean(self) -> Tensors:
+        return [tensor / max(self.weight, 1e-30) for tensor in self.sums]
+
+
+def report_over_ranks(losses: Sequence[Callable[[], _native.Loss]], trained: Tensors, left: Tensors) -> Report:
+    """The gradient that a window left on this rank, beside that of the mean over all ranks' windows. All ranks call it.
+
+    losses   run this rank's micro-batches, each as accrue.Loss
+    left     what was in `.grad` when the optimizer stepped
+    """
+    window = _Window(losses, trained)
+    truth, own = window.truth(), window.own_mean()
+    by_rank, by_micro_batch = window.mean_over_ranks(own), window.mean_over_ranks(window.means)
+    bound = BOUNDS.get(trained[0].dtype, BOUNDS[torch.float32])
+    error, factor = _error(left, truth), _factor(left, truth)
+    scaled = [factor * tensor for tensor in truth]
+    explanations = [
+        (truth, [], ""),
+        (by_rank, ["device-mean"], f"the gradient is the mean over {world()} ranks of their own means"),
+        (by_micro_batch, ["device-mean", "weighting"], "the gradient is the mean over ranks and micro-batches of their means"),
+        (own, ["unknown"], "the gradient is this rank's alone: ranks never shared it"),
+        (scaled, ["normalization"], f"the gradient is {factor:.4g} times the true one"),
+    ]
+    for gradient, causes, evidence in explanations:
+        if _error(left, gradient) <= bound:
+            return _report(causes, [evidence], error, bound)
+    return _report(["unknown"], ["no mean over ranks or micro-batches is what the window left"], error, bound)
+
+
+def _report(causes: list[str], evidence: list[str], error: float, bound: float) -> Report:
+    fields = _native.describe_causes(causes, error, bound)
+    return Report.of(fields, evidence=evidence if causes else [], reference=f"the windows of {world()} ranks")

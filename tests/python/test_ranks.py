@@ -1,0 +1,27 @@
+"""Real ranks, started by torchrun."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+def on_two_ranks(script, *arguments):
+    environment = os.environ | {"PYTHONPATH": f"{FOLDER}:{os.environ.get('PYTHONPATH', '')}", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+                           str(FOLDER / "ranks" / script), *arguments], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_windows_are_shared_with_and_without_ddp():
+    assert on_two_ranks("accumulates.py").count("fine") == 2
+
+
+@pytest.mark.parametrize("loop, causes", [("right", "none"), ("mean-of-devices", "device-mean"), ("never-multiplied", "normalization")])
+def test_loops_over_ddp_are_watched(loop, causes):
+    assert on_two_ranks("watched.py", loop).count(f"causes {causes}") == 2
