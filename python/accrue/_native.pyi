@@ -73,6 +73,9 @@ class StepReport:
     world: int
     batchnorm: str | None
     def to_dict(self) -> dict[str, Any]: ...
+    @staticmethod
+    def of(*, step: int, stepped: bool, weight: float, loss: float | None, grad_norm: float, micro_batches: int, world: int,
+           seconds: float) -> StepReport: ...
 
 class Group:
     """The processes that train together."""

@@ -12,6 +12,7 @@ from accrue.batches import micro_batches as micro_batches_of
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_parameters
 from accrue.ranks import join
+from accrue.sharded import ShardedWindow, is_sharded
 from accrue.verify import LossFn
 
 Size = _native.Tokens | _native.Samples | None
@@ -41,7 +42,9 @@ class Accumulator:
                     gradient that is not finite) costs a replay and not the window
     on_event        told of what happens besides (accrue.Event), with its reason
     group           accrue.join(): the ranks that share each window, with one reduction per step. A DistributedDataParallel joins
-                    by itself, and no longer reduces in each backward
+                    by itself, and no longer reduces in each backward. Parameters that fully_shard() (FSDP2) divided stay its own:
+                    it reduces each backward, and the window adds up and divides once; of the options batch, micro_batches and
+                    clip_norm are for them
     """
 
     def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
@@ -50,11 +53,14 @@ class Accumulator:
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
         if isinstance(model, nn.parallel.DistributedDataParallel):
             group = _ranks_of(model, group)
-        self._native = _native.Accumulator(
-            named_parameters(model, "Accumulator"), batch=batch, micro_batches=micro_batches, accumulate=accumulate,
-            clip_norm=clip_norm, check_finite=check_finite, max_quarantined=max_quarantined,
-            split_out_of_memory=split_out_of_memory, replay=replay, on_event=on_event, batch_norms=batch_norm_finder(model),
-            group=group)
+        named = named_parameters(model, "Accumulator")
+        options = {"batch": batch, "micro_batches": micro_batches, "accumulate": accumulate, "clip_norm": clip_norm,
+                   "check_finite": check_finite, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory,
+                   "replay": replay, "on_event": on_event, "group": group}
+        if is_sharded(named):
+            self._native = ShardedWindow(model, named, **options)
+        else:
+            self._native = _native.Accumulator(named, batch_norms=batch_norm_finder(model), **options)
 
     def backward(self, loss: _native.Loss | Sequence[_native.Loss], size: Size = None, sample_ids: Sequence[int] = ()) -> None:
         """Differentiates `loss.sum` and adds the gradient to the window.

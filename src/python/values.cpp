@@ -73,10 +73,29 @@ py::dict fields_of(const StepReport& report) {
   return py::module_::import("json").attr("loads")(observe::to_json_line(report));
 }
 
+/// The report of a window that Python kept.
+StepReport report_of(std::int64_t step, bool stepped, double weight, std::optional<double> loss,
+                     double grad_norm, std::int64_t micro_batches, std::int64_t world,
+                     double seconds) {
+  StepReport report;
+  report.step = step;
+  report.stepped = stepped;
+  report.weight = weight;
+  report.loss = loss;
+  report.grad_norm = grad_norm;
+  report.micro_batches = micro_batches;
+  report.world = world;
+  report.seconds = seconds;
+  return report;
+}
+
 void bind_report(py::module_& module) {
   py::class_<StepReport>(module, "StepReport",
                          "One optimizer step, as measured. Names and units are those of "
                          "metrics.jsonl; what was not measured is None.")
+      .def_static("of", &report_of, py::kw_only(), py::arg("step"), py::arg("stepped"),
+                  py::arg("weight"), py::arg("loss"), py::arg("grad_norm"),
+                  py::arg("micro_batches"), py::arg("world"), py::arg("seconds"))
       .def_readonly("step", &StepReport::step, "1 after the first optimizer step")
       .def_readonly("stepped", &StepReport::stepped,
                     "False: total weight 0 or a dropped window; nothing was changed")

@@ -25,3 +25,7 @@ def test_windows_are_shared_with_and_without_ddp():
 @pytest.mark.parametrize("loop, causes", [("right", "none"), ("mean-of-devices", "device-mean"), ("never-multiplied", "normalization")])
 def test_loops_over_ddp_are_watched(loop, causes):
     assert on_two_ranks("watched.py", loop).count(f"causes {causes}") == 2
+
+
+def test_parameters_that_fsdp2_divides():
+    assert on_two_ranks("sharded.py").count("fine") == 2
