@@ -26,13 +26,14 @@ from accrue.errors import Error, RefusedError, RunError, UsageError  # noqa: E40
 from accrue.operations import linear, linear_cross_entropy, linear_cross_entropy_sum  # noqa: E402
 from accrue.ranks import join  # noqa: E402
 from accrue.report import ParameterError, Report  # noqa: E402
+from accrue.run_log import RunLog  # noqa: E402
 from accrue.steps import Stepper, accumulated, plan, step  # noqa: E402
 from accrue.verify import verify, verify_loop  # noqa: E402
 from accrue.watch import Watch, watch  # noqa: E402
 
 __all__ = [
     "AccumulatingOptimizer", "Accelerated", "Accumulator", "Error", "Event", "Group", "Loss", "MicroRef", "ParameterError", "Plan",
-    "RefusedError", "Report", "RunError", "Samples", "StepReport", "Stepper", "Tokens", "UsageError", "Watch", "__version__",
+    "RefusedError", "Report", "RunError", "RunLog", "Samples", "StepReport", "Stepper", "Tokens", "UsageError", "Watch", "__version__",
     "accelerate", "accumulate", "accumulated", "accumulating", "audit", "batch_size", "batch_slice", "join", "linear", "linear_cross_entropy", "linear_cross_entropy_sum", "plan", "step", "verify",
     "verify_loop", "watch",
 ]

@@ -9,6 +9,7 @@ void bind_accelerate(pybind11::module_& module);
 void bind_accumulator(pybind11::module_& module);
 void bind_operations(pybind11::module_& module);
 void bind_ranks(pybind11::module_& module);
+void bind_run_log(pybind11::module_& module);
 void bind_steps(pybind11::module_& module);
 void bind_verify(pybind11::module_& module);
 

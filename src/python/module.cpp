@@ -16,6 +16,7 @@ PYBIND11_MODULE(_native, module) {
   bind_accumulator(module);
   bind_steps(module);
   bind_verify(module);
+  bind_run_log(module);
   bind_operations(module);
   bind_accelerate(module);
 }

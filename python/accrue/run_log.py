@@ -1,0 +1,104 @@
+"""Run folders of Python runs, as the command writes them: `accrue report`, `accrue compare` and TensorBoard read both."""
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import sys
+from typing import Any
+
+import torch
+
+from accrue import _native
+from accrue._build import VERSION
+from accrue.errors import UsageError
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
+    """{"optim": {"lr": 0.1}} -> {"optim.lr": 0.1}: what TensorBoard's table of hyper-parameters takes."""
+    flat: dict[str, bool | float | str] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value if isinstance(value, (bool, str)) else float(value) if isinstance(value, (int, float)) else str(value)
+    return flat
+
+
+class RunLog:
+    """A run folder: metrics.jsonl (a line for each optimizer step), tb/ (TensorBoard, with the command's tags) and run.json.
+
+        with accrue.RunLog("runs/first", config={"optim": {"lr": 3e-4}}) as log:
+            ...
+            log.step(acc.step(optimizer), optimizer)
+        # accrue report runs/first
+
+    config        what the run was made with, for the report's table and TensorBoard's
+    total_steps   how many it is to take
+    resume        goes on in a folder that has a run, behind step `first_step`; lines of later steps are removed
+
+    Raises UsageError where the folder holds a run already and `resume` is not set. What cannot be written later (a full disk) is
+    warned of once, and training goes on.
+    """
+
+    def __init__(self, folder: str | os.PathLike, *, config: dict[str, Any] | None = None, total_steps: int | None = None,
+                 resume: bool = False, first_step: int = 0, tensorboard: bool = True):
+        self.folder = pathlib.Path(folder)
+        if not resume and (self.folder / "metrics.jsonl").exists():
+            raise UsageError("RunLog", "a folder without a run", str(self.folder), "another folder, or resume=True with first_step")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._last_step = first_step
+        self._facts = self._read() if resume else {}
+        self._facts |= {"command": [sys.executable, *sys.argv], "started": _now(), "working_directory": os.getcwd(), "config": config or {},
+                        "versions": {"accrue": VERSION, "libtorch": torch.__version__, "python": platform.python_version()},
+                        "machine": {"host": platform.node(), "processor": platform.processor() or platform.machine(),
+                                    "threads": torch.get_num_threads()},
+                        "ranks": 1}
+        self._facts.pop("ended", None)
+        if total_steps is not None:
+            self._facts["total_steps"] = total_steps
+        self._write()
+        self._native = _native.RunLog(str(self.folder), first_step, tensorboard, _flat(config or {}))
+
+    def step(self, report: _native.StepReport, optimizer: torch.optim.Optimizer | None = None, *, tokens: int | None = None) -> None:
+        """One optimizer step; of `optimizer` the first group's learning rate. tokens: input tokens so far, where the report has none.
+        A step that was not taken is an event."""
+        if not report.stepped:
+            return self.event("no_step", "the window weighed nothing, or was dropped", report.step)
+        self._last_step = report.step
+        self._native.step(report, float(optimizer.param_groups[0]["lr"]) if optimizer is not None else None, tokens)
+
+    def evaluation(self, step: int, loss: float, weight: float = 0.0) -> None:
+        """The mean loss over `weight` terms of validation data, behind optimizer step `step`."""
+        self._native.evaluation(step, loss, weight)
+
+    def event(self, name: str, reason: str, step: int | None = None) -> None:
+        """What happens besides, with its reason; as `on_event` of an Accumulator: `on_event=lambda e: log.event(e.name, e.reason)`."""
+        self._native.event(name, reason, self._last_step if step is None else step)
+
+    def close(self, failed: bool = False) -> None:
+        """Ends the run."""
+        self._native.end(self._last_step, failed)
+        self._facts["ended"] = {"state": "failed" if failed else "done", "step": self._last_step, "time": _now()}
+        self._write()
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        self.close(failed=kind is not None)
+
+    def _read(self) -> dict[str, Any]:
+        path = self.folder / "run.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def _write(self) -> None:
+        """Whole or not at all."""
+        new = self.folder / "run.json.new"
+        new.write_text(json.dumps(self._facts, indent=2, sort_keys=True) + "\n")
+        new.replace(self.folder / "run.json")
