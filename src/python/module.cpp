@@ -15,6 +15,7 @@ PYBIND11_MODULE(_native, module) {
   bind_ranks(module);
   bind_accumulator(module);
   bind_steps(module);
+  bind_memory(module);
   bind_verify(module);
   bind_run_log(module);
   bind_operations(module);
