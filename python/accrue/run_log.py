@@ -65,13 +65,19 @@ class RunLog:
         self._write()
         self._native = _native.RunLog(str(self.folder), first_step, tensorboard, _flat(config or {}))
 
-    def step(self, report: _native.StepReport, optimizer: torch.optim.Optimizer | None = None, *, tokens: int | None = None) -> None:
-        """One optimizer step; of `optimizer` the first group's learning rate. tokens: input tokens so far, where the report has none.
-        A step that was not taken is an event."""
+    def step(self, report: _native.StepReport, optimizer: torch.optim.Optimizer | None = None, *, samples: int | None = None,
+             tokens: int | None = None) -> None:
+        """One optimizer step; of `optimizer` the first group's learning rate. A step that was not taken is an event.
+
+        samples, tokens   how many were seen so far, where the report does not count them: the speed is told in tokens where they are
+        """
         if not report.stepped:
             return self.event("no_step", "the window weighed nothing, or was dropped", report.step)
         self._last_step = report.step
-        self._native.step(report, float(optimizer.param_groups[0]["lr"]) if optimizer is not None else None, tokens)
+        if tokens is not None and self._facts.get("unit") != "tokens":
+            self._facts["unit"] = "tokens"
+            self._write()
+        self._native.step(report, float(optimizer.param_groups[0]["lr"]) if optimizer is not None else None, samples, tokens)
 
     def evaluation(self, step: int, loss: float, weight: float = 0.0) -> None:
         """The mean loss over `weight` terms of validation data, behind optimizer step `step`."""

@@ -41,9 +41,9 @@ void bind_operations(py::module_& module) {
   py::class_<kernels::PreparedWeight>(module, "PreparedWeight",
                                       "What products need of a weight, made when it has changed.")
       .def(py::init<>());
-  module.def("linear_cross_entropy", &linear_cross_entropy, WithoutInterpreter(),
-             py::arg("hidden"), py::arg("weight"), py::arg("targets"), py::arg("prepared"),
-             py::kw_only(), py::arg("bias"), py::arg("row_weights"), py::arg("ignore_index"),
+  module.def("linear_cross_entropy", &linear_cross_entropy, WithoutInterpreter(), py::arg("hidden"),
+             py::arg("weight"), py::arg("targets"), py::arg("prepared"), py::kw_only(),
+             py::arg("bias"), py::arg("row_weights"), py::arg("ignore_index"),
              py::arg("label_smoothing"), py::arg("z_loss"), py::arg("soft_cap"));
   module.def("linear", &linear, WithoutInterpreter(), py::arg("x"), py::arg("weight"),
              py::arg("bias"), py::arg("prepared"));

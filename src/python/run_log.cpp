@@ -34,9 +34,16 @@ class RunLog {
     events_ = std::make_unique<observe::TensorboardSink>(std::move(run));
   }
 
-  void step(StepReport report, std::optional<double> lr, std::optional<std::int64_t> tokens) {
+  /// `samples` and `tokens` are those so far.
+  void step(StepReport report, std::optional<double> lr, std::optional<std::int64_t> samples,
+            std::optional<std::int64_t> tokens) {
     if (lr) report.lr = lr;
-    if (tokens) report.tokens = tokens;
+    if (samples) report.samples = *samples;
+    if (tokens) {
+      report.tokens = tokens;
+      report.tokens_per_second = static_cast<double>(*tokens - tokens_) / report.seconds;
+      tokens_ = *tokens;
+    }
     report.time = unix_time();
     report.elapsed = since_start_.seconds();
     tell([&](Observer& sink) { sink.on_step(report); });
@@ -62,6 +69,7 @@ class RunLog {
 
   observe::JsonlSink metrics_;
   std::unique_ptr<observe::TensorboardSink> events_;
+  std::int64_t tokens_ = 0;  ///< so far
   Stopwatch since_start_;
 };
 
@@ -75,7 +83,8 @@ void bind_run_log(py::module_& module) {
            }),
            py::arg("folder"), py::arg("first_step"), py::arg("tensorboard"),
            py::arg("hyper_parameters"))
-      .def("step", &RunLog::step, py::arg("report"), py::arg("lr"), py::arg("tokens"))
+      .def("step", &RunLog::step, py::arg("report"), py::arg("lr"), py::arg("samples"),
+           py::arg("tokens"))
       .def("evaluation", &RunLog::evaluation, py::arg("step"), py::arg("loss"), py::arg("weight"))
       .def("event", &RunLog::event, py::arg("name"), py::arg("reason"), py::arg("step"))
       .def("end", &RunLog::end, py::arg("step"), py::arg("failed"));

@@ -34,7 +34,7 @@ def test_has_the_lines_of_the_command(tmp_path):
     train(tmp_path / "run")
     steps = [line for line in lines(tmp_path / "run") if "loss" in line]
     assert [line["step"] for line in steps] == [1, 2, 3]
-    assert steps[0]["lr"] == 0.25 and steps[2]["tokens"] == 72 and steps[0]["grad_norm"] > 0 and steps[0]["micro_batches"] == 2
+    assert steps[0]["lr"] == 0.25 and steps[2]["tokens"] == 72 and steps[0]["tokens_per_second"] > 0 and steps[0]["grad_norm"] > 0 and steps[0]["micro_batches"] == 2
     assert lines(tmp_path / "run")[-1]["eval_loss"] == 1.5
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert facts["ended"]["state"] == "done" and facts["total_steps"] == 3 and facts["config"]["optim"]["kind"] == "sgd"
