@@ -10,12 +10,21 @@ import pytest
 FOLDER = pathlib.Path(__file__).parent
 
 
-def on_two_ranks(script, *arguments):
+def on_ranks(count, script, *arguments):
     environment = os.environ | {"PYTHONPATH": f"{FOLDER}:{os.environ.get('PYTHONPATH', '')}", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count),
                            str(FOLDER / "ranks" / script), *arguments], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def on_two_ranks(script, *arguments):
+    return on_ranks(2, script, *arguments)
+
+
+def test_fixed_sums_have_the_same_bits_on_any_number_of_ranks():
+    seen = {line for count in (1, 2, 3) for line in on_ranks(count, "fixed.py").splitlines() if line.startswith("bits")}
+    assert len(seen) == 1, seen
 
 
 def test_windows_are_shared_with_and_without_ddp():
