@@ -3,9 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch import nn
+
 from accrue import _native
 from accrue.batches import batch_size, batch_slice, has_tensors_alone, in_double
 from accrue.batches import micro_batches as micro_batches_of
+from accrue.devices import world
+from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters
 from accrue.report import Report
 
@@ -13,6 +17,12 @@ LossFn = Callable[[Any, Any], _native.Loss]
 
 
 def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _native.Described:
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        if world() > 1:
+            raise UsageError(operation, "a model on one rank", f"DistributedDataParallel over {world()} ranks",
+                             "accrue.watch(model, optimizer, loss_fn) around one window, on all ranks")
+        model = model.module
+
     def loss(begin: int, end: int) -> _native.Loss:
         return loss_fn(model, batch_slice(batch, begin, end))
 

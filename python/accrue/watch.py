@@ -68,6 +68,7 @@ class Watch:
         if len(seen.micro_batches) < 2:
             raise UsageError("watch", "a window of at least 2 micro-batches", f"{len(seen.micro_batches)} forward passes with a gradient",
                              "a with statement around all micro-batches of one optimizer step")
+        self._require_calls(seen)
         behind = [tensor.detach().clone() for tensor in self._recorder.trained]
         buffers = [(tensor, tensor.detach().clone()) for _, tensor in named_buffers(self._model)]
         try:
@@ -76,6 +77,13 @@ class Watch:
         finally:
             _copy(behind, self._recorder.trained)
             _copy([kept for _, kept in buffers], [tensor for tensor, _ in buffers])
+
+    def _require_calls(self, seen: Seen) -> None:
+        """Calls of the model are micro-batches only where each has a backward pass."""
+        if self._recorder.is_told or seen.backwards in (0, 1, len(seen.micro_batches)):
+            return
+        raise UsageError("watch", "one call of the model for each micro-batch", f"{len(seen.micro_batches)} calls and {seen.backwards} backward passes",
+                         "for micro in w.micro_batches(window), or w.tell(micro), which say what a micro-batch is")
 
     def _gradient_report(self, seen: Seen) -> Report:
         """The gradient that the window left, beside its micro-batches' own: each is a sample of the window."""

@@ -98,7 +98,7 @@ class Recorder:
         self._handles: list[Any] = []
         self._nodes: list[Any] = []  # torch forgets a parameter's node, with its hooks, unless somebody keeps it
         self._undo: list[Callable[[], None]] = []
-        self._is_told = False  # whether micro-batches are told, so that the model's calls do not tell them
+        self.is_told = False  # whether micro-batches are told, so that the model's calls do not tell them
         self._awaits_call = False  # whether the micro-batch that was told last has not been run yet
         self._arrivals = [0] * len(self.trained)
         self._sums: list[tuple[float, int] | None] = [None] * len(self.trained)
@@ -130,13 +130,13 @@ class Recorder:
 
     def tell(self, batch: Any) -> None:
         """This micro-batch comes next, whatever the model is called with."""
-        self._is_told = self._awaits_call = True
+        self.is_told = self._awaits_call = True
         self.seen.micro_batches.append(MicroBatch(_copied(batch), Generators()))
 
     def _on_forward(self, model: nn.Module, args: tuple, kwargs: dict) -> None:
         if not torch.is_grad_enabled():
             return
-        if not self._is_told:
+        if not self.is_told:
             self.seen.micro_batches.append(MicroBatch(micro_batch_of(model, args, kwargs), Generators()))
         elif self._awaits_call:
             self._awaits_call = False

@@ -161,6 +161,9 @@ Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& condition
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     at::Tensor& sum = result.sums[i];
     if (!sum.defined()) sum = at::zeros_like(leaves[i]);
+    if (sum.is_sparse())
+      throw usage_error("verify", "dense gradients", "a sparse one, of " + trained_[i].name,
+                        "turning off the embedding's 'sparse' option");
     if (!std::isfinite(l2_norm(sum)))
       throw usage_error("verify", "finite gradients", "one that is not, of " + trained_[i].name,
                         "looking at the data of this batch");

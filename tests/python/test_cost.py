@@ -5,6 +5,7 @@ import torch
 from museum.parts import SAMPLES, Window, batch, cross_entropy, loss_fn, mean, model, words
 
 import accrue
+import accrue.testing
 
 MOST_WINDOWS = 6
 
@@ -63,3 +64,24 @@ def test_a_compiled_model_accumulates_exactly():
     acc.step(torch.optim.SGD(net.parameters(), lr=0.0))
     for parameter, gradient in zip(net.parameters(), expected):
         assert float((parameter.grad - gradient).norm()) <= 1e-12 * float(gradient.norm())
+
+
+def test_what_proves_nothing_does_not_pass():
+    """Each sample comes with the opposite target, so that the gradient all but cancels and bf16 rounding is as large as the rest."""
+    net = torch.nn.Linear(8, 1, bias=False).bfloat16()
+    with torch.no_grad():
+        net.weight.mul_(1e-2)
+    inputs = torch.randn(16, 8).repeat_interleave(2, 0).bfloat16()
+    whole = [inputs, torch.tensor([1.0, -1.0]).repeat(16).unsqueeze(1).bfloat16()]
+
+    def sums(net, micro):
+        return accrue.Loss((net(micro[0]) - micro[1]).square().sum(), len(micro[0]))
+
+    def loop(net, micro_batches):
+        for micro in micro_batches:
+            (sums(net, micro).sum / 32).backward()
+
+    report = accrue.verify_loop(net, whole, sums, loop, micro_batch=6)
+    assert report.equal and not report.conclusive and "Not conclusive" in str(report), report
+    with pytest.raises(AssertionError, match="Not conclusive"):
+        accrue.testing.assert_accumulates(net, whole, sums, loop, micro_batch=6)

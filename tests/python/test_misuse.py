@@ -122,6 +122,26 @@ def test_a_window_with_one_forward_pass(net, optimizer):
     refused(one, "at least 2 micro-batches")
 
 
+def test_sparse_gradients_are_refused_by_name(optimizer):
+    net = nn.Sequential(nn.Embedding(20, 8, sparse=True), nn.Linear(8, 20))
+    whole = torch.randint(20, (8, 5))
+
+    def sums(net, micro):
+        return accrue.Loss(nn.functional.cross_entropy(net(micro).flatten(0, 1), micro.flatten(), reduction="sum"), micro.numel())
+
+    refused(lambda: accrue.verify(net, whole, sums), "dense", "'sparse' option")
+
+
+def test_calls_that_are_no_micro_batches(net, optimizer):
+    def twice():
+        with accrue.watch(net, optimizer, loss_fn):
+            for _ in range(3):
+                (loss_fn(net, batch()).sum + loss_fn(net, batch()).sum).backward()
+            optimizer.step()
+
+    refused(twice, "6 calls and 3 backward passes", "micro_batches(")
+
+
 def test_the_budget_that_nothing_fits(net):
     refused(lambda: accrue.plan(net, batch(), loss_fn, budget="six"), "budget")
 

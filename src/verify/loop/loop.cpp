@@ -169,6 +169,7 @@ bool is_unsound(proof::Subject& subject, proof::Prover& prover, const proof::Spl
   proof::Findings findings(subject.parameters());
   // In their own order the parts draw the masks of dropout that the whole draws.
   const proof::SplitResult checked = prover.check(proof::reversed(split), findings);
+  report.conclusive = prover.joint_bound() <= proof::most_conclusive_bound;
   if (checked.equal) return false;
   report.splits.push_back(checked);
   findings.write(report);
