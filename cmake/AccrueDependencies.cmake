@@ -1,12 +1,15 @@
 # Everything accrue is built on. docs/notes/dependencies.md says why each was chosen.
 
-# The package is for the torch of the Python that builds it.
+# The package is for the torch of the Python that builds it, with the oneDNN that is installed beside it.
 if(ACCRUE_BUILD_PYTHON AND NOT ACCRUE_LIBTORCH)
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
   execute_process(
     COMMAND ${Python_EXECUTABLE} -c
-            "import importlib.util as u, os; print(os.path.dirname(u.find_spec('torch').origin), end='')"
-    OUTPUT_VARIABLE ACCRUE_LIBTORCH COMMAND_ERROR_IS_FATAL ANY)
+            "import importlib.util as u, os, sys; print(os.path.dirname(u.find_spec('torch').origin), sys.prefix, sep=';', end='')"
+    OUTPUT_VARIABLE python_places COMMAND_ERROR_IS_FATAL ANY)
+  list(GET python_places 0 ACCRUE_LIBTORCH)
+  list(GET python_places 1 python_prefix)
+  list(APPEND CMAKE_PREFIX_PATH ${python_prefix})
 endif()
 find_package(Libtorch 2.11 REQUIRED)
 # Torch's warnings are not ours, as an imported target's includes are the system's.
