@@ -1,6 +1,7 @@
 """accrue's kernels in a model that knows nothing of accrue."""
 
 import contextlib
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from accrue.deferred import DeferringHead, deferring
 from accrue.models import named_parameters, unwrapped
 
 
+KEPT_AS = "_accrue_accelerated"  # the attribute by which a model keeps it
+
+
 class Accelerated:
     """While it is active, accrue does operations of a model on the CPU as it does those of its own layers.
 
@@ -18,16 +22,23 @@ class Accelerated:
     in an Accumulator or Stepper their gradients are added to the sums inside the product. Where the model has an output head
     (get_output_embeddings(), as transformers' language models have, or `head`), cross entropy of its logits is taken by chunks of
     rows, and the logits are never whole; whatever else reads them finds them. Results are torch's up to rounding. It works on the
-    thread that made it.
+    thread that made it, lives as long as the model, which keeps it, and is no part of copies of the model or of what torch.save()
+    writes.
     """
 
     def __init__(self, model: Any, seed: int | None = None, head: nn.Module | None = None):
+        earlier = getattr(model, KEPT_AS, None)
+        if isinstance(earlier, Accelerated):
+            earlier.close()
+        self._model = weakref.ref(model) if isinstance(model, nn.Module) else lambda: None
         self._native: _native.Accelerated | None = _native.Accelerated(named_parameters(model, "accelerate"), seed)
         self._open = contextlib.ExitStack()
         self._head: DeferringHead | None = None
         head = head if head is not None else _output_head(model)
         if head is not None:
             self._head = self._open.enter_context(deferring(head))
+        if isinstance(model, nn.Module):
+            setattr(model, KEPT_AS, self)
 
     def begin(self, sample_ids: Sequence[int], window: int = 0) -> None:
         """The next forward pass has these samples, in order: dropout's masks follow them, however a batch is split."""
@@ -45,6 +56,15 @@ class Accelerated:
         """Ends it; the model's operations are torch's again."""
         self._open.close()
         self._native = None
+        model = self._model()
+        if model is not None and getattr(model, KEPT_AS, None) is self:
+            delattr(model, KEPT_AS)
+
+    def __deepcopy__(self, memo: dict) -> None:
+        return None
+
+    def __reduce__(self) -> tuple:
+        return type(None), ()
 
     def __enter__(self) -> "Accelerated":
         return self
@@ -61,10 +81,10 @@ def _output_head(model: Any) -> nn.Linear | None:
 
 
 def accelerate(model: Any, seed: int | None = None, head: nn.Module | None = None) -> Accelerated:
-    """Has accrue's kernels do the operations of `model` until close(), or the end of a `with`.
+    """Has accrue's kernels do the operations of `model` from now on: until close() of what it returns, or the end of a `with`.
 
-        with accrue.accelerate(model):
-            for micro in loader: acc.backward(loss_fn(model, micro)); ...
+        accrue.accelerate(model)
+        for micro in loader: acc.backward(loss_fn(model, micro)); ...
 
     seed   keys dropout's masks; None: torch's default generator draws it
     head   the torch.nn.Linear whose logits go into cross entropy and nowhere else; None: what get_output_embeddings() says

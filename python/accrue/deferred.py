@@ -1,6 +1,7 @@
 """Logits that are made where somebody wants them: cross entropy does not."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -146,6 +147,12 @@ class DeferringHead:
         self.module = module
         self.losses = 0  # that were taken without logits
         self._prepared = _native.PreparedWeight()
+
+    def __deepcopy__(self, memo: dict) -> "DeferringHead":
+        return DeferringHead(copy.deepcopy(self.module, memo))
+
+    def __reduce__(self) -> tuple:
+        return DeferringHead, (self.module,)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         if not torch.is_grad_enabled() or hidden.device.type != "cpu" or not self._fits(hidden):

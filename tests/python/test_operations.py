@@ -141,3 +141,20 @@ def test_a_transformers_model_makes_no_logits():
                 rounded = model(input_ids=ids, labels=ids).loss
             assert accelerated.calls["losses_without_logits"] == 2
             assert close([rounded.detach()], [plain.detach()], 2e-2)
+
+
+def test_an_accelerated_model_keeps_it_and_is_copied_and_saved(tmp_path):
+    import copy
+
+    model, ids = Language(), torch.randint(WORDS, (3, 7))
+    plain = model(ids)
+    accrue.accelerate(model)  # nobody holds what it returns
+    assert isinstance(model(ids), DeferredLogits)
+    twin = copy.deepcopy(model)
+    assert torch.allclose(twin(ids).softmax(-1), plain.softmax(-1), atol=1e-6)
+    torch.save(model, tmp_path / "model.pt")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert torch.allclose(loaded(ids).softmax(-1), plain.softmax(-1), atol=1e-6)
+    second = accrue.accelerate(model)
+    second.close()
+    assert type(model(ids)) is torch.Tensor and not hasattr(model, "_accrue_accelerated")
