@@ -125,6 +125,7 @@ asan-all:
 # What takes too long for every change, after what every change must pass: hours.
 test-all:
 	@$(MAKE) --no-print-directory test
+	@ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/$(PRESET)/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py
 	@$(MAKE) --no-print-directory asan-all
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz-corpus

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from accrue import _native
 from accrue.batches import micro_batches as micro_batches_of
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_parameters
-from accrue.ranks import join
+from accrue.ranks import ranks_of
 from accrue.sharded import ShardedWindow, is_sharded
 from accrue.verify import LossFn
 
@@ -51,8 +50,7 @@ class Accumulator:
                  clip_norm: float = 0.0, check_finite: bool = True, max_quarantined: int = 16,
                  split_out_of_memory: bool = True, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
-        if isinstance(model, nn.parallel.DistributedDataParallel):
-            group = _ranks_of(model, group)
+        group = ranks_of(model, group, "Accumulator")
         named = named_parameters(model, "Accumulator")
         options = {"batch": batch, "micro_batches": micro_batches, "accumulate": accumulate, "clip_norm": clip_norm,
                    "check_finite": check_finite, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory,
@@ -124,17 +122,6 @@ class Accumulator:
             yield self
         finally:
             self.discard()
-
-
-def _ranks_of(model: nn.parallel.DistributedDataParallel, group: _native.Group | None) -> _native.Group | None:
-    """Ends DistributedDataParallel's own reduction in each backward, as no_sync() does: the window's one takes its place."""
-    if group is None and model.process_group.size() > 1:
-        group = join()
-        if group is None:
-            raise UsageError("Accumulator", "the ranks of DistributedDataParallel", "a process that no launcher started",
-                             "torchrun, or group=accrue.join()")
-    model.require_backward_grad_sync = False
-    return group
 
 
 class AccumulatingOptimizer:

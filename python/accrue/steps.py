@@ -8,7 +8,10 @@ import torch
 
 from accrue import _native
 from accrue.batches import batch_size, batch_slice
+from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_buffers, named_parameters
+from accrue.ranks import ranks_of
+from accrue.sharded import is_sharded
 from accrue.verify import LossFn
 
 
@@ -31,8 +34,12 @@ class Stepper:
                  accelerate: bool = False, on_event: Callable[[_native.Event], Any] | None = None,
                  group: _native.Group | None = None):
         self._model = model
+        named = named_parameters(model, "step")
+        if is_sharded(named):
+            raise UsageError("step", "a module whose parameters are whole", "one that fully_shard() divided", "accrue.Accumulator(model)")
+        group = ranks_of(model, group, "step")
         self._native = _native.Stepper(
-            named_parameters(model, "step"), [tensor for _, tensor in named_buffers(model)], batch_norm_finder(model), optimizer,
+            named, [tensor for _, tensor in named_buffers(model)], batch_norm_finder(model), optimizer,
             clip_norm=clip_norm, micro_batch=micro_batch, accelerate=accelerate, on_event=on_event, group=group)
 
     def step(self, batch: Any, loss_fn: LossFn) -> _native.StepReport:

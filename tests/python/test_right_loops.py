@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import accrue
 
@@ -14,8 +15,12 @@ IGNORED = -100
 
 
 class Words(nn.Module):
-    def __init__(self, draw: random.Random, words: int):
+    """Embedding, some layers, a head. `watched`: with dropout, too, whose masks a watch draws again, and perhaps recomputed layers."""
+
+    def __init__(self, draw: random.Random, words: int, watched: bool):
         super().__init__()
+        self.dropout = nn.Dropout(0.2) if watched and draw.random() < 0.5 else nn.Identity()
+        self.recomputes = draw.random() < 0.3
         width = draw.choice([4, 8, 16])
         self.embedding = nn.Embedding(words, width)
         self.body = nn.Sequential(*[layer for _ in range(draw.randint(1, 3))
@@ -26,7 +31,9 @@ class Words(nn.Module):
             self.head.weight = self.embedding.weight
 
     def forward(self, input_ids, labels=None):
-        return self.head(self.norm(self.body(self.embedding(input_ids))))
+        x = self.dropout(self.embedding(input_ids))
+        x = checkpoint(self.body, x, use_reentrant=False) if self.recomputes else self.body(x)
+        return self.head(self.norm(x))
 
 
 def draw_batch(draw: random.Random, words: int, samples: int, length: int) -> dict:
@@ -93,11 +100,12 @@ def test_right_loop_is_called_right(seed):
     words = draw.choice([7, 19, 40])
     samples = draw.randint(3, 14)
     batch = draw_batch(draw, words, samples, draw.randint(2, 12))
-    model = Words(draw, words)
+    is_watched = draw.random() < 0.5
+    model = Words(draw, words, is_watched)
     if draw.random() < 0.3:
         model.double()
     loop = draw.choice(RIGHT)
-    if draw.random() < 0.5:
+    if not is_watched:
         report = accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=draw.randint(1, max(1, samples // 2)), seed=seed)
     else:
         report = watched(draw, model, batch, loop)

@@ -27,6 +27,16 @@ def check(net, acc, whole, share):
     assert report.world == 2 and report.weight == truth.weight
 
 
+def by_step(net, whole, share, group):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    report = accrue.step(net, optimizer, accrue.batch_slice(whole, *share), loss_fn, micro_batch=2, group=group)
+    reference = model().double()
+    loss = loss_fn(reference, whole)
+    for parameter, gradient in zip(net.parameters(), torch.autograd.grad(loss.sum / loss.weight, list(reference.parameters()))):
+        assert float((parameter.grad - gradient).norm() / gradient.norm()) < CLOSE
+    assert report.world == 2 and report.micro_batches == 6
+
+
 def main():
     group = accrue.join()
     whole = batch()
@@ -37,6 +47,7 @@ def main():
     wrapped = DistributedDataParallel(model().double())
     acc = accrue.Accumulator(wrapped, group=group)
     check(wrapped, acc, whole, share)
+    by_step(DistributedDataParallel(model().double()), whole, share, group)
     distributed.destroy_process_group()
     sys.stdout.write("fine\n")
 
