@@ -54,17 +54,8 @@ AccumulatorOptions options_of(const Options& stated) {
   options.split_out_of_memory = stated.split_out_of_memory;
   options.replay = replay_of(stated.replay);
   options.group = stated.group;
-  if (!stated.on_event.is_none())
-    options.on_event = [tell = Callback(stated.on_event)](const Event& event) { tell(event); };
+  options.on_event = teller_of(stated.on_event);
   return options;
-}
-
-accum::FindBatchNorms batch_norms_of(const py::object& function) {
-  if (function.is_none()) return {};
-  return [find = Callback(function)] {
-    return find.call(
-        [](const py::object& names) { return names.cast<std::vector<std::string>>(); });
-  };
 }
 
 /// An Accumulator, and what its optimizers are told of.
@@ -72,7 +63,7 @@ class PythonAccumulator {
  public:
   PythonAccumulator(const Named& parameters, const Options& stated)
       : accumulator_(named_parameters_of(parameters), with_noted_clipping(options_of(stated)),
-                     batch_norms_of(stated.batch_norms)) {}
+                     batch_norm_finder_of(stated.batch_norms)) {}
 
   void backward(const py::object& loss, const py::object& size,
                 std::vector<std::int64_t> sample_ids) {

@@ -2,8 +2,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
+
+#include "accrue/accum/batch_norms.h"
+#include "accrue/core/observer.h"
 
 namespace accrue::python {
 
@@ -42,5 +46,10 @@ class Callback {
 
   std::shared_ptr<pybind11::object> function_;
 };
+
+/// What Python is told of events; null where `function` is None.
+std::function<void(const Event&)> teller_of(const pybind11::object& function);
+/// Names of batch normalisations that Python finds; null where `function` is None.
+accum::FindBatchNorms batch_norm_finder_of(const pybind11::object& function);
 
 }  // namespace accrue::python

@@ -23,13 +23,7 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 detail::SteppedModel model_of(const Named& parameters, const std::vector<at::Tensor>& buffers,
                               const py::object& batch_norms) {
-  detail::SteppedModel model{named_parameters_of(parameters), buffers, {}};
-  if (!batch_norms.is_none())
-    model.batch_norms = [find = Callback(batch_norms)] {
-      return find.call(
-          [](const py::object& names) { return names.cast<std::vector<std::string>>(); });
-    };
-  return model;
+  return {named_parameters_of(parameters), buffers, batch_norm_finder_of(batch_norms)};
 }
 
 /// `function(begin, end)` runs these samples and returns their accrue.Loss.
@@ -76,8 +70,7 @@ StepOptions options_of(double clip_norm, std::int64_t micro_batch, bool accelera
                       .micro_batch = micro_batch,
                       .accelerate = accelerate,
                       .group = std::move(group)};
-  if (!on_event.is_none())
-    options.on_event = [tell = Callback(on_event)](const Event& event) { tell(event); };
+  options.on_event = teller_of(on_event);
   return options;
 }
 

@@ -41,11 +41,7 @@ detail::VerifiedModel model_of(const Described& described) {
   model.samples = described.samples;
   model.loss = run_of(described.loss);
   model.loss_in_double = run_of(described.loss_in_double);
-  if (!described.batch_norms.is_none())
-    model.batch_norms = [find = Callback(described.batch_norms)] {
-      return find.call(
-          [](const py::object& names) { return names.cast<std::vector<std::string>>(); });
-    };
+  model.batch_norms = batch_norm_finder_of(described.batch_norms);
   if (!described.evaluate.is_none()) {
     model.evaluate = [evaluate = Callback(described.evaluate)](bool batch_norms_alone) {
       return evaluate.call(
