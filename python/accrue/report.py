@@ -27,6 +27,7 @@ class Report:
     ruled_out: list[str]
     left_out: list[str]
     reference: str
+    smallest_fault: list[dict]  # what verify() would have noticed: kind, and how small, relative
     max_relative_error: float
     bound: float
     conclusive: bool

@@ -16,6 +16,11 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
     return any(type(tensor.detach()).__name__ == "DTensor" for _, tensor in parameters)
 
 
+# Options of an Accumulator that are not for these windows, with the values that say nothing.
+UNUSED = {"accumulate": "fp32", "check_finite": True, "max_quarantined": 16, "split_out_of_memory": True, "replay": None, "on_event": None,
+          "group": None}
+
+
 class ShardedWindow:
     """What an Accumulator is made of where its parameters are DTensors; the interface is that of `_native.Accumulator`.
 
@@ -27,13 +32,14 @@ class ShardedWindow:
                  **others: Any):
         if not isinstance(model, nn.Module):
             raise UsageError("Accumulator", "the module that fully_shard() divided", "its parameters", "Accumulator(model)")
-        stated = [name for name, value in others.items() if value not in (None, True, 16, "fp32", 0)]
+        stated = [name for name, default in UNUSED.items() if others.get(name, default) != default]
         if stated:
             raise UsageError("Accumulator", "batch, micro_batches and clip_norm of a module that fully_shard() divided", ", ".join(stated),
                              "leaving them out")
         for part in model.modules():
             if hasattr(part, "set_gradient_divide_factor"):
                 part.set_gradient_divide_factor(1.0)
+                part.set_force_sum_reduction_for_comms(True)  # Gloo has no sum that divides
         self._trained = [tensor for _, tensor in parameters if tensor.requires_grad]
         self._batch, self._micro_batches, self._clip_norm = batch, micro_batches, clip_norm
         self._steps = 0
@@ -45,6 +51,8 @@ class ShardedWindow:
     def backward(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> None:
         if not isinstance(loss, _native.Loss):
             raise UsageError("Accumulator.backward", "accrue.Loss(sum, weight)", type(loss).__name__, "one loss, as a sum and its weight")
+        if self._count == 0:
+            self._forget()
         loss.sum.backward()
         self._weight += loss.weight
         self._loss += float(loss.sum.detach())
@@ -55,9 +63,16 @@ class ShardedWindow:
         raise UsageError("expect", "a module whose parameters are whole", "one that fully_shard() divided", "one loss")
 
     def full(self) -> bool:
+        """All ranks ask alike, since each backward is a collective of theirs: the batch counts what all of them have."""
         if self._micro_batches:
             return self._count >= self._micro_batches
-        return self._batch is not None and self._units * distributed.get_world_size() >= self._batch.count
+        return self._batch is not None and self._over_ranks([self._units])[0] >= self._batch.count
+
+    def _over_ranks(self, values: list[float]) -> list[float]:
+        """Sums over the ranks that the parameters are divided over."""
+        totals = torch.tensor(values, dtype=torch.float64, device=self._trained[0].device)
+        distributed.all_reduce(totals, group=self._trained[0].device_mesh.get_group(0))
+        return totals.tolist()
 
     def pending(self) -> bool:
         return self._count > 0
@@ -66,21 +81,22 @@ class ShardedWindow:
         return self._weight
 
     def discard(self) -> None:
-        for tensor in self._trained:
-            tensor.grad = None
+        self._forget()
         self._clear()
 
+    def _forget(self) -> None:
+        for tensor in self._trained:
+            tensor.grad = None
+
     def step(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
-        totals = torch.tensor([self._weight, self._loss, self._count], dtype=torch.float64)
-        device = self._trained[0].device
-        totals = totals.to(device) if device.type != "cpu" else totals
-        distributed.all_reduce(totals)
-        weight, loss, count = totals.tolist()
+        weight, loss, count = self._over_ranks([self._weight, self._loss, self._count])
         norm = self._mean(weight)
         stepped = weight > 0 and norm == norm and norm != float("inf")
         if stepped:
             optimizer.step()
             self._steps += 1
+        else:
+            self._forget()
         report = _native.StepReport.of(step=self._steps, stepped=stepped, weight=weight, loss=loss / weight if weight else None, grad_norm=norm,
                                        micro_batches=int(count), world=distributed.get_world_size(), seconds=time.monotonic() - self._begin)
         self._clear()

@@ -11,6 +11,11 @@
 
 namespace accrue::python {
 
+/// KeyboardInterrupt, SystemExit and the like, on their way through C++ code. No std::exception.
+struct Ended {
+  pybind11::error_already_set error;
+};
+
 /// Throws `error` on as C++ code knows it: memory that ran out as c10's OutOfMemoryError, so that
 /// it can be undone and split, all else as it is. The interpreter is held.
 [[noreturn]] void rethrow(pybind11::error_already_set& error);

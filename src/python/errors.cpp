@@ -50,13 +50,17 @@ void rethrow(py::error_already_set& error) {
   if (error.matches(out_of_memory) || error.matches(PyExc_MemoryError) ||
       (error.matches(PyExc_RuntimeError) && says_out_of_memory(error)))
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+  // What ends a program is no error of a pass: nobody who looks for a cause is to go on with it.
+  if (!error.matches(PyExc_Exception)) throw Ended{error};
   throw;
 }
 
 void translate_errors() {
-  py::register_exception_translator([](std::exception_ptr thrown) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);
+    } catch (Ended& ended) {
+      ended.error.restore();
     } catch (python_error& error) {
       error.restore();
     } catch (const Error& error) {

@@ -19,7 +19,7 @@ namespace {
 
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// What Python tells of a model: see _model.py, described().
+/// What Python tells of a model: python/accrue/verify.py.
 struct Described {
   Named parameters, buffers;
   py::object batch_norms, evaluate;
@@ -82,6 +82,14 @@ py::dict dict_of(const proof::Report& report) {
   fields["evidence"] = report.evidence;
   fields["ruled_out"] = report.ruled_out;
   fields["left_out"] = report.left_out;
+  py::list faults;
+  for (const proof::SmallestFault& fault : report.smallest_fault) {
+    py::dict of_one;
+    of_one["kind"] = fault.kind;
+    of_one["relative"] = fault.relative;
+    faults.append(of_one);
+  }
+  fields["smallest_fault"] = faults;
   fields["reference"] = report.reference;
   fields["conclusion"] = proof::conclusion(report);
   fields["advice"] = proof::advice(report);

@@ -1,46 +1,68 @@
-"""Run by test_ranks.py on each rank: an Accumulator over a module that fully_shard() divided takes the step of all ranks' samples."""
+"""Run by test_ranks.py on each rank: an Accumulator over a module that fully_shard() divided takes the steps of all ranks' samples."""
 
 import sys
 
 import torch
 import torch.distributed as distributed
-from museum.parts import batch, loss_fn, model
+from museum.parts import batch, loss_fn, model, words
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import accrue
 
+CLIP = 0.05
+BOUNDS = {torch.float64: 1e-5, torch.float32: 1e-4}  # torch's clipping divides by norm + 1e-6
+WINDOWS = 3
+
+
+def divided(dtype):
+    net = model().to(dtype)
+    mesh = init_device_mesh("cpu", (2,))
+    fully_shard(net.hidden, mesh=mesh)
+    return fully_shard(net, mesh=mesh)
+
+
+def check(dtype, rank):
+    whole = batch()
+    mine = accrue.batch_slice(whole, *[(0, 8), (8, 10)][rank])
+    size = [4, 1][rank]  # each backward is a collective: as many on each rank
+    net, reference = divided(dtype), model().to(dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    acc = accrue.Accumulator(net, batch=accrue.Tokens(words(whole)), clip_norm=CLIP)
+    for _ in range(WINDOWS):
+        for begin in (0, size):
+            assert not acc.full()
+            acc.backward(loss_fn(net, accrue.batch_slice(mine, begin, begin + size)))
+        assert acc.full(), "as many words as all ranks have"
+        report = acc.step(optimizer)
+        loss = loss_fn(reference, whole)
+        gradients = torch.autograd.grad(loss.sum / loss.weight, list(reference.parameters()))
+        norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+        with torch.no_grad():
+            for parameter, gradient in zip(reference.parameters(), gradients):
+                parameter -= gradient * min(1.0, CLIP / float(norm))
+        for (name, parameter), expected in zip(net.named_parameters(), reference.parameters()):
+            error = float((parameter.full_tensor() - expected).detach().norm() / CLIP)
+            assert error < BOUNDS[dtype], f"{name}: {error}"
+        assert report.weight == loss.weight and abs(report.grad_norm / float(norm) - 1) < BOUNDS[dtype] and report.world == 2
+    bad = loss_fn(net, accrue.batch_slice(mine, 0, size))
+    acc.backward(accrue.Loss(bad.sum * float("nan"), bad.weight))
+    assert not acc.step(optimizer).stepped
+    acc.backward(loss_fn(net, accrue.batch_slice(mine, 0, size)))
+    assert acc.step(optimizer).stepped, "a window that is not finite leaves nothing to the next one"
+
 
 def main():
     distributed.init_process_group("gloo")
-    rank = distributed.get_rank()
-    whole = batch()
-    mine = accrue.batch_slice(whole, *[(0, 7), (7, 10)][rank])
-    net = model().double()
-    mesh = init_device_mesh("cpu", (2,))
-    fully_shard(net.hidden, mesh=mesh)
-    fully_shard(net, mesh=mesh)
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    acc = accrue.Accumulator(net, clip_norm=0.05)
-    for begin in range(0, 8, [2, 1][rank]):  # each backward is a collective: as many on each rank
-        acc.backward(loss_fn(net, accrue.batch_slice(mine, begin, begin + [2, 1][rank])))
-        if begin // [2, 1][rank] == [3, 3][rank]:
-            break
-    report = acc.step(optimizer)
-    reference = model().double()
-    loss = loss_fn(reference, whole)
-    gradients = torch.autograd.grad(loss.sum / loss.weight, list(reference.parameters()))
-    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
-    for (name, parameter), before, gradient in zip(net.named_parameters(), reference.parameters(), gradients):
-        expected = before.detach() - gradient * (0.05 / norm)
-        error = float((parameter.full_tensor() - expected).norm() / gradient.norm())
-        assert error < 1e-5, f"{name}: {error}"  # torch's clipping divides by norm + 1e-6
-    assert report.weight == loss.weight and abs(report.grad_norm - float(norm)) < 1e-12 and report.world == 2
-    try:
-        accrue.Accumulator(net, accumulate="fixed")
-    except accrue.UsageError as error:
-        assert "accumulate" in str(error)
-        sys.stdout.write("fine\n")
+    for dtype in BOUNDS:
+        check(dtype, distributed.get_rank())
+    for wrong in ({"accumulate": "fixed"}, {"check_finite": False}, {"max_quarantined": 1}):
+        try:
+            accrue.Accumulator(divided(torch.float32), **wrong)
+            raise SystemExit(f"{wrong} was accepted")
+        except accrue.UsageError as error:
+            assert next(iter(wrong)) in str(error)
+    sys.stdout.write("fine\n")
     distributed.destroy_process_group()
 
 
