@@ -22,11 +22,11 @@ class Accelerated:
     in an Accumulator or Stepper their gradients are added to the sums inside the product. Where the model has an output head
     (get_output_embeddings(), as transformers' language models have, or `head`), cross entropy of its logits is taken by chunks of
     rows, and the logits are never whole; whatever else reads them finds them. Results are torch's up to rounding. It works on the
-    thread that made it, lives as long as the model, which keeps it, and is no part of copies of the model or of what torch.save()
-    writes.
+    thread that made it, and lives as long as the model, which keeps it. Of copies of the model (and of what torch.save() writes of
+    it whole) the head alone is as it is here.
     """
 
-    def __init__(self, model: Any, seed: int | None = None, head: nn.Module | None = None):
+    def __init__(self, model: Any, seed: int | None = None, head: nn.Module | None = None, defer_logits: bool = True):
         earlier = getattr(model, KEPT_AS, None)
         if isinstance(earlier, Accelerated):
             earlier.close()
@@ -35,7 +35,7 @@ class Accelerated:
         self._open = contextlib.ExitStack()
         self._head: DeferringHead | None = None
         head = head if head is not None else _output_head(model)
-        if head is not None:
+        if head is not None and defer_logits:
             self._head = self._open.enter_context(deferring(head))
         if isinstance(model, nn.Module):
             setattr(model, KEPT_AS, self)
@@ -80,7 +80,7 @@ def _output_head(model: Any) -> nn.Linear | None:
     return head if type(head) is nn.Linear else None
 
 
-def accelerate(model: Any, seed: int | None = None, head: nn.Module | None = None) -> Accelerated:
+def accelerate(model: Any, seed: int | None = None, head: nn.Module | None = None, defer_logits: bool = True) -> Accelerated:
     """Has accrue's kernels do the operations of `model` from now on: until close() of what it returns, or the end of a `with`.
 
         accrue.accelerate(model)
@@ -88,5 +88,7 @@ def accelerate(model: Any, seed: int | None = None, head: nn.Module | None = Non
 
     seed   keys dropout's masks; None: torch's default generator draws it
     head   the torch.nn.Linear whose logits go into cross entropy and nowhere else; None: what get_output_embeddings() says
+    defer_logits   False: logits are made in any case, for a loss that no tensor subclass goes through (TorchScript, re-entrant
+           checkpoints, backward hooks on the model)
     """
-    return Accelerated(model, seed, head)
+    return Accelerated(model, seed, head, defer_logits)

@@ -176,6 +176,7 @@ def accumulate(model: Any, batch: Any, loss_fn: LossFn, micro_batch: int, **opti
     """The mean gradient of a batch by parameter's name (of those that a loss reached), and its weight. `.grad` is as before."""
     named = [(name, tensor) for name, tensor in named_parameters(model, "accumulate") if tensor.requires_grad]
     kept = [(tensor, tensor.grad) for _, tensor in named]
+    reduces = getattr(model, "require_backward_grad_sync", None)  # of a DistributedDataParallel
     gradients: dict[str, torch.Tensor] = {}
 
     class Take:
@@ -196,3 +197,5 @@ def accumulate(model: Any, batch: Any, loss_fn: LossFn, micro_batch: int, **opti
         accumulator.discard()
         for tensor, grad in kept:
             tensor.grad = grad
+        if reduces is not None:
+            model.require_backward_grad_sync = reduces

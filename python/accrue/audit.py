@@ -55,6 +55,11 @@ class _Window:
             self.watch.__exit__(None, None, None)
             self.report = self.watch.report
 
+    def leave(self) -> None:
+        """Takes hooks and watched functions away, also where an exception ended the window."""
+        if self.watch is not None and self.report is None:
+            self.watch.stop()
+
     def result(self) -> Report:
         if self.report is None:
             raise UsageError("audit", "a trainer that takes an optimizer step", "none", "more data, or fewer accumulation steps")
@@ -106,6 +111,7 @@ def _audit_transformers(trainer: Any, loss_fn: LossFn) -> Report:
         with _put_back(trainer.model):
             trainer.train()
     finally:
+        window.leave()
         trainer.remove_callback(callback)
         trainer.optimizer, trainer.lr_scheduler, trainer.state = before
     return _with_first_labels(window.result(), window.watch.seen_micro_batches)
@@ -150,6 +156,7 @@ def _audit_lightning(trainer: Any, loss_fn: LossFn | None, model: Any, loader: A
         with _put_back(model):
             trainer.fit(model, loader)
     finally:
+        window.leave()
         trainer.callbacks.remove(callback)
     return window.result()
 

@@ -1,7 +1,7 @@
 """Batches, and how they are cut into micro-batches.
 
-A batch is a tensor [B, ...], or a dict, list or tuple of tensors with B rows each (what a DataLoader gives, `BatchEncoding` of
-transformers), or a list of B samples of any kind. A type of your own registers how it is measured and cut:
+A batch is a tensor [B, ...], or a dict, list or (named) tuple of tensors with B rows each (what a DataLoader gives, `BatchEncoding` of
+transformers), or a list of B samples of any kind but tensors. A type of your own registers how it is measured and cut:
 
     @accrue.batch_size.register
     def _(batch: Graphs): return len(batch.graphs)
@@ -75,6 +75,11 @@ def _(batch: Mapping, begin: int, end: int) -> dict:
     return {name: cut(value) for name, value in batch.items()}
 
 
+def like(batch: list | tuple, items: list) -> list | tuple:
+    """The items as a list or tuple of the batch's type."""
+    return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
+
+
 def _are_columns(batch: list | tuple) -> bool:
     return len(batch) > 0 and all(torch.is_tensor(item) for item in batch) and _rows(list(batch)) is not None
 
@@ -89,7 +94,7 @@ def _size_of_sequence(batch: list | tuple) -> int:
 
 def _slice_of_sequence(batch: list | tuple, begin: int, end: int) -> list | tuple:
     if _are_columns(batch):
-        return type(batch)(item[begin:end] for item in batch)
+        return like(batch, [item[begin:end] for item in batch])
     return batch[begin:end]
 
 
@@ -112,7 +117,7 @@ def in_double(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: in_double(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(in_double(item) for item in value)
+        return like(value, [in_double(item) for item in value])
     return value
 
 

@@ -2,36 +2,58 @@
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from accrue import _native
+from accrue.errors import UsageError
 from accrue.operations import IGNORED, linear_cross_entropy
 
 
 class DeferredLogits(torch.Tensor):
     """hidden @ weight.T (+ bias), not made yet. Rows may be cut and put together; cross entropy is taken of `hidden` by chunks of rows;
-    all else makes the logits first, and gets a plain tensor."""
+    all else makes the logits first, and gets a plain tensor. Weight and bias are those of the forward pass.
 
-    hidden: torch.Tensor
-    head: "DeferringHead"
+    A part is made from the whole, as its view: what is written to it in place is written to the whole, as torch does it.
+    """
 
     @staticmethod
-    def __new__(cls, hidden: torch.Tensor, head: "DeferringHead") -> "DeferredLogits":
-        weight = head.module.weight
-        logits = torch.Tensor._make_wrapper_subclass(cls, (*hidden.shape[:-1], weight.shape[0]), dtype=hidden.dtype, device=hidden.device,
-                                                     requires_grad=False)
-        logits.hidden, logits.head, logits.made = hidden, head, None
+    def __new__(cls, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype, head: "DeferringHead",
+                made_from: tuple["DeferredLogits", Callable] | None = None) -> "DeferredLogits":
+        wants_gradient = hidden.requires_grad or weight.requires_grad
+        logits = torch.Tensor._make_wrapper_subclass(cls, (*hidden.shape[:-1], weight.shape[0]), dtype=dtype, device=hidden.device,
+                                                     requires_grad=wants_gradient)
+        if wants_gradient:
+            with torch._C.DisableTorchFunctionSubclass():
+                logits.register_hook(_refuse_gradient)
+        logits.hidden, logits.weight, logits.bias, logits.head = hidden, weight, bias, head
+        logits.made_from, logits.made = made_from, None
         return logits
 
+    def part(self, hidden: torch.Tensor, make: Callable, dtype: torch.dtype | None = None) -> "DeferredLogits":
+        """Other rows of them, or another dtype: `make` makes that of the logits themselves."""
+        return DeferredLogits(hidden, self.weight, self.bias, dtype or self.dtype, self.head, (self, make))
+
+    def is_made(self) -> bool:
+        return self.made is not None or (self.made_from is not None and self.made_from[0].is_made())
+
     def plain(self) -> torch.Tensor:
-        """The logits themselves, made once."""
+        """The logits themselves, made once, with their graph, whoever asks first."""
         if self.made is None:
-            self.made = nn.functional.linear(self.hidden, self.head.module.weight, self.head.module.bias)
+            with torch.inference_mode(False), torch.enable_grad():
+                self.made = self._make()
         return self.made
+
+    def _make(self) -> torch.Tensor:
+        if self.made_from is not None:
+            whole, make = self.made_from
+            return make(whole.plain())
+        with torch.autocast("cpu", enabled=False):
+            bias = None if self.bias is None else self.bias.to(self.hidden.dtype)
+            return nn.functional.linear(self.hidden, self.weight.to(self.hidden.dtype), bias)
 
     def __repr__(self) -> str:
         return f"DeferredLogits({list(self.shape)}, {self.dtype})"
@@ -43,13 +65,24 @@ class DeferredLogits(torch.Tensor):
             if function in DESCRIBING:
                 return function(*args, **kwargs)
             handler = HANDLERS.get(function)
-            answer = handler(*args, **kwargs) if handler is not None else NotImplemented
+            # Without a graph a part would be one of the whole with its graph.
+            answer = handler(*args, **kwargs) if handler is not None and torch.is_grad_enabled() else NotImplemented
             return function(*_plain(args), **_plain(kwargs)) if answer is NotImplemented else answer
 
     @classmethod
     def __torch_dispatch__(cls, function: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        """Below autograd, where no torch function was asked before."""
-        return function(*_plain(args), **_plain(kwargs or {}))
+        """Below autograd, where the gradient of what is made here would be lost."""
+        raise _not_seen_through(str(function))
+
+
+def _not_seen_through(what: str) -> UsageError:
+    return UsageError("logits of an accelerated model", "functions of torch, which their class is asked of", what,
+                      "accrue.accelerate(model, defer_logits=False)")
+
+
+def _refuse_gradient(gradient: torch.Tensor) -> None:
+    """One that arrives here would end here: it came through what does not ask the class."""
+    raise _not_seen_through("a gradient by another way (an autograd.Function)")
 
 
 def _plain(value: Any) -> Any:
@@ -61,62 +94,60 @@ def _plain(value: Any) -> Any:
     return type(value)(_plain(item) for item in value) if type(value) in (list, tuple) else value
 
 
-def _of_rows(logits: DeferredLogits, hidden: torch.Tensor) -> DeferredLogits:
-    return DeferredLogits(hidden, logits.head)
-
-
 def _getitem(logits: DeferredLogits, index: Any) -> Any:
     """logits[:, :-1] and other cuts of rows; not of classes."""
     places = index if isinstance(index, tuple) else (index,)
-    are_slices = all(isinstance(place, (slice, int)) or place is Ellipsis for place in places)
-    if not are_slices or logits.made is not None:
+    if logits.is_made() or not all(type(place) in (slice, int) or place is Ellipsis for place in places):
         return NotImplemented
-    if Ellipsis in [place for place in places if not isinstance(place, slice)]:
-        at = [place is Ellipsis for place in places].index(True)
-        filling = (slice(None),) * (logits.dim() - len(places) + 1)
-        places = places[:at] + filling + places[at + 1:]
-    if len(places) >= logits.dim() and places[-1] not in (slice(None), slice(None, None, None)):
+    ellipses = [at for at, place in enumerate(places) if place is Ellipsis]
+    if len(ellipses) > 1:
         return NotImplemented
-    return _of_rows(logits, logits.hidden[places[:logits.dim() - 1]])
+    if ellipses:
+        at = ellipses[0]
+        places = places[:at] + (slice(None),) * (logits.dim() - len(places) + 1) + places[at + 1:]
+    if len(places) > logits.dim() or (len(places) == logits.dim() and places[-1] != slice(None)):
+        return NotImplemented
+    return logits.part(logits.hidden[places[:logits.dim() - 1]], lambda whole: whole[index])
 
 
-def _reshape(logits: DeferredLogits, *shape: Any) -> Any:
+def _reshape(logits: DeferredLogits, *shape: Any, **kwargs: Any) -> Any:
     """view(-1, V): the classes stay last."""
-    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    if len(sizes) < 2 or sizes[-1] != logits.shape[-1] or logits.made is not None:
+    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
+    fits = len(sizes) >= 2 and all(type(size) is int for size in sizes) and sizes[-1] == logits.shape[-1]
+    if logits.is_made() or kwargs or not fits:
         return NotImplemented
-    return _of_rows(logits, logits.hidden.reshape(*sizes[:-1], logits.hidden.shape[-1]))
+    return logits.part(logits.hidden.reshape(*sizes[:-1], logits.hidden.shape[-1]), lambda whole: whole.reshape(sizes))
 
 
 def _flatten(logits: DeferredLogits, start_dim: int = 0, end_dim: int = -1) -> Any:
     last = end_dim % logits.dim()
-    if last == logits.dim() - 1 or logits.made is not None:
+    if logits.is_made() or last == logits.dim() - 1:
         return NotImplemented
-    return _of_rows(logits, logits.hidden.flatten(start_dim, last))
+    return logits.part(logits.hidden.flatten(start_dim, last), lambda whole: whole.flatten(start_dim, last))
 
 
-def _as_it_is(logits: DeferredLogits, *_, **__) -> DeferredLogits:
-    return logits
+def _contiguous(logits: DeferredLogits) -> Any:
+    return NotImplemented if logits.is_made() else logits
 
 
-def _float(logits: DeferredLogits, *_, **__) -> Any:
-    """The loss is fp32's in any case."""
-    return logits if logits.dtype in (torch.float32, torch.bfloat16) else NotImplemented
+def _in_fp32(logits: DeferredLogits) -> Any:
+    """The loss of bf16 logits is taken in fp32 in any case."""
+    if logits.is_made() or logits.dtype not in (torch.float32, torch.bfloat16):
+        return NotImplemented
+    return logits if logits.dtype == torch.float32 else logits.part(logits.hidden, lambda whole: whole.float(), torch.float32)
 
 
 def _to(logits: DeferredLogits, *args: Any, **kwargs: Any) -> Any:
-    targets = [value for value in (*args, *kwargs.values()) if not isinstance(value, bool)]
-    is_same = all(value in (logits.dtype, logits.device, torch.float32) or value == str(logits.device) for value in targets
-                  if isinstance(value, (torch.dtype, torch.device, str)))
-    return logits if is_same and all(isinstance(value, (torch.dtype, torch.device, str)) for value in targets) else NotImplemented
+    return _in_fp32(logits) if args == (torch.float32,) and not kwargs else NotImplemented
 
 
 def _cross_entropy(input: Any, target: torch.Tensor, weight: torch.Tensor | None = None, size_average: bool | None = None,
                    ignore_index: int = IGNORED, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
-    known = isinstance(input, DeferredLogits) and input.made is None and input.dim() == 2 and weight is None
-    if not known or size_average is not None or reduce is not None or reduction not in ("sum", "mean") or target.is_floating_point():
+    known = isinstance(input, DeferredLogits) and not input.is_made() and input.dim() == 2 and weight is None
+    if not known or size_average is not None or reduce is not None or reduction not in ("sum", "mean") or target.dtype != torch.int64:
         return NotImplemented
-    loss = input.head.cross_entropy(input.hidden, target, ignore_index, label_smoothing)
+    loss = linear_cross_entropy(input.hidden, input.weight, target, input.bias, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    input.head.losses += 1
     if reduction == "sum":
         return loss.sum
     return loss.sum / loss.weight if loss.weight > 0 else loss.sum * float("nan")
@@ -126,18 +157,17 @@ HANDLERS: dict[Any, Callable] = {
     torch.Tensor.__getitem__: _getitem,
     torch.Tensor.view: _reshape,
     torch.Tensor.reshape: _reshape,
-    torch.reshape: _reshape,
     torch.Tensor.flatten: _flatten,
     torch.flatten: _flatten,
-    torch.Tensor.contiguous: _as_it_is,
-    torch.Tensor.float: _float,
+    torch.Tensor.contiguous: _contiguous,
+    torch.Tensor.float: _in_fp32,
     torch.Tensor.to: _to,
     nn.functional.cross_entropy: _cross_entropy,
 }
 
 # What tells of a tensor and does not read it.
 DESCRIBING = {torch.Tensor.dim, torch.Tensor.size, torch.Tensor.numel, torch.Tensor.is_floating_point, torch.is_floating_point,
-              *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "is_sparse"))}
+              *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "is_sparse", "requires_grad"))}
 
 
 class DeferringHead:
@@ -145,8 +175,8 @@ class DeferringHead:
 
     def __init__(self, module: nn.Module):
         self.module = module
+        self.own_forward = vars(module).get("forward")  # somebody else's, before the class's
         self.losses = 0  # that were taken without logits
-        self._prepared = _native.PreparedWeight()
 
     def __deepcopy__(self, memo: dict) -> "DeferringHead":
         return DeferringHead(copy.deepcopy(self.module, memo))
@@ -155,30 +185,32 @@ class DeferringHead:
         return DeferringHead, (self.module,)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        if not torch.is_grad_enabled() or hidden.device.type != "cpu" or not self._fits(hidden):
-            return nn.functional.linear(hidden, self.module.weight, self.module.bias)
-        if torch.is_autocast_enabled("cpu"):
-            hidden = hidden.to(torch.get_autocast_dtype("cpu"))
-        return DeferredLogits(hidden, self)
+        if self.own_forward is not None or not self._fits(hidden):
+            return (self.own_forward or functools.partial(type(self.module).forward, self.module))(hidden)
+        if torch.is_autocast_enabled("cpu") and hidden.dtype == torch.float32:
+            hidden = hidden.to(torch.bfloat16)
+        return DeferredLogits(hidden, self.module.weight, self.module.bias, hidden.dtype, self)
 
     def _fits(self, hidden: torch.Tensor) -> bool:
+        """On the CPU, with a graph, in dtypes of the kernel, and outside torch.func's transforms, which see through to the storage."""
+        in_transform = torch._C._functorch.maybe_current_level() is not None
+        if not torch.is_grad_enabled() or hidden.device.type != "cpu" or in_transform:
+            return False
         master = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        dtypes = (torch.float32, torch.float64, torch.bfloat16)
         in_fp16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != torch.bfloat16
-        return hidden.dtype in dtypes and self.module.weight.dtype == master and not in_fp16
-
-    def cross_entropy(self, hidden: torch.Tensor, target: torch.Tensor, ignore_index: int, label_smoothing: float) -> _native.Loss:
-        self.losses += 1
-        return linear_cross_entropy(hidden, self.module.weight, target, self.module.bias, ignore_index=ignore_index,
-                                    label_smoothing=label_smoothing, prepared=self._prepared)
+        return hidden.dtype in (torch.float32, torch.float64, torch.bfloat16) and self.module.weight.dtype == master and not in_fp16
 
 
 @contextlib.contextmanager
 def deferring(head: nn.Module) -> Iterator[DeferringHead]:
-    """Has a linear layer give DeferredLogits until the end of the `with`."""
+    """Has a linear layer give DeferredLogits until the end of the `with`. One that has a forward of its own (hooks of other packages)
+    keeps that."""
     deferring_head = DeferringHead(head)
     head.forward = deferring_head.forward  # an attribute of the object, before the class's
     try:
         yield deferring_head
     finally:
-        del head.forward
+        if deferring_head.own_forward is not None:
+            head.forward = deferring_head.own_forward
+        else:
+            vars(head).pop("forward", None)

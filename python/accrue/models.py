@@ -1,5 +1,6 @@
 """What accrue asks of a model: its parameters by name, its buffers, its batch normalisations, its modes."""
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -71,8 +72,13 @@ def batch_norm_finder(model: Any) -> Callable[[], list[str]] | None:
     """Names the batch normalisations that take the statistics of their input, whenever it is asked."""
     if not isinstance(model, nn.Module):
         return None
-    module = unwrapped(model)
-    return lambda: [name for name, part in module.named_modules() if _takes_statistics(part)]
+    module = weakref.ref(unwrapped(model))  # which may hold what asks
+
+    def names() -> list[str]:
+        alive = module()
+        return [name for name, part in alive.named_modules() if _takes_statistics(part)] if alive is not None else []
+
+    return names
 
 
 def _freeze(norm: _BatchNorm) -> Callable[[], None]:

@@ -20,7 +20,10 @@ def _boundary(batch: Any) -> tuple[int, int] | None:
     positions = batch["position_ids"]
     if positions.dim() != 2 or positions.shape != batch["input_ids"].shape:
         return None
-    starts = (positions[:, 1:] == 0).nonzero()
+    begins_anew = (positions[:, 1:] == 0) & (positions[:, :1] == 0)
+    if torch.is_tensor(batch.get("attention_mask")) and batch["attention_mask"].shape == positions.shape:
+        begins_anew &= batch["attention_mask"][:, :-1] != 0  # what padding on the left is followed by is no second document
+    starts = begins_anew.nonzero()
     return (int(starts[0, 0]), int(starts[0, 1]) + 1) if len(starts) else None
 
 

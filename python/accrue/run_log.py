@@ -6,6 +6,7 @@ import os
 import pathlib
 import platform
 import sys
+import warnings
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class RunLog:
         if not resume and (self.folder / "metrics.jsonl").exists():
             raise UsageError("RunLog", "a folder without a run", str(self.folder), "another folder, or resume=True with first_step")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._last_step = first_step
+        self._last_step = self._first_step = first_step
         self._facts = self._read() if resume else {}
         self._facts |= {"command": [sys.executable, *sys.argv], "started": _now(), "working_directory": os.getcwd(), "config": config or {},
                         "versions": {"accrue": VERSION, "libtorch": torch.__version__, "python": platform.python_version()},
@@ -67,13 +68,14 @@ class RunLog:
 
     def step(self, report: _native.StepReport, optimizer: torch.optim.Optimizer | None = None, *, samples: int | None = None,
              tokens: int | None = None) -> None:
-        """One optimizer step; of `optimizer` the first group's learning rate. A step that was not taken is an event.
+        """One optimizer step; of `optimizer` the first group's learning rate. A step that was not taken is an event. An Accumulator
+        counts its own steps: in a run that goes on, they come behind `first_step`. Of several ranks one is to write.
 
         samples, tokens   how many were seen so far, where the report does not count them: the speed is told in tokens where they are
         """
         if not report.stepped:
-            return self.event("no_step", "the window weighed nothing, or was dropped", report.step)
-        self._last_step = report.step
+            return self.event("no_step", "the window weighed nothing, or was dropped")
+        self._last_step = self._first_step + report.step
         if tokens is not None and self._facts.get("unit") != "tokens":
             self._facts["unit"] = "tokens"
             self._write()
@@ -106,5 +108,8 @@ class RunLog:
     def _write(self) -> None:
         """Whole or not at all."""
         new = self.folder / "run.json.new"
-        new.write_text(json.dumps(self._facts, indent=2, sort_keys=True) + "\n")
-        new.replace(self.folder / "run.json")
+        try:
+            new.write_text(json.dumps(self._facts, indent=2, sort_keys=True, default=str) + "\n")
+            new.replace(self.folder / "run.json")
+        except OSError as error:
+            warnings.warn(f"run.json of {self.folder} was not written: {error}", stacklevel=2)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from accrue import _native
-from accrue.batches import batch_size, batch_slice
+from accrue.batches import batch_size, batch_slice, like
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_buffers, named_parameters
 from accrue.ranks import ranks_of
@@ -87,7 +87,7 @@ def _repeated(batch: Any, samples: int) -> Any:
         return batch[rows.to(batch.device)]
     if isinstance(batch, dict):
         return {name: _repeated(value, samples) if torch.is_tensor(value) and value.dim() else value for name, value in batch.items()}
-    return type(batch)(_repeated(item, samples) for item in batch)
+    return like(batch, [_repeated(item, samples) for item in batch])
 
 
 def _can_repeat(batch: Any) -> bool:

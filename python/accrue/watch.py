@@ -26,8 +26,7 @@ class Watch:
                  noise_draws: int = 1, seed: int = 1):
         self._model = model
         self._loss_fn = loss_fn
-        self._named = named_parameters(model, "watch")
-        _require_optimizer_of(self._named, optimizer)
+        self._named = _stepped(named_parameters(model, "watch"), optimizer)
         self._recorder = Recorder(model, optimizer, self._named)
         self._usual = usual_micro_batches
         self._draws, self._seed = noise_draws, seed
@@ -59,8 +58,12 @@ class Watch:
         self._recorder.start()
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def stop(self) -> None:
+        """Ends the recording, without a verdict."""
         self._recorder.stop()
+
+    def __exit__(self, kind, error, trace) -> None:
+        self.stop()
         if kind is None:
             self._report = self._judge(self._recorder.seen)
 
@@ -73,6 +76,7 @@ class Watch:
         buffers = [(tensor, tensor.detach().clone()) for _, tensor in named_buffers(self._model)]
         try:
             _copy(self._recorder.before, self._recorder.trained)
+            _copy(self._recorder.buffers, [tensor for tensor, _ in buffers])
             return self._explained(seen, self._gradient_report(seen))
         finally:
             _copy(behind, self._recorder.trained)
@@ -106,7 +110,8 @@ class Watch:
         losses = []
         for micro in micro_batches:
             micro.generators.restore()
-            losses.append(self._loss_fn(without_ranks(self._model), micro.batch))
+            with micro.rounding.restored():
+                losses.append(self._loss_fn(without_ranks(self._model), micro.batch))
             if not isinstance(losses[-1], _native.Loss):
                 return losses[-1]  # whose type is refused where it arrives
         return _native.Loss(sum(loss.sum for loss in losses), sum(loss.weight for loss in losses))
@@ -145,6 +150,8 @@ def causes_of(seen: Seen) -> dict[str, str]:
             found["stepped-mid-window"] = f"parameter {name} had changed when backward {backward + 1} {of} began"
     elif early := [count for count in seen.steps if count < seen.backwards]:
         found["stepped-mid-window"] = f"the optimizer stepped behind backward {early[0]} {of}"
+    elif len(seen.steps) > 1:
+        found["stepped-mid-window"] = f"the optimizer took {len(seen.steps)} steps with the gradient of one window"
     if seen.zeroed and not found:
         found["zeroed-mid-window"] = f"the sum in .grad of {seen.zeroed[1]} was gone when backward {seen.zeroed[0] + 1} {of} began"
     if clipped := [count for count in seen.clips if count < seen.backwards]:
@@ -168,11 +175,17 @@ def _copy(values: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
             tensor.copy_(value)
 
 
-def _require_optimizer_of(named: list[tuple[str, torch.Tensor]], optimizer: torch.optim.Optimizer) -> None:
+def _stepped(named: list[tuple[str, torch.Tensor]], optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
+    """The trained parameters that the optimizer holds: of a GAN or an encoder with an optimizer of its own the others are not its."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise UsageError("watch", "an optimizer that takes one gradient for each step", "LBFGS, which runs its closure several times",
+                         "accrue.verify_loop of the closure")
     held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-    if not any(id(tensor) in held for _, tensor in named):
+    stepped = [(name, tensor) for name, tensor in named if tensor.requires_grad and id(tensor) in held]
+    if not stepped:
         raise UsageError("watch", "the optimizer of the model's parameters", "one that holds none of them",
                          "making the optimizer from model.parameters(), behind what replaces them (.to(), FSDP)")
+    return stepped
 
 
 def watch(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, **options) -> Watch:

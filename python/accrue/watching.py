@@ -1,5 +1,6 @@
 """What a window of somebody's training loop does, recorded by hooks: micro-batches, sums, parameters, clipping, steps, rates."""
 
+import contextlib
 import functools
 import gc
 import inspect
@@ -12,7 +13,8 @@ from torch import nn
 from torch.nn.utils import clip_grad
 from torch.optim.lr_scheduler import LRScheduler
 
-from accrue.models import unwrapped
+from accrue.errors import UsageError
+from accrue.models import named_buffers, unwrapped
 
 Tensors = list[torch.Tensor]
 
@@ -60,12 +62,43 @@ class Generators:
             torch.cuda.set_rng_state_all(self._cuda)
 
 
+class Rounding:
+    """The state of autocasting where a forward pass began."""
+
+    def __init__(self) -> None:
+        self._of = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+
+    def restored(self) -> contextlib.ExitStack:
+        stack = contextlib.ExitStack()
+        for kind, enabled, dtype in self._of:
+            if enabled or torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
+        return stack
+
+
 @dataclass
 class MicroBatch:
     """One forward pass of the window."""
 
     batch: Any
     generators: Generators
+    rounding: Rounding = field(default_factory=Rounding)
+
+
+class Clipping:
+    """A gradient as it was before somebody clipped it, and as that left it."""
+
+    def __init__(self, gradient: torch.Tensor):
+        self.before = gradient.detach().clone()
+        self.norm_behind = 0.0
+
+    def has_changed(self, gradient: torch.Tensor) -> bool:
+        self.norm_behind = _norm(gradient)
+        return not torch.equal(self.before, gradient)
+
+    def unclipped(self, gradient: torch.Tensor) -> torch.Tensor:
+        """What `gradient` would be had it not been clipped: scaled as what came after clipping scaled it, cleared where it was."""
+        return self.before * (_norm(gradient) / self.norm_behind) if self.norm_behind > 0 else self.before
 
 
 @dataclass
@@ -90,10 +123,11 @@ class Recorder:
     """Hooks into a model, its optimizer and torch's clipping between start() and stop()."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.Tensor]]):
+        """`named`: parameters of the optimizer that are trained."""
         self.seen = Seen()
         self._model = model
         self._optimizer = optimizer
-        self._named = [(name, tensor) for name, tensor in named if tensor.requires_grad]
+        self._named = named
         self.trained = [tensor for _, tensor in self._named]
         self._handles: list[Any] = []
         self._nodes: list[Any] = []  # torch forgets a parameter's node, with its hooks, unless somebody keeps it
@@ -102,11 +136,16 @@ class Recorder:
         self._awaits_call = False  # whether the micro-batch that was told last has not been run yet
         self._arrivals = [0] * len(self.trained)
         self._sums: list[tuple[float, int] | None] = [None] * len(self.trained)
-        self._unclipped: tuple[int, list[torch.Tensor | None]] | None = None
+        self._clipped: dict[int, Clipping] = {}  # by place, since the last backward
+        self._graph_task = -1  # of the backward that runs
         self.before: Tensors = []
+        self.buffers: Tensors = []
 
     def start(self) -> None:
+        if self._handles:
+            raise UsageError("watch", "a Watch that is entered once", "one that was entered before", "accrue.watch(...) for each window")
         self.before = [tensor.detach().clone() for tensor in self.trained]
+        self.buffers = [tensor.detach().clone() for _, tensor in named_buffers(self._model)]
         self._versions = [tensor._version for tensor in self.trained]
         self._schedulers = [(scheduler, scheduler.last_epoch) for scheduler in _schedulers_of(self._optimizer)]
         self._handles.append(self._model.register_forward_pre_hook(self._on_forward, with_kwargs=True))
@@ -141,15 +180,20 @@ class Recorder:
         elif self._awaits_call:
             self._awaits_call = False
             self.seen.micro_batches[-1].generators = Generators()
+            self.seen.micro_batches[-1].rounding = Rounding()
 
     def _on_gradient(self, place: int, gradient: torch.Tensor) -> None:
-        backward = self._arrivals[place]
-        self._arrivals[place] += 1
-        if backward == self.seen.backwards:
+        task = torch._C._current_graph_task_id()
+        if task != self._graph_task:
+            self._graph_task = task
+            self.seen.rates[self.seen.backwards] = self._rates()
             self.seen.backwards += 1
-            self.seen.rates[backward] = self._rates()
+            self._clipped = {}
+        backward = self.seen.backwards - 1
+        is_first = self._arrivals[place] == 0
+        self._arrivals[place] += 1
         grad = self.trained[place].grad
-        if backward == 0 and not self.seen.carried_over and grad is not None and _norm(grad) > 0:
+        if is_first and not self.seen.carried_over and grad is not None and _norm(grad) > 0:
             self.seen.carried_over = self._named[place][0]
         self._look_at_parameter(place, backward)
         self._look_at_sum(place, backward)
@@ -194,11 +238,18 @@ class Recorder:
     def _note_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.seen.steps.append(self.seen.backwards)
         self.seen.rates_at_step = self._rates()
-        unclipped = self._unclipped if self._unclipped and self._unclipped[0] == self.seen.backwards else None
-        self.seen.gradients = unclipped[1] if unclipped else self._gradients(1 / getattr(optimizer, "accrue_clipping", 1.0))
+        if len(self.seen.steps) > 1:
+            return
+        told = getattr(optimizer, "accrue_clipping", 1.0)
+        scaled = getattr(optimizer, "grad_scale", None)  # by a GradScaler, whose scale a fused optimizer takes off itself
+        self.seen.gradients = self._gradients(1 / (told * (float(scaled) if scaled is not None else 1.0)))
 
     def _gradients(self, factor: float = 1.0) -> list[torch.Tensor | None]:
-        return [None if tensor.grad is None else tensor.grad.detach() * factor for tensor in self.trained]
+        left = [None if tensor.grad is None else tensor.grad.detach() * factor for tensor in self.trained]
+        for place, clipping in self._clipped.items():
+            if left[place] is not None:
+                left[place] = clipping.unclipped(left[place])
+        return left
 
     def _rates(self) -> tuple:
         return tuple(float(group["lr"]) for group in self._optimizer.param_groups)
@@ -209,21 +260,31 @@ class Recorder:
         def watched(original: Callable) -> Callable:
             @functools.wraps(original)
             def clip(*args, **kwargs):
-                self.seen.clips.append(self.seen.backwards)
-                self._unclipped = (self.seen.backwards, self._gradients())
-                return original(*args, **kwargs)
+                before = {place: Clipping(tensor.grad) for place, tensor in enumerate(self.trained) if tensor.grad is not None}
+                answer = original(*args, **kwargs)
+                changed = {place: clipping for place, clipping in before.items() if clipping.has_changed(self.trained[place].grad)}
+                if changed:
+                    self.seen.clips.append(self.seen.backwards)
+                    self._clipped = changed | self._clipped  # the first of several is what there was
+                    for place in changed:
+                        self._clipped[place].norm_behind = changed[place].norm_behind
+                return answer
 
             return clip
 
-        for owner, name in ((clip_grad, "_clip_grads_with_norm_"), (clip_grad, "clip_grad_value_"), (nn.utils, "clip_grad_value_")):
-            original = getattr(owner, name)
+        places = ((clip_grad, "_clip_grads_with_norm_"), (clip_grad, "clip_grads_with_norm_"), (nn.utils, "clip_grads_with_norm_"),
+                  (clip_grad, "clip_grad_value_"), (nn.utils, "clip_grad_value_"))
+        for owner, name in places:
+            original = getattr(owner, name, None)
+            if original is None:
+                continue
             setattr(owner, name, watched(original))
             self._undo.append(functools.partial(setattr, owner, name, original))
 
 
 def _schedulers_of(optimizer: torch.optim.Optimizer) -> list[LRScheduler]:
     """A schedule knows its optimizer, and not the other way round."""
-    return [found for found in gc.get_objects() if issubclass(type(found), LRScheduler) and found.optimizer is optimizer]
+    return [found for found in gc.get_objects() if issubclass(type(found), LRScheduler) and getattr(found, "optimizer", None) is optimizer]
 
 
 def _norm(tensor: torch.Tensor) -> float:

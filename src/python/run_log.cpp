@@ -26,7 +26,7 @@ class RunLog {
  public:
   RunLog(const std::filesystem::path& folder, std::int64_t first_step, bool tensorboard,
          const HyperParameters& hyper_parameters)
-      : metrics_(folder / "metrics.jsonl", first_step) {
+      : metrics_(folder / "metrics.jsonl", first_step), first_step_(first_step) {
     if (!tensorboard) return;
     observe::TensorboardRun run{.folder = folder / "tb", .first_step = first_step};
     for (const auto& [name, value] : hyper_parameters)
@@ -37,12 +37,15 @@ class RunLog {
   /// `samples` and `tokens` are those so far.
   void step(StepReport report, std::optional<double> lr, std::optional<std::int64_t> samples,
             std::optional<std::int64_t> tokens) {
+    report.step += first_step_;
     if (lr) report.lr = lr;
     if (samples) report.samples = *samples;
     if (tokens) {
       report.tokens = tokens;
-      report.tokens_per_second = static_cast<double>(*tokens - tokens_) / report.seconds;
-      tokens_ = *tokens;
+      if (tokens_ || first_step_ == 0)
+        report.tokens_per_second =
+            static_cast<double>(*tokens - tokens_.value_or(0)) / report.seconds;
+      tokens_ = tokens;
     }
     report.time = unix_time();
     report.elapsed = since_start_.seconds();
@@ -69,7 +72,8 @@ class RunLog {
 
   observe::JsonlSink metrics_;
   std::unique_ptr<observe::TensorboardSink> events_;
-  std::int64_t tokens_ = 0;  ///< so far
+  std::int64_t first_step_;
+  std::optional<std::int64_t> tokens_;  ///< so far; none before the first step that is told
   Stopwatch since_start_;
 };
 

@@ -158,3 +158,111 @@ def test_an_accelerated_model_keeps_it_and_is_copied_and_saved(tmp_path):
     second = accrue.accelerate(model)
     second.close()
     assert type(model(ids)) is torch.Tensor and not hasattr(model, "_accrue_accelerated")
+
+
+def gradient_norms(model, total):
+    model.zero_grad()
+    total.backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+USES = {
+    "accuracy first": lambda logits, ids: (_accuracy(logits, ids), nn.functional.cross_entropy(logits.view(-1, WORDS), ids.flatten()))[1],
+    "masked vocabulary": lambda logits, ids: _masked(logits, ids),
+    "halved in place": lambda logits, ids: _halved(logits, ids),
+    "loss and penalty": lambda logits, ids: nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten()) + logits.logsumexp(-1).square().mean(),
+    "loss twice": lambda logits, ids: sum(nn.functional.cross_entropy(logits[:, begin:].flatten(0, 1), ids[:, begin:].flatten()) for begin in (0, 2)),
+    "cut backwards": lambda logits, ids: nn.functional.cross_entropy(logits[-1], ids[-1]) + logits[1:, -3:, :].float().sum() * 0.01,
+    "named shape": lambda logits, ids: nn.functional.cross_entropy(torch.Tensor.reshape(logits, shape=(-1, WORDS)), ids.flatten()),
+}
+
+
+def _accuracy(logits, ids):
+    with torch.no_grad():
+        return (logits.argmax(-1) == ids).float().mean()
+
+
+def _masked(logits, ids):
+    rows = logits.view(-1, WORDS)
+    rows[:, 0] = -1e9
+    return nn.functional.cross_entropy(logits.view(-1, WORDS), ids.flatten())
+
+
+def _halved(logits, ids):
+    logits[:, :-1].mul_(0.5)
+    return nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
+
+
+@pytest.mark.parametrize("use", USES)
+def test_uses_of_logits_are_torchs(use):
+    model, ids = Language().double(), torch.randint(1, WORDS, (3, 7))
+    theirs = USES[use](model(ids), ids)
+    expected = gradient_norms(model, theirs)
+    with accrue.accelerate(model):
+        ours = USES[use](model(ids), ids)
+        assert close([ours.detach()], [theirs.detach()], 1e-12)
+        assert close(gradient_norms(model, ours), expected, 1e-10)
+
+
+def test_dtypes_under_autocast_are_torchs():
+    model, ids = Language(), torch.randint(WORDS, (3, 7))
+    with accrue.accelerate(model):
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(ids)
+        assert logits.dtype == torch.bfloat16 and logits.float().dtype == torch.float32
+        assert logits.float().log_softmax(-1).dtype == torch.float32 and logits.float().logsumexp(-1).dtype == torch.float32
+        model.double()
+        assert model(ids).to(torch.float32).dtype == torch.float32
+        with torch.autocast("cpu", torch.bfloat16):
+            assert model(ids).dtype == torch.float64
+
+
+def test_functional_calls_have_their_own_weights():
+    model, ids = Language(), torch.randint(WORDS, (3, 7))
+    doubled = {name: 2 * value for name, value in model.named_parameters()}
+    plain = nn.functional.cross_entropy(torch.func.functional_call(model, doubled, (ids,)).flatten(0, 1), ids.flatten())
+    with accrue.accelerate(model):
+        ours = nn.functional.cross_entropy(torch.func.functional_call(model, doubled, (ids,)).flatten(0, 1), ids.flatten())
+        assert close([ours.detach()], [plain.detach()], 1e-6)
+
+        def of(weights):
+            return nn.functional.cross_entropy(torch.func.functional_call(model, weights, (ids,)).flatten(0, 1), ids.flatten())
+
+        gradients_of_transform = torch.func.grad(of)({name: value.detach() for name, value in doubled.items()})
+    assert set(gradients_of_transform) == set(doubled)
+
+
+def test_what_no_subclass_goes_through_is_refused_by_name_and_can_be_had():
+    model, ids = Language(), torch.randint(WORDS, (3, 7))
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(context, gradient):
+            return 2 * gradient
+
+    with accrue.accelerate(model):
+        with pytest.raises(accrue.UsageError, match="defer_logits=False"):
+            Twice.apply(model(ids)).sum().backward()
+        with pytest.raises(RuntimeError):  # TorchScript makes another error of it
+            torch.jit.trace(lambda x: x.tanh(), torch.ones(3, 7, WORDS))(model(ids))
+    with accrue.accelerate(model, defer_logits=False):
+        Twice.apply(model(ids)).sum().backward()
+
+
+def test_a_head_with_a_forward_of_its_own_keeps_it():
+    model, ids, calls = Language(), torch.randint(WORDS, (3, 7)), []
+    own = model.head.forward
+
+    def counting(hidden):
+        calls.append(1)
+        return own(hidden)
+
+    model.head.forward = counting
+    with accrue.accelerate(model):
+        assert type(model(ids)) is torch.Tensor
+    model(ids)
+    assert len(calls) == 2
