@@ -72,15 +72,12 @@ class Watch:
             raise UsageError("watch", "a window of at least 2 micro-batches", f"{len(seen.micro_batches)} forward passes with a gradient",
                              "a with statement around all micro-batches of one optimizer step")
         self._require_calls(seen)
-        behind = [tensor.detach().clone() for tensor in self._recorder.trained]
-        buffers = [(tensor, tensor.detach().clone()) for _, tensor in named_buffers(self._model)]
+        behind = [(tensor, tensor.detach().clone()) for tensor, _ in self._recorder.kept]
         try:
-            _copy(self._recorder.before, self._recorder.trained)
-            _copy(self._recorder.buffers, [tensor for tensor, _ in buffers])
+            _put(self._recorder.kept)
             return self._explained(seen, self._gradient_report(seen))
         finally:
-            _copy(behind, self._recorder.trained)
-            _copy([kept for _, kept in buffers], [tensor for tensor, _ in buffers])
+            _put(behind)
 
     def _require_calls(self, seen: Seen) -> None:
         """Calls of the model are micro-batches only where each has a backward pass."""
@@ -169,9 +166,9 @@ def causes_of(seen: Seen) -> dict[str, str]:
     return found
 
 
-def _copy(values: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
+def _put(values: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     with torch.no_grad():
-        for value, tensor in zip(values, tensors):
+        for tensor, value in values:
             tensor.copy_(value)
 
 

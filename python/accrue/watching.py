@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.lr_scheduler import LRScheduler
 
 from accrue.errors import UsageError
-from accrue.models import named_buffers, unwrapped
+from accrue.models import unwrapped
 
 Tensors = list[torch.Tensor]
 
@@ -139,13 +139,13 @@ class Recorder:
         self._clipped: dict[int, Clipping] = {}  # by place, since the last backward
         self._graph_task = -1  # of the backward that runs
         self.before: Tensors = []
-        self.buffers: Tensors = []
+        self.kept: list[tuple[torch.Tensor, torch.Tensor]] = []  # all parameters and buffers, as the window began
 
     def start(self) -> None:
         if self._handles:
             raise UsageError("watch", "a Watch that is entered once", "one that was entered before", "accrue.watch(...) for each window")
         self.before = [tensor.detach().clone() for tensor in self.trained]
-        self.buffers = [tensor.detach().clone() for _, tensor in named_buffers(self._model)]
+        self.kept = [(tensor, tensor.detach().clone()) for tensor in (*self._model.parameters(), *self._model.buffers())]
         self._versions = [tensor._version for tensor in self.trained]
         self._schedulers = [(scheduler, scheduler.last_epoch) for scheduler in _schedulers_of(self._optimizer)]
         self._handles.append(self._model.register_forward_pre_hook(self._on_forward, with_kwargs=True))
