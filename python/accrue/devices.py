@@ -30,9 +30,24 @@ def _over_ranks(tensors: Tensors) -> Tensors:
     return tensors
 
 
+# Of what is usual for a parameter of its size: what gradients that all but vanish are judged by, as the prover does.
+VANISHING = 1e-3
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+
+
+def _errors(left: Tensors, right: Tensors) -> list[float]:
+    """Of each parameter, relative to the norm of its gradient."""
+    elements = sum(tensor.numel() for tensor in right)
+    usual = (sum(_norm(tensor) ** 2 for tensor in right) / max(elements, 1)) ** 0.5
+    return [_norm(a - b) / max(_norm(b), VANISHING * usual * b.numel() ** 0.5, 1e-300) for a, b in zip(left, right)]
+
+
 def _error(left: Tensors, right: Tensors) -> float:
-    off = sum(float((a - b).double().square().sum()) for a, b in zip(left, right)) ** 0.5
-    return off / max(sum(float(b.double().square().sum()) for b in right) ** 0.5, 1e-300)
+    """Of the parameter that differs most."""
+    return max(_errors(left, right))
 
 
 def _factor(left: Tensors, right: Tensors) -> float:
@@ -67,12 +82,13 @@ class _Window:
         return [tensor / max(self.weight, 1e-30) for tensor in self.sums]
 
 
-def report_over_ranks(losses: Sequence[Callable[[], _native.Loss]], trained: Tensors, left: Tensors) -> Report:
+def report_over_ranks(losses: Sequence[Callable[[], _native.Loss]], named: Sequence[tuple[str, torch.Tensor]], left: Tensors) -> Report:
     """The gradient that a window left on this rank, beside that of the mean over all ranks' windows. All ranks call it.
 
     losses   run this rank's micro-batches, each as accrue.Loss
     left     what was in `.grad` when the optimizer stepped
     """
+    trained = [tensor for _, tensor in named]
     window = _Window(losses, trained)
     truth, own = window.truth(), window.own_mean()
     by_rank, by_micro_batch = window.mean_over_ranks(own), window.mean_over_ranks(window.means)
@@ -88,10 +104,9 @@ def report_over_ranks(losses: Sequence[Callable[[], _native.Loss]], trained: Ten
     ]
     for gradient, causes, evidence in explanations:
         if _error(left, gradient) <= bound:
-            return _report(causes, [evidence], error, bound)
-    return _report(["unknown"], ["no mean over ranks or micro-batches is what the window left"], error, bound)
-
-
-def _report(causes: list[str], evidence: list[str], error: float, bound: float) -> Report:
+            break
+    else:
+        causes, evidence = ["unknown"], "no mean over ranks or micro-batches is what the window left"
+    parameters = [{"name": name, "relative_error": each, "bound": bound} for (name, _), each in zip(named, _errors(left, truth))]
     fields = _native.describe_causes(causes, error, bound)
-    return Report.of(fields, evidence=evidence if causes else [], reference=f"the windows of {world()} ranks")
+    return Report.of(fields, evidence=[evidence] if causes else [], reference=f"the windows of {world()} ranks", parameters=parameters)

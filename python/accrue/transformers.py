@@ -21,20 +21,39 @@ def _predicts_next(model: nn.Module) -> bool:
     return "CausalLM" in name or "LMHead" in name or getattr(unwrapped(model), "loss_type", None) == "ForCausalLM"
 
 
+def _has_label_sets(model: nn.Module, logits: torch.Tensor, labels: torch.Tensor) -> bool:
+    """Whether each sample has a set of labels, as transformers tells it: by the config, or by real numbers for several classes."""
+    config = getattr(unwrapped(model), "config", None)
+    stated = getattr(config, "problem_type", None) == "multi_label_classification"
+    return labels.shape == logits.shape and logits.shape[-1] > 1 and (stated or labels.is_floating_point())
+
+
+def _require_decoder_only(model: nn.Module, micro: Mapping[str, Any]) -> None:
+    config = getattr(unwrapped(model), "config", None)
+    if getattr(config, "is_encoder_decoder", False) and micro.get("decoder_input_ids") is None:
+        raise UsageError("transformers loss", "decoder_input_ids beside labels", "an encoder-decoder model without them",
+                         "loss_fn= for its own loss")
+
+
 def loss(model: nn.Module, micro: Mapping[str, Any]) -> _native.Loss:
     """Cross entropy of `micro["labels"]`, summed, and how many labels count: of language models (labels are shifted for causal
-    ones), classifiers of tokens and of sequences or images; of one output per sample, squared errors.
+    ones), classifiers of tokens and of sequences or images; of sets of labels, binary cross entropy; of one output per sample,
+    squared errors.
 
-    Raises UsageError where there are no labels, or the model gives no logits.
+    Raises UsageError where there are no labels (a trainer that smooths them takes them away), the model gives no logits, or it is an
+    encoder-decoder without decoder_input_ids: `loss_fn=` is for these.
     """
     shifted = micro.get("shift_labels") if isinstance(micro, Mapping) else None
     if not isinstance(micro, Mapping) or (micro.get("labels") is None and shifted is None):
         raise UsageError("transformers loss", "a micro-batch with labels", "none", "loss_fn= for a model with a loss of its own")
+    _require_decoder_only(model, micro)
     # Tensors alone are data: the rest is how a trainer wants its loss.
     outputs = model(**{name: value for name, value in micro.items() if torch.is_tensor(value) and name not in OF_LOSSES})
     logits, labels = getattr(outputs, "logits", None), micro["labels"] if shifted is None else shifted
     if logits is None:
         raise UsageError("transformers loss", "outputs with logits", type(outputs).__name__, "loss_fn= for a model with a loss of its own")
+    if _has_label_sets(model, logits, labels):
+        return _native.Loss(nn.functional.binary_cross_entropy_with_logits(logits.float(), labels.float(), reduction="sum"), labels.numel())
     if not labels.is_floating_point():
         if _predicts_next(model) and shifted is None:
             logits, labels = logits[:, :-1], labels[:, 1:]

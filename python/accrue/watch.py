@@ -92,7 +92,7 @@ class Watch:
             losses = [lambda micro=micro: self._loss_of([micro]) for micro in seen.micro_batches]
             left = [torch.zeros_like(tensor) if gradient is None else gradient
                     for tensor, gradient in zip(self._recorder.trained, seen.gradients)]
-            return report_over_ranks(losses, self._recorder.trained, left)
+            return report_over_ranks(losses, self._named, left)
         described = _native.Described(
             parameters=self._named, buffers=named_buffers(self._model), batch_norms=None, evaluate=None,
             samples=len(seen.micro_batches), loss=lambda begin, end: self._loss_of(seen.micro_batches[begin:end]), loss_in_double=None)

@@ -98,6 +98,12 @@ def test_losses_of_transformers_models():
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4, num_labels=3)).eval()
     images = {"pixel_values": torch.randn(5, 3, 8, 8), "labels": torch.arange(5) % 3}
     assert abs(float(accrue.transformers.loss(vit, images).mean.detach()) - float(vit(**images).loss.detach())) < 1e-6
+    vit.config.problem_type = None  # which the model has noted by the labels above
+    sets = {"pixel_values": images["pixel_values"], "labels": torch.randint(2, (5, 3)).float()}
+    assert abs(float(accrue.transformers.loss(vit, sets).mean.detach()) - float(vit(**sets).loss.detach())) < 1e-6
+    t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=WORDS))
+    with pytest.raises(accrue.UsageError, match="decoder_input_ids.*loss_fn="):
+        accrue.transformers.loss(t5, batch)
     bert = transformers.BertForMaskedLM(transformers.BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=WORDS)).eval()
     assert abs(float(accrue.transformers.loss(bert, batch).mean.detach()) - float(bert(**batch).loss.detach())) < 1e-6
