@@ -13,6 +13,8 @@ namespace {
 
 using accrue::testing::Program;
 using accrue::testing::wait_until;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using testing::DistributedRun;
 using ::testing::HasSubstr;
 using testing::kInterrupted;
@@ -99,7 +101,9 @@ TEST_F(DistributedRun, PlansForARanksPart) {
   dry.run.out = (folder_ / "dry").string();
   const auto results = run(dry, 2, {"--dry-run"});
   EXPECT_EQ(results[0].status, 0) << results[0].errors;
-  EXPECT_THAT(results[0].output, HasSubstr(" x 2 ranks = 8 samples, "));
+  // Ranks whose trials took different times may have micro-batches of different sizes.
+  EXPECT_THAT(results[0].output, AnyOf(HasSubstr(" x 2 ranks = 8 samples, "),
+                                       ContainsRegex("1 rank x .* \\+ 1 rank x .* = 8 samples, ")));
   EXPECT_EQ(results[1].status, 0) << results[1].errors;
   EXPECT_EQ(results[1].output, "") << "the first rank speaks";
 }
