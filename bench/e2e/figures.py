@@ -264,7 +264,21 @@ def foreign_conditions() -> str:
     return measured("foreign_layers") if has("foreign_layers") else "no machine yet"
 
 
-TABLES = {"foreign layers": foreign_table, "foreign overhead": foreign_overhead_table, "decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
+def python_table() -> str:
+    rows = []
+    for job, result in file("python_models").parts.items():
+        for loop, row in result["loops"].items():
+            rows.append([job if loop == "plain" else "", loop, f"{formatted(row['per_second'], ',1' if result['unit'] == 'images' else ',0')} {result['unit']}",
+                         formatted(row["of_plain"], "spread 2"), formatted(row["of_fastest"], "spread 2"), gib(row["peak_resident_bytes"])])
+    return table(["model", "loop", "a second", "times the plain loop", "times the fastest without accrue", "most resident"],
+                 rows) if rows else "not measured yet (`make bench-python`)"
+
+
+def python_conditions() -> str:
+    return measured("python_models") if has("python_models") else "no machine yet"
+
+
+TABLES = {"foreign layers": foreign_table, "Python models": python_table, "foreign overhead": foreign_overhead_table, "decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
           "readme": readme_table, "cgroup": cgroup_table, "head": head_table, "recompute": recompute_table,
           "divided": divided_table}
 
@@ -309,6 +323,7 @@ SENTENCES = {
     "share of observers": share_of_observers,
     "peers of the readme": peers_of_readme,
     "conditions of foreign layers": foreign_conditions,
+    "conditions of Python models": python_conditions,
     "largest error of a peak": lambda: f"{100 * max(map(abs, errors('peak_bytes'))):.1f}%",
     "errors of seconds beyond a tenth": beyond_a_tenth,
     "predictions": lambda: str(len(errors("peak_bytes"))), "untried predictions": lambda: str(untried()),

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from accrue import _native
+from accrue.activations import as_one_operator
 from accrue.deferred import DeferringHead, deferring
 from accrue.models import named_parameters, unwrapped
 
@@ -19,7 +20,8 @@ class Accelerated:
     """While it is active, accrue does operations of a model on the CPU as it does those of its own layers.
 
     Products with the model's weights, embeddings, layer norms, GELU (tanh) and attention without a mask run in accrue's kernels;
-    in an Accumulator or Stepper their gradients are added to the sums inside the product. Where the model has an output head
+    in an Accumulator or Stepper their gradients are added to the sums inside the product. transformers' own GELU of several
+    operators (gelu_new) is torch's one. Where the model has an output head
     (get_output_embeddings(), as transformers' language models have, or `head`), cross entropy of its logits is taken by chunks of
     rows, and the logits are never whole; whatever else reads them finds them. Results are torch's up to rounding. It works on the
     thread that made it, and lives as long as the model, which keeps it. Of copies of the model (and of what torch.save() writes of
@@ -38,6 +40,7 @@ class Accelerated:
         if head is not None and defer_logits:
             self._head = self._open.enter_context(deferring(head))
         if isinstance(model, nn.Module):
+            self._open.enter_context(as_one_operator(unwrapped(model)))
             setattr(model, KEPT_AS, self)
 
     def begin(self, sample_ids: Sequence[int], window: int = 0) -> None:
