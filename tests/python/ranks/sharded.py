@@ -4,6 +4,7 @@ import sys
 
 import torch
 import torch.distributed as distributed
+from leave import leave
 from museum.parts import batch, loss_fn, model, words
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -63,7 +64,7 @@ def main():
         except accrue.UsageError as error:
             assert next(iter(wrong)) in str(error)
     sys.stdout.write("fine\n")
-    distributed.destroy_process_group()
+    leave()
 
 
 main()

@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.distributed as distributed
+from leave import leave
 from museum.parts import batch, cross_entropy, loss_fn, model, words
 from torch.nn.parallel import DistributedDataParallel
 
@@ -29,7 +30,7 @@ def main():
             (cross_entropy(net, micro, "sum") / divisor).backward()
         optimizer.step()
     sys.stdout.write(f"causes {' '.join(w.report.causes or ['none'])}\n")  # ranks share the terminal
-    distributed.destroy_process_group()
+    leave()
 
 
 main()
